@@ -1,0 +1,148 @@
+//! The rules by which an event changes the books. Words as in DESIGN.md: a *wait* runs from the first
+//! timed wait of one `take_gil` to that thread's take; a drop is *forced* if a drop request against
+//! the hold was pending; a gap is a *handoff* if a thread was in a timed wait at the drop.
+//!
+//! Every function here runs in a hook, with the GIL's mutex held (but `forced_wait`, see there). They
+//! allocate nothing, block on nothing, and keep errno.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::gils::{Gil, Locked};
+use super::ledger::book::{GilBook, ThreadBook, gap};
+use super::ledger::region::Slot;
+use super::threads;
+use crate::histogram::add;
+
+fn this_thread() -> usize {
+    // SAFETY: no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Adds the time since the last change to what it was: a hold or a gap.
+pub fn close_moment(book: &GilBook, now_ns: u64) {
+    let past_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
+    let counter = match (book.held_now.load(Relaxed), book.gap.load(Relaxed)) {
+        (1, _) => &book.held_ns,
+        (_, gap::HANDOFF) => &book.handoff_ns,
+        _ => &book.idle_ns,
+    };
+    add(counter, past_ns);
+    book.changed_ns.store(now_ns, Relaxed);
+}
+
+/// A thread begins a timed wait. Returns the switch number that `timed_wait_ended` wants back.
+pub fn timed_wait_began(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) -> u64 {
+    locked.in_timed_wait += 1;
+    if let Some((index, book)) = threads::of_this_thread(gil, slot)
+        && index != gil.unmeasured.load(Relaxed)
+        && book.wait_began_ns.load(Relaxed) == 0
+    {
+        book.wait_began_ns.store(now_ns, Relaxed);
+    }
+    locked.switch_number
+}
+
+/// The timed wait is over. CPython asks for a drop under the very condition tested here.
+pub fn timed_wait_ended(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    slot: &'static Slot,
+    timed_out: bool,
+    switch_number: u64,
+) {
+    locked.in_timed_wait = locked.in_timed_wait.saturating_sub(1);
+    if timed_out && locked.held && locked.switch_number == switch_number {
+        locked.drop_requested = true;
+        add(&gil.book(slot).drop_requests, 1);
+    }
+}
+
+/// The calling thread has taken the GIL.
+#[inline]
+pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) {
+    let book = gil.book(slot);
+    if locked.held {
+        // A drop was not seen. Mend the books as if it happened now, and count it.
+        add(&book.anomalies, 1);
+        drop_by_holder(gil, locked, slot, now_ns);
+    }
+    close_moment(book, now_ns);
+    let Some((index, mine)) = threads::of_this_thread(gil, slot) else {
+        // Not even a book for unmeasured threads: this hold counts as idle time.
+        add(&book.anomalies, 1);
+        return;
+    };
+    locked.held = true;
+    locked.holder = index;
+    locked.holder_thread = this_thread();
+    locked.drop_requested = false;
+    if locked.last_holder != index {
+        locked.last_holder = index;
+        locked.switch_number += 1;
+    }
+    book.holder.store(index, Relaxed);
+    book.held_now.store(1, Relaxed);
+    add(&book.takes, 1);
+    add(&mine.takes, 1);
+    let wait_began_ns = mine.wait_began_ns.load(Relaxed);
+    if wait_began_ns != 0 {
+        mine.wait_began_ns.store(0, Relaxed);
+        mine.wait.record(now_ns.saturating_sub(wait_began_ns));
+        add(&mine.contended_takes, 1);
+        add(&book.contended_takes, 1);
+    }
+}
+
+/// `cond` was signalled: a drop if the calling thread holds. If it does not hold but waits, then it gives
+/// up waiting without a take: in free-threaded builds `take_gil` passes the signal on like that when the
+/// GIL was switched off meanwhile.
+#[inline]
+pub fn signal(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) {
+    if locked.held && locked.holder_thread == this_thread() {
+        drop_by_holder(gil, locked, slot, now_ns);
+    } else if let Some((_, book)) = threads::of_this_thread(gil, slot) {
+        book.wait_began_ns.store(0, Relaxed);
+    }
+}
+
+#[inline]
+fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) {
+    let book = gil.book(slot);
+    let holder: &ThreadBook = &slot.books[locked.holder as usize];
+    holder.hold.record(now_ns.saturating_sub(book.changed_ns.load(Relaxed)));
+    close_moment(book, now_ns);
+    let (of_gil, of_thread) = match locked.drop_requested {
+        true => (&book.forced_drops, &holder.forced_drops),
+        false => (&book.voluntary_drops, &holder.voluntary_drops),
+    };
+    add(of_gil, 1);
+    add(of_thread, 1);
+    locked.held = false;
+    book.gap.store(if locked.in_timed_wait > 0 { gap::HANDOFF } else { gap::IDLE }, Relaxed);
+    book.held_now.store(0, Relaxed);
+}
+
+/// The calling thread was forced to switch, and has waited on `switch_cond`. Runs without the GIL's
+/// mutex: the two counters are the thread's own.
+pub fn forced_wait(gil: &'static Gil, slot: &'static Slot, waited_ns: u64) {
+    if let Some((index, book)) = threads::of_this_thread(gil, slot)
+        && index != gil.unmeasured.load(Relaxed)
+    {
+        add(&book.forced_waits, 1);
+        add(&book.forced_waited_ns, waited_ns);
+    }
+}
+
+/// The GIL is held by the calling thread, since now: how the main GIL's book opens at an install.
+pub fn open_held(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot) -> bool {
+    let Some((index, _)) = threads::of_this_thread(gil, slot) else { return false };
+    locked.held = true;
+    locked.holder = index;
+    locked.last_holder = index;
+    locked.holder_thread = this_thread();
+    let book = gil.book(slot);
+    book.holder.store(index, Relaxed);
+    book.held_at_open.store(1, Relaxed);
+    book.held_now.store(1, Relaxed);
+    true
+}

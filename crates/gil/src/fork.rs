@@ -1,0 +1,83 @@
+//! Fork: the child starts with clean books of its own, in a slot of its own, and a working GIL.
+//!
+//! `child` runs inside `fork()`, before CPython's own child code, in the only thread that is left. It
+//! makes system calls and touches memory; it allocates nothing. CPython then makes its GIL
+//! anew in place, which `gil_made_anew` sees. `vfork` and `posix_spawn` share memory with the parent or run
+//! no Python, and call no handlers.
+
+use std::sync::atomic::{AtomicBool, Ordering::*};
+
+use super::hook::EPOCH;
+use super::ledger::{self, region, slab};
+use super::{account, clock, gils, threads};
+
+static REGISTERED: AtomicBool = AtomicBool::new(false);
+/// The child's main GIL is about to be made anew. Writer: the only thread of the child.
+static GIL_TO_COME: AtomicBool = AtomicBool::new(false);
+
+pub fn register() {
+    if !REGISTERED.swap(true, SeqCst) {
+        // SAFETY: the handler stays loaded. If there is no memory for it, the first fork's child has
+        // its parent's books; nothing else breaks.
+        unsafe { libc::pthread_atfork(None, None, Some(child)) };
+    }
+}
+
+unsafe extern "C" fn child() {
+    threads::keep_this_thread_only();
+    if EPOCH.load(Relaxed) == 0 {
+        return;
+    }
+    let Some(slot) = region::claim() else {
+        // No memory for books: measure nothing.
+        EPOCH.store(0, Relaxed);
+        return;
+    };
+    let parent = ledger::slot();
+    ledger::set_slot(slot);
+    gils::keep_main_only();
+    threads::forget_all();
+    slab::reset(slot);
+    let now_ns = clock::now_ns();
+    if let Some(parent) = parent {
+        slot.begin_like(parent, now_ns);
+    }
+    slab::prepare(slot);
+    let main = gils::main();
+    if main.life.load(Relaxed) == gils::life::OPEN {
+        // SAFETY: no other thread exists.
+        unsafe {
+            let held = main.locked().held && main.locked().holder_thread == this_thread();
+            main.open(slot, now_ns);
+            if held {
+                account::open_held(main, main.locked(), slot);
+            }
+        }
+        GIL_TO_COME.store(true, Relaxed);
+    }
+}
+
+fn this_thread() -> usize {
+    // SAFETY: no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// `pthread_cond_init` ran on the `cond` of a GIL that is known: a forked child, or an embedding
+/// program that starts Python again. Nobody holds the new GIL, and nobody waits for it.
+pub fn gil_made_anew(gil: &'static gils::Gil) {
+    let Some(slot) = ledger::slot() else { return };
+    if gil.life.load(Relaxed) != gils::life::OPEN {
+        return;
+    }
+    let now_ns = clock::now_ns();
+    // SAFETY: the GIL is being made; no other thread uses it yet.
+    unsafe {
+        if GIL_TO_COME.swap(false, Relaxed) {
+            gil.reopen(slot, now_ns);
+        } else if gil.locked().held {
+            gil.locked().holder_thread = this_thread();
+            account::signal(gil, gil.locked(), slot, now_ns);
+        }
+        gil.locked().in_timed_wait = 0;
+    }
+}

@@ -1,0 +1,193 @@
+//! Log-linear histogram buckets for durations in nanoseconds.
+//!
+//! Every power of two from 512 ns to 275 s is cut into 16 buckets of equal width, so a bucket is at
+//! most 6.25 % wide. Shorter durations share bucket 0, longer ones the last. Knows nothing of who
+//! counts; `record` is called by one writer at a time, readers may come from anywhere.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const LOWEST_POWER: u32 = 9;
+const HIGHEST_POWER: u32 = 37;
+const STEPS_PER_POWER: usize = 16;
+
+/// Bucket 0, 16 for each power of two, and one for all that is longer.
+pub const BUCKETS: usize = 2 + (HIGHEST_POWER - LOWEST_POWER + 1) as usize * STEPS_PER_POWER;
+
+/// The bucket that a duration falls into.
+#[inline]
+pub fn bucket(ns: u64) -> usize {
+    let power = 63 - (ns | 1).leading_zeros();
+    if power < LOWEST_POWER {
+        return 0;
+    }
+    if power > HIGHEST_POWER {
+        return BUCKETS - 1;
+    }
+    let step = (ns >> (power - 4)) as usize & (STEPS_PER_POWER - 1);
+    1 + (power - LOWEST_POWER) as usize * STEPS_PER_POWER + step
+}
+
+/// The first duration, in nanoseconds, that is too long for `bucket`; `u64::MAX` for the last.
+pub fn upper_bound_ns(bucket: usize) -> u64 {
+    if bucket == 0 {
+        return 1 << LOWEST_POWER;
+    }
+    if bucket >= BUCKETS - 1 {
+        return u64::MAX;
+    }
+    let power = LOWEST_POWER + ((bucket - 1) / STEPS_PER_POWER) as u32;
+    let step = ((bucket - 1) % STEPS_PER_POWER) as u64;
+    (STEPS_PER_POWER as u64 + step + 1) << (power - 4)
+}
+
+/// Adds to a counter that only one thread at a time writes: a load and a store, no locked
+/// instruction. Readers see either value.
+#[inline]
+pub fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
+}
+
+/// Counts, sum, minimum and maximum of durations. All zero bytes are an empty histogram, so it can
+/// live in fresh mapped memory.
+///
+/// Writer: one thread at a time. Readers: any thread or process, relaxed; a reader that needs the
+/// fields to agree must keep the writer out.
+#[repr(C)]
+pub struct Histogram {
+    pub sum_ns: AtomicU64,
+    /// The minimum plus one; 0 while nothing was recorded.
+    min_ns_plus_one: AtomicU64,
+    max_ns: AtomicU64,
+    counts: [AtomicU64; BUCKETS],
+}
+
+/// A copy of a [`Histogram`] at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distribution {
+    pub count: u64,
+    pub sum_ns: u64,
+    /// `None` while nothing was recorded.
+    pub min_ns: Option<u64>,
+    pub max_ns: Option<u64>,
+    /// (upper bound in ns, count), the empty buckets left out.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+impl Histogram {
+    pub const fn new() -> Self {
+        Self {
+            sum_ns: AtomicU64::new(0),
+            min_ns_plus_one: AtomicU64::new(0),
+            max_ns: AtomicU64::new(0),
+            counts: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+
+    #[inline]
+    pub fn record(&self, ns: u64) {
+        add(&self.sum_ns, ns);
+        self.widen(ns, ns);
+        add(&self.counts[bucket(ns)], 1);
+    }
+
+    #[inline]
+    fn widen(&self, min_ns: u64, max_ns: u64) {
+        // 0 (nothing yet) wraps to the largest value, so the first duration is a new minimum.
+        if min_ns < self.min_ns_plus_one.load(Relaxed).wrapping_sub(1) {
+            self.min_ns_plus_one.store(min_ns + 1, Relaxed);
+        }
+        if max_ns > self.max_ns.load(Relaxed) {
+            self.max_ns.store(max_ns, Relaxed);
+        }
+    }
+
+    /// Adds all that `other` holds.
+    pub fn merge(&self, other: &Histogram) {
+        let min_ns_plus_one = other.min_ns_plus_one.load(Relaxed);
+        if min_ns_plus_one == 0 {
+            return;
+        }
+        add(&self.sum_ns, other.sum_ns.load(Relaxed));
+        self.widen(min_ns_plus_one - 1, other.max_ns.load(Relaxed));
+        for (mine, theirs) in self.counts.iter().zip(&other.counts) {
+            let count = theirs.load(Relaxed);
+            if count != 0 {
+                add(mine, count);
+            }
+        }
+    }
+
+    pub fn clear(&self) {
+        if self.min_ns_plus_one.load(Relaxed) == 0 {
+            return;
+        }
+        for counter in [&self.sum_ns, &self.min_ns_plus_one, &self.max_ns].into_iter() {
+            counter.store(0, Relaxed);
+        }
+        self.counts.iter().filter(|c| c.load(Relaxed) != 0).for_each(|c| c.store(0, Relaxed));
+    }
+
+    pub fn read(&self) -> Distribution {
+        let mut distribution = Distribution { sum_ns: self.sum_ns.load(Relaxed), ..Default::default() };
+        let min_ns_plus_one = self.min_ns_plus_one.load(Relaxed);
+        if min_ns_plus_one == 0 {
+            return distribution;
+        }
+        distribution.min_ns = Some(min_ns_plus_one - 1);
+        distribution.max_ns = Some(self.max_ns.load(Relaxed));
+        for (index, counter) in self.counts.iter().enumerate() {
+            let count = counter.load(Relaxed);
+            if count != 0 {
+                distribution.count += count;
+                distribution.buckets.push((upper_bound_ns(index), count));
+            }
+        }
+        distribution
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_duration_lies_under_its_bound_and_above_the_one_before() {
+        let powers = (0..63).map(|power| 1_u64 << power);
+        for ns in powers.flat_map(|p| [p - 1, p, p + 1, p + p / 3, p + p / 2]) {
+            let index = bucket(ns);
+            assert!(ns < upper_bound_ns(index), "{ns} in bucket {index}");
+            assert!(index == 0 || ns >= upper_bound_ns(index - 1), "{ns} in bucket {index}");
+        }
+    }
+
+    #[test]
+    fn buckets_from_one_microsecond_to_100_s_are_at_most_a_sixteenth_wide() {
+        for index in bucket(1_000)..=bucket(100_000_000_000) {
+            let (low, high) = (upper_bound_ns(index - 1), upper_bound_ns(index));
+            assert!((high - low) * 16 <= low, "bucket {index}: {low} to {high}");
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_is_read_and_merged() {
+        let (one, two) = (Histogram::new(), Histogram::new());
+        assert_eq!(one.read(), Distribution::default());
+        one.record(0);
+        one.record(5_000_000);
+        two.record(7_000_000_000);
+        two.merge(&one);
+        two.merge(&Histogram::new());
+        let read = two.read();
+        assert_eq!((read.count, read.sum_ns), (3, 7_005_000_000));
+        assert_eq!((read.min_ns, read.max_ns), (Some(0), Some(7_000_000_000)));
+        assert_eq!(read.buckets.iter().map(|b| b.1).collect::<Vec<_>>(), [1, 1, 1]);
+        two.clear();
+        assert_eq!(two.read(), Distribution::default());
+    }
+}

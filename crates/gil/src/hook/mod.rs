@@ -1,0 +1,238 @@
+//! The functions that stand in CPython's GOT slots, and the list of them.
+//!
+//! Each has the same four beats: is this a GIL's condition variable; keep the books; call what the
+//! slot held before; keep the books. They run in every thread of the process, most with a GIL's mutex
+//! held, so they must not: allocate, block, take a lock that may be held elsewhere, call Python,
+//! panic, or change errno. They may: read the clock, use atomics, and touch books of the slab.
+//!
+//! `extern "C-unwind"`: `pthread_cancel` and `pthread_exit` unwind through a waiting hook's frame;
+//! none of them owns anything that would need dropping.
+
+pub mod elf;
+pub mod slots;
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+use super::clock::now_ns;
+use super::gils::{self, Gil, Role, life};
+use super::{account, fork, learning, ledger};
+
+type Cond = *mut c_void;
+type Mutex = *mut c_void;
+
+/// Which installation is in force; 0 for none. Grows with each. Written by install, uninstall and
+/// fork; read by every hook first.
+pub static EPOCH: AtomicU32 = AtomicU32::new(0);
+
+/// One hooked symbol: its name, what replaces it, and where to find what was there before.
+pub struct Hook {
+    pub symbol: &'static [u8],
+    pub replacement: *const c_void,
+    /// Address of the real function. Written before the slot, by `slots`.
+    pub original: &'static AtomicUsize,
+}
+
+static SIGNAL: AtomicUsize = AtomicUsize::new(0);
+static TIMEDWAIT: AtomicUsize = AtomicUsize::new(0);
+static WAIT: AtomicUsize = AtomicUsize::new(0);
+static INIT: AtomicUsize = AtomicUsize::new(0);
+static DESTROY: AtomicUsize = AtomicUsize::new(0);
+static CREATE: AtomicUsize = AtomicUsize::new(0);
+
+/// The one list of hooked symbols.
+pub fn hooks() -> [Hook; 6] {
+    [
+        Hook {
+            symbol: b"pthread_cond_signal",
+            replacement: cond_signal as *const c_void,
+            original: &SIGNAL,
+        },
+        Hook {
+            symbol: b"pthread_cond_timedwait",
+            replacement: cond_timedwait as *const c_void,
+            original: &TIMEDWAIT,
+        },
+        Hook {
+            symbol: b"pthread_cond_wait",
+            replacement: cond_wait as *const c_void,
+            original: &WAIT,
+        },
+        Hook {
+            symbol: b"pthread_cond_init",
+            replacement: cond_init as *const c_void,
+            original: &INIT,
+        },
+        Hook {
+            symbol: b"pthread_cond_destroy",
+            replacement: cond_destroy as *const c_void,
+            original: &DESTROY,
+        },
+        Hook {
+            symbol: b"pthread_create",
+            replacement: create as *const c_void,
+            original: &CREATE,
+        },
+    ]
+}
+
+/// The original behind a slot, as a function of type `$type`.
+macro_rules! original {
+    ($cell:ident as $type:ty) => {
+        // SAFETY: a slot is written only after its original was stored; the function has this type.
+        unsafe { std::mem::transmute::<usize, $type>($cell.load(Relaxed)) }
+    };
+}
+
+/// A GIL whose book is open, opening it if this event tells how the GIL stands: `held` just before it.
+#[inline]
+fn open_gil(gil: &'static Gil, tells_free: bool) -> Option<&'static ledger::region::Slot> {
+    let slot = ledger::slot()?;
+    match gil.life.load(Relaxed) {
+        life::OPEN => Some(slot),
+        life::KNOWN if tells_free => {
+            // SAFETY: an event of this GIL: its mutex is held by the calling thread.
+            unsafe { gil.open(slot, now_ns()) };
+            Some(slot)
+        }
+        _ => None,
+    }
+}
+
+unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
+    let real = original!(SIGNAL as unsafe extern "C-unwind" fn(Cond) -> c_int);
+    if EPOCH.load(Acquire) == 0 {
+        learning::saw_signal(cond as usize);
+        // SAFETY: the caller's own call.
+        return unsafe { real(cond) };
+    }
+    match gils::find(cond as usize) {
+        Some((gil, Role::SwitchCond)) => {
+            // A take: before it, the GIL was free.
+            if let Some(slot) = open_gil(gil, true) {
+                // SAFETY: take_gil signals switch_cond with the GIL's mutex held.
+                account::take(gil, unsafe { gil.locked() }, slot, now_ns());
+            }
+        }
+        Some((gil, Role::Cond)) => {
+            let was_open = gil.life.load(Relaxed) == life::OPEN;
+            // A first event that is a drop opens the book behind it.
+            if let Some(slot) = open_gil(gil, true)
+                && was_open
+            {
+                // SAFETY: drop_gil signals cond with the GIL's mutex held.
+                account::signal(gil, unsafe { gil.locked() }, slot, now_ns());
+            }
+        }
+        None => learning::saw_signal(cond as usize),
+    }
+    // SAFETY: the caller's own call.
+    unsafe { real(cond) }
+}
+
+unsafe extern "C-unwind" fn cond_timedwait(
+    cond: Cond,
+    mutex: Mutex,
+    until: *const libc::timespec,
+) -> c_int {
+    let real = original!(
+        TIMEDWAIT as unsafe extern "C-unwind" fn(Cond, Mutex, *const libc::timespec) -> c_int
+    );
+    let epoch = EPOCH.load(Acquire);
+    let found = if epoch == 0 { None } else { gils::find(cond as usize) };
+    if found.is_none() {
+        learning::saw_timed_wait(cond as usize, mutex as usize);
+    }
+    let Some((gil, slot)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, false)?))) else {
+        // SAFETY: the caller's own call.
+        return unsafe { real(cond, mutex, until) };
+    };
+    // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
+    let switch_number =
+        account::timed_wait_began(gil, unsafe { gil.locked() }, slot, now_ns());
+    // SAFETY: the caller's own call.
+    let result = unsafe { real(cond, mutex, until) };
+    // The meter may have been removed meanwhile, or removed and installed afresh.
+    if EPOCH.load(Acquire) == epoch && gil.life.load(Relaxed) == life::OPEN {
+        let timed_out = result == libc::ETIMEDOUT;
+        // SAFETY: pthread_cond_timedwait has locked the GIL's mutex again.
+        let locked = unsafe { gil.locked() };
+        account::timed_wait_ended(gil, locked, slot, timed_out, switch_number);
+    }
+    result
+}
+
+unsafe extern "C-unwind" fn cond_wait(cond: Cond, mutex: Mutex) -> c_int {
+    let real = original!(WAIT as unsafe extern "C-unwind" fn(Cond, Mutex) -> c_int);
+    let epoch = EPOCH.load(Acquire);
+    let found = if epoch == 0 { None } else { gils::find(cond as usize) };
+    let Some((gil, slot)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, false)?))) else {
+        // SAFETY: the caller's own call.
+        return unsafe { real(cond, mutex) };
+    };
+    let began_ns = now_ns();
+    // SAFETY: the caller's own call.
+    let result = unsafe { real(cond, mutex) };
+    if EPOCH.load(Acquire) == epoch && gil.life.load(Relaxed) == life::OPEN {
+        account::forced_wait(gil, slot, now_ns() - began_ns);
+    }
+    result
+}
+
+/// A GIL is made, or, in a forked child, made anew in place.
+unsafe extern "C-unwind" fn cond_init(cond: Cond, attributes: *const c_void) -> c_int {
+    let real = original!(INIT as unsafe extern "C-unwind" fn(Cond, *const c_void) -> c_int);
+    // SAFETY: the caller's own call.
+    let result = unsafe { real(cond, attributes) };
+    if EPOCH.load(Acquire) != 0 {
+        match gils::find(cond as usize) {
+            Some((gil, Role::Cond)) => fork::gil_made_anew(gil),
+            Some((_, Role::SwitchCond)) => {}
+            None => learning::saw_init(cond as usize),
+        }
+    }
+    result
+}
+
+/// A GIL ends with its interpreter. Called without the GIL's mutex, by the last thread that knows it.
+unsafe extern "C-unwind" fn cond_destroy(cond: Cond) -> c_int {
+    let real = original!(DESTROY as unsafe extern "C-unwind" fn(Cond) -> c_int);
+    if EPOCH.load(Acquire) != 0
+        && let Some((gil, Role::Cond)) = gils::find(cond as usize)
+        && let Some(slot) = ledger::slot()
+    {
+        gils::close(gil, slot, now_ns());
+        super::threads::end_books_of(gil.index(), slot);
+        gils::forget_addresses(gil);
+    }
+    // SAFETY: the caller's own call.
+    unsafe { real(cond) }
+}
+
+type ThreadStart = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// A thread is about to be started: the moment to have a book ready for it. Called without a
+/// GIL's mutex.
+unsafe extern "C-unwind" fn create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    start: ThreadStart,
+    argument: *mut c_void,
+) -> c_int {
+    let real = original!(
+        CREATE
+            as unsafe extern "C-unwind" fn(
+                *mut libc::pthread_t,
+                *const libc::pthread_attr_t,
+                ThreadStart,
+                *mut c_void,
+            ) -> c_int
+    );
+    if EPOCH.load(Acquire) != 0
+        && let Some(slot) = ledger::slot()
+    {
+        ledger::slab::prepare(slot);
+    }
+    // SAFETY: the caller's own call.
+    unsafe { real(thread, attributes, start, argument) }
+}

@@ -1,0 +1,224 @@
+//! Installs and removes the meter. Runs in one thread at a time, which holds the main GIL.
+
+use std::ffi::{CString, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+use super::hook::slots::{self, SlotError};
+use super::hook::{EPOCH, elf};
+use super::ledger::region::{self, RegionError};
+use super::ledger::{self, slab};
+use super::{account, clock, fork, gils, learning, threads};
+
+/// What the engine needs to know of the CPython that it is installed into.
+pub struct Host {
+    /// Address of a function in the object that holds `take_gil`, such as `PyEval_RestoreThread`.
+    pub anchor: *const c_void,
+    /// Whether there is a GIL to contend for now; `false` in a free-threaded build that runs without.
+    pub gil_enabled: bool,
+    /// Address of the main `PyInterpreterState`.
+    pub main_interpreter: usize,
+    /// Whether an own GIL lies inside its `PyInterpreterState` (CPython 3.12 and later).
+    pub gil_in_interpreter: bool,
+    /// Addresses of the other interpreters that exist now.
+    pub other_interpreters: Vec<usize>,
+    /// `PyInterpreterState_GetID`.
+    pub interpreter_id: unsafe extern "C" fn(*mut c_void) -> i64,
+    /// Starts a thread that calls [`this_thread_is_the_probe`], takes the GIL and drops it; drops the
+    /// caller's GIL once [`probe_waits`], and returns with it when the thread has ended. `false` if
+    /// the probe never waited.
+    pub contend: fn() -> bool,
+    /// The interpreter's version, for the report.
+    pub python: String,
+}
+
+pub use learning::{probe_waits, this_thread_is_the_probe};
+
+/// Where the books of this process are kept.
+pub enum Place {
+    /// Shared with forked children, lost with the last of them.
+    Memory,
+    /// A file, created or emptied; any process may read it.
+    File(CString),
+    /// The file of a run that another process began, and the run's identity.
+    Join(CString, u64),
+}
+
+/// Why the meter was not installed. The process is as it was before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Slots(SlotError),
+    Ledger(RegionError),
+    /// A ledger is in use already, and cannot be moved.
+    LedgerInUse,
+    /// The process has used up the pthread keys that need no allocation.
+    NoKey,
+    /// A thread that took the GIL was not seen to do so.
+    ProbeUnseen,
+    /// Another thread installs or removes the meter now.
+    Busy,
+    /// There are no hooks for this operating system, C library or processor.
+    Platform,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let strerror = |errno: &i32| std::io::Error::from_raw_os_error(*errno);
+        match self {
+            Self::Slots(SlotError::NoObject) => {
+                write!(f, "the interpreter is statically linked: it has no table of calls to hook")
+            }
+            Self::Slots(SlotError::NoSlot(symbol)) => {
+                write!(f, "the interpreter does not call {symbol} through its table of calls")
+            }
+            Self::Slots(SlotError::NoFunction(symbol)) => write!(f, "{symbol} was not found"),
+            Self::Slots(SlotError::Protected(errno)) => {
+                write!(f, "the interpreter's table of calls is protected: {}", strerror(errno))
+            }
+            Self::Ledger(RegionError::Open(errno)) => {
+                write!(f, "the ledger cannot be opened: {}", strerror(errno))
+            }
+            Self::Ledger(RegionError::Map(errno)) => {
+                write!(f, "the ledger cannot be mapped: {}", strerror(errno))
+            }
+            Self::Ledger(RegionError::NotALedger) => write!(f, "the file is not a ledger of this run"),
+            Self::LedgerInUse => write!(f, "this process keeps its books elsewhere already"),
+            Self::NoKey => write!(f, "all 32 pthread keys that need no allocation are in use"),
+            Self::ProbeUnseen => {
+                write!(f, "a thread that waited for the GIL was not seen to wait as in known CPythons")
+            }
+            Self::Busy => write!(f, "another thread installs or removes the meter right now"),
+            Self::Platform => {
+                write!(f, "it needs Linux with glibc on x86-64 or aarch64")
+            }
+        }
+    }
+}
+
+/// Held while the meter is installed or removed.
+static CHANGING: Mutex<()> = Mutex::new(());
+static NEXT_EPOCH: AtomicU32 = AtomicU32::new(1);
+static INTERPRETER_ID: AtomicUsize = AtomicUsize::new(0);
+/// Addresses of the main GIL, once learned: `cond`, or 0.
+static MAIN_COND: AtomicUsize = AtomicUsize::new(0);
+
+/// The id of the interpreter at an address, -1 where it is not known. Calls CPython's
+/// `PyInterpreterState_GetID`, which reads one field; never with a GIL's mutex held.
+pub fn interpreter_id(interpreter: usize) -> i64 {
+    let function = INTERPRETER_ID.load(Relaxed);
+    if interpreter == 0 || function == 0 {
+        return -1;
+    }
+    // SAFETY: stored by `install` from a function of this type; the interpreter is being made, or
+    // was listed by the caller of `install`, who holds the GIL.
+    unsafe {
+        let get_id: unsafe extern "C" fn(*mut c_void) -> i64 = std::mem::transmute(function);
+        get_id(interpreter as *mut c_void)
+    }
+}
+
+pub fn is_installed() -> bool {
+    EPOCH.load(Acquire) != 0
+}
+
+/// Installs the meter with clean books; does nothing if it is installed. The caller holds the main
+/// GIL, and is the only thread that does so until this returns, but for the time of `contend`.
+pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
+    let _changing = CHANGING.try_lock().map_err(|_| Refusal::Busy)?;
+    if is_installed() {
+        return Ok(());
+    }
+    if elf::Object::containing(host.anchor).is_none() {
+        return Err(Refusal::Slots(SlotError::NoObject));
+    }
+    prepare_ledger(place)?;
+    if !threads::prepare_key() {
+        return Err(Refusal::NoKey);
+    }
+    let Some(slot) = ledger::slot() else { return Err(Refusal::Ledger(RegionError::Map(0))) };
+    fork::register();
+    INTERPRETER_ID.store(host.interpreter_id as *const () as usize, Relaxed);
+    slots::patch(host.anchor).map_err(Refusal::Slots)?;
+    let learned = learn(host).inspect_err(|_| slots::unpatch())?;
+
+    let now_ns = clock::now_ns();
+    gils::keep_main_only();
+    threads::forget_all();
+    slab::reset(slot);
+    slot.reset(now_ns, &host.python, host.gil_enabled);
+    slab::prepare(slot);
+    if let Some(addresses) = learned {
+        let main = gils::know_main(addresses);
+        let cond_after_interpreter = match host.gil_in_interpreter {
+            true => addresses.cond.wrapping_sub(host.main_interpreter),
+            false => 0,
+        };
+        learning::set_cond_after_interpreter(cond_after_interpreter);
+        // SAFETY: we hold this GIL, and hooks look at no GIL before the epoch is set.
+        unsafe {
+            main.open(slot, now_ns);
+            account::open_held(main, main.locked(), slot);
+        }
+        if cond_after_interpreter != 0 {
+            for interpreter in &host.other_interpreters {
+                gils::add(interpreter + cond_after_interpreter, learning::layout());
+            }
+        }
+    } else {
+        learning::look_for_any_gil();
+    }
+    EPOCH.store(NEXT_EPOCH.fetch_add(1, Relaxed), SeqCst);
+    Ok(())
+}
+
+fn prepare_ledger(place: Place) -> Result<(), Refusal> {
+    match (region::header().is_some(), place) {
+        (true, Place::Memory) => return Ok(()),
+        (true, _) => return Err(Refusal::LedgerInUse),
+        (false, Place::Memory) => region::create_anonymous(),
+        (false, Place::File(path)) => region::create_file(&path),
+        (false, Place::Join(path, run)) => region::join_file(&path, run),
+    }
+    .map_err(Refusal::Ledger)?;
+    let slot = region::claim().ok_or(Refusal::Ledger(RegionError::Map(libc::ENOMEM)))?;
+    ledger::set_slot(slot);
+    Ok(())
+}
+
+/// The main GIL's addresses; `None` where there is no GIL to learn them from.
+fn learn(host: &Host) -> Result<Option<learning::Addresses>, Refusal> {
+    if !host.gil_enabled {
+        return Ok(None);
+    }
+    let known = MAIN_COND.load(Relaxed);
+    if known != 0 {
+        return Ok(Some(learning::layout().of(known)));
+    }
+    learning::look_for_probe();
+    let contended = (host.contend)();
+    let learned = learning::learned().filter(|_| contended).ok_or(Refusal::ProbeUnseen)?;
+    MAIN_COND.store(learned.cond, Relaxed);
+    Ok(Some(learned))
+}
+
+/// Removes the meter. The books close and stay readable. The caller holds the main GIL. Threads inside a
+/// hook finish there: the code stays loaded.
+pub fn uninstall() -> Result<(), Refusal> {
+    let _changing = CHANGING.try_lock().map_err(|_| Refusal::Busy)?;
+    if !is_installed() {
+        return Ok(());
+    }
+    if let Some(slot) = ledger::slot() {
+        let now_ns = clock::now_ns();
+        for gil in gils::all() {
+            match gils::Guard::lock(gil) {
+                Some(_guard) => gils::close(gil, slot, clock::now_ns()),
+                None => gils::close(gil, slot, now_ns),
+            }
+        }
+        slot.closed_ns.store(clock::now_ns(), Relaxed);
+    }
+    EPOCH.store(0, SeqCst);
+    slots::unpatch();
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! Where the books are kept: [`book`] what one looks like, [`region`] the memory that holds them,
+//! [`slab`] which thread books are free.
+
+pub mod book;
+pub mod region;
+pub mod slab;
+
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use region::Slot;
+
+/// The slot of this process. Written at install and by a forked child, while no other thread runs
+/// a hook; never freed.
+static SLOT: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+
+pub fn set_slot(slot: &'static Slot) {
+    SLOT.store(std::ptr::from_ref(slot).cast_mut(), Relaxed);
+}
+
+/// The slot of this process, or `None` before the first install.
+#[inline]
+pub fn slot() -> Option<&'static Slot> {
+    // SAFETY: null, or a slot that is never unmapped.
+    unsafe { SLOT.load(Relaxed).as_ref() }
+}

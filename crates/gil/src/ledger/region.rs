@@ -1,0 +1,392 @@
+//! The mapping that holds the books of a process and of its children.
+//!
+//! One region is cut into equal slots, one per process. It is shared memory, so that a parent reads
+//! what its children left however they ended, or a file, so that anybody can. A process
+//! that finds no free slot keeps its books in private memory and is counted.
+//!
+//! Knows nothing of threads and GILs. Everything here is called outside the hooks, except `claim`,
+//! which a forked child calls from its fork handler: system calls only, no allocation.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::size_of;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+
+use super::book::{GilBook, Name, ThreadBook, state};
+
+/// Processes that one region has room for, the owner among them.
+pub const SLOTS: usize = 64;
+/// GILs per process. The last stands for the sum of GILs that ended.
+pub const GILS: usize = 64;
+/// (thread, GIL) rows per process.
+pub const BOOKS: usize = 2048;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"HEADWAY1");
+/// Changes whenever a field of a book moves.
+const LAYOUT: u64 = 1 << 48 | (size_of::<Slot>() as u64) << 8 | SLOTS as u64;
+
+/// The first bytes of a region.
+#[repr(C, align(4096))]
+pub struct Header {
+    magic: AtomicU64,
+    layout: AtomicU64,
+    /// Which run this is; a child that joins by path checks it. Written once, by the owner.
+    pub run: AtomicU64,
+    /// The next slot to claim: only ever grows. Writers: any process of the run.
+    next_slot: AtomicU32,
+    /// Processes that found no slot. Writers: any process of the run.
+    pub unlisted: AtomicU32,
+}
+
+/// The books of one process. All zero bytes are a process that has measured nothing.
+#[repr(C, align(4096))]
+pub struct Slot {
+    pub pid: AtomicI32,
+    /// 0 disabled, 1 enabled: whether the interpreter's GIL was on when last asked.
+    pub gil_enabled: AtomicU32,
+    /// As last asked; in microseconds.
+    pub switch_interval_us: AtomicU64,
+    pub opened_ns: AtomicU64,
+    /// When the process stopped measuring; 0 while it has not.
+    pub closed_ns: AtomicU64,
+    /// Events of threads that found no free book; writers: hooks, with an atomic addition.
+    pub unmeasured: AtomicU64,
+    /// Books from 0 to here have been in use.
+    pub high_water: AtomicU32,
+    pub python: Name,
+    pub gils: [GilBook; GILS],
+    pub books: [ThreadBook; BOOKS],
+}
+
+impl Slot {
+    /// Begins clean books. The thread books are the slab's to reset.
+    pub fn reset(&self, now_ns: u64, python: &str, gil_enabled: bool) {
+        self.gils.iter().for_each(|book| book.state.store(state::FREE, Relaxed));
+        self.gils[GILS - 1].counters().iter().for_each(|counter| counter.store(0, Relaxed));
+        self.gils[GILS - 1].folded.store(0, Relaxed);
+        self.python.set(python.as_bytes());
+        self.gil_enabled.store(gil_enabled as u32, Relaxed);
+        self.unmeasured.store(0, Relaxed);
+        self.closed_ns.store(0, Relaxed);
+        self.opened_ns.store(now_ns, Relaxed);
+    }
+
+    /// Begins the books of a forked child of the process that `parent` belongs to.
+    pub fn begin_like(&self, parent: &Slot, now_ns: u64) {
+        self.python.copy_from(&parent.python);
+        self.gil_enabled.store(parent.gil_enabled.load(Relaxed), Relaxed);
+        self.switch_interval_us.store(parent.switch_interval_us.load(Relaxed), Relaxed);
+        self.opened_ns.store(now_ns, Relaxed);
+    }
+}
+
+/// Length of a region with `slots` slots, in bytes.
+pub const fn region_bytes(slots: usize) -> usize {
+    size_of::<Header>() + slots * size_of::<Slot>()
+}
+
+/// The region of this process. Written at install and by a forked child, never freed.
+static REGION: AtomicPtr<Header> = AtomicPtr::new(std::ptr::null_mut());
+static REGION_SLOTS: AtomicU32 = AtomicU32::new(0);
+/// Whether the region is a file: then a write to a page without room on the disk would kill.
+static FILE_BACKED: AtomicU32 = AtomicU32::new(0);
+
+/// Why there is no region; the number is an errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionError {
+    Open(c_int),
+    Map(c_int),
+    /// The file is not a ledger of this version of Headway, or of another run.
+    NotALedger,
+}
+
+fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Makes a region in anonymous shared memory; with room for this process alone if there is not
+/// enough address space for more.
+pub fn create_anonymous() -> Result<(), RegionError> {
+    let mut error = 0;
+    for slots in [SLOTS, 1] {
+        // SAFETY: a fresh anonymous mapping, wherever the kernel likes.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                region_bytes(slots),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if memory != libc::MAP_FAILED {
+            adopt(memory, slots, false);
+            begin_run();
+            return Ok(());
+        }
+        error = errno();
+    }
+    Err(RegionError::Map(error))
+}
+
+/// Makes a region in the file at `path`, which is created or emptied.
+pub fn create_file(path: &CStr) -> Result<(), RegionError> {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+    // SAFETY: `path` is a C string.
+    let fd = unsafe { libc::open(path.as_ptr(), flags, 0o600) };
+    if fd < 0 {
+        return Err(RegionError::Open(errno()));
+    }
+    let mapped = map_file(fd, SLOTS);
+    // SAFETY: `fd` is ours; the mapping outlives it.
+    unsafe { libc::close(fd) };
+    mapped?;
+    begin_run();
+    Ok(())
+}
+
+/// Maps the region of a run that another process began.
+pub fn join_file(path: &CStr, run: u64) -> Result<(), RegionError> {
+    // SAFETY: `path` is a C string.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return Err(RegionError::Open(errno()));
+    }
+    let joined = read_identity(fd).and_then(|identity| match identity == run {
+        true => map_file(fd, SLOTS),
+        false => Err(RegionError::NotALedger),
+    });
+    // SAFETY: `fd` is ours; the mapping outlives it.
+    unsafe { libc::close(fd) };
+    joined
+}
+
+/// The run that the ledger open at `fd` belongs to.
+pub fn read_identity(fd: c_int) -> Result<u64, RegionError> {
+    let mut head = [0_u64; 3];
+    // SAFETY: the buffer is as long as said.
+    let length = unsafe { libc::pread(fd, head.as_mut_ptr().cast(), size_of::<[u64; 3]>(), 0) };
+    let [magic, layout, run] = head;
+    match length == size_of::<[u64; 3]>() as isize && magic == MAGIC && layout == LAYOUT {
+        true => Ok(run),
+        false => Err(RegionError::NotALedger),
+    }
+}
+
+fn map_file(fd: c_int, slots: usize) -> Result<(), RegionError> {
+    // SAFETY: `fd` is an open file; the mapping is fresh.
+    let memory = unsafe {
+        // Sparse: only what is used takes room on the disk.
+        if libc::ftruncate(fd, region_bytes(slots) as libc::off_t) != 0 {
+            return Err(RegionError::Map(errno()));
+        }
+        libc::mmap(
+            std::ptr::null_mut(),
+            region_bytes(slots),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            fd,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return Err(RegionError::Map(errno()));
+    }
+    adopt(memory, slots, true);
+    Ok(())
+}
+
+fn adopt(memory: *mut c_void, slots: usize, file_backed: bool) {
+    // SAFETY: the mapping is ours; a refusal costs core-file room only.
+    unsafe { libc::madvise(memory, region_bytes(slots), libc::MADV_DONTDUMP) };
+    FILE_BACKED.store(file_backed as u32, Relaxed);
+    REGION_SLOTS.store(slots as u32, Relaxed);
+    REGION.store(memory.cast(), Release);
+}
+
+fn begin_run() {
+    // SAFETY: `adopt` just stored a mapping that starts with a header.
+    let header = unsafe { &*REGION.load(Acquire) };
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() } as u64;
+    header.run.store(crate::engine::clock::now_ns() << 8 ^ pid << 40, Relaxed);
+    header.layout.store(LAYOUT, Relaxed);
+    header.magic.store(MAGIC, Release);
+}
+
+/// The header of this process's region, once there is one.
+pub fn header() -> Option<&'static Header> {
+    // SAFETY: either null or a mapping that is never unmapped.
+    unsafe { REGION.load(Acquire).as_ref() }
+}
+
+/// Takes a slot for this process: of the region if one is free, else in private memory. `None`
+/// only if there is no memory at all. Async-signal-safe.
+pub fn claim() -> Option<&'static Slot> {
+    let slot = match header().and_then(claim_shared) {
+        Some(slot) => slot,
+        None => {
+            // SAFETY: a fresh private mapping of the size of a slot.
+            let memory = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    size_of::<Slot>(),
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                    -1,
+                    0,
+                )
+            };
+            if memory == libc::MAP_FAILED {
+                return None;
+            }
+            // SAFETY: zeroed, aligned, as long as a slot, and never unmapped.
+            unsafe { &*memory.cast::<Slot>() }
+        }
+    };
+    // SAFETY: getpid has no preconditions.
+    slot.pid.store(unsafe { libc::getpid() }, Relaxed);
+    Some(slot)
+}
+
+fn claim_shared(header: &'static Header) -> Option<&'static Slot> {
+    let slots = REGION_SLOTS.load(Relaxed);
+    let index = header.next_slot.fetch_update(Relaxed, Relaxed, |n| (n < slots).then_some(n + 1));
+    let Ok(index) = index else {
+        header.unlisted.fetch_add(1, Relaxed);
+        return None;
+    };
+    // SAFETY: the region has `slots` slots behind its header, and `index` is one of them.
+    let slot = unsafe { &*slot_at(header, index as usize) };
+    // Room for the head and the GILs; what cannot be had must not be touched.
+    reserve(slot as *const Slot as *const u8, std::mem::offset_of!(Slot, books)).then_some(slot)
+}
+
+fn slot_at(header: *const Header, index: usize) -> *const Slot {
+    // SAFETY: callers keep `index` below the number of slots of the region.
+    unsafe { header.add(1).cast::<Slot>().add(index) }
+}
+
+/// Asks for real memory or disk behind a part of the region, so that a hook that writes there can
+/// neither block for long nor be killed for want of room. Async-signal-safe.
+pub fn reserve(start: *const u8, bytes: usize) -> bool {
+    const MADV_POPULATE_WRITE: c_int = 23;
+    // SAFETY: no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let first = start as usize & !(page - 1);
+    let length = (start as usize + bytes).next_multiple_of(page) - first;
+    // SAFETY: the range lies in our mapping. Fails cleanly (EFAULT, ENOMEM, EINVAL before Linux
+    // 5.14) where a plain write would raise SIGBUS for want of room.
+    let populated = unsafe { libc::madvise(first as *mut c_void, length, MADV_POPULATE_WRITE) };
+    populated == 0 || FILE_BACKED.load(Relaxed) == 0 || errno() == libc::EINVAL
+}
+
+/// The slots of the region that processes have claimed, this one's among them.
+pub fn claimed(header: &'static Header) -> impl Iterator<Item = &'static Slot> {
+    let claimed = header.next_slot.load(Acquire).min(SLOTS as u32) as usize;
+    // SAFETY: each index is below the number of slots.
+    (0..claimed).map(move |index| unsafe { &*slot_at(header, index) })
+}
+
+/// Writes the used part of the region, at its places, to `fd`; the error is an errno.
+/// Async-signal-safe.
+pub fn write_to(fd: c_int) -> Result<(), c_int> {
+    let header = header().ok_or(libc::ENOENT)?;
+    write_at(fd, header, header as *const Header as *const u8, size_of::<Header>())?;
+    for slot in claimed(header) {
+        let books = slot.high_water.load(Relaxed) as usize;
+        let used = std::mem::offset_of!(Slot, books) + books * size_of::<ThreadBook>();
+        write_at(fd, header, slot as *const Slot as *const u8, used)?;
+    }
+    // SAFETY: `fd` is the caller's open file.
+    match unsafe { libc::ftruncate(fd, region_bytes(SLOTS) as libc::off_t) } {
+        0 => Ok(()),
+        _ => Err(errno()),
+    }
+}
+
+fn write_at(fd: c_int, header: &Header, start: *const u8, bytes: usize) -> Result<(), c_int> {
+    let offset = start as usize - header as *const Header as usize;
+    let mut done = 0;
+    while done < bytes {
+        // SAFETY: the range lies in the mapped region.
+        let wrote = unsafe {
+            libc::pwrite(
+                fd,
+                start.add(done).cast(),
+                bytes - done,
+                (offset + done) as libc::off_t,
+            )
+        };
+        match wrote {
+            ..=0 if errno() == libc::EINTR => {}
+            ..=0 => return Err(errno()),
+            _ => done += wrote as usize,
+        }
+    }
+    Ok(())
+}
+
+/// A ledger file that is only read.
+pub struct Reader(*const Header);
+
+impl Reader {
+    pub fn open(path: &CStr) -> Result<Self, RegionError> {
+        // SAFETY: `path` is a C string.
+        let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if fd < 0 {
+            return Err(RegionError::Open(errno()));
+        }
+        let reader = read_identity(fd).and_then(|_| Self::map(fd));
+        // SAFETY: `fd` is ours; the mapping outlives it.
+        unsafe { libc::close(fd) };
+        reader
+    }
+
+    fn map(fd: c_int) -> Result<Self, RegionError> {
+        // SAFETY: zeroed memory is a valid `stat`, and `fd` is open.
+        let length = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            if libc::fstat(fd, &mut stat) != 0 {
+                return Err(RegionError::Map(errno()));
+            }
+            stat.st_size as usize
+        };
+        if length < region_bytes(SLOTS) {
+            return Err(RegionError::NotALedger);
+        }
+        // SAFETY: a fresh mapping of an open file that is long enough.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                region_bytes(SLOTS),
+                libc::PROT_READ,
+                libc::MAP_PRIVATE,
+                fd,
+                0,
+            )
+        };
+        match memory == libc::MAP_FAILED {
+            true => Err(RegionError::Map(errno())),
+            false => Ok(Self(memory.cast())),
+        }
+    }
+
+    pub fn header(&self) -> &Header {
+        // SAFETY: mapped until drop.
+        unsafe { &*self.0 }
+    }
+
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        let claimed = self.header().next_slot.load(Relaxed).min(SLOTS as u32) as usize;
+        // SAFETY: each index is below the number of slots; mapped until drop.
+        (0..claimed).map(|index| unsafe { &*slot_at(self.0, index) })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of this length.
+        unsafe { libc::munmap(self.0 as *mut c_void, region_bytes(SLOTS)) };
+    }
+}

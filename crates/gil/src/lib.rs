@@ -1,0 +1,85 @@
+//! The live engine under `headway.gil`: it sees every take, wait, hold, drop and forced switch of
+//! CPython's GILs and keeps exact books of them, per thread and per GIL.
+//!
+//! # How
+//! `take_gil` and `drop_gil` (CPython's `Python/ceval_gil.c`) call `pthread_cond_timedwait`,
+//! `pthread_cond_signal` and `pthread_cond_wait` through the global offset table of the object
+//! that holds the interpreter. The engine puts functions of its own into those slots. Each one
+//! keeps the books and calls what was there before. It watches and changes nothing.
+//!
+//! # Layout
+//! - [`histogram`]: log-linear buckets.
+//! - `ledger`: where the books are kept: memory that a reader, or another process, can map.
+//! - `gils`, `threads`: which GILs and threads exist, and which book is whose.
+//! - `account`: the rules by which an event changes a book.
+//! - `hook`: the replaced functions, and the slots that they are put into.
+//! - `install`, `fork`, `snapshot`: from outside the hooks.
+//!
+//! The crate knows libc and ELF, and nothing of Python: what it needs of CPython (one address,
+//! one contended take) its caller hands it as a [`Host`].
+
+pub mod histogram;
+
+#[cfg(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+#[path = "."]
+mod engine {
+    pub(crate) mod account;
+    pub(crate) mod clock;
+    pub(crate) mod fork;
+    pub(crate) mod gils;
+    pub(crate) mod hook;
+    pub(crate) mod install;
+    pub(crate) mod learning;
+    pub(crate) mod ledger;
+    pub(crate) mod snapshot;
+    pub(crate) mod threads;
+}
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
+
+pub use engine::install::{
+    Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe, uninstall,
+};
+pub use engine::ledger::region::RegionError;
+pub use engine::snapshot::{GilRow, Snapshot, ThreadRow, read_ledger, snapshot};
+pub use engine::threads::{name_this_thread, name_thread};
+
+use std::ffi::c_int;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Nanoseconds that the calling thread has waited for GILs since the meter was installed: exact,
+/// completed waits only. `None` while nothing is measured for this thread.
+pub fn waited_ns_by_this_thread() -> Option<u64> {
+    if !is_installed() {
+        return None;
+    }
+    let waited_ns = |book: &engine::ledger::book::ThreadBook| book.wait.sum_ns.load(Relaxed);
+    engine::threads::books_of_this_thread().map(waited_ns).reduce(|one, other| one + other)
+}
+
+/// Tells the ledger what only the interpreter knows, so that a report by another process has it.
+pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
+    if let Some(slot) = engine::ledger::slot() {
+        slot.gil_enabled.store(gil_enabled as u32, Relaxed);
+        slot.switch_interval_us.store(switch_interval_us, Relaxed);
+    }
+}
+
+/// The identity of this process's run, by which another joins its ledger.
+pub fn run_identity() -> Option<u64> {
+    engine::ledger::region::header().map(|header| header.run.load(Relaxed))
+}
+
+/// Copies the used part of the ledger to a file; the error is an errno. Async-signal-safe.
+pub fn write_ledger(fd: c_int) -> Result<(), c_int> {
+    engine::ledger::region::write_to(fd)
+}

@@ -1,0 +1,306 @@
+//! Copies of the books at one moment: of this process, of its children, or of a ledger file.
+//!
+//! A snapshot needs no GIL. It locks the mutex of each of this process's GILs in turn, for the time that
+//! the running threads' rows take to copy, so that all rows of one GIL are of one moment and
+//! the books balance. Other processes' books are copied as they change: off by the event under way, at most.
+
+use std::ffi::CStr;
+use std::sync::atomic::Ordering::*;
+
+use super::clock::now_ns;
+use super::gils::{self, Guard};
+use super::ledger::book::{GilBook, NAME_BYTES, ThreadBook, state};
+use super::ledger::region::{self, Reader, RegionError, Slot};
+use super::ledger::{self, slab};
+use super::threads::{self, Registry};
+use crate::histogram::Distribution;
+
+/// One GIL. Counts, and times in nanoseconds; `held_ns + handoff_ns + idle_ns == wall_ns`, and
+/// `takes + held_at_open == drops + held_now`.
+#[derive(Clone, Debug, Default)]
+pub struct GilRow {
+    /// What thread rows refer to.
+    pub id: u32,
+    /// The interpreter that owns the GIL, `None` if unknown or for a sum of GILs that ended.
+    pub interpreter: Option<i64>,
+    pub alive: bool,
+    /// How many ended GILs this row sums up; 0 for an ordinary row.
+    pub folded: u32,
+    pub held_at_open: u32,
+    pub held_now: u32,
+    pub wall_ns: u64,
+    pub held_ns: u64,
+    pub handoff_ns: u64,
+    pub idle_ns: u64,
+    pub takes: u64,
+    pub contended_takes: u64,
+    pub voluntary_drops: u64,
+    pub forced_drops: u64,
+    pub drop_requests: u64,
+    pub preemptions: u64,
+    /// Events that did not fit; the books were mended at each. 0 in a sound run.
+    pub anomalies: u64,
+}
+
+/// One thread with one GIL, or a sum of threads that ended.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadRow {
+    pub gil: u32,
+    /// `None` for a sum of threads.
+    pub native_id: Option<u32>,
+    pub name: String,
+    pub alive: bool,
+    /// How many ended threads this row sums up; 0 for an ordinary row.
+    pub folded: u32,
+    /// Holds that ended, and the present one so far.
+    pub held_ns: u64,
+    pub takes: u64,
+    pub contended_takes: u64,
+    pub voluntary_drops: u64,
+    pub forced_drops: u64,
+    pub preemptions: u64,
+    pub forced_waits: u64,
+    pub forced_waited_ns: u64,
+    pub wait: Distribution,
+    pub hold: Distribution,
+}
+
+/// The books of one process.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub pid: i32,
+    pub alive: bool,
+    pub python: String,
+    pub gil_enabled: bool,
+    pub switch_interval_us: u64,
+    pub wall_ns: u64,
+    pub gils: Vec<GilRow>,
+    pub threads: Vec<ThreadRow>,
+    /// Events of threads that there was no book for.
+    pub unmeasured_events: u64,
+    /// Processes that descend from this one, of those that found room.
+    pub children: Vec<Snapshot>,
+    /// Processes that found none.
+    pub unlisted_children: u32,
+}
+
+/// The books of this process and of those that descend from it; `None` before the first install.
+pub fn snapshot() -> Option<Snapshot> {
+    let own = ledger::slot()?;
+    let mut snapshot = own_snapshot(own);
+    if let Some(header) = region::header() {
+        let first = region::claimed(header).next();
+        // Only the process that began the run tells of the others.
+        if first.is_some_and(|slot| std::ptr::eq(slot, own)) {
+            snapshot.children = region::claimed(header).skip(1).filter_map(other_snapshot).collect();
+            snapshot.unlisted_children = header.unlisted.load(Relaxed);
+        }
+    }
+    Some(snapshot)
+}
+
+/// The books in the ledger file at `path`, by which a run is known after it crashed.
+pub fn read_ledger(path: &CStr) -> Result<Snapshot, RegionError> {
+    let reader = Reader::open(path)?;
+    let mut processes = reader.slots().filter_map(other_snapshot);
+    let mut first = processes.next().ok_or(RegionError::NotALedger)?;
+    first.children = processes.collect();
+    first.unlisted_children = reader.header().unlisted.load(Relaxed);
+    Ok(first)
+}
+
+fn own_snapshot(slot: &'static Slot) -> Snapshot {
+    let registry = Registry::lock();
+    slab::prepare(slot);
+    threads::fold(slot, &registry);
+    let mut snapshot = head(slot);
+    snapshot.alive = true;
+    for (index, book) in slot.gils.iter().enumerate() {
+        if book.state.load(Acquire) == state::FREE {
+            continue;
+        }
+        let mut copies = CopiedBooks::with_room_for(slot, index as u32);
+        let gil = gils::all().get(index);
+        let guard = gil.and_then(Guard::lock);
+        let now_ns = if guard.is_some() { now_ns() } else { book.changed_ns.load(Relaxed) };
+        let unmeasured = gil.map_or(u32::MAX, |gil| gil.unmeasured.load(Relaxed));
+        let row = gil_row(index as u32, book, now_ns, guard.is_some());
+        let holding = holding(book, now_ns);
+        copies.copy(slot, |at, book| at == unmeasured || book.state.load(Relaxed) == state::LIVE);
+        drop(guard);
+        // What has ended does not change while the registry is locked.
+        copies.copy(slot, |_, _| true);
+        snapshot.threads.extend(copies.rows(holding));
+        snapshot.gils.push(row);
+    }
+    let end_ns = match slot.closed_ns.load(Relaxed) {
+        0 => now_ns(),
+        closed_ns => closed_ns,
+    };
+    snapshot.wall_ns = end_ns.saturating_sub(slot.opened_ns.load(Relaxed));
+    snapshot
+}
+
+/// Another process's books, as far as it got; `None` if it has counted nothing.
+fn other_snapshot(slot: &Slot) -> Option<Snapshot> {
+    let mut snapshot = head(slot);
+    // SAFETY: signal 0 only asks whether the process exists.
+    snapshot.alive = unsafe { libc::kill(snapshot.pid, 0) } == 0;
+    let books = || slot.gils.iter().filter(|book| book.state.load(Acquire) != state::FREE);
+    let last_ns = books().map(|book| book.changed_ns.load(Relaxed)).max()?;
+    let end_ns = match (slot.closed_ns.load(Relaxed), snapshot.alive) {
+        (0, true) => now_ns(),
+        (0, false) => last_ns,
+        (closed_ns, _) => closed_ns,
+    };
+    for (index, book) in slot.gils.iter().enumerate() {
+        if book.state.load(Acquire) == state::FREE {
+            continue;
+        }
+        let open = book.closed_ns.load(Relaxed) == 0;
+        let now_ns = if open { end_ns } else { book.changed_ns.load(Relaxed) };
+        let mut copies = CopiedBooks::with_room_for(slot, index as u32);
+        let row = gil_row(index as u32, book, now_ns, open && snapshot.alive);
+        let holding = holding(book, now_ns);
+        copies.copy(slot, |_, _| true);
+        snapshot.threads.extend(copies.rows(holding));
+        snapshot.gils.push(row);
+    }
+    if !snapshot.alive {
+        snapshot.threads.iter_mut().for_each(|row| row.alive = false);
+    }
+    snapshot.wall_ns = end_ns.saturating_sub(slot.opened_ns.load(Relaxed));
+    Some(snapshot)
+}
+
+fn head(slot: &Slot) -> Snapshot {
+    Snapshot {
+        pid: slot.pid.load(Relaxed),
+        python: text(slot.python.get(&mut [0; NAME_BYTES])),
+        gil_enabled: slot.gil_enabled.load(Relaxed) != 0,
+        switch_interval_us: slot.switch_interval_us.load(Relaxed),
+        unmeasured_events: slot.unmeasured.load(Relaxed),
+        ..Snapshot::default()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The present holder's book and how long it has held, if anybody holds.
+fn holding(book: &GilBook, now_ns: u64) -> Option<(u32, u64)> {
+    let held = book.held_now.load(Relaxed) == 1 && book.closed_ns.load(Relaxed) == 0;
+    let since_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
+    held.then(|| (book.holder.load(Relaxed), since_ns))
+}
+
+fn gil_row(id: u32, book: &GilBook, now_ns: u64, alive: bool) -> GilRow {
+    let mut row = GilRow {
+        id,
+        interpreter: Some(book.interpreter.load(Relaxed)).filter(|id| *id >= 0),
+        alive,
+        folded: book.folded.load(Relaxed),
+        held_at_open: book.held_at_open.load(Relaxed),
+        held_now: book.held_now.load(Relaxed),
+        wall_ns: book.wall_ns.load(Relaxed),
+        held_ns: book.held_ns.load(Relaxed),
+        handoff_ns: book.handoff_ns.load(Relaxed),
+        idle_ns: book.idle_ns.load(Relaxed),
+        takes: book.takes.load(Relaxed),
+        contended_takes: book.contended_takes.load(Relaxed),
+        voluntary_drops: book.voluntary_drops.load(Relaxed),
+        forced_drops: book.forced_drops.load(Relaxed),
+        drop_requests: book.drop_requests.load(Relaxed),
+        preemptions: book.preemptions.load(Relaxed),
+        anomalies: book.anomalies.load(Relaxed),
+    };
+    if book.state.load(Relaxed) != state::FOLDED {
+        let open = book.closed_ns.load(Relaxed) == 0;
+        let present_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
+        match (open, row.held_now, book.gap.load(Relaxed)) {
+            (false, ..) => {}
+            (_, 1, _) => row.held_ns += present_ns,
+            (_, _, super::ledger::book::gap::HANDOFF) => row.handoff_ns += present_ns,
+            _ => row.idle_ns += present_ns,
+        }
+        let end_ns = book.changed_ns.load(Relaxed).max(now_ns);
+        row.wall_ns = end_ns.saturating_sub(book.opened_ns.load(Relaxed));
+    }
+    row
+}
+
+/// Room for copies of one GIL's thread books, made before its mutex is locked: nothing may be
+/// allocated while it is.
+struct CopiedBooks {
+    gil: u32,
+    copies: Vec<(u32, Box<ThreadBook>)>,
+    /// Copies that are filled.
+    used: usize,
+}
+
+impl CopiedBooks {
+    fn with_room_for(slot: &Slot, gil: u32) -> Self {
+        const ROOM_FOR_NEW_THREADS: usize = 16;
+        let of_gil = |book: &ThreadBook| {
+            book.gil.load(Relaxed) == gil && book.state.load(Acquire) != state::FREE
+        };
+        let count = slab::used(slot).filter(|(_, book)| of_gil(book)).count();
+        let empty = || (u32::MAX, Box::new(ThreadBook::new()));
+        let copies = std::iter::repeat_with(empty).take(count + ROOM_FOR_NEW_THREADS).collect();
+        Self { gil, copies, used: 0 }
+    }
+
+    /// Copies the GIL's books that `wanted` says yes to and that are not copied yet.
+    fn copy(&mut self, slot: &Slot, wanted: impl Fn(u32, &ThreadBook) -> bool) {
+        for (index, book) in slab::used(slot) {
+            let here = book.gil.load(Relaxed) == self.gil;
+            if !here || book.state.load(Acquire) == state::FREE || !wanted(index, book) {
+                continue;
+            }
+            if self.copies[..self.used].iter().any(|(copied, _)| *copied == index) {
+                continue;
+            }
+            let Some((at, copy)) = self.copies.get_mut(self.used) else { return };
+            *at = index;
+            copy.copy_from(book);
+            self.used += 1;
+        }
+    }
+
+    fn rows(self, holding: Option<(u32, u64)>) -> impl Iterator<Item = ThreadRow> {
+        let used = self.used;
+        self.copies.into_iter().take(used).filter_map(move |(index, book)| {
+            let present_ns = holding.filter(|(holder, _)| *holder == index).map_or(0, |(_, ns)| ns);
+            thread_row(&book, present_ns)
+        })
+    }
+}
+
+/// The row of a book; `None` for a sum that nothing was added to.
+fn thread_row(book: &ThreadBook, present_ns: u64) -> Option<ThreadRow> {
+    let state = book.state.load(Relaxed);
+    let takes = book.takes.load(Relaxed);
+    let folded = book.folded.load(Relaxed);
+    if state == state::FOLDED && takes == 0 && folded == 0 {
+        return None;
+    }
+    let native_id = book.native_id.load(Relaxed);
+    Some(ThreadRow {
+        gil: book.gil.load(Relaxed),
+        native_id: (native_id != 0).then_some(native_id),
+        name: text(book.name.get(&mut [0; NAME_BYTES])),
+        alive: state == state::LIVE,
+        folded,
+        held_ns: book.hold.sum_ns.load(Relaxed) + present_ns,
+        takes,
+        contended_takes: book.contended_takes.load(Relaxed),
+        voluntary_drops: book.voluntary_drops.load(Relaxed),
+        forced_drops: book.forced_drops.load(Relaxed),
+        preemptions: book.preemptions.load(Relaxed),
+        forced_waits: book.forced_waits.load(Relaxed),
+        forced_waited_ns: book.forced_waited_ns.load(Relaxed),
+        wait: book.wait.read(),
+        hold: book.hold.read(),
+    })
+}

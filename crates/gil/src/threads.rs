@@ -1,0 +1,410 @@
+//! The threads that hooks have seen: which books are whose, names, and what happens when one ends.
+//!
+//! A thread finds its entry through a pthread key. The key must be one of the 32 that every
+//! thread has room for, because `pthread_setspecific` allocates for higher ones, and hooks must not.
+//!
+//! `of_this_thread` runs in hooks. Everything else runs outside them and may take the registry
+//! lock, which no hook ever takes.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+use super::gils::{self, Gil};
+use super::ledger::book::{NAME_BYTES, Name, ThreadBook, state};
+use super::ledger::region::{BOOKS, Slot};
+use super::ledger::{self, slab};
+
+/// Keys up to here need no allocation (glibc: `PTHREAD_KEY_2NDLEVEL_SIZE`).
+const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
+/// GILs that one thread can use in turn without losing track of its rows.
+const LINKS: usize = 6;
+/// Rows of ended threads that stay apart at a snapshot, and how many there may be before then.
+const ENDED_KEPT: usize = 256;
+const ENDED_LIMIT: usize = 512;
+/// Names that ended rows are folded under, per GIL, before they share `(ended)`.
+const FOLDED_NAMES: usize = 32;
+
+/// From a thread to its book of one GIL. Written by the thread itself.
+struct Link {
+    /// The GIL's opening; see `Gil::serial`. 0 for none.
+    serial: AtomicU32,
+    book: AtomicU32,
+}
+
+/// One thread. Written by the thread itself, except the name, which is written under the registry
+/// lock.
+pub struct Thread {
+    /// 0 while the entry is free. Taken by compare-and-swap.
+    native_id: AtomicU32,
+    links: [Link; LINKS],
+    /// The link to give up next when all are in use.
+    next_link: AtomicU32,
+    name: Name,
+}
+
+static THREADS: [Thread; BOOKS] = [const {
+    Thread {
+        native_id: AtomicU32::new(0),
+        links: [const { Link { serial: AtomicU32::new(0), book: AtomicU32::new(0) } }; LINKS],
+        next_link: AtomicU32::new(0),
+        name: Name::new(),
+    }
+}; BOOKS];
+/// Where to look first for a free entry. Any value is right.
+static SEARCH_FROM: AtomicUsize = AtomicUsize::new(0);
+
+/// The pthread key plus one; 0 before the first install. Never deleted.
+static KEY: AtomicU32 = AtomicU32::new(0);
+/// The registry lock: 0 free, 1 held. Guards names, folding and the reuse of books.
+static LOCK: AtomicU32 = AtomicU32::new(0);
+/// Rows in state `ENDED`.
+static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Holds the registry lock.
+pub struct Registry(());
+
+impl Registry {
+    pub fn lock() -> Self {
+        loop {
+            if LOCK.swap(1, Acquire) == 0 {
+                return Self(());
+            }
+            // SAFETY: no preconditions. Holders never wait for Python, only for a GIL's mutex.
+            unsafe { libc::sched_yield() };
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        LOCK.store(0, Release);
+    }
+}
+
+/// Makes the key. `false` if the process has used up the keys that need no allocation.
+pub fn prepare_key() -> bool {
+    if KEY.load(Relaxed) != 0 {
+        return true;
+    }
+    let mut key = 0;
+    // SAFETY: `key` is a valid place; the destructor stays loaded, since extension modules are
+    // never unloaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(end_of_thread)) } != 0 {
+        return false;
+    }
+    if key >= KEYS_WITHOUT_ALLOCATION {
+        // SAFETY: the key was made above and is used nowhere.
+        unsafe { libc::pthread_key_delete(key) };
+        return false;
+    }
+    KEY.store(key + 1, Relaxed);
+    true
+}
+
+#[inline]
+fn current() -> Option<&'static Thread> {
+    let key = KEY.load(Relaxed);
+    if key == 0 {
+        return None;
+    }
+    // SAFETY: the key exists; its values are null or entries of THREADS.
+    unsafe { libc::pthread_getspecific(key - 1).cast::<Thread>().as_ref() }
+}
+
+/// The book of the calling thread for `gil`, and its index; a new one at the thread's first
+/// event. If there is none to be had, the GIL's book for unmeasured threads. For hooks, with the GIL's
+/// mutex held.
+#[inline]
+pub fn of_this_thread(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static ThreadBook)> {
+    if let Some(thread) = current() {
+        let serial = gil.serial.load(Relaxed);
+        for link in &thread.links {
+            if link.serial.load(Relaxed) == serial {
+                let book = link.book.load(Relaxed);
+                return Some((book, &slot.books[book as usize]));
+            }
+        }
+    }
+    first_event(gil, slot)
+}
+
+/// Books of GILs that the calling thread already has.
+pub fn books_of_this_thread() -> impl Iterator<Item = &'static ThreadBook> {
+    let slot = ledger::slot();
+    let links = current().map_or(&[][..], |thread| &thread.links);
+    links.iter().filter_map(move |link| {
+        let serial = link.serial.load(Relaxed);
+        let open = gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial);
+        (serial != 0 && open).then(|| &slot.unwrap().books[link.book.load(Relaxed) as usize])
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn first_event(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static ThreadBook)> {
+    let found = current().or_else(enter).and_then(|thread| Some((thread, slab::pop()?)));
+    let Some((thread, index)) = found else {
+        slot.unmeasured.fetch_add(1, Relaxed);
+        return unmeasured(gil, slot);
+    };
+    let book = &slot.books[index as usize];
+    book.gil.store(gil.index() as u32, Relaxed);
+    book.native_id.store(thread.native_id.load(Relaxed), Relaxed);
+    book.name.copy_from(&thread.name);
+    book.state.store(state::LIVE, Release);
+    let link = free_link(thread, slot);
+    link.book.store(index, Relaxed);
+    link.serial.store(gil.serial.load(Relaxed), Relaxed);
+    Some((index, book))
+}
+
+fn unmeasured(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static ThreadBook)> {
+    let index = gil.unmeasured.load(Relaxed);
+    slot.books.get(index as usize).map(|book| (index, book))
+}
+
+/// Gives the calling thread an entry.
+fn enter() -> Option<&'static Thread> {
+    let key = KEY.load(Relaxed).checked_sub(1)?;
+    // SAFETY: no preconditions.
+    let native_id = unsafe { libc::gettid() } as u32;
+    let from = SEARCH_FROM.load(Relaxed);
+    let thread = (from..BOOKS).chain(0..from).map(|i| (i, &THREADS[i])).find_map(|(i, thread)| {
+        let taken = thread.native_id.compare_exchange(0, native_id, AcqRel, Relaxed).is_ok();
+        taken.then(|| SEARCH_FROM.store(i + 1, Relaxed)).map(|()| thread)
+    })?;
+    // SAFETY: the key is below 32, so this stores into the thread's own descriptor.
+    unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(thread).cast()) };
+    Some(thread)
+}
+
+/// A link to write: an unused one, one whose GIL has gone, or, in turn, one whose row is ended now.
+fn free_link(thread: &'static Thread, slot: &'static Slot) -> &'static Link {
+    let gone = |link: &&Link| {
+        let serial = link.serial.load(Relaxed);
+        serial == 0 || !gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial)
+    };
+    thread.links.iter().find(gone).unwrap_or_else(|| {
+        let turn = thread.next_link.load(Relaxed);
+        thread.next_link.store(turn + 1, Relaxed);
+        let link = &thread.links[turn as usize % LINKS];
+        end_book(&slot.books[link.book.load(Relaxed) as usize]);
+        link
+    })
+}
+
+fn end_book(book: &ThreadBook) {
+    if book.state.compare_exchange(state::LIVE, state::ENDED, AcqRel, Relaxed).is_ok() {
+        ENDED.fetch_add(1, Relaxed);
+    }
+}
+
+/// Runs in each measured thread as it ends, after its last event in ordinary cases; if a later
+/// destructor uses Python once more, the thread enters again.
+extern "C" fn end_of_thread(thread: *mut c_void) {
+    // SAFETY: the key's values are entries of THREADS.
+    let thread = unsafe { &*thread.cast::<Thread>() };
+    let Some(slot) = ledger::slot() else { return };
+    let registry = Registry::lock();
+    let mut kernel_name = [0_u8; 16];
+    // SAFETY: PR_GET_NAME writes at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, kernel_name.as_mut_ptr()) };
+    let kernel_name = kernel_name.split(|byte| *byte == 0).next().unwrap_or_default();
+    for link in &thread.links {
+        let serial = link.serial.swap(0, Relaxed);
+        if serial != 0 && gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial) {
+            let book = &slot.books[link.book.load(Relaxed) as usize];
+            if book.name.is_empty() {
+                book.name.set(kernel_name);
+            }
+            end_book(book);
+        }
+    }
+    thread.name.set(b"");
+    thread.native_id.store(0, Release);
+    if ENDED.load(Relaxed) > ENDED_LIMIT {
+        fold(slot, &registry);
+    }
+    slab::prepare(slot);
+}
+
+/// Names the calling thread, in its rows so far and to come.
+pub fn name_this_thread(name: &[u8]) {
+    let _registry = Registry::lock();
+    if let Some(thread) = current().or_else(enter) {
+        thread.name.set(name);
+        books_of_this_thread().for_each(|book| book.name.set(name));
+    }
+}
+
+/// Names the live thread that the kernel knows as `native_id`, if a hook has seen it.
+pub fn name_thread(native_id: u32, name: &[u8]) {
+    let _registry = Registry::lock();
+    let Some(slot) = ledger::slot() else { return };
+    let named = THREADS.iter().filter(|thread| thread.native_id.load(Relaxed) == native_id);
+    named.for_each(|thread| thread.name.set(name));
+    for (_, book) in slab::used(slot) {
+        if book.state.load(Relaxed) == state::LIVE && book.native_id.load(Relaxed) == native_id {
+            book.name.set(name);
+        }
+    }
+}
+
+/// All threads of a GIL that closes have ended their business with it.
+pub fn end_books_of(gil: usize, slot: &'static Slot) {
+    slab::used(slot).filter(|(_, book)| book.gil.load(Relaxed) == gil as u32).for_each(|(_, book)| {
+        end_book(book);
+    });
+}
+
+/// Weights and indices of ended rows.
+struct EndedRows(UnsafeCell<[(u64, u32); BOOKS]>);
+// SAFETY: used in `fold` only, under the registry lock.
+unsafe impl Sync for EndedRows {}
+
+/// Folds ended rows until at most [`ENDED_KEPT`] are left: those that waited and held most.
+pub fn fold(slot: &'static Slot, _registry: &Registry) {
+    // Not on the stack: a thread that ends may have as little as 32 KiB of it.
+    static ENDED_ROWS: EndedRows = EndedRows(UnsafeCell::new([(0, 0); BOOKS]));
+    // SAFETY: the registry lock, which the caller holds, makes this the only reference.
+    let ended = unsafe { &mut *ENDED_ROWS.0.get() };
+    let mut count = 0;
+    for (index, book) in slab::used(slot) {
+        if book.state.load(Acquire) == state::ENDED {
+            ended[count] = (book.weight_ns(), index);
+            count += 1;
+        }
+    }
+    let Some(excess) = count.checked_sub(ENDED_KEPT).filter(|excess| *excess > 0) else { return };
+    let ended = &mut ended[..count];
+    ended.select_nth_unstable(excess - 1);
+    ended[..excess].iter().for_each(|(_, index)| fold_book(slot, *index));
+}
+
+/// Merges one ended row into its folded row and frees its book.
+fn fold_book(slot: &'static Slot, index: u32) {
+    let book = &slot.books[index as usize];
+    let mut buffer = [0; NAME_BYTES];
+    let mut stem = [0; NAME_BYTES];
+    let stem = stem_of(book.name.get(&mut buffer), &mut stem);
+    let gil = book.gil.load(Relaxed);
+    if let Some(row) = folded_row(slot, gil, stem) {
+        row.merge(book);
+        row.folded.fetch_add(book.folded.load(Relaxed).max(1), Relaxed);
+        ENDED.fetch_sub(1, Relaxed);
+        book.state.store(state::FREE, Relaxed);
+        book.clear();
+        slab::push(index);
+    }
+}
+
+/// The folded row for a name; a new one while there are few, else the row of all others. `None` if
+/// no book is free even for that.
+fn folded_row(slot: &'static Slot, gil: u32, stem: &[u8]) -> Option<&'static ThreadBook> {
+    let mut buffer = [0; NAME_BYTES];
+    let folded = |book: &ThreadBook| {
+        book.state.load(Relaxed) == state::FOLDED && book.gil.load(Relaxed) == gil
+    };
+    let row_named = |name: &[u8], buffer: &mut [u8; NAME_BYTES]| {
+        slab::used(slot).map(|(_, b)| b).find(|b| folded(b) && b.name.get(buffer) == name)
+    };
+    if let Some(row) = row_named(stem, &mut buffer) {
+        return Some(row);
+    }
+    let full = slab::used(slot).filter(|(_, book)| folded(book)).count() >= FOLDED_NAMES;
+    let name = if full { b"(ended)" } else { stem };
+    if let Some(row) = row_named(name, &mut buffer) {
+        return Some(row);
+    }
+    let row = &slot.books[slab::pop()? as usize];
+    row.gil.store(gil, Relaxed);
+    row.name.set(name);
+    row.state.store(state::FOLDED, Release);
+    Some(row)
+}
+
+/// A thread name without its number: trailing digits, and the number in `threading`'s
+/// `Thread-12 (target)`.
+fn stem_of<'a>(name: &[u8], stem: &'a mut [u8; NAME_BYTES]) -> &'a [u8] {
+    let (head, tail) = match name.iter().position(|byte| *byte == b' ') {
+        Some(space) if name.starts_with(b"Thread-") => name.split_at(space),
+        _ => (name, &[][..]),
+    };
+    let digits = head.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let head = &head[..head.len() - digits];
+    stem[..head.len()].copy_from_slice(head);
+    stem[head.len()..head.len() + tail.len()].copy_from_slice(tail);
+    &stem[..head.len() + tail.len()]
+}
+
+/// Adds the books of a closed GIL, and its threads' rows, to the sum of GILs that ended, so that
+/// its entry can be used again.
+pub fn fold_gil(index: usize) {
+    let _registry = Registry::lock();
+    let Some(slot) = ledger::slot() else { return };
+    let (closed, sum) = (&slot.gils[index], &slot.gils[gils::ENDED_SUM]);
+    let wall_ns = closed.closed_ns.load(Relaxed).saturating_sub(closed.opened_ns.load(Relaxed));
+    closed.wall_ns.store(wall_ns, Relaxed);
+    for (mine, theirs) in sum.counters().into_iter().zip(closed.counters()) {
+        mine.fetch_add(theirs.load(Relaxed), Relaxed);
+    }
+    sum.held_at_open.fetch_add(closed.held_at_open.load(Relaxed), Relaxed);
+    sum.held_now.fetch_add(closed.held_now.load(Relaxed), Relaxed);
+    sum.folded.fetch_add(1, Relaxed);
+    sum.interpreter.store(-1, Relaxed);
+    sum.state.store(state::FOLDED, Release);
+    for (book_index, book) in slab::used(slot) {
+        if book.gil.load(Relaxed) == index as u32 && book.state.load(Relaxed) != state::FREE {
+            book.gil.store(gils::ENDED_SUM as u32, Relaxed);
+            if book.state.swap(state::ENDED, Relaxed) != state::ENDED {
+                ENDED.fetch_add(1, Relaxed);
+            }
+            fold_book(slot, book_index);
+        }
+    }
+    closed.state.store(state::FREE, Relaxed);
+}
+
+/// In a forked child, or at a new install: no thread is known. Only while no other thread runs a
+/// hook.
+pub fn forget_all() {
+    for thread in THREADS.iter().filter(|thread| thread.native_id.load(Relaxed) != 0) {
+        thread.links.iter().for_each(|link| link.serial.store(0, Relaxed));
+    }
+    ENDED.store(0, Relaxed);
+}
+
+/// In a forked child: other threads' entries are free, this thread's is its own under its new id.
+pub fn keep_this_thread_only() {
+    LOCK.store(0, Relaxed);
+    let this = current();
+    for thread in &THREADS {
+        if thread.native_id.load(Relaxed) != 0 {
+            let mine = this.is_some_and(|this| std::ptr::eq(this, thread));
+            // SAFETY: no preconditions.
+            let native_id = if mine { unsafe { libc::gettid() as u32 } } else { 0 };
+            thread.native_id.store(native_id, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stem_is_the_name_without_its_number() {
+        let cases: [(&[u8], &[u8]); 6] = [
+            (b"worker-17", b"worker-"),
+            (b"Thread-12 (serve)", b"Thread- (serve)"),
+            (b"ThreadPoolExecutor-0_3", b"ThreadPoolExecutor-0_"),
+            (b"MainThread", b"MainThread"),
+            (b"2024", b""),
+            (b"", b""),
+        ];
+        for (name, stem) in cases {
+            assert_eq!(stem_of(name, &mut [0; NAME_BYTES]), stem);
+        }
+    }
+}

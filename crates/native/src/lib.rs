@@ -1,0 +1,80 @@
+//! `headway._native`: the extension module that joins the engine and the server to Python.
+//!
+//! It holds no state of its own beyond the module object, so that one shared object can be
+//! imported by the main interpreter, by own-GIL sub-interpreters and by free-threaded builds:
+//! multi-phase initialization (PEP 489), `Py_MOD_PER_INTERPRETER_GIL_SUPPORTED` and
+//! `Py_MOD_GIL_NOT_USED` are declared where the interpreter knows them.
+//!
+//! Each part adds its functions to the module: `gil` (the meter), `last_report` (a report for a
+//! process that a signal ends), `server` (the WSGI server).
+
+use pyo3_ffi::*;
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+mod gil;
+mod last_report;
+mod server;
+
+/// CPython writes `m_base` of a definition, hence the cell.
+struct SharedDef(UnsafeCell<PyModuleDef>);
+// SAFETY: only PyModuleDef_Init writes to the definition, which CPython serializes itself;
+// everything else in it is constant.
+unsafe impl Sync for SharedDef {}
+
+/// A table of functions that ends with a zeroed entry.
+struct Methods<const N: usize>([PyMethodDef; N]);
+// SAFETY: constant data.
+unsafe impl<const N: usize> Sync for Methods<N> {}
+
+struct SharedSlots<const N: usize>([PyModuleDef_Slot; N]);
+// SAFETY: the slots are constant data.
+unsafe impl<const N: usize> Sync for SharedSlots<N> {}
+
+const SLOT_COUNT: usize = 2 + cfg!(Py_3_12) as usize + cfg!(Py_3_13) as usize;
+
+static SLOTS: SharedSlots<SLOT_COUNT> = SharedSlots([
+    PyModuleDef_Slot { slot: Py_mod_exec, value: exec_module as *mut c_void },
+    #[cfg(Py_3_12)]
+    PyModuleDef_Slot {
+        slot: Py_mod_multiple_interpreters,
+        value: Py_MOD_PER_INTERPRETER_GIL_SUPPORTED,
+    },
+    #[cfg(Py_3_13)]
+    PyModuleDef_Slot { slot: Py_mod_gil, value: Py_MOD_GIL_NOT_USED },
+    PyModuleDef_Slot { slot: 0, value: ptr::null_mut() },
+]);
+
+static DEFINITION: SharedDef = SharedDef(UnsafeCell::new(PyModuleDef {
+    m_base: PyModuleDef_HEAD_INIT,
+    m_name: c"headway._native".as_ptr(),
+    m_doc: c"Headway's native parts; use headway.gil and headway.server instead.".as_ptr(),
+    m_size: 0,
+    m_methods: ptr::null_mut(),
+    m_slots: SLOTS.0.as_ptr().cast_mut(),
+    m_traverse: None,
+    m_clear: None,
+    m_free: None,
+}));
+
+unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
+    for methods in [gil::methods(), last_report::methods(), server::methods()] {
+        // SAFETY: `module` is the live module that CPython executes; `methods` is a static
+        // table that ends with a zeroed entry.
+        if unsafe { PyModule_AddFunctions(module, methods) } < 0 {
+            return -1;
+        }
+    }
+    0
+}
+
+/// The entry point that `import headway._native` looks up.
+///
+/// # Safety
+/// Called by CPython's import machinery with a thread state attached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PyInit__native() -> *mut PyObject {
+    // SAFETY: the definition is static and valid; CPython owns its `m_base`.
+    unsafe { PyModuleDef_Init(DEFINITION.0.get()) }
+}

@@ -1,0 +1,229 @@
+//! Bytes in, events out; a response in, bytes out. No sockets.
+
+use super::*;
+use proptest::prelude::*;
+
+const HOST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const SURROUNDINGS: Surroundings =
+    Surroundings { date: b"now", server: b"me", body_bytes: None, closing: false };
+
+fn feed(connection: &mut Connection, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let space = connection.space();
+        let count = space.len().min(bytes.len());
+        space[..count].copy_from_slice(&bytes[..count]);
+        connection.filled(count);
+        bytes = &bytes[count..];
+    }
+}
+
+/// What a whole conversation looks like when each request is answered as soon as it is complete:
+/// heads and bodies as text, data joined.
+fn conversation(pieces: &[&[u8]]) -> Vec<String> {
+    let mut connection = Connection::default();
+    let mut seen = Vec::new();
+    let mut body = Vec::new();
+    let mut pieces = pieces.iter();
+    loop {
+        match connection.next_event() {
+            Event::NeedData => match pieces.next() {
+                Some(piece) => feed(&mut connection, piece),
+                None => connection.peer_closed(),
+            },
+            Event::Request => {
+                let (head, bytes) = connection.head();
+                seen.push(String::from_utf8_lossy(&bytes[head.target.clone()]).into_owned());
+                body.clear();
+            }
+            Event::Data(range) => body.extend_from_slice(connection.bytes(range)),
+            Event::EndOfMessage => {
+                seen.push(format!("body {}", String::from_utf8_lossy(&body)));
+                let mut response = Response::default();
+                response.begin(b"200 OK").unwrap();
+                let surroundings = Surroundings { body_bytes: Some(0), ..SURROUNDINGS };
+                let mut out = Vec::new();
+                connection.encode_head(&response, surroundings, &mut out);
+                // The last request races with the end of input, which closes too.
+                connection.finish(true, &mut out);
+            }
+            Event::Paused => unreachable!("each request is finished at once"),
+            Event::Refused(rejection) => {
+                seen.push(format!("{rejection:?}"));
+                return seen;
+            }
+            Event::Closed => return seen,
+        }
+    }
+}
+
+fn answer(request: &[u8], status: &[u8], length: Option<u64>, blocks: &[&[u8]]) -> (String, Finished) {
+    let mut connection = Connection::default();
+    feed(&mut connection, request);
+    assert_eq!(connection.next_event(), Event::Request);
+    let mut response = Response::default();
+    response.begin(status).unwrap();
+    if let Some(length) = length {
+        response.push_field(b"Content-Length", length.to_string().as_bytes()).unwrap();
+    }
+    while !matches!(connection.next_event(), Event::NeedData | Event::Paused) {}
+    let mut out = Vec::new();
+    connection.encode_head(&response, SURROUNDINGS, &mut out);
+    for block in blocks {
+        connection.encode_data(block, &mut out);
+    }
+    let finished = connection.finish(true, &mut out);
+    let text = String::from_utf8(out).unwrap();
+    (text.replace("Server: me\r\nDate: now\r\n", ""), finished)
+}
+
+#[test]
+fn pipelined_requests_come_one_after_another() {
+    let bytes = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n\r\nPOST /b HTTP/1.1\r\nHost: a\r\n\
+        Content-Length: 2\r\n\r\nxyGET /c HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(conversation(&[bytes]), ["/a", "body ", "/b", "body xy", "/c", "body "]);
+}
+
+#[test]
+fn a_response_is_framed_by_what_is_known() {
+    let (text, finished) = answer(HOST, b"200 OK", Some(5), &[b"hello"]);
+    assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(finished, Finished::KeepAlive);
+
+    let (text, finished) = answer(HOST, b"200 OK", None, &[b"hello", b"", b"!"]);
+    let chunks = "5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n";
+    assert_eq!(text, format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"));
+    assert_eq!(finished, Finished::KeepAlive);
+
+    let (text, finished) = answer(b"GET / HTTP/1.0\r\n\r\n", b"200 OK", None, &[b"hello"]);
+    assert_eq!(text, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello");
+    assert_eq!(finished, Finished::Close);
+
+    let kept = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let (text, finished) = answer(kept, b"200 OK", Some(1), &[b"x"]);
+    assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\nx");
+    assert_eq!(finished, Finished::KeepAlive);
+}
+
+#[test]
+fn some_responses_have_no_body() {
+    let (text, finished) = answer(HOST, b"204 No Content", Some(5), &[b"hello"]);
+    assert_eq!(text, "HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(finished, Finished::KeepAlive);
+    let (text, _) = answer(HOST, b"304 Not Modified", Some(5), &[b"hello"]);
+    assert_eq!(text, "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n");
+    let head = b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (text, finished) = answer(head, b"200 OK", Some(5), &[b"hello"]);
+    assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(finished, Finished::KeepAlive);
+}
+
+#[test]
+fn too_little_is_truncated_and_too_much_is_cut() {
+    let (_, finished) = answer(HOST, b"200 OK", Some(20), &[b"ten bytes."]);
+    assert_eq!(finished, Finished::Truncated { reset: false });
+    let (text, finished) = answer(HOST, b"200 OK", Some(3), &[b"hello"]);
+    assert!(text.ends_with("\r\n\r\nhel"));
+    assert_eq!(finished, Finished::KeepAlive);
+}
+
+#[test]
+fn a_small_unread_body_is_dropped_and_a_large_one_closes() {
+    let mut small = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345".to_vec();
+    let mut connection = Connection::default();
+    feed(&mut connection, &small);
+    assert_eq!(connection.next_event(), Event::Request);
+    let mut response = Response::default();
+    response.begin(b"200 OK").unwrap();
+    let mut out = Vec::new();
+    connection.encode_head(&response, SURROUNDINGS, &mut out);
+    assert_eq!(connection.finish(true, &mut out), Finished::KeepAlive);
+    assert_eq!(connection.next_event(), Event::NeedData);
+    feed(&mut connection, b"67890");
+    feed(&mut connection, HOST);
+    assert_eq!(connection.next_event(), Event::Request);
+
+    small = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n12345".to_vec();
+    let (text, finished) = answer(&small, b"200 OK", Some(0), &[]);
+    assert!(text.contains("Connection: close\r\n"));
+    assert_eq!(finished, Finished::Close);
+}
+
+#[test]
+fn an_unanswered_expectation_closes() {
+    let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    let mut connection = Connection::default();
+    feed(&mut connection, request);
+    assert_eq!(connection.next_event(), Event::Request);
+    assert!(connection.awaits_continue());
+    let (_, finished) = answer(request, b"200 OK", Some(0), &[]);
+    assert_eq!(finished, Finished::Close);
+}
+
+#[test]
+fn the_head_stays_while_a_large_body_passes() {
+    let mut connection = Connection::default();
+    feed(&mut connection, b"POST /here HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    assert_eq!(connection.next_event(), Event::Request);
+    let mut received = 0;
+    while received < 1_000_000 {
+        match connection.next_event() {
+            Event::NeedData => feed(&mut connection, &[b'x'; 50_000]),
+            Event::Data(range) => received += range.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+    let (head, bytes) = connection.head();
+    assert_eq!(&bytes[head.target.clone()], b"/here");
+    assert!(connection.buffer.len() < 4 * BODY_STEP_BYTES);
+}
+
+/// Lines that make requests, some of them wrong, so that random joins meet every state.
+fn fragment() -> impl Strategy<Value = Vec<u8>> {
+    let fixed: [&[u8]; 16] = [
+        b"GET /g HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST /s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+        b"POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"3\r\nabc\r\n",
+        b"4;x=y\r\nabcd\r\n",
+        b"0\r\n\r\n",
+        b"0\r\nT: x\r\n\r\n",
+        b"GET /n HTTP/1.1\r\n\r\n",
+        b"GET /z HTTP/1.0\r\n\r\n",
+        b"GET /l HTTP/1.1\nHost: a\n\n",
+        b"\r\n",
+        b"\n",
+        b"X : y\r\n",
+        b"GET /e HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab",
+        b"\0\x16\x03",
+        b"P",
+    ];
+    prop_oneof![
+        8 => (0..fixed.len()).prop_map(move |index| fixed[index].to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 0..40),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+    #[test]
+    fn any_split_of_the_bytes_gives_the_same_events(
+        fragments in proptest::collection::vec(fragment(), 1..8),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let bytes = fragments.concat();
+        let whole = conversation(&[&bytes]);
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        places.extend([0, bytes.len()]);
+        places.sort_unstable();
+        let pieces: Vec<&[u8]> = places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+        prop_assert_eq!(&conversation(&pieces), &whole);
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        prop_assert_eq!(&conversation(&single), &whole);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        conversation(&[&bytes]);
+    }
+}

@@ -1,0 +1,20 @@
+//! HTTP/1.1 without any I/O, in the manner of h11: bytes in, events out; a response in, bytes out.
+//!
+//! Rules of this folder:
+//! 1. No file here touches a socket, a clock, a thread or Python.
+//! 2. However the peer's bytes are cut into pieces, the events are the same.
+//! 3. Whatever could be read in two ways (RFC 9112 section 11.2, request smuggling) is refused.
+//!
+//! `connection` is the centre. `head` and `body` parse what the peer sends, `response` holds what
+//! we answer, `rejection` names everything that we refuse.
+
+pub mod body;
+pub mod connection;
+pub mod head;
+pub mod rejection;
+pub mod response;
+
+pub use connection::{Connection, Event};
+pub use head::{Framing, Head};
+pub use rejection::Rejection;
+pub use response::Response;

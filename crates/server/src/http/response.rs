@@ -1,0 +1,188 @@
+//! What we answer: a status and header fields, checked as they come in and kept as bytes.
+//!
+//! PEP 3333 leaves to the server what it must not take from an application: line ends or control
+//! characters in a field (response splitting), hop-by-hop fields, two lengths. How a body is
+//! framed is decided by the connection, not here.
+
+/// A response head under construction. Reused from request to request.
+#[derive(Debug, Default)]
+pub struct Response {
+    code: u16,
+    /// `200 OK`
+    status: Vec<u8>,
+    /// `Name: value\r\n` for each field, in the application's order and case.
+    fields: Vec<u8>,
+    content_length: Option<u64>,
+    has_date: bool,
+    has_server: bool,
+}
+
+/// Why a status or a field cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidResponse {
+    Status,
+    FieldName,
+    FieldValue,
+    HopByHop,
+    ContentLength,
+}
+
+impl InvalidResponse {
+    /// What is allowed, for the message of an exception.
+    pub fn expected(self) -> &'static str {
+        match self {
+            Self::Status => "a status is three digits (200 to 599), a space and a reason",
+            Self::FieldName => "a header name is a token (RFC 9110, 5.6.2)",
+            Self::FieldValue => "a header value has no control characters and is latin-1",
+            Self::HopByHop => "hop-by-hop headers belong to the server (PEP 3333)",
+            Self::ContentLength => "Content-Length is one decimal number of bytes",
+        }
+    }
+}
+
+/// RFC 2616 section 13.5.1, which PEP 3333 refers to.
+const HOP_BY_HOP: [&[u8]; 8] = [
+    b"connection",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"te",
+    b"trailers",
+    b"transfer-encoding",
+    b"upgrade",
+];
+
+impl Response {
+    /// Begins anew with `status`, such as `404 Not Found`.
+    pub fn begin(&mut self, status: &[u8]) -> Result<(), InvalidResponse> {
+        self.fields.clear();
+        self.content_length = None;
+        self.has_date = false;
+        self.has_server = false;
+        let (code, reason) = match status {
+            [a @ b'2'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] => {
+                (100 * u16::from(a - b'0') + 10 * u16::from(b - b'0') + u16::from(c - b'0'), rest)
+            }
+            _ => return Err(InvalidResponse::Status),
+        };
+        // `200` alone is not PEP 3333's form, yet its meaning is clear; the reason may be empty.
+        if !matches!(reason, [] | [b' ', ..]) || !reason.iter().all(is_field_text) {
+            return Err(InvalidResponse::Status);
+        }
+        self.code = code;
+        self.status.clear();
+        self.status.extend_from_slice(status);
+        if reason.is_empty() {
+            self.status.push(b' ');
+        }
+        Ok(())
+    }
+
+    pub fn push_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidResponse> {
+        if name.is_empty() || !name.iter().all(is_token) {
+            return Err(InvalidResponse::FieldName);
+        }
+        if !value.iter().all(is_field_text) {
+            return Err(InvalidResponse::FieldValue);
+        }
+        if HOP_BY_HOP.iter().any(|other| name.eq_ignore_ascii_case(other)) {
+            return Err(InvalidResponse::HopByHop);
+        }
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let digits = value.trim_ascii();
+            let invalid = digits.is_empty()
+                || digits.len() > 18
+                || !digits.iter().all(u8::is_ascii_digit)
+                || self.content_length.is_some();
+            if invalid {
+                return Err(InvalidResponse::ContentLength);
+            }
+            self.content_length =
+                Some(digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')));
+            // Written by the connection, which may have to leave it out.
+            return Ok(());
+        }
+        self.has_date |= name.eq_ignore_ascii_case(b"date");
+        self.has_server |= name.eq_ignore_ascii_case(b"server");
+        self.fields.extend_from_slice(name);
+        self.fields.extend_from_slice(b": ");
+        self.fields.extend_from_slice(value);
+        self.fields.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    /// The status code, 0 before the first `begin`.
+    pub fn code(&self) -> u16 {
+        self.code
+    }
+
+    pub fn content_length(&self) -> Option<u64> {
+        self.content_length
+    }
+
+    /// True for the responses that never have a body (RFC 9112 section 6.3).
+    pub fn is_bodiless(&self) -> bool {
+        matches!(self.code, 204 | 304)
+    }
+
+    /// Status line and fields, up to where the connection adds its own.
+    pub fn write_to(&self, out: &mut Vec<u8>, date: &[u8], server: &[u8]) {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(&self.status);
+        out.extend_from_slice(b"\r\n");
+        if !self.has_server {
+            out.extend_from_slice(b"Server: ");
+            out.extend_from_slice(server);
+            out.extend_from_slice(b"\r\n");
+        }
+        if !self.has_date {
+            out.extend_from_slice(b"Date: ");
+            out.extend_from_slice(date);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(&self.fields);
+    }
+}
+
+fn is_field_text(byte: &u8) -> bool {
+    *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f)
+}
+
+fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_written_as_given() {
+        let mut response = Response::default();
+        response.begin(b"200 OK").unwrap();
+        response.push_field(b"X-A", b"1").unwrap();
+        response.push_field(b"Content-Length", b"5").unwrap();
+        let mut out = Vec::new();
+        response.write_to(&mut out, b"now", b"me");
+        assert_eq!(out, b"HTTP/1.1 200 OK\r\nServer: me\r\nDate: now\r\nX-A: 1\r\n");
+        assert_eq!(response.content_length(), Some(5));
+    }
+
+    #[test]
+    fn what_an_application_must_not_send() {
+        use InvalidResponse::*;
+        let mut response = Response::default();
+        for status in [&b""[..], b"20 OK", b"2000 OK", b"100 Continue", b"200 a\r\nX: b"] {
+            assert_eq!(response.begin(status), Err(Status), "{status:?}");
+        }
+        response.begin(b"200 OK").unwrap();
+        assert_eq!(response.push_field(b"X", b"a\r\nSet-Cookie: b"), Err(FieldValue));
+        assert_eq!(response.push_field(b"X", b"a\0"), Err(FieldValue));
+        assert_eq!(response.push_field(b"X Y", b"a"), Err(FieldName));
+        assert_eq!(response.push_field(b"", b"a"), Err(FieldName));
+        assert_eq!(response.push_field(b"Transfer-Encoding", b"chunked"), Err(HopByHop));
+        assert_eq!(response.push_field(b"Content-Length", b"-1"), Err(ContentLength));
+        response.push_field(b"Content-Length", b"1").unwrap();
+        assert_eq!(response.push_field(b"content-length", b"1"), Err(ContentLength));
+    }
+}

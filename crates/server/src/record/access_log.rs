@@ -1,0 +1,190 @@
+//! The access log: one line per request, `common` or `json`.
+//!
+//! Each worker thread gathers its lines in a buffer of its own and writes it when it is large or
+//! when the thread has nothing else to do, so that a busy server does not pay a system call per
+//! line. A line is never torn: the file is opened for appending and buffers end with a line.
+
+use super::RequestRecord;
+use super::clock::DateCache;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Written at the latest when this much has gathered.
+const BUFFER_BYTES: usize = 16_384;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogForm {
+    /// The common log format, then `response_time=… gil_wait_time=…` in seconds.
+    Common,
+    /// One JSON object with every phase, in seconds; unknown is null.
+    Json,
+}
+
+/// Where the lines go. Shared by all worker threads; never changes.
+#[derive(Debug)]
+pub struct AccessLog {
+    pub form: LogForm,
+    pub file: OwnedFd,
+}
+
+/// What a line says about the request itself.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLine<'a> {
+    pub address: &'a str,
+    pub method: &'a [u8],
+    pub target: &'a [u8],
+    pub minor_version: u8,
+}
+
+/// The lines of one worker thread that are not written yet.
+#[derive(Debug, Default)]
+pub struct LogBuffer {
+    bytes: Vec<u8>,
+}
+
+impl LogBuffer {
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub fn push(
+        &mut self,
+        log: &AccessLog,
+        line: RequestLine,
+        record: &RequestRecord,
+        dates: &mut DateCache,
+    ) {
+        match log.form {
+            LogForm::Common => push_common(&mut self.bytes, line, record, dates.log()),
+            LogForm::Json => push_json(&mut self.bytes, line, record),
+        }
+        if self.bytes.len() >= BUFFER_BYTES {
+            self.flush(log);
+        }
+    }
+
+    /// Writes what has gathered. A log that cannot be written (a full disk) loses these lines and
+    /// must not stop the server.
+    pub fn flush(&mut self, log: &AccessLog) {
+        let mut rest = &self.bytes[..];
+        while !rest.is_empty() {
+            // SAFETY: the pointer and length are those of `rest`, and the descriptor is open.
+            let count = unsafe {
+                libc::write(log.file.as_raw_fd(), rest.as_ptr().cast(), rest.len())
+            };
+            if count > 0 {
+                rest = &rest[count as usize..];
+            } else if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+                break;
+            }
+        }
+        self.bytes.clear();
+    }
+}
+
+fn push_common(out: &mut Vec<u8>, line: RequestLine, record: &RequestRecord, date: &str) {
+    let address = if line.address.is_empty() { "-" } else { line.address };
+    let _ = write!(out, "{address} - - [{date}] \"");
+    push_escaped(out, line.method, "\\x");
+    out.push(b' ');
+    push_escaped(out, line.target, "\\x");
+    let _ = write!(
+        out,
+        " HTTP/1.{}\" {} {} response_time={} gil_wait_time=",
+        line.minor_version,
+        record.status,
+        record.output_bytes,
+        Seconds(record.response_ns)
+    );
+    match record.gil_wait_ns {
+        Some(ns) => drop(writeln!(out, "{}", Seconds(ns))),
+        None => out.extend_from_slice(b"-\n"),
+    }
+}
+
+fn push_json(out: &mut Vec<u8>, line: RequestLine, record: &RequestRecord) {
+    let wall = Seconds(super::clock::wall_ns());
+    let _ = write!(out, "{{\"time\": {wall}, \"address\": \"{}\", \"method\": \"", line.address);
+    push_escaped(out, line.method, "\\u00");
+    out.extend_from_slice(b"\", \"target\": \"");
+    push_escaped(out, line.target, "\\u00");
+    let _ = write!(
+        out,
+        "\", \"protocol\": \"HTTP/1.{}\", \"status\": {}, \"input_bytes\": {}, \"output_bytes\": {}",
+        line.minor_version, record.status, record.input_bytes, record.output_bytes
+    );
+    for (name, ns) in [
+        ("response_time", Some(record.response_ns)),
+        ("queue_time", Some(record.queue_ns)),
+        ("server_time", Some(record.server_ns)),
+        ("application_time", Some(record.application_ns)),
+        ("gil_wait_time", record.gil_wait_ns),
+        ("input_read_time", Some(record.input_read_ns)),
+        ("output_write_time", Some(record.output_write_ns)),
+        ("cpu_time", Some(record.cpu_ns)),
+    ] {
+        let _ = match ns {
+            Some(ns) => write!(out, ", \"{name}\": {}", Seconds(ns)),
+            None => write!(out, ", \"{name}\": null"),
+        };
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// Bytes that would end the string, the line or the encoding are written as `prefix` and two
+/// hexadecimal digits.
+fn push_escaped(out: &mut Vec<u8>, bytes: &[u8], prefix: &str) {
+    for byte in bytes {
+        match byte {
+            b'"' | b'\\' | 0..=0x1f | 0x7f.. => drop(write!(out, "{prefix}{byte:02x}")),
+            _ => out.push(*byte),
+        }
+    }
+}
+
+/// Nanoseconds, written as seconds with nine digits.
+struct Seconds(u64);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(formatter, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: RequestLine =
+        RequestLine { address: "::1", method: b"GET", target: b"/\"\n\xff", minor_version: 1 };
+
+    #[test]
+    fn a_common_line_carries_the_gil_wait() {
+        let mut out = Vec::new();
+        let record = RequestRecord {
+            status: 200,
+            output_bytes: 5,
+            response_ns: 1_500_000,
+            gil_wait_ns: Some(42),
+            ..Default::default()
+        };
+        push_common(&mut out, LINE, &record, "now");
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "::1 - - [now] \"GET /\\x22\\x0a\\xff HTTP/1.1\" 200 5 \
+             response_time=0.001500000 gil_wait_time=0.000000042\n"
+        );
+    }
+
+    #[test]
+    fn unknown_is_null_in_json_and_a_dash_in_common() {
+        let mut out = Vec::new();
+        push_json(&mut out, LINE, &RequestRecord::default());
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("\"target\": \"/\\u0022\\u000a\\u00ff\""), "{text}");
+        assert!(text.contains("\"gil_wait_time\": null"), "{text}");
+        let mut out = Vec::new();
+        push_common(&mut out, LINE, &RequestRecord::default(), "now");
+        assert!(out.ends_with(b"gil_wait_time=-\n"));
+    }
+}

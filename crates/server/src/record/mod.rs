@@ -1,0 +1,37 @@
+//! What is kept of each request: its phases, a line in the access log, a row per path.
+//!
+//! Knows nothing of HTTP's bytes, sockets or Python. Each worker thread writes its own records.
+
+pub mod access_log;
+pub mod clock;
+pub mod paths;
+
+pub use access_log::{AccessLog, LogForm};
+pub use paths::{PathRow, PathTable};
+
+/// Where one request's time went: mod_wsgi's phases under mod_wsgi's names, in nanoseconds.
+///
+/// The first three follow one another; `input_read`, `output_write` and `gil_wait` lie within
+/// them, `output_write` partly after. CPU time is that of the worker thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestRecord {
+    /// From when the thread that polls saw the connection ready to when a thread took it up.
+    pub queue_ns: u64,
+    /// From there to the call of the application: parsing, taking the GIL, the environ.
+    pub server_ns: u64,
+    /// The application: its call, its iterable, `close()`.
+    pub application_ns: u64,
+    /// Waiting for the GIL, the application's own code included. Exact; `None` without a meter.
+    pub gil_wait_ns: Option<u64>,
+    /// Waiting for and receiving the request's body on behalf of the application.
+    pub input_read_ns: u64,
+    /// Handing the response to the kernel.
+    pub output_write_ns: u64,
+    pub cpu_ns: u64,
+    /// From the beginning of `queue` to the last byte that was handed over.
+    pub response_ns: u64,
+    /// Bytes of the bodies, without framing.
+    pub input_bytes: u64,
+    pub output_bytes: u64,
+    pub status: u16,
+}

@@ -1,0 +1,29 @@
+"""The exceptions of Headway. They know nothing of who shows them."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """The base of every exception that Headway raises on purpose.
+
+    Its text is one line that says what was expected, what was found and what to do.
+    """
+
+
+class CommandError(Error):
+    """A command of `headway` cannot go on: the command line shows the text as one line and ends.
+
+    `exit_code` is 2 for bad usage or configuration, found before anything started, else 1.
+    """
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Unsupported(Error):
+    """The meter cannot work in this process, and the text says why.
+
+    Raised by `headway.gil.install()` on platforms other than Linux with glibc on x86-64 or
+    aarch64, and where what was found in the interpreter leaves any doubt. Nothing was changed.
+    """
