@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use super::hook::EPOCH;
 use super::ledger::{self, region, slab};
-use super::{account, clock, gils, threads};
+use super::{account, clock, gils, learning, threads};
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// The child's main GIL is about to be made anew. Writer: the only thread of the child.
@@ -62,10 +62,15 @@ fn this_thread() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
-/// `pthread_cond_init` ran on the `cond` of a GIL that is known: a forked child, or an embedding
-/// program that starts Python again. Nobody holds the new GIL, and nobody waits for it.
-pub fn gil_made_anew(gil: &'static gils::Gil) {
+/// `pthread_cond_init` ran on the `cond` of a GIL that is known: in a forked child; where an interpreter
+/// lies in the memory of one that ended; or in an embedding program that starts Python again.
+/// Nobody holds the new GIL, and nobody waits for it.
+pub fn gil_made_anew(gil: &'static gils::Gil, cond: usize) {
     let Some(slot) = ledger::slot() else { return };
+    if !std::ptr::eq(gil, gils::main()) {
+        gils::close_gone(gil, slot);
+        return learning::saw_init(cond);
+    }
     if gil.life.load(Relaxed) != gils::life::OPEN {
         return;
     }
@@ -76,7 +81,7 @@ pub fn gil_made_anew(gil: &'static gils::Gil) {
             gil.reopen(slot, now_ns);
         } else if gil.locked().held {
             gil.locked().holder_thread = this_thread();
-            account::signal(gil, gil.locked(), slot, now_ns);
+            gil.event(|locked| account::signal(gil, locked, slot, now_ns));
         }
         gil.locked().in_timed_wait = 0;
     }

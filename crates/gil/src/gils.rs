@@ -1,13 +1,15 @@
 //! Which GILs this process has: the addresses that tell them apart, and what the engine knows of
 //! each while it lives.
 //!
-//! A GIL is known by three addresses inside one structure of CPython (`struct _gil_runtime_state`):
-//! `cond`, `mutex` and `switch_cond`. How they lie to each other is learned from the main GIL (see
-//! `install`); own-GIL sub-interpreters use the same structure.
+//! A GIL is known by two addresses inside one structure of CPython (`struct _gil_runtime_state`):
+//! `cond` and `switch_cond`. How they lie to each other is learned from the main GIL (see
+//! `learning`); own-GIL sub-interpreters use the same structure. The addresses are only compared, never
+//! followed: CPython frees an own GIL with its interpreter and tells nobody.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::*, fence};
 
+use super::clock;
 use super::ledger::book::{GilBook, state};
 use super::learning::Addresses;
 use super::ledger::slab;
@@ -16,8 +18,8 @@ use super::ledger::region::{GILS, Slot};
 /// Sum row of GILs that ended: the last book of a slot; never a live GIL's.
 pub const ENDED_SUM: usize = GILS - 1;
 
-/// What the engine knows of a GIL's present state. Guarded by that GIL's own mutex: CPython holds
-/// it around every call that the hooks see, and a snapshot locks it.
+/// What the engine knows of a GIL's present state. Guarded by that GIL's own mutex, which CPython
+/// holds around every call that the hooks see.
 pub struct Locked {
     pub held: bool,
     /// `pthread_self()` of the holder.
@@ -65,28 +67,30 @@ pub mod life {
 
 /// One GIL of this process.
 pub struct Gil {
-    /// See [`life`]. Written with the GIL's mutex held, or while nobody else can know the GIL.
+    /// See [`life`]. Written by an event of this GIL, by whoever makes the entry, and by `close`.
     pub life: AtomicU32,
     /// Which opening this is, so that a thread's link to a book of an earlier one is not followed.
     /// Written when the book opens.
     pub serial: AtomicU32,
     /// Address of the condition variable that waiters wait on.
     pub cond: AtomicUsize,
-    pub mutex: AtomicUsize,
     /// Address of the condition variable that a forced switch waits on.
     pub switch_cond: AtomicUsize,
     /// Address of the `PyInterpreterState` that owns it; 0 where unknown.
     pub interpreter: AtomicUsize,
     /// The id of that interpreter; -1 where unknown.
     pub interpreter_id: AtomicI64,
-    /// Readers that may lock `mutex`; whoever closes the GIL waits until it is 0.
-    pub readers: AtomicU32,
+    /// Odd while an event changes the books of this GIL, so that a snapshot can tell whether what it
+    /// copied is of one moment. Writer: the event, with the GIL's mutex held.
+    sequence: AtomicU32,
+    /// Snapshots that could not get a copy of one moment and ask events to pause. Writers: snapshots.
+    readers: AtomicU32,
     /// Book for threads that found none free; taken when the GIL's book opens.
     pub unmeasured: AtomicU32,
     locked: UnsafeCell<Locked>,
 }
 
-// SAFETY: `locked` is reached only through `locked()`, whose callers hold the GIL's mutex.
+// SAFETY: `locked` is reached only through `locked()` and `event()`, whose callers hold the mutex.
 unsafe impl Sync for Gil {}
 
 impl Gil {
@@ -95,10 +99,10 @@ impl Gil {
             life: AtomicU32::new(life::UNUSED),
             serial: AtomicU32::new(0),
             cond: AtomicUsize::new(0),
-            mutex: AtomicUsize::new(0),
             switch_cond: AtomicUsize::new(0),
             interpreter: AtomicUsize::new(0),
             interpreter_id: AtomicI64::new(-1),
+            sequence: AtomicU32::new(0),
             readers: AtomicU32::new(0),
             unmeasured: AtomicU32::new(u32::MAX),
             locked: UnsafeCell::new(Locked::new()),
@@ -113,6 +117,72 @@ impl Gil {
     pub unsafe fn locked(&self) -> &mut Locked {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.locked.get() }
+    }
+
+    /// Runs an event's changes so that a snapshot sees all of them or none. For hooks.
+    ///
+    /// # Safety
+    /// As [`Gil::locked`].
+    #[inline]
+    pub unsafe fn event<T>(&self, change: impl FnOnce(&mut Locked) -> T) -> T {
+        if self.readers.load(Relaxed) != 0 {
+            self.pause_for_readers();
+        }
+        let sequence = self.sequence.load(Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Relaxed);
+        fence(Release);
+        // SAFETY: the caller's promise.
+        let result = change(unsafe { self.locked() });
+        self.sequence.store(sequence.wrapping_add(2), Release);
+        result
+    }
+
+    /// A short, bounded spin: long enough to copy the rows of hundreds of threads, too short to
+    /// matter if the reader has lost its core.
+    #[cold]
+    fn pause_for_readers(&self) {
+        for _ in 0..2_000 {
+            if self.readers.load(Relaxed) == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Calls `copy` until it ran without an event of this GIL in between. Outside the hooks.
+    pub fn read<T>(&self, mut copy: impl FnMut() -> T) -> T {
+        const TRIES_WITHOUT_ASKING: u32 = 8;
+        const TRIES: u32 = 100_000;
+        let mut asked = false;
+        let mut tries = 0;
+        loop {
+            let before = self.sequence.load(Acquire);
+            let copied = copy();
+            fence(Acquire);
+            let same = before % 2 == 0 && self.sequence.load(Relaxed) == before;
+            tries += 1;
+            if tries == TRIES_WITHOUT_ASKING && !same {
+                self.readers.fetch_add(1, Relaxed);
+                asked = true;
+            }
+            if same || tries == TRIES {
+                if asked {
+                    self.readers.fetch_sub(1, Relaxed);
+                }
+                return copied;
+            }
+        }
+    }
+
+    /// Waits for an event under way to end. After `life` was changed and all threads were made to see
+    /// it, no event changes the books any more.
+    fn settle(&self) {
+        for _ in 0..100_000 {
+            if self.sequence.load(Acquire) % 2 == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
     }
 
     pub fn index(&'static self) -> usize {
@@ -160,7 +230,6 @@ impl Gil {
 /// Makes the main GIL known by its addresses; what holds of it is not known yet.
 pub fn know_main(addresses: Addresses) -> &'static Gil {
     let gil = main();
-    gil.mutex.store(addresses.mutex, Relaxed);
     gil.interpreter_id.store(0, Relaxed);
     gil.life.store(life::KNOWN, Relaxed);
     gil.switch_cond.store(addresses.switch_cond, Relaxed);
@@ -177,8 +246,6 @@ static HIGH_WATER: AtomicUsize = AtomicUsize::new(1);
 /// Held by the one thread that adds or removes an entry: 0 nobody, 1 somebody. Taken only where no
 /// GIL mutex is held by the taker, and for a few loads and stores.
 static CHANGING: AtomicU32 = AtomicU32::new(0);
-/// GILs that found no free entry and are not measured.
-pub static UNMEASURED_GILS: AtomicU64 = AtomicU64::new(0);
 
 /// Which condition variable of a GIL an address is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -210,10 +277,9 @@ pub fn find(address: usize) -> Option<(&'static Gil, Role)> {
     })
 }
 
-/// How the three addresses lie to each other, as learned from the main GIL.
+/// How the addresses lie to each other, as learned from the main GIL.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    pub mutex_after_cond: usize,
     pub switch_cond_after_cond: usize,
     /// From the `PyInterpreterState` to its own GIL's `cond`; 0 where GILs do not lie in it.
     pub cond_after_interpreter: usize,
@@ -224,30 +290,32 @@ impl Layout {
     pub fn of(self, cond: usize) -> Addresses {
         Addresses {
             cond,
-            mutex: cond + self.mutex_after_cond,
             switch_cond: cond + self.switch_cond_after_cond,
         }
     }
 }
 
-/// Adds the GIL whose `cond` is at `cond`, as `KNOWN`. `None` if the table is full.
+/// Adds the GIL whose `cond` is at `cond`, as `KNOWN`, unless it is there.
 pub fn add(cond: usize, layout: Layout) -> Option<&'static Gil> {
     let _changing = Changing::begin();
     if let Some((gil, _)) = find(cond) {
         return Some(gil);
     }
-    let free = (1..ENDED_SUM).find(|&i| GILS_OF_PROCESS[i].life.load(Relaxed) == life::UNUSED);
-    let index = free.or_else(oldest_closed);
-    let Some(index) = index else {
-        UNMEASURED_GILS.fetch_add(1, Relaxed);
-        return None;
+    let with = |wanted: u32| {
+        let entries = (1..ENDED_SUM).filter(move |&i| GILS_OF_PROCESS[i].life.load(Relaxed) == wanted);
+        entries.min_by_key(|&i| GILS_OF_PROCESS[i].serial.load(Relaxed))
     };
+    // Full of open GILs: the oldest has most likely gone with its interpreter, which only a snapshot
+    // finds out. If it has not, the next snapshot makes it known again.
+    let index = with(life::UNUSED).or_else(|| with(life::CLOSED)).or_else(|| with(life::OPEN))?;
     let gil = &GILS_OF_PROCESS[index];
+    if gil.life.load(Relaxed) == life::OPEN {
+        close_gone(gil, super::ledger::slot()?);
+    }
     if gil.life.load(Relaxed) == life::CLOSED {
         super::threads::fold_gil(index);
     }
     gil.serial.store(0, Relaxed);
-    gil.mutex.store(cond + layout.mutex_after_cond, Relaxed);
     let interpreter = match layout.cond_after_interpreter {
         0 => 0,
         distance => cond - distance,
@@ -257,38 +325,87 @@ pub fn add(cond: usize, layout: Layout) -> Option<&'static Gil> {
     gil.life.store(life::KNOWN, Relaxed);
     gil.switch_cond.store(cond + layout.switch_cond_after_cond, Relaxed);
     gil.cond.store(cond, Release);
+    // No GIL mutex is held here, and the thread that makes the interpreter needs books for it.
+    super::ledger::slot().inspect(|slot| slab::prepare(slot));
     HIGH_WATER.fetch_max(index + 1, Release);
     Some(gil)
 }
 
-fn oldest_closed() -> Option<usize> {
-    (1..ENDED_SUM)
-        .filter(|&i| GILS_OF_PROCESS[i].life.load(Relaxed) == life::CLOSED)
-        .min_by_key(|&i| GILS_OF_PROCESS[i].serial.load(Relaxed))
-}
-
-/// Closes the books of a GIL. After it returns, no reader will touch the GIL's memory, and no
-/// event of it counts. The caller holds the GIL's mutex, or the GIL is being destroyed.
-pub fn close(gil: &'static Gil, slot: &'static Slot, now_ns: u64) {
-    let was = gil.life.swap(life::CLOSED, SeqCst);
-    if was == life::OPEN {
-        let book = gil.book(slot);
-        super::account::close_moment(book, now_ns);
-        book.closed_ns.store(now_ns.max(1), Relaxed);
-        book.state.store(state::ENDED, Release);
-    } else if was == life::KNOWN {
-        gil.life.store(life::UNUSED, SeqCst);
+/// Closes the books of all GILs, now. Other threads may be in the middle of events.
+pub fn close_all(slot: &'static Slot) {
+    let open: Vec<_> = all()
+        .iter()
+        .filter(|gil| match gil.life.load(Relaxed) {
+            life::OPEN => true,
+            _ => {
+                gil.life.store(life::UNUSED, Relaxed);
+                false
+            }
+        })
+        .collect();
+    open.iter().for_each(|gil| gil.life.store(life::CLOSED, SeqCst));
+    // Events check `life` without a fence. This is their half of it.
+    barrier_in_all_threads();
+    for gil in open {
+        gil.settle();
+        close_book(gil, slot, clock::now_ns());
     }
 }
 
-/// Forgets where a destroyed GIL was, so that its memory can become something else.
-pub fn forget_addresses(gil: &'static Gil) {
+/// Closes the books of a GIL that has gone with its interpreter, as of its last event; its addresses
+/// may be something else's by now. No thread runs an event of it any more.
+pub fn close_gone(gil: &'static Gil, slot: &'static Slot) {
     gil.cond.store(0, Relaxed);
     gil.switch_cond.store(0, Relaxed);
-    // A reader takes microseconds and waits only for the GIL's mutex, which nobody holds any more.
-    while gil.readers.load(SeqCst) != 0 {
-        // SAFETY: no preconditions.
-        unsafe { libc::sched_yield() };
+    if gil.life.swap(life::CLOSED, SeqCst) == life::OPEN {
+        close_book(gil, slot, gil.book(slot).changed_ns.load(Relaxed));
+        super::threads::end_books_of(gil.index(), slot);
+    } else {
+        gil.life.store(life::UNUSED, Relaxed);
+    }
+}
+
+fn close_book(gil: &'static Gil, slot: &'static Slot, now_ns: u64) {
+    let book = gil.book(slot);
+    if book.held_now.load(Relaxed) == 1 {
+        let holder = &slot.books[book.holder.load(Relaxed) as usize];
+        let held_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
+        holder.held_at_close_ns.fetch_add(held_ns, Relaxed);
+    }
+    super::account::close_moment(book, now_ns);
+    book.closed_ns.store(now_ns.max(1), Relaxed);
+    book.state.store(state::ENDED, Release);
+}
+
+/// Compares with the interpreters that exist (their addresses and ids): closes the own GILs of those
+/// that ended, and makes known those that were there before the meter. The caller holds the main GIL.
+pub fn match_interpreters(existing: &[(usize, i64)], slot: &'static Slot) {
+    let layout = super::learning::layout();
+    if layout.cond_after_interpreter == 0 {
+        return;
+    }
+    for gil in all()[1..].iter().filter(|gil| gil.cond.load(Relaxed) != 0) {
+        let here = (gil.interpreter.load(Relaxed), gil.interpreter_id.load(Relaxed));
+        if !existing.contains(&here) {
+            close_gone(gil, slot);
+        }
+    }
+    for (interpreter, _) in existing.iter().filter(|(_, id)| *id != 0) {
+        add(interpreter + layout.cond_after_interpreter, layout);
+    }
+}
+
+fn barrier_in_all_threads() {
+    const PRIVATE_EXPEDITED: i32 = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+    // SAFETY: the system call has no memory effects but the barrier.
+    let done = unsafe {
+        libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0) == 0
+            && libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0) == 0
+    };
+    if !done {
+        // Stores become visible by themselves within far less than this.
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
@@ -301,6 +418,7 @@ pub fn keep_main_only() {
         gil.life.store(life::UNUSED, Relaxed);
     }
     all().iter().for_each(|gil| gil.readers.store(0, Relaxed));
+    main().sequence.store(0, Relaxed);
     HIGH_WATER.store(1, Release);
 }
 
@@ -319,29 +437,5 @@ impl Changing {
 impl Drop for Changing {
     fn drop(&mut self) {
         CHANGING.store(0, Release);
-    }
-}
-
-/// Locks a GIL's mutex from outside the hooks, unless the GIL is closed.
-pub struct Guard(&'static Gil);
-
-impl Guard {
-    pub fn lock(gil: &'static Gil) -> Option<Self> {
-        gil.readers.fetch_add(1, SeqCst);
-        if gil.life.load(SeqCst) != life::OPEN {
-            gil.readers.fetch_sub(1, SeqCst);
-            return None;
-        }
-        // SAFETY: an open GIL's mutex exists, and whoever destroys it waits for `readers` first.
-        unsafe { libc::pthread_mutex_lock(gil.mutex.load(Relaxed) as *mut _) };
-        Some(Self(gil))
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // SAFETY: locked by `lock`.
-        unsafe { libc::pthread_mutex_unlock(self.0.mutex.load(Relaxed) as *mut _) };
-        self.0.readers.fetch_sub(1, SeqCst);
     }
 }

@@ -117,6 +117,19 @@ impl Histogram {
         }
     }
 
+    /// Makes this histogram a copy of `other`.
+    pub fn copy_from(&self, other: &Histogram) {
+        if other.min_ns_plus_one.load(Relaxed) == 0 {
+            return self.clear();
+        }
+        self.sum_ns.store(other.sum_ns.load(Relaxed), Relaxed);
+        self.min_ns_plus_one.store(other.min_ns_plus_one.load(Relaxed), Relaxed);
+        self.max_ns.store(other.max_ns.load(Relaxed), Relaxed);
+        for (mine, theirs) in self.counts.iter().zip(&other.counts) {
+            mine.store(theirs.load(Relaxed), Relaxed);
+        }
+    }
+
     pub fn clear(&self) {
         if self.min_ns_plus_one.load(Relaxed) == 0 {
             return;

@@ -20,8 +20,8 @@ pub struct Host {
     pub main_interpreter: usize,
     /// Whether an own GIL lies inside its `PyInterpreterState` (CPython 3.12 and later).
     pub gil_in_interpreter: bool,
-    /// Addresses of the other interpreters that exist now.
-    pub other_interpreters: Vec<usize>,
+    /// Addresses and ids of the interpreters that exist now.
+    pub interpreters: Vec<(usize, i64)>,
     /// `PyInterpreterState_GetID`.
     pub interpreter_id: unsafe extern "C" fn(*mut c_void) -> i64,
     /// Starts a thread that calls [`this_thread_is_the_probe`], takes the GIL and drops it; drops the
@@ -159,11 +159,7 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
             main.open(slot, now_ns);
             account::open_held(main, main.locked(), slot);
         }
-        if cond_after_interpreter != 0 {
-            for interpreter in &host.other_interpreters {
-                gils::add(interpreter + cond_after_interpreter, learning::layout());
-            }
-        }
+        gils::match_interpreters(&host.interpreters, slot);
     } else {
         learning::look_for_any_gil();
     }
@@ -209,13 +205,7 @@ pub fn uninstall() -> Result<(), Refusal> {
         return Ok(());
     }
     if let Some(slot) = ledger::slot() {
-        let now_ns = clock::now_ns();
-        for gil in gils::all() {
-            match gils::Guard::lock(gil) {
-                Some(_guard) => gils::close(gil, slot, clock::now_ns()),
-                None => gils::close(gil, slot, now_ns),
-            }
-        }
+        gils::close_all(slot);
         slot.closed_ns.store(clock::now_ns(), Relaxed);
     }
     EPOCH.store(0, SeqCst);

@@ -35,7 +35,6 @@ static COND_AFTER_INTERPRETER: AtomicUsize = AtomicUsize::new(0);
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     pub cond: usize,
-    pub mutex: usize,
     pub switch_cond: usize,
 }
 
@@ -73,15 +72,11 @@ pub fn probe_waits() -> bool {
 /// known CPython: `cond`, `mutex`, `switch_cond`, one behind the other.
 pub fn learned() -> Option<Addresses> {
     LOOKING_FOR.store(NOTHING, Release);
-    let addresses = Addresses {
-        cond: COND.load(Acquire),
-        mutex: MUTEX.load(Acquire),
-        switch_cond: SWITCH_COND.load(Acquire),
-    };
-    let confirmed = addresses.cond != 0
-        && addresses.mutex == addresses.cond + COND_BYTES
-        && addresses.switch_cond == addresses.mutex + MUTEX_BYTES;
-    confirmed.then_some(addresses)
+    let (cond, mutex) = (COND.load(Acquire), MUTEX.load(Acquire));
+    let switch_cond = SWITCH_COND.load(Acquire);
+    let confirmed =
+        cond != 0 && mutex == cond + COND_BYTES && switch_cond == mutex + MUTEX_BYTES;
+    confirmed.then_some(Addresses { cond, switch_cond })
 }
 
 pub fn set_cond_after_interpreter(bytes: usize) {
@@ -91,7 +86,6 @@ pub fn set_cond_after_interpreter(bytes: usize) {
 /// How the addresses of any GIL of this process lie to each other.
 pub fn layout() -> Layout {
     Layout {
-        mutex_after_cond: COND_BYTES,
         switch_cond_after_cond: COND_BYTES + MUTEX_BYTES,
         cond_after_interpreter: COND_AFTER_INTERPRETER.load(Relaxed),
     }

@@ -74,6 +74,16 @@ pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
     }
 }
 
+/// Tells the meter which interpreters exist, by address and id, so that the books of those that ended
+/// close. The caller holds the main GIL.
+pub fn match_interpreters(existing: &[(usize, i64)]) {
+    if let Some(slot) = engine::ledger::slot()
+        && is_installed()
+    {
+        engine::gils::match_interpreters(existing, slot);
+    }
+}
+
 /// The identity of this process's run, by which another joins its ledger.
 pub fn run_identity() -> Option<u64> {
     engine::ledger::region::header().map(|header| header.run.load(Relaxed))

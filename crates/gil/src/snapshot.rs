@@ -1,14 +1,14 @@
 //! Copies of the books at one moment: of this process, of its children, or of a ledger file.
 //!
-//! A snapshot needs no GIL. It locks the mutex of each of this process's GILs in turn, for the time that
-//! the running threads' rows take to copy, so that all rows of one GIL are of one moment and
-//! the books balance. Other processes' books are copied as they change: off by the event under way, at most.
+//! A snapshot needs no GIL and locks none of CPython's mutexes. It copies the rows of one GIL again until no
+//! event of that GIL fell in between, so they are of one moment and the books balance. Other processes'
+//! books are copied as they change: off by the event under way, at most.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::*;
 
 use super::clock::now_ns;
-use super::gils::{self, Guard};
+use super::gils;
 use super::ledger::book::{GilBook, NAME_BYTES, ThreadBook, state};
 use super::ledger::region::{self, Reader, RegionError, Slot};
 use super::ledger::{self, slab};
@@ -121,13 +121,21 @@ fn own_snapshot(slot: &'static Slot) -> Snapshot {
         }
         let mut copies = CopiedBooks::with_room_for(slot, index as u32);
         let gil = gils::all().get(index);
-        let guard = gil.and_then(Guard::lock);
-        let now_ns = if guard.is_some() { now_ns() } else { book.changed_ns.load(Relaxed) };
         let unmeasured = gil.map_or(u32::MAX, |gil| gil.unmeasured.load(Relaxed));
-        let row = gil_row(index as u32, book, now_ns, guard.is_some());
-        let holding = holding(book, now_ns);
-        copies.copy(slot, |at, book| at == unmeasured || book.state.load(Relaxed) == state::LIVE);
-        drop(guard);
+        let running = |at: u32, book: &ThreadBook| {
+            at == unmeasured || book.state.load(Relaxed) == state::LIVE
+        };
+        let mut copy_moment = || {
+            copies.used = 0;
+            let open = book.closed_ns.load(Relaxed) == 0;
+            let now_ns = if open { now_ns() } else { book.changed_ns.load(Relaxed) };
+            copies.copy(slot, running);
+            (gil_row(index as u32, book, now_ns, open), holding(book, now_ns))
+        };
+        let (row, holding) = match gil {
+            Some(gil) => gil.read(copy_moment),
+            None => copy_moment(),
+        };
         // What has ended does not change while the registry is locked.
         copies.copy(slot, |_, _| true);
         snapshot.threads.extend(copies.rows(holding));
@@ -230,8 +238,7 @@ fn gil_row(id: u32, book: &GilBook, now_ns: u64, alive: bool) -> GilRow {
     row
 }
 
-/// Room for copies of one GIL's thread books, made before its mutex is locked: nothing may be
-/// allocated while it is.
+/// Copies of one GIL's thread books. The room for them is made before: copying must be quick.
 struct CopiedBooks {
     gil: u32,
     copies: Vec<(u32, Box<ThreadBook>)>,
@@ -241,7 +248,7 @@ struct CopiedBooks {
 
 impl CopiedBooks {
     fn with_room_for(slot: &Slot, gil: u32) -> Self {
-        const ROOM_FOR_NEW_THREADS: usize = 16;
+        const ROOM_FOR_NEW_THREADS: usize = 64;
         let of_gil = |book: &ThreadBook| {
             book.gil.load(Relaxed) == gil && book.state.load(Acquire) != state::FREE
         };
@@ -292,7 +299,9 @@ fn thread_row(book: &ThreadBook, present_ns: u64) -> Option<ThreadRow> {
         name: text(book.name.get(&mut [0; NAME_BYTES])),
         alive: state == state::LIVE,
         folded,
-        held_ns: book.hold.sum_ns.load(Relaxed) + present_ns,
+        held_ns: book.hold.sum_ns.load(Relaxed)
+            + book.held_at_close_ns.load(Relaxed)
+            + present_ns,
         takes,
         contended_takes: book.contended_takes.load(Relaxed),
         voluntary_drops: book.voluntary_drops.load(Relaxed),

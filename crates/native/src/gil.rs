@@ -55,18 +55,24 @@ fn raise(message: &str) -> *mut PyObject {
 }
 
 unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let mut ledger: *const c_char = ptr::null();
+    let mut ledger: *mut PyObject = ptr::null_mut();
     let mut run: *mut PyObject = ptr::null_mut();
-    // SAFETY: `z` stores a C string that lives as long as the argument, `O` a borrowed reference.
+    // SAFETY: `O` stores borrowed references; PyBytes_AsString checks for bytes, and its C string
+    // lives as long as the argument.
     let place = unsafe {
-        if PyArg_ParseTuple(arguments, c"zO:gil_install".as_ptr(), &mut ledger, &mut run) == 0 {
+        if PyArg_ParseTuple(arguments, c"OO:gil_install".as_ptr(), &mut ledger, &mut run) == 0 {
             return ptr::null_mut();
         }
-        match (ledger.is_null(), run == Py_None()) {
-            (true, _) => Place::Memory,
-            (false, true) => Place::File(CStr::from_ptr(ledger).into()),
-            (false, false) => {
-                Place::Join(CStr::from_ptr(ledger).into(), PyLong_AsUnsignedLongLong(run))
+        if ledger == Py_None() {
+            Place::Memory
+        } else {
+            let path = PyBytes_AsString(ledger);
+            if path.is_null() {
+                return ptr::null_mut();
+            }
+            match run == Py_None() {
+                true => Place::File(CStr::from_ptr(path).into()),
+                false => Place::Join(CStr::from_ptr(path).into(), PyLong_AsUnsignedLongLong(run)),
             }
         }
     };
@@ -96,10 +102,7 @@ fn host() -> Host {
             gil_enabled: gil_enabled(),
             main_interpreter: main as usize,
             gil_in_interpreter: cfg!(Py_3_12),
-            other_interpreters: all_interpreters()
-                .filter(|interpreter| *interpreter != main)
-                .map(|interpreter| interpreter as usize)
-                .collect(),
+            interpreters: interpreters_and_ids(),
             interpreter_id: get_interpreter_id,
             contend,
             python: version.split_whitespace().next().unwrap_or_default().to_owned(),
@@ -122,6 +125,12 @@ fn all_interpreters() -> impl Iterator<Item = *mut PyInterpreterState> {
         let next = unsafe { PyInterpreterState_Next(*interpreter) };
         (!next.is_null()).then_some(next)
     })
+}
+
+fn interpreters_and_ids() -> Vec<(usize, i64)> {
+    // SAFETY: as above.
+    let id = |interpreter| unsafe { PyInterpreterState_GetID(interpreter) };
+    all_interpreters().map(|interpreter| (interpreter as usize, id(interpreter))).collect()
 }
 
 unsafe extern "C" fn get_interpreter_id(interpreter: *mut c_void) -> i64 {
@@ -210,6 +219,7 @@ fn note() {
 unsafe extern "C" fn snapshot(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
     if headway_gil::is_installed() {
         note();
+        headway_gil::match_interpreters(&interpreters_and_ids());
     }
     // SAFETY: the state that is saved is restored; no Python runs between.
     let snapshot = unsafe {

@@ -111,7 +111,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
             // A take: before it, the GIL was free.
             if let Some(slot) = open_gil(gil, true) {
                 // SAFETY: take_gil signals switch_cond with the GIL's mutex held.
-                account::take(gil, unsafe { gil.locked() }, slot, now_ns());
+                unsafe { gil.event(|locked| account::take(gil, locked, slot, now_ns())) };
             }
         }
         Some((gil, Role::Cond)) => {
@@ -121,7 +121,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
                 && was_open
             {
                 // SAFETY: drop_gil signals cond with the GIL's mutex held.
-                account::signal(gil, unsafe { gil.locked() }, slot, now_ns());
+                unsafe { gil.event(|locked| account::signal(gil, locked, slot, now_ns())) };
             }
         }
         None => learning::saw_signal(cond as usize),
@@ -148,16 +148,20 @@ unsafe extern "C-unwind" fn cond_timedwait(
         return unsafe { real(cond, mutex, until) };
     };
     // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
-    let switch_number =
-        account::timed_wait_began(gil, unsafe { gil.locked() }, slot, now_ns());
+    let switch_number = unsafe {
+        gil.event(|locked| account::timed_wait_began(gil, locked, slot, now_ns()))
+    };
     // SAFETY: the caller's own call.
     let result = unsafe { real(cond, mutex, until) };
     // The meter may have been removed meanwhile, or removed and installed afresh.
     if EPOCH.load(Acquire) == epoch && gil.life.load(Relaxed) == life::OPEN {
         let timed_out = result == libc::ETIMEDOUT;
         // SAFETY: pthread_cond_timedwait has locked the GIL's mutex again.
-        let locked = unsafe { gil.locked() };
-        account::timed_wait_ended(gil, locked, slot, timed_out, switch_number);
+        unsafe {
+            gil.event(|locked| {
+                account::timed_wait_ended(gil, locked, slot, timed_out, switch_number);
+            });
+        }
     }
     result
 }
@@ -186,7 +190,7 @@ unsafe extern "C-unwind" fn cond_init(cond: Cond, attributes: *const c_void) -> 
     let result = unsafe { real(cond, attributes) };
     if EPOCH.load(Acquire) != 0 {
         match gils::find(cond as usize) {
-            Some((gil, Role::Cond)) => fork::gil_made_anew(gil),
+            Some((gil, Role::Cond)) => fork::gil_made_anew(gil, cond as usize),
             Some((_, Role::SwitchCond)) => {}
             None => learning::saw_init(cond as usize),
         }
@@ -194,16 +198,15 @@ unsafe extern "C-unwind" fn cond_init(cond: Cond, attributes: *const c_void) -> 
     result
 }
 
-/// A GIL ends with its interpreter. Called without the GIL's mutex, by the last thread that knows it.
+/// A GIL is destroyed. CPythons up to 3.15 do so only in part of the cases: see
+/// `gils::match_interpreters`. Called without the GIL's mutex, by the last thread that knows it.
 unsafe extern "C-unwind" fn cond_destroy(cond: Cond) -> c_int {
     let real = original!(DESTROY as unsafe extern "C-unwind" fn(Cond) -> c_int);
     if EPOCH.load(Acquire) != 0
         && let Some((gil, Role::Cond)) = gils::find(cond as usize)
         && let Some(slot) = ledger::slot()
     {
-        gils::close(gil, slot, now_ns());
-        super::threads::end_books_of(gil.index(), slot);
-        gils::forget_addresses(gil);
+        gils::close_gone(gil, slot);
     }
     // SAFETY: the caller's own call.
     unsafe { real(cond) }

@@ -95,6 +95,8 @@ pub struct ThreadBook {
     pub forced_waits: AtomicU64,
     /// As `forced_waits`.
     pub forced_waited_ns: AtomicU64,
+    /// The hold during which the GIL's books closed, as far as it belongs to them.
+    pub held_at_close_ns: AtomicU64,
     /// When the wait that this thread is in began; 0 while it is in none.
     pub wait_began_ns: AtomicU64,
     pub name: Name,
@@ -118,6 +120,7 @@ impl ThreadBook {
             preemptions: AtomicU64::new(0),
             forced_waits: AtomicU64::new(0),
             forced_waited_ns: AtomicU64::new(0),
+            held_at_close_ns: AtomicU64::new(0),
             wait_began_ns: AtomicU64::new(0),
             name: Name::new(),
             wait: Histogram::new(),
@@ -125,7 +128,7 @@ impl ThreadBook {
         }
     }
 
-    /// Makes an empty book a copy of `other`.
+    /// Makes this book a copy of `other`.
     pub fn copy_from(&self, other: &ThreadBook) {
         for (mine, theirs) in [
             (&self.state, &other.state),
@@ -135,8 +138,12 @@ impl ThreadBook {
         ] {
             mine.store(theirs.load(Relaxed), Relaxed);
         }
+        for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
+            mine.store(theirs.load(Relaxed), Relaxed);
+        }
         self.name.copy_from(&other.name);
-        self.merge(other);
+        self.wait.copy_from(&other.wait);
+        self.hold.copy_from(&other.hold);
     }
 
     /// Adds the counters of `other`, which no thread writes any more.
@@ -161,7 +168,7 @@ impl ThreadBook {
         self.hold.clear();
     }
 
-    fn counters(&self) -> [&AtomicU64; 7] {
+    fn counters(&self) -> [&AtomicU64; 8] {
         [
             &self.takes,
             &self.contended_takes,
@@ -170,6 +177,7 @@ impl ThreadBook {
             &self.preemptions,
             &self.forced_waits,
             &self.forced_waited_ns,
+            &self.held_at_close_ns,
         ]
     }
 
