@@ -7,16 +7,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::gils::{Gil, Locked};
+use super::gils::{Gil, Locked, this_thread};
 use super::ledger::book::{GilBook, ThreadBook, gap};
 use super::ledger::region::Slot;
 use super::threads;
 use crate::histogram::add;
-
-fn this_thread() -> usize {
-    // SAFETY: no preconditions.
-    unsafe { libc::pthread_self() as usize }
-}
 
 /// Adds the time since the last change to what it was: a hold or a gap.
 pub fn close_moment(book: &GilBook, now_ns: u64) {
@@ -46,34 +41,36 @@ pub fn timed_wait_began(gil: &'static Gil, locked: &mut Locked, slot: &'static S
 pub fn timed_wait_ended(
     gil: &'static Gil,
     locked: &mut Locked,
-    slot: &'static Slot,
     timed_out: bool,
     switch_number: u64,
 ) {
     locked.in_timed_wait = locked.in_timed_wait.saturating_sub(1);
     if timed_out && locked.held && locked.switch_number == switch_number {
         locked.drop_requested = true;
-        add(&gil.book(slot).drop_requests, 1);
+        add(&gil.book().drop_requests, 1);
     }
 }
 
 /// The calling thread has taken the GIL.
 #[inline]
 pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) {
-    let book = gil.book(slot);
+    let book = gil.book();
     if locked.held {
         // A drop was not seen. Mend the books as if it happened now, and count it.
         add(&book.anomalies, 1);
-        drop_by_holder(gil, locked, slot, now_ns);
+        drop_by_holder(gil, locked, now_ns);
     }
-    close_moment(book, now_ns);
+    let gap_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
+    let handoff = book.gap.load(Relaxed) == gap::HANDOFF;
+    add(if handoff { &book.handoff_ns } else { &book.idle_ns }, gap_ns);
+    book.changed_ns.store(now_ns, Relaxed);
     let Some((index, mine)) = threads::of_this_thread(gil, slot) else {
         // Not even a book for unmeasured threads: this hold counts as idle time.
         add(&book.anomalies, 1);
         return;
     };
     locked.held = true;
-    locked.holder = index;
+    locked.holder = mine;
     locked.holder_thread = this_thread();
     locked.drop_requested = false;
     if locked.last_holder != index {
@@ -99,18 +96,21 @@ pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns:
 #[inline]
 pub fn signal(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) {
     if locked.held && locked.holder_thread == this_thread() {
-        drop_by_holder(gil, locked, slot, now_ns);
+        drop_by_holder(gil, locked, now_ns);
     } else if let Some((_, book)) = threads::of_this_thread(gil, slot) {
         book.wait_began_ns.store(0, Relaxed);
     }
 }
 
 #[inline]
-fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) {
-    let book = gil.book(slot);
-    let holder: &ThreadBook = &slot.books[locked.holder as usize];
-    holder.hold.record(now_ns.saturating_sub(book.changed_ns.load(Relaxed)));
-    close_moment(book, now_ns);
+fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
+    let book = gil.book();
+    // SAFETY: the GIL is held, so a holder was stored, from a slot that is never unmapped.
+    let holder: &ThreadBook = unsafe { &*locked.holder };
+    let hold_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
+    holder.hold.record(hold_ns);
+    add(&book.held_ns, hold_ns);
+    book.changed_ns.store(now_ns, Relaxed);
     let (of_gil, of_thread) = match locked.drop_requested {
         true => (&book.forced_drops, &holder.forced_drops),
         false => (&book.voluntary_drops, &holder.voluntary_drops),
@@ -135,12 +135,12 @@ pub fn forced_wait(gil: &'static Gil, slot: &'static Slot, waited_ns: u64) {
 
 /// The GIL is held by the calling thread, since now: how the main GIL's book opens at an install.
 pub fn open_held(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot) -> bool {
-    let Some((index, _)) = threads::of_this_thread(gil, slot) else { return false };
+    let Some((index, holder)) = threads::of_this_thread(gil, slot) else { return false };
     locked.held = true;
-    locked.holder = index;
+    locked.holder = holder;
     locked.last_holder = index;
     locked.holder_thread = this_thread();
-    let book = gil.book(slot);
+    let book = gil.book();
     book.holder.store(index, Relaxed);
     book.held_at_open.store(1, Relaxed);
     book.held_now.store(1, Relaxed);

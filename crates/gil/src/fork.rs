@@ -47,7 +47,7 @@ unsafe extern "C" fn child() {
     if main.life.load(Relaxed) == gils::life::OPEN {
         // SAFETY: no other thread exists.
         unsafe {
-            let held = main.locked().held && main.locked().holder_thread == this_thread();
+            let held = main.locked().held && main.locked().holder_thread == gils::this_thread();
             main.open(slot, now_ns);
             if held {
                 account::open_held(main, main.locked(), slot);
@@ -55,11 +55,6 @@ unsafe extern "C" fn child() {
         }
         GIL_TO_COME.store(true, Relaxed);
     }
-}
-
-fn this_thread() -> usize {
-    // SAFETY: no preconditions.
-    unsafe { libc::pthread_self() as usize }
 }
 
 /// `pthread_cond_init` ran on the `cond` of a GIL that is known: in a forked child; where an interpreter
@@ -78,9 +73,9 @@ pub fn gil_made_anew(gil: &'static gils::Gil, cond: usize) {
     // SAFETY: the GIL is being made; no other thread uses it yet.
     unsafe {
         if GIL_TO_COME.swap(false, Relaxed) {
-            gil.reopen(slot, now_ns);
+            gil.reopen(now_ns);
         } else if gil.locked().held {
-            gil.locked().holder_thread = this_thread();
+            gil.locked().holder_thread = gils::this_thread();
             gil.event(|locked| account::signal(gil, locked, slot, now_ns));
         }
         gil.locked().in_timed_wait = 0;

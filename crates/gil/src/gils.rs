@@ -7,10 +7,10 @@
 //! followed: CPython frees an own GIL with its interpreter and tells nobody.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::*, fence};
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, fence};
 
 use super::clock;
-use super::ledger::book::{GilBook, state};
+use super::ledger::book::{GilBook, ThreadBook, state};
 use super::learning::Addresses;
 use super::ledger::slab;
 use super::ledger::region::{GILS, Slot};
@@ -22,10 +22,10 @@ pub const ENDED_SUM: usize = GILS - 1;
 /// holds around every call that the hooks see.
 pub struct Locked {
     pub held: bool,
-    /// `pthread_self()` of the holder.
+    /// [`this_thread`] of the holder.
     pub holder_thread: usize,
-    /// Index of the holder's book.
-    pub holder: u32,
+    /// The holder's book; null while nobody has held.
+    pub holder: *const ThreadBook,
     /// Index of the book of the thread that took last.
     pub last_holder: u32,
     /// As CPython's `switch_number`: takes by another thread than before.
@@ -41,7 +41,7 @@ impl Locked {
         Self {
             held: false,
             holder_thread: 0,
-            holder: 0,
+            holder: std::ptr::null(),
             last_holder: u32::MAX,
             switch_number: 0,
             in_timed_wait: 0,
@@ -85,12 +85,14 @@ pub struct Gil {
     sequence: AtomicU32,
     /// Snapshots that could not get a copy of one moment and ask events to pause. Writers: snapshots.
     readers: AtomicU32,
+    /// Where this opening's books are kept. Written when the book opens.
+    book: AtomicPtr<GilBook>,
     /// Book for threads that found none free; taken when the GIL's book opens.
     pub unmeasured: AtomicU32,
     locked: UnsafeCell<Locked>,
 }
 
-// SAFETY: `locked` is reached only through `locked()` and `event()`, whose callers hold the mutex.
+// SAFETY: the pointers are to books that are never unmapped; `locked` is reached only through `locked()` and `event()`, whose callers hold the mutex.
 unsafe impl Sync for Gil {}
 
 impl Gil {
@@ -104,6 +106,7 @@ impl Gil {
             interpreter_id: AtomicI64::new(-1),
             sequence: AtomicU32::new(0),
             readers: AtomicU32::new(0),
+            book: AtomicPtr::new(std::ptr::null_mut()),
             unmeasured: AtomicU32::new(u32::MAX),
             locked: UnsafeCell::new(Locked::new()),
         }
@@ -119,11 +122,22 @@ impl Gil {
         unsafe { &mut *self.locked.get() }
     }
 
+    #[inline(always)]
+    fn role_of(&self, address: usize) -> Option<Role> {
+        if self.cond.load(Relaxed) == address {
+            Some(Role::Cond)
+        } else if self.switch_cond.load(Relaxed) == address {
+            Some(Role::SwitchCond)
+        } else {
+            None
+        }
+    }
+
     /// Runs an event's changes so that a snapshot sees all of them or none. For hooks.
     ///
     /// # Safety
     /// As [`Gil::locked`].
-    #[inline]
+    #[inline(always)]
     pub unsafe fn event<T>(&self, change: impl FnOnce(&mut Locked) -> T) -> T {
         if self.readers.load(Relaxed) != 0 {
             self.pause_for_readers();
@@ -189,8 +203,12 @@ impl Gil {
         (std::ptr::from_ref(self) as usize - GILS_OF_PROCESS.as_ptr() as usize) / size_of::<Gil>()
     }
 
-    pub fn book(&'static self, slot: &'static Slot) -> &'static GilBook {
-        &slot.gils[self.index()]
+    /// The book of an open or closed GIL.
+    #[inline]
+    pub fn book(&'static self) -> &'static GilBook {
+        // SAFETY: `open` stored a book of a slot that is never unmapped, and a GIL has events and is
+        // closed only after it was opened.
+        unsafe { &*self.book.load(Relaxed) }
     }
 
     /// Begins a new opening: fresh state, a serial of its own, an empty book. `locked()`'s rules
@@ -202,7 +220,8 @@ impl Gil {
         // SAFETY: the caller's promise.
         *unsafe { self.locked() } = Locked::new();
         self.serial.store(NEXT_SERIAL.fetch_add(1, Relaxed), Relaxed);
-        let book = self.book(slot);
+        let book = &slot.gils[self.index()];
+        self.book.store(std::ptr::from_ref(book).cast_mut(), Relaxed);
         book.interpreter.store(self.interpreter_id.load(Relaxed), Relaxed);
         book.open(now_ns, false);
         let unmeasured = slab::pop().inspect(|&index| {
@@ -220,10 +239,10 @@ impl Gil {
     ///
     /// # Safety
     /// As [`Gil::locked`].
-    pub unsafe fn reopen(&'static self, slot: &'static Slot, now_ns: u64) {
+    pub unsafe fn reopen(&'static self, now_ns: u64) {
         // SAFETY: the caller's promise.
         *unsafe { self.locked() } = Locked::new();
-        self.book(slot).open(now_ns, false);
+        self.book().open(now_ns, false);
     }
 }
 
@@ -263,18 +282,29 @@ pub fn all() -> &'static [Gil] {
     &GILS_OF_PROCESS[..HIGH_WATER.load(Acquire)]
 }
 
-/// The GIL whose `cond` or `switch_cond` is at `address`, the main one first.
-#[inline]
+/// The GIL whose `cond` or `switch_cond` is at `address`.
+#[inline(always)]
 pub fn find(address: usize) -> Option<(&'static Gil, Role)> {
-    all().iter().find_map(|gil| {
-        if gil.cond.load(Relaxed) == address {
-            Some((gil, Role::Cond))
-        } else if gil.switch_cond.load(Relaxed) == address {
-            Some((gil, Role::SwitchCond))
-        } else {
-            None
-        }
-    })
+    main().role_of(address).map(|role| (main(), role)).or_else(|| find_own_gil(address))
+}
+
+#[cold]
+fn find_own_gil(address: usize) -> Option<(&'static Gil, Role)> {
+    all()[1..].iter().find_map(|gil| gil.role_of(address).map(|role| (gil, role)))
+}
+
+/// What tells threads apart, for as long as they run: the thread pointer, as `pthread_self`.
+#[inline(always)]
+pub fn this_thread() -> usize {
+    let thread: usize;
+    // SAFETY: reads the thread pointer, which glibc sets for every thread.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, fs:0", out(reg) thread, options(nostack, preserves_flags, readonly));
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) thread, options(nostack, nomem));
+    }
+    thread
 }
 
 /// How the addresses lie to each other, as learned from the main GIL.
@@ -358,7 +388,7 @@ pub fn close_gone(gil: &'static Gil, slot: &'static Slot) {
     gil.cond.store(0, Relaxed);
     gil.switch_cond.store(0, Relaxed);
     if gil.life.swap(life::CLOSED, SeqCst) == life::OPEN {
-        close_book(gil, slot, gil.book(slot).changed_ns.load(Relaxed));
+        close_book(gil, slot, gil.book().changed_ns.load(Relaxed));
         super::threads::end_books_of(gil.index(), slot);
     } else {
         gil.life.store(life::UNUSED, Relaxed);
@@ -366,7 +396,7 @@ pub fn close_gone(gil: &'static Gil, slot: &'static Slot) {
 }
 
 fn close_book(gil: &'static Gil, slot: &'static Slot, now_ns: u64) {
-    let book = gil.book(slot);
+    let book = gil.book();
     if book.held_now.load(Relaxed) == 1 {
         let holder = &slot.books[book.holder.load(Relaxed) as usize];
         let held_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));

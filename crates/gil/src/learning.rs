@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use super::gils::{self, Layout, life};
+use super::gils::{self, Layout, life, this_thread};
 
 /// What the hooks look for.
 ///
@@ -40,11 +40,6 @@ pub struct Addresses {
 
 const COND_BYTES: usize = size_of::<libc::pthread_cond_t>();
 const MUTEX_BYTES: usize = size_of::<libc::pthread_mutex_t>();
-
-fn this_thread() -> usize {
-    // SAFETY: no preconditions.
-    unsafe { libc::pthread_self() as usize }
-}
 
 pub fn look_for_probe() {
     for address in [&PROBE_THREAD, &COND, &MUTEX, &SWITCH_COND] {

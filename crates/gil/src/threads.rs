@@ -8,7 +8,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
 use super::gils::{self, Gil};
 use super::ledger::book::{NAME_BYTES, Name, ThreadBook, state};
@@ -29,7 +29,25 @@ const FOLDED_NAMES: usize = 32;
 struct Link {
     /// The GIL's opening; see `Gil::serial`. 0 for none.
     serial: AtomicU32,
-    book: AtomicU32,
+    index: AtomicU32,
+    book: AtomicPtr<ThreadBook>,
+}
+
+impl Link {
+    const fn new() -> Self {
+        Self {
+            serial: AtomicU32::new(0),
+            index: AtomicU32::new(0),
+            book: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// The book of a link whose serial is not 0.
+    #[inline]
+    fn book(&self) -> &'static ThreadBook {
+        // SAFETY: stored before the serial, from a slot that is never unmapped.
+        unsafe { &*self.book.load(Relaxed) }
+    }
 }
 
 /// One thread. Written by the thread itself, except the name, which is written under the registry
@@ -46,7 +64,7 @@ pub struct Thread {
 static THREADS: [Thread; BOOKS] = [const {
     Thread {
         native_id: AtomicU32::new(0),
-        links: [const { Link { serial: AtomicU32::new(0), book: AtomicU32::new(0) } }; LINKS],
+        links: [const { Link::new() }; LINKS],
         next_link: AtomicU32::new(0),
         name: Name::new(),
     }
@@ -121,8 +139,7 @@ pub fn of_this_thread(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'
         let serial = gil.serial.load(Relaxed);
         for link in &thread.links {
             if link.serial.load(Relaxed) == serial {
-                let book = link.book.load(Relaxed);
-                return Some((book, &slot.books[book as usize]));
+                return Some((link.index.load(Relaxed), link.book()));
             }
         }
     }
@@ -131,12 +148,11 @@ pub fn of_this_thread(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'
 
 /// Books of GILs that the calling thread already has.
 pub fn books_of_this_thread() -> impl Iterator<Item = &'static ThreadBook> {
-    let slot = ledger::slot();
     let links = current().map_or(&[][..], |thread| &thread.links);
     links.iter().filter_map(move |link| {
         let serial = link.serial.load(Relaxed);
         let open = gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial);
-        (serial != 0 && open).then(|| &slot.unwrap().books[link.book.load(Relaxed) as usize])
+        (serial != 0 && open).then(|| link.book())
     })
 }
 
@@ -153,8 +169,9 @@ fn first_event(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static 
     book.native_id.store(thread.native_id.load(Relaxed), Relaxed);
     book.name.copy_from(&thread.name);
     book.state.store(state::LIVE, Release);
-    let link = free_link(thread, slot);
-    link.book.store(index, Relaxed);
+    let link = free_link(thread);
+    link.index.store(index, Relaxed);
+    link.book.store(std::ptr::from_ref(book).cast_mut(), Relaxed);
     link.serial.store(gil.serial.load(Relaxed), Relaxed);
     Some((index, book))
 }
@@ -180,7 +197,7 @@ fn enter() -> Option<&'static Thread> {
 }
 
 /// A link to write: an unused one, one whose GIL has gone, or, in turn, one whose row is ended now.
-fn free_link(thread: &'static Thread, slot: &'static Slot) -> &'static Link {
+fn free_link(thread: &'static Thread) -> &'static Link {
     let gone = |link: &&Link| {
         let serial = link.serial.load(Relaxed);
         serial == 0 || !gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial)
@@ -189,7 +206,7 @@ fn free_link(thread: &'static Thread, slot: &'static Slot) -> &'static Link {
         let turn = thread.next_link.load(Relaxed);
         thread.next_link.store(turn + 1, Relaxed);
         let link = &thread.links[turn as usize % LINKS];
-        end_book(&slot.books[link.book.load(Relaxed) as usize]);
+        end_book(link.book());
         link
     })
 }
@@ -214,7 +231,7 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
     for link in &thread.links {
         let serial = link.serial.swap(0, Relaxed);
         if serial != 0 && gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial) {
-            let book = &slot.books[link.book.load(Relaxed) as usize];
+            let book = link.book();
             if book.name.is_empty() {
                 book.name.set(kernel_name);
             }

@@ -84,19 +84,26 @@ macro_rules! original {
     };
 }
 
-/// A GIL whose book is open, opening it if this event tells how the GIL stands: `held` just before it.
-#[inline]
+/// The slot of a GIL whose book is open; opens it if this event tells that the GIL was free just before
+/// or is just after.
+#[inline(always)]
 fn open_gil(gil: &'static Gil, tells_free: bool) -> Option<&'static ledger::region::Slot> {
     let slot = ledger::slot()?;
     match gil.life.load(Relaxed) {
         life::OPEN => Some(slot),
-        life::KNOWN if tells_free => {
-            // SAFETY: an event of this GIL: its mutex is held by the calling thread.
-            unsafe { gil.open(slot, now_ns()) };
-            Some(slot)
-        }
+        life::KNOWN if tells_free => open_at_first_event(gil, slot),
         _ => None,
     }
+}
+
+#[cold]
+fn open_at_first_event(
+    gil: &'static Gil,
+    slot: &'static ledger::region::Slot,
+) -> Option<&'static ledger::region::Slot> {
+    // SAFETY: an event of this GIL: its mutex is held by the calling thread.
+    unsafe { gil.open(slot, now_ns()) };
+    Some(slot)
 }
 
 unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
@@ -159,7 +166,7 @@ unsafe extern "C-unwind" fn cond_timedwait(
         // SAFETY: pthread_cond_timedwait has locked the GIL's mutex again.
         unsafe {
             gil.event(|locked| {
-                account::timed_wait_ended(gil, locked, slot, timed_out, switch_number);
+                account::timed_wait_ended(gil, locked, timed_out, switch_number);
             });
         }
     }
