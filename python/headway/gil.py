@@ -15,18 +15,22 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from typing import Any
 
+from headway import thread_names
 from headway.errors import Error, Unsupported
+
+# `typing` is not loaded in every program that is measured, and this file is.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Report = dict[str, Any]
 
 __all__ = ["NotInstalled", "Snapshot", "install", "is_installed", "read_ledger", "snapshot", "uninstall"]
 
 POLICIES = ("interval",)
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 NS = 1e9  # in a second
-
-Report = dict[str, Any]
 
 
 class NotInstalled(Error):
@@ -50,14 +54,13 @@ def install(policy: str = "interval", *, ledger: str | None = None, run: int | N
         native.gil_install(None if ledger is None else os.fsencode(ledger), run)
     except RuntimeError as refusal:
         raise Unsupported(f"the GIL meter cannot be installed: {refusal}") from None
-    _name_threads(native)
-    _follow_new_threads(native)
+    thread_names.follow(native.gil_name_thread)
 
 
 def uninstall() -> None:
     """Stop measuring. The books close, and `snapshot()` goes on returning them."""
     native = _native()
-    _name_threads(native)
+    thread_names.tell_running(native.gil_name_thread)
     native.gil_uninstall()
 
 
@@ -76,7 +79,7 @@ def snapshot() -> Snapshot:
     """
     native = _native()
     if native.gil_installed():
-        _name_threads(native)
+        thread_names.tell_running(native.gil_name_thread)
     raw = native.gil_snapshot()
     if raw is None:
         raise NotInstalled("no books to read: call headway.gil.install() first")
@@ -112,9 +115,9 @@ class Snapshot:
         return _process(self._raw)
 
     def __str__(self) -> str:
-        from headway.report import render
+        from headway import terminal
 
-        return render(self.to_dict())
+        return terminal.draw(self.to_dict(), terminal.Style())
 
     def __repr__(self) -> str:
         raw = self._raw
@@ -133,33 +136,6 @@ def _native() -> Any:
             f"headway's extension module, which could not be imported on {sys.platform} ({problem})"
         ) from None
     return _native
-
-
-def _encoded(name: str) -> bytes:
-    return name.replace("\0", "").encode("utf-8", "replace")
-
-
-def _name_threads(native: Any) -> None:
-    """Names that the ledger has not heard of: threads from before the install, and renamed ones."""
-    # Without threading's lock, which a fork or a signal handler may find locked.
-    for thread in list(getattr(threading, "_active", {}).values()):
-        if thread.native_id is not None:
-            native.gil_name_thread(thread.native_id, _encoded(thread.name))
-
-
-def _follow_new_threads(native: Any) -> None:
-    """Have `threading` tell the ledger a thread's name as it starts."""
-    original = threading.Thread._set_native_id  # type: ignore[attr-defined]
-    if hasattr(original, "__wrapped__"):
-        return
-
-    def _set_native_id(self: threading.Thread) -> None:
-        original(self)
-        if self.native_id is not None:
-            native.gil_name_thread(self.native_id, _encoded(self.name))
-
-    _set_native_id.__wrapped__ = original  # type: ignore[attr-defined]
-    threading.Thread._set_native_id = _set_native_id  # type: ignore[attr-defined]
 
 
 # From nanoseconds and rows to schema 1.

@@ -149,13 +149,15 @@ fn own_snapshot(slot: &'static Slot) -> Snapshot {
     snapshot
 }
 
-/// Another process's books, as far as it got; `None` if it has counted nothing.
+/// Another process's books, as far as it got; `None` if it never opened them. Without a GIL there
+/// are no rows, but a process all the same.
 fn other_snapshot(slot: &Slot) -> Option<Snapshot> {
     let mut snapshot = head(slot);
     // SAFETY: signal 0 only asks whether the process exists.
     snapshot.alive = unsafe { libc::kill(snapshot.pid, 0) } == 0;
     let books = || slot.gils.iter().filter(|book| book.state.load(Acquire) != state::FREE);
-    let last_ns = books().map(|book| book.changed_ns.load(Relaxed)).max()?;
+    let opened_ns = Some(slot.opened_ns.load(Relaxed)).filter(|ns| *ns != 0)?;
+    let last_ns = books().map(|book| book.changed_ns.load(Relaxed)).max().unwrap_or(opened_ns);
     let end_ns = match (slot.closed_ns.load(Relaxed), snapshot.alive) {
         (0, true) => now_ns(),
         (0, false) => last_ns,

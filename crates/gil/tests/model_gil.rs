@@ -1,0 +1,393 @@
+//! The engine on a GIL without Python: `take` and `drop` step by step as CPython's do
+//! (`Python/ceval_gil.c`, with FORCE_SWITCHING), in this test's own executable.
+//!
+//! Rust links executables with full RELRO, so these tests also cover slots in the executable that are
+//! bound at start and write-protected. They take turns: the meter is one per process.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use headway_gil::{GilRow, Host, Place, Snapshot, ThreadRow};
+
+/// The fields of `struct _gil_runtime_state` that matter, in its order.
+#[repr(C)]
+struct Gil {
+    last_holder: AtomicUsize,
+    locked: AtomicBool,
+    switch_number: AtomicU64,
+    cond: UnsafeCell<libc::pthread_cond_t>,
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    switch_cond: UnsafeCell<libc::pthread_cond_t>,
+    switch_mutex: UnsafeCell<libc::pthread_mutex_t>,
+    drop_request: AtomicBool,
+}
+
+// SAFETY: pthread objects are made for sharing; the rest is atomic.
+unsafe impl Sync for Gil {}
+
+impl Gil {
+    const fn new() -> Self {
+        Self {
+            last_holder: AtomicUsize::new(0),
+            locked: AtomicBool::new(false),
+            switch_number: AtomicU64::new(0),
+            cond: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            switch_cond: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
+            switch_mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            drop_request: AtomicBool::new(false),
+        }
+    }
+
+    /// `create_gil`: initializes the condition variables in CPython's order.
+    fn init(&self) {
+        // SAFETY: nobody uses this GIL yet; CPython passes attributes, the default does here.
+        unsafe {
+            libc::pthread_cond_init(self.cond.get(), std::ptr::null());
+            libc::pthread_cond_init(self.switch_cond.get(), std::ptr::null());
+        }
+    }
+
+    /// `take_gil`.
+    fn take(&self, interval: Duration) {
+        // SAFETY: initialized pthread objects, used as CPython uses them.
+        unsafe {
+            libc::pthread_mutex_lock(self.mutex.get());
+            while self.locked.load(SeqCst) {
+                let switch_number = self.switch_number.load(SeqCst);
+                let until = after(interval);
+                let result =
+                    libc::pthread_cond_timedwait(self.cond.get(), self.mutex.get(), &until);
+                if result == libc::ETIMEDOUT
+                    && self.locked.load(SeqCst)
+                    && self.switch_number.load(SeqCst) == switch_number
+                {
+                    self.drop_request.store(true, SeqCst);
+                }
+            }
+            libc::pthread_mutex_lock(self.switch_mutex.get());
+            self.locked.store(true, SeqCst);
+            if self.last_holder.swap(me(), SeqCst) != me() {
+                self.switch_number.fetch_add(1, SeqCst);
+            }
+            libc::pthread_cond_signal(self.switch_cond.get());
+            libc::pthread_mutex_unlock(self.switch_mutex.get());
+            self.drop_request.store(false, SeqCst);
+            libc::pthread_mutex_unlock(self.mutex.get());
+        }
+    }
+
+    /// `drop_gil`.
+    fn drop(&self) {
+        // SAFETY: as in `take`.
+        unsafe {
+            libc::pthread_mutex_lock(self.mutex.get());
+            self.locked.store(false, SeqCst);
+            libc::pthread_cond_signal(self.cond.get());
+            libc::pthread_mutex_unlock(self.mutex.get());
+            if self.drop_request.load(SeqCst) {
+                libc::pthread_mutex_lock(self.switch_mutex.get());
+                if self.last_holder.load(SeqCst) == me() {
+                    self.drop_request.store(false, SeqCst);
+                    libc::pthread_cond_wait(self.switch_cond.get(), self.switch_mutex.get());
+                }
+                libc::pthread_mutex_unlock(self.switch_mutex.get());
+            }
+        }
+    }
+}
+
+fn me() -> usize {
+    // SAFETY: no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// The default clock of a condition variable is CLOCK_REALTIME.
+fn after(interval: Duration) -> libc::timespec {
+    let mut now = MaybeUninit::uninit();
+    // SAFETY: a place for the time.
+    let now = unsafe {
+        libc::clock_gettime(libc::CLOCK_REALTIME, now.as_mut_ptr());
+        now.assume_init()
+    };
+    let ns = now.tv_nsec as u64 + interval.as_nanos() as u64;
+    libc::timespec {
+        tv_sec: now.tv_sec + (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    }
+}
+
+static GIL: Gil = Gil::new();
+static TURN: Mutex<()> = Mutex::new(());
+const INTERVAL: Duration = Duration::from_millis(5);
+
+unsafe extern "C" fn no_interpreter(_interpreter: *mut c_void) -> i64 {
+    -1
+}
+
+fn contend() -> bool {
+    let probe = thread::spawn(|| {
+        headway_gil::this_thread_is_the_probe();
+        GIL.take(INTERVAL);
+        GIL.drop();
+    });
+    let began = Instant::now();
+    while !headway_gil::probe_waits() && began.elapsed() < Duration::from_secs(10) {
+        thread::sleep(Duration::from_micros(100));
+    }
+    GIL.drop();
+    let joined = probe.join().is_ok();
+    GIL.take(INTERVAL);
+    joined
+}
+
+/// A test's turn, during which it holds the GIL but where it says otherwise.
+struct Turn {
+    _lock: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    fn begin() -> Self {
+        let lock = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        GIL.take(INTERVAL);
+        Self { _lock: lock }
+    }
+
+    fn metered() -> Self {
+        let turn = Self::begin();
+        install();
+        turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        headway_gil::uninstall().unwrap();
+        GIL.drop();
+    }
+}
+
+fn install() {
+    let host = Host {
+        anchor: contend as fn() -> bool as *const c_void,
+        gil_enabled: true,
+        main_interpreter: 0,
+        gil_in_interpreter: false,
+        interpreters: Vec::new(),
+        interpreter_id: no_interpreter,
+        contend,
+        python: "model".to_owned(),
+    };
+    headway_gil::install(&host, Place::Memory).expect("the model is a GIL as CPython's");
+}
+
+fn books() -> Snapshot {
+    let snapshot = headway_gil::snapshot().expect("installed");
+    for gil in &snapshot.gils {
+        let held: u64 = threads_of(&snapshot, gil).map(|row| row.held_ns).sum();
+        let takes: u64 = threads_of(&snapshot, gil).map(|row| row.takes).sum();
+        let drops = gil.voluntary_drops + gil.forced_drops;
+        assert_eq!(gil.takes + u64::from(gil.held_at_open), drops + u64::from(gil.held_now));
+        assert_eq!(gil.held_ns + gil.handoff_ns + gil.idle_ns, gil.wall_ns);
+        assert_eq!((gil.held_ns, gil.takes), (held, takes));
+        assert_eq!(gil.anomalies, 0);
+    }
+    snapshot
+}
+
+fn threads_of<'a>(snapshot: &'a Snapshot, gil: &'a GilRow) -> impl Iterator<Item = &'a ThreadRow> {
+    snapshot.threads.iter().filter(|row| row.gil == gil.id)
+}
+
+fn main_gil(snapshot: &Snapshot) -> &GilRow {
+    &snapshot.gils[0]
+}
+
+#[test]
+fn uncontended_takes_are_counted_without_waits() {
+    let _turn = Turn::metered();
+    for _ in 0..1000 {
+        GIL.drop();
+        GIL.take(INTERVAL);
+    }
+    let snapshot = books();
+    let gil = main_gil(&snapshot);
+    assert_eq!((gil.takes, gil.voluntary_drops, gil.held_at_open, gil.held_now), (1000, 1000, 1, 1));
+    assert_eq!((gil.contended_takes, gil.forced_drops, gil.handoff_ns), (0, 0, 0));
+    assert_eq!(snapshot.threads[0].hold.count, 1000);
+}
+
+#[test]
+fn a_waiter_forces_a_drop_and_its_wait_is_one() {
+    let _turn = Turn::metered();
+    let waiter = thread::spawn(|| {
+        GIL.take(INTERVAL);
+        GIL.drop();
+    });
+    while !GIL.drop_request.load(SeqCst) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    GIL.drop();
+    waiter.join().unwrap();
+    GIL.take(INTERVAL);
+    let snapshot = books();
+    let gil = main_gil(&snapshot);
+    assert_eq!((gil.forced_drops, gil.voluntary_drops, gil.drop_requests), (1, 1, 1));
+    assert_eq!((gil.takes, gil.contended_takes), (2, 1));
+    assert!(gil.handoff_ns > 0);
+    let waiter = snapshot.threads.iter().find(|row| !row.alive).expect("it has ended");
+    assert_eq!(waiter.wait.count, 1);
+    assert!(waiter.wait.sum_ns >= INTERVAL.as_nanos() as u64);
+    let holder = snapshot.threads.iter().find(|row| row.alive).unwrap();
+    assert_eq!((holder.forced_drops, holder.forced_waits), (1, 1));
+}
+
+#[test]
+fn a_signal_by_a_thread_that_does_not_hold_is_no_drop() {
+    let _turn = Turn::metered();
+    thread::spawn(|| {
+        // SAFETY: an initialized condition variable.
+        unsafe { libc::pthread_cond_signal(GIL.cond.get()) };
+    })
+    .join()
+    .unwrap();
+    let snapshot = books();
+    assert_eq!(main_gil(&snapshot).voluntary_drops, 0);
+    assert_eq!(main_gil(&snapshot).held_now, 1);
+}
+
+#[test]
+fn threads_that_wait_while_the_meter_comes_and_goes_get_the_gil() {
+    let _turn = Turn::begin();
+    let taken = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                GIL.take(INTERVAL);
+                taken.fetch_add(1, SeqCst);
+                GIL.drop();
+            });
+        }
+        for _ in 0..50 {
+            thread::sleep(Duration::from_millis(1));
+            install();
+            thread::sleep(Duration::from_millis(1));
+            headway_gil::uninstall().unwrap();
+        }
+        install();
+        GIL.drop();
+    });
+    assert_eq!(taken.into_inner(), 4);
+    GIL.take(INTERVAL);
+    books();
+}
+
+#[test]
+fn another_gil_of_the_same_layout_gets_books_of_its_own() {
+    static SECOND: Gil = Gil::new();
+    let _turn = Turn::metered();
+    SECOND.init();
+    for _ in 0..3 {
+        SECOND.take(INTERVAL);
+        SECOND.drop();
+    }
+    let snapshot = books();
+    let second = &snapshot.gils[1];
+    assert_eq!((second.takes, second.voluntary_drops, second.held_at_open), (3, 3, 0));
+    assert_eq!(main_gil(&snapshot).takes, 0);
+    // Made anew in the same place: the first one's books close and stay.
+    SECOND.init();
+    SECOND.take(INTERVAL);
+    let snapshot = books();
+    assert!(!snapshot.gils[1].alive && snapshot.gils[1].takes == 3);
+    assert!(snapshot.gils[2].alive && snapshot.gils[2].takes == 1);
+    SECOND.drop();
+}
+
+#[test]
+fn snapshots_balance_at_any_moment() {
+    let _turn = Turn::metered();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(SeqCst) {
+                    GIL.take(Duration::from_micros(50));
+                    GIL.drop();
+                }
+            });
+        }
+        GIL.drop();
+        for _ in 0..2000 {
+            books();
+        }
+        stop.store(true, SeqCst);
+    });
+    GIL.take(INTERVAL);
+}
+
+#[test]
+fn a_hook_put_over_ours_is_left_there_and_not_called_in_circles() {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    static BELOW: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn signal_of_another(cond: *mut libc::pthread_cond_t) -> libc::c_int {
+        CALLS.fetch_add(1, SeqCst);
+        // SAFETY: what the slot held before, a pthread_cond_signal.
+        unsafe {
+            let below: unsafe extern "C" fn(*mut libc::pthread_cond_t) -> libc::c_int =
+                std::mem::transmute(BELOW.load(SeqCst));
+            below(cond)
+        }
+    }
+    let _turn = Turn::metered();
+    let slot = slot_that_holds(current_signal());
+    BELOW.store(swap_slot(slot, signal_of_another as *const () as usize), SeqCst);
+    headway_gil::uninstall().unwrap();
+    GIL.drop();
+    GIL.take(INTERVAL);
+    assert!(CALLS.load(SeqCst) >= 2, "the other hook was taken out with ours");
+    install();
+    GIL.drop();
+    GIL.take(INTERVAL);
+    let snapshot = books();
+    assert_eq!(main_gil(&snapshot).takes, 1);
+    swap_slot(slot, BELOW.load(SeqCst));
+}
+
+/// What this executable's calls of pthread_cond_signal go to now: the hook, while it is installed.
+fn current_signal() -> usize {
+    libc::pthread_cond_signal as unsafe extern "C" fn(*mut libc::pthread_cond_t) -> libc::c_int
+        as *const () as usize
+}
+
+/// The slot of this executable's global offset table that holds `value`.
+fn slot_that_holds(value: usize) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let executable = std::env::current_exe().unwrap();
+    let ranges = maps.lines().filter(|line| line.ends_with(executable.to_str().unwrap()));
+    for range in ranges.filter(|line| line.split_whitespace().nth(1).unwrap().starts_with('r')) {
+        let (start, end) = range.split(' ').next().unwrap().split_once('-').unwrap();
+        let start = usize::from_str_radix(start, 16).unwrap();
+        let end = usize::from_str_radix(end, 16).unwrap();
+        // SAFETY: a readable mapping of this executable.
+        let found = (start..end).step_by(8).find(|at| unsafe { *(*at as *const usize) } == value);
+        if let Some(slot) = found {
+            return slot;
+        }
+    }
+    panic!("no slot holds {value:#x}");
+}
+
+fn swap_slot(slot: usize, value: usize) -> usize {
+    let page = (slot & !4095) as *mut c_void;
+    // SAFETY: a slot of this executable; the page is made writable first.
+    unsafe {
+        libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_WRITE);
+        (*(slot as *const AtomicUsize)).swap(value, SeqCst)
+    }
+}

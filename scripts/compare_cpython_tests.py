@@ -1,0 +1,117 @@
+"""Runs CPython's own tests as plain Python and under `headway run --follow`, and compares them.
+
+    .venvs/3.13/bin/python scripts/compare_cpython_tests.py [--json FILE] [TEST...]
+
+The outcome of every single test must be the same: passed, failed, error or skipped. A test whose
+outcome differs is run again on both sides, since some of CPython's tests depend on timing; it
+counts as different if it never agrees. Exit status: 0 if all agree, 1 if any differs, 2 if this
+interpreter comes without its tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+TESTS = (
+    "test_threading test_thread test_queue test_fork1 test_subprocess test_socket test_asyncio "
+    "test_concurrent_futures test_threadsignals test_faulthandler test_gc test_interpreters"
+).split()
+ATTEMPTS = 4
+TIMEOUT_S = 1500
+
+Outcomes = dict[str, str]
+
+
+def existing_tests(wanted: list[str]) -> list[str]:
+    """Those of `wanted` that this interpreter has, `test.` left out."""
+    import importlib.util
+
+    if importlib.util.find_spec("test.libregrtest") is None:
+        print(f"{sys.executable} comes without CPython's tests (test.libregrtest)", file=sys.stderr)
+        raise SystemExit(2)
+    return [name for name in wanted if importlib.util.find_spec(f"test.{name}") is not None]
+
+
+def run_tests(prefix: list[str], tests: list[str], match: list[str]) -> Outcomes:
+    """Outcomes by test name, of one run of `tests` behind `prefix`."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "junit.xml"
+        command = [*prefix, "-m", "test", "--junit-xml", str(report), "--timeout", "600"]
+        for pattern in match:
+            command += ["-m", pattern]
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        subprocess.run(
+            [*command, *tests],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return read_outcomes(report) if report.exists() else {}
+
+
+def read_outcomes(report: Path) -> Outcomes:
+    outcomes = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        parts = {child.tag for child in case}
+        found = [outcome for outcome in ("error", "failure", "skipped") if outcome in parts]
+        outcomes[case.get("name", "?")] = found[0] if found else "passed"
+    return outcomes
+
+
+def differing(plain: Outcomes, metered: Outcomes) -> list[str]:
+    names = plain.keys() | metered.keys()
+    return sorted(name for name in names if plain.get(name) != metered.get(name))
+
+
+def compare(test: str) -> tuple[Outcomes, list[str]]:
+    """Outcomes as plain Python, and the tests that never agreed."""
+    sides = [[sys.executable], [sys.executable, "-m", "headway", "run", "--follow"]]
+    plain, metered = (run_tests(prefix, [test], []) for prefix in sides)
+    different = differing(plain, metered)
+    for _ in range(ATTEMPTS - 1):
+        if not different:
+            break
+        print(f"  again: {', '.join(different)}", flush=True)
+        # A test that did not come out at all took the whole run with it.
+        match = [] if not plain or not metered else different
+        again = [run_tests(prefix, [test], match) for prefix in sides]
+        different = [name for name in different if again[0].get(name) != again[1].get(name)]
+    return plain, different
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tests", nargs="*", metavar="TEST", help="default: those the meter could harm")
+    parser.add_argument("--json", metavar="FILE", help="write outcomes and differences to FILE")
+    arguments = parser.parse_args()
+    result: dict[str, dict[str, object]] = {}
+    for test in existing_tests(arguments.tests or TESTS):
+        plain, different = compare(test)
+        counts = {what: list(plain.values()).count(what) for what in sorted(set(plain.values()))}
+        verdict = f"DIFFERENT: {', '.join(different)}" if different else "same"
+        if not plain:
+            verdict = "DIFFERENT: no outcome as plain Python"
+        told = ", ".join(f"{count} {what}" for what, count in counts.items())
+        print(f"{test}: {told}: {verdict}", flush=True)
+        result[test] = {"outcomes": counts, "different": different}
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps({"python": sys.version, "tests": result}, indent=1))
+    bad = [test for test, row in result.items() if row["different"] or not row["outcomes"]]
+    total = sum(sum(row["outcomes"].values()) for row in result.values())  # type: ignore[attr-defined]
+    print(f"{sys.version.split()[0]}: {total} tests of {len(result)} files, {len(bad)} files differ")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
