@@ -22,6 +22,8 @@ const LINKS: usize = 6;
 /// Rows of ended threads that stay apart at a snapshot, and how many there may be before then.
 const ENDED_KEPT: usize = 256;
 const ENDED_LIMIT: usize = 512;
+/// Names kept for threads that may never be seen.
+const UNSEEN_LIMIT: usize = 256;
 /// Names that ended rows are folded under, per GIL, before they share `(ended)`.
 const FOLDED_NAMES: usize = 32;
 
@@ -55,6 +57,9 @@ impl Link {
 pub struct Thread {
     /// 0 while the entry is free. Taken by compare-and-swap.
     native_id: AtomicU32,
+    /// 1 while the entry only keeps a name for a thread that no hook has seen yet. Set under the
+    /// registry lock, cleared by compare-and-swap by the thread.
+    unseen: AtomicU32,
     links: [Link; LINKS],
     /// The link to give up next when all are in use.
     next_link: AtomicU32,
@@ -64,6 +69,7 @@ pub struct Thread {
 static THREADS: [Thread; BOOKS] = [const {
     Thread {
         native_id: AtomicU32::new(0),
+        unseen: AtomicU32::new(0),
         links: [const { Link::new() }; LINKS],
         next_link: AtomicU32::new(0),
         name: Name::new(),
@@ -71,6 +77,9 @@ static THREADS: [Thread; BOOKS] = [const {
 }; BOOKS];
 /// Where to look first for a free entry. Any value is right.
 static SEARCH_FROM: AtomicUsize = AtomicUsize::new(0);
+
+/// Entries with `unseen` set.
+static UNSEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The pthread key plus one; 0 before the first install. Never deleted.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -186,14 +195,32 @@ fn enter() -> Option<&'static Thread> {
     let key = KEY.load(Relaxed).checked_sub(1)?;
     // SAFETY: no preconditions.
     let native_id = unsafe { libc::gettid() } as u32;
-    let from = SEARCH_FROM.load(Relaxed);
-    let thread = (from..BOOKS).chain(0..from).map(|i| (i, &THREADS[i])).find_map(|(i, thread)| {
-        let taken = thread.native_id.compare_exchange(0, native_id, AcqRel, Relaxed).is_ok();
-        taken.then(|| SEARCH_FROM.store(i + 1, Relaxed)).map(|()| thread)
-    })?;
+    let thread = kept_for(native_id).or_else(|| take_entry(native_id))?;
     // SAFETY: the key is below 32, so this stores into the thread's own descriptor.
     unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(thread).cast()) };
     Some(thread)
+}
+
+/// A free entry, taken for the thread that the kernel knows as `native_id`.
+fn take_entry(native_id: u32) -> Option<&'static Thread> {
+    let from = SEARCH_FROM.load(Relaxed);
+    (from..BOOKS).chain(0..from).map(|i| (i, &THREADS[i])).find_map(|(i, thread)| {
+        let taken = thread.native_id.compare_exchange(0, native_id, AcqRel, Relaxed).is_ok();
+        taken.then(|| SEARCH_FROM.store(i + 1, Relaxed)).map(|()| thread)
+    })
+}
+
+/// The entry that was taken to keep a name for the calling thread.
+fn kept_for(native_id: u32) -> Option<&'static Thread> {
+    if UNSEEN.load(Relaxed) == 0 {
+        return None;
+    }
+    let kept = THREADS.iter().find(|thread| {
+        thread.unseen.load(Relaxed) == 1 && thread.native_id.load(Relaxed) == native_id
+    })?;
+    kept.unseen.compare_exchange(1, 0, AcqRel, Relaxed).ok()?;
+    UNSEEN.fetch_sub(1, Relaxed);
+    Some(kept)
 }
 
 /// A link to write: an unused one, one whose GIL has gone, or, in turn, one whose row is ended now.
@@ -255,12 +282,22 @@ pub fn name_this_thread(name: &[u8]) {
     }
 }
 
-/// Names the live thread that the kernel knows as `native_id`, if a hook has seen it.
+/// Names the live thread that the kernel knows as `native_id`; keeps the name if no hook has seen
+/// the thread yet.
 pub fn name_thread(native_id: u32, name: &[u8]) {
     let _registry = Registry::lock();
     let Some(slot) = ledger::slot() else { return };
-    let named = THREADS.iter().filter(|thread| thread.native_id.load(Relaxed) == native_id);
-    named.for_each(|thread| thread.name.set(name));
+    match THREADS.iter().find(|thread| thread.native_id.load(Relaxed) == native_id) {
+        Some(thread) => thread.name.set(name),
+        None if UNSEEN.load(Relaxed) < UNSEEN_LIMIT => {
+            if let Some(thread) = take_entry(native_id) {
+                thread.name.set(name);
+                thread.unseen.store(1, Release);
+                UNSEEN.fetch_add(1, Relaxed);
+            }
+        }
+        None => {}
+    }
     for (_, book) in slab::used(slot) {
         if book.state.load(Relaxed) == state::LIVE && book.native_id.load(Relaxed) == native_id {
             book.name.set(name);
@@ -402,8 +439,10 @@ pub fn keep_this_thread_only() {
             // SAFETY: no preconditions.
             let native_id = if mine { unsafe { libc::gettid() as u32 } } else { 0 };
             thread.native_id.store(native_id, Relaxed);
+            thread.unseen.store(0, Relaxed);
         }
     }
+    UNSEEN.store(0, Relaxed);
 }
 
 #[cfg(test)]

@@ -244,7 +244,9 @@ fn a_waiter_forces_a_drop_and_its_wait_is_one() {
     assert_eq!(waiter.wait.count, 1);
     assert!(waiter.wait.sum_ns >= INTERVAL.as_nanos() as u64);
     let holder = snapshot.threads.iter().find(|row| row.alive).unwrap();
-    assert_eq!((holder.forced_drops, holder.forced_waits), (1, 1));
+    assert_eq!(holder.forced_drops, 1);
+    // None if the waiter took the GIL before the holder came to wait for that.
+    assert!(holder.forced_waits <= 1);
 }
 
 #[test]

@@ -1,0 +1,54 @@
+"""Runs code with the meter on, each in a process of its own, for the tests of the meter."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from typing import Any
+
+from launch import execute
+
+Report = dict[str, Any]
+
+PREAMBLE = """\
+import ctypes, json, os, sys, threading, time
+from headway import gil
+
+def show(value):
+    print(json.dumps(value))
+"""
+
+
+def run_metered(code: str, *options: str, **subprocess_options: Any) -> list[Any]:
+    """What `code`, which finds `gil` imported, showed with `show(...)`; it must end with status 0."""
+    source = PREAMBLE + textwrap.dedent(code)
+    result = execute([sys.executable, *options, "-c", source], **subprocess_options)
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def assert_balanced(report: Report) -> None:
+    """The books of DESIGN.md's "Words": exact counts; times to a rounding error of floats."""
+    for gil in report["gils"]:
+        rows = [row for row in report["threads"] if row["gil"] == gil["id"]]
+        drops = gil["voluntary_drops"] + gil["forced_drops"]
+        assert gil["takes"] + gil["held_at_open"] == drops + gil["held_now"], gil
+        assert gil["anomalies"] == 0
+        for key in ("takes", "contended_takes", "voluntary_drops", "forced_drops"):
+            assert gil[key] == sum(row[key] for row in rows), key
+        assert close(gil["held"], sum(row["held"] for row in rows), gil["wall"])
+        assert close(gil["held"] + gil["handoff"] + gil["idle"], gil["wall"], gil["wall"])
+        assert gil["wait"]["count"] == gil["contended_takes"]
+        assert gil["hold"]["count"] == drops
+        for row in rows:
+            assert row["wait"]["count"] == row["contended_takes"] <= row["takes"]
+            assert close(row["wait"]["sum"], row["waited"], gil["wall"])
+            assert sum(count for _, count in row["hold"]["buckets"]) == row["hold"]["count"]
+    for child in report["children"]:
+        if not child.get("alive"):
+            assert_balanced(child)
+
+
+def close(one: float, other: float, wall: float) -> bool:
+    return abs(one - other) <= 1e-9 * max(1.0, wall)
