@@ -51,7 +51,7 @@ def test_own_gils_appear_by_themselves_and_stay_when_they_end() -> None:
         ]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
-        show([older, younger])
+        show([int(older), int(younger)])
         report, gils = by_name()
         show(report)
         interpreters.destroy(younger)
@@ -100,7 +100,7 @@ def test_interpreters_that_share_the_gil_are_listed_with_it() -> None:
         gil.install()
         interpreter = create()
         run(interpreter, "x = 1")
-        show([interpreter, gil.snapshot().to_dict()])
+        show([int(interpreter), gil.snapshot().to_dict()])
     """
     ((interpreter, report),) = run_with_interpreters(code)  # type: ignore[misc]
     assert sorted(report["gils"][0]["interpreters"]) == [0, interpreter]

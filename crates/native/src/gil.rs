@@ -86,7 +86,10 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
         }
     }
     match headway_gil::install(&host(), place) {
-        Ok(()) => none(),
+        Ok(()) => {
+            note();
+            none()
+        }
         Err(refusal) => raise(&refusal.to_string()),
     }
 }
@@ -231,7 +234,10 @@ unsafe extern "C" fn snapshot(_module: *mut PyObject, _arguments: *mut PyObject)
     snapshot.map_or_else(none, |snapshot| process_dict(&snapshot))
 }
 
-unsafe extern "C" fn read_ledger(_module: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+unsafe extern "C" fn read_ledger(
+    _module: *mut PyObject,
+    arguments: *mut PyObject,
+) -> *mut PyObject {
     let mut path: *const c_char = ptr::null();
     // SAFETY: `y` stores a C string that lives as long as the argument.
     let path = unsafe {
@@ -246,7 +252,10 @@ unsafe extern "C" fn read_ledger(_module: *mut PyObject, arguments: *mut PyObjec
     }
 }
 
-unsafe extern "C" fn name_thread(_module: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+unsafe extern "C" fn name_thread(
+    _module: *mut PyObject,
+    arguments: *mut PyObject,
+) -> *mut PyObject {
     let (mut native_id, mut name): (u32, *const c_char) = (0, ptr::null());
     // SAFETY: `I` stores an unsigned int, `y` a C string that lives as long as the argument.
     let name = unsafe {
@@ -264,20 +273,29 @@ unsafe extern "C" fn name_thread(_module: *mut PyObject, arguments: *mut PyObjec
     none()
 }
 
-unsafe extern "C" fn interpreters(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
+unsafe extern "C" fn interpreters(
+    _module: *mut PyObject,
+    _arguments: *mut PyObject,
+) -> *mut PyObject {
     list(all_interpreters(), |interpreter| {
         // SAFETY: a thread state is attached; see `host`.
         unsafe { PyLong_FromLongLong(PyInterpreterState_GetID(interpreter)) }
     })
 }
 
-unsafe extern "C" fn run_identity(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
+unsafe extern "C" fn run_identity(
+    _module: *mut PyObject,
+    _arguments: *mut PyObject,
+) -> *mut PyObject {
     // SAFETY: a thread state is attached.
     headway_gil::run_identity().map_or_else(none, |run| unsafe { PyLong_FromUnsignedLongLong(run) })
 }
 
 /// A new list of what `object` makes of each item; null, with an exception, if one is null.
-fn list<T>(items: impl IntoIterator<Item = T>, object: impl Fn(T) -> *mut PyObject) -> *mut PyObject {
+fn list<T>(
+    items: impl IntoIterator<Item = T>,
+    object: impl Fn(T) -> *mut PyObject,
+) -> *mut PyObject {
     // SAFETY: a thread state is attached; each reference has one owner.
     unsafe {
         let list = PyList_New(0);
@@ -428,9 +446,8 @@ fn thread_dict(row: &ThreadRow) -> *mut PyObject {
 fn distribution_dict(distribution: &Distribution) -> *mut PyObject {
     // SAFETY: formats and arguments agree, pair by pair.
     unsafe {
-        let bucket = |(bound_ns, count): &(u64, u64)| {
-            Py_BuildValue(c"(KK)".as_ptr(), *bound_ns, *count)
-        };
+        let bucket =
+            |(bound_ns, count): &(u64, u64)| Py_BuildValue(c"(KK)".as_ptr(), *bound_ns, *count);
         Py_BuildValue(
             c"{s:K,s:K,s:N,s:N,s:N}".as_ptr(),
             c"count".as_ptr(),

@@ -1,11 +1,312 @@
-use pyo3_ffi::PyMethodDef;
+//! A last report for a process that SIGTERM or SIGHUP ends, where the program leaves them at their
+//! default.
+//!
+//! Python code cannot run then: the main thread may be in a C call that never returns. So a C-level
+//! handler copies the ledger to a memfd, starts a prepared command that reports it, waits a
+//! while for that, and lets the signal end the process as it would have. Python does not see the
+//! handler: `signal.getsignal()` was filled in before it and stays SIG_DFL, and a program that
+//! sets a handler of its own simply replaces it.
+//!
+//! Knows nothing of what the command does or what a ledger holds. `arm` and `disarm` run in the
+//! thread that calls `_native.report_on_signals`, with a thread state; `on_signal` in whichever
+//! thread the kernel chose, at any point of it, so there only async-signal-safe calls are made
+//! (signal-safety(7), raw system calls, `headway_gil::write_ledger`).
+//!
+//! A forked child inherits the handler and is not the owner: there it does what the default would.
 
-pub struct Methods<const N: usize>(pub [PyMethodDef; N]);
-// SAFETY: constant data.
-unsafe impl<const N: usize> Sync for Methods<N> {}
+use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-static METHODS: Methods<1> = Methods([PyMethodDef::zeroed()]);
+use pyo3_ffi::*;
+
+use crate::Methods;
+
+const SIGNALS: [c_int; 2] = [libc::SIGTERM, libc::SIGHUP];
+
+/// How long the dying process waits for its report: it holds on to its sockets meanwhile. The
+/// command goes on by itself after that.
+const PATIENCE_MS: u32 = 10_000;
+const POLL_MS: u32 = 2;
+const POLL_NS: c_long = POLL_MS as c_long * 1_000_000;
+
+/// What the handler needs, made before any signal.
+struct Prepared {
+    /// The process that reports.
+    owner: libc::pid_t,
+    /// Null-terminated arrays for execve; their strings are leaked with them.
+    arguments: Box<[*const c_char]>,
+    environment: Box<[*const c_char]>,
+    /// A file to remove: in any case, or once the command has succeeded.
+    ledger: Option<CString>,
+    keep_ledger: bool,
+}
+
+/// Writers: `arm`, under the GIL or its critical section; reader: `on_signal`. A replaced one is
+/// leaked, since a handler may be reading it.
+static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
+
+/// | STATE | meaning | set by | next |
+/// |---|---|---|---|
+/// | `DISARMED` | a signal ends the process, no more | `disarm`, initially | `ARMED` |
+/// | `ARMED` | the next signal reports | `arm` | `REPORTING`, `DISARMED` |
+/// | `REPORTING` | a report is being made; another signal ends the process at once | `on_signal` | `DISARMED` |
+static STATE: AtomicU32 = AtomicU32::new(DISARMED);
+const DISARMED: u32 = 0;
+const ARMED: u32 = 1;
+const REPORTING: u32 = 2;
+
+static METHODS: Methods<2> = Methods([
+    PyMethodDef {
+        ml_name: c"report_on_signals".as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunction: report_on_signals },
+        ml_flags: METH_VARARGS,
+        ml_doc: c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool)\n\
+                  \n\
+                  Has SIGTERM and SIGHUP, where they are at their default, first run `command` with the\n\
+                  ledger on its stdin and stdout turned to stderr, then remove the file `ledger` (with\n\
+                  `keep_ledger`: only if the command succeeded). None takes that back."
+            .as_ptr(),
+    },
+    PyMethodDef::zeroed(),
+]);
 
 pub fn methods() -> *mut PyMethodDef {
     METHODS.0.as_ptr().cast_mut()
+}
+
+unsafe extern "C" fn report_on_signals(
+    _module: *mut PyObject,
+    arguments: *mut PyObject,
+) -> *mut PyObject {
+    let mut command: *mut PyObject = ptr::null_mut();
+    let mut ledger: *mut PyObject = ptr::null_mut();
+    let mut keep_ledger: c_int = 0;
+    // SAFETY: `O` stores a borrowed reference that lives as long as `arguments`, `p` an int.
+    let parsed = unsafe {
+        PyArg_ParseTuple(
+            arguments,
+            c"OOp:report_on_signals".as_ptr(),
+            &mut command,
+            &mut ledger,
+            &mut keep_ledger,
+        )
+    };
+    if parsed == 0 {
+        return ptr::null_mut();
+    }
+    // SAFETY: both are live objects for as long as `arguments` is.
+    unsafe {
+        if command == Py_None() {
+            disarm();
+        } else {
+            let Some(words) = c_strings(command) else { return ptr::null_mut() };
+            let ledger = match ledger == Py_None() {
+                true => None,
+                false => match c_string(ledger) {
+                    None => return ptr::null_mut(),
+                    path => path,
+                },
+            };
+            arm(words, ledger, keep_ledger != 0);
+        }
+        let none = Py_None();
+        Py_IncRef(none);
+        none
+    }
+}
+
+/// A copy of a bytes object; `None` with a Python exception set if it is none.
+///
+/// # Safety
+/// `bytes` is a live object or null with an exception set, and a thread state is attached.
+unsafe fn c_string(bytes: *mut PyObject) -> Option<CString> {
+    // SAFETY: PyBytes_AsString checks for bytes; the string is copied before anything else runs.
+    unsafe {
+        let text = if bytes.is_null() { ptr::null_mut() } else { PyBytes_AsString(bytes) };
+        (!text.is_null()).then(|| CStr::from_ptr(text).to_owned())
+    }
+}
+
+/// The elements of a list of bytes; `None` with a Python exception set if it is none.
+///
+/// # Safety
+/// `list` is a live object, and a thread state is attached.
+unsafe fn c_strings(list: *mut PyObject) -> Option<Vec<CString>> {
+    // SAFETY: PyList_GetItem checks the type and the index, and gives a borrowed reference.
+    unsafe {
+        let length = PyList_Size(list);
+        if length < 0 {
+            return None;
+        }
+        (0..length).map(|index| c_string(PyList_GetItem(list, index))).collect()
+    }
+}
+
+/// A leaked array for execve, with its null at the end.
+fn exec_array(words: impl IntoIterator<Item = CString>) -> Box<[*const c_char]> {
+    let leaked = words.into_iter().map(|word| word.into_raw().cast_const());
+    leaked.chain([ptr::null()]).collect()
+}
+
+fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool) {
+    use std::os::unix::ffi::OsStringExt;
+    // SAFETY: getpid has no preconditions.
+    let owner = unsafe { libc::getpid() };
+    // PID 1 of a container ignores signals that are at their default; a handler would change that.
+    if owner == 1 {
+        return;
+    }
+    let environment = std::env::vars_os().filter_map(|(name, value)| {
+        let mut entry = name.into_vec();
+        entry.push(b'=');
+        entry.extend(value.into_vec());
+        CString::new(entry).ok()
+    });
+    let prepared = Box::new(Prepared {
+        owner,
+        arguments: exec_array(command),
+        environment: exec_array(environment),
+        ledger,
+        keep_ledger,
+    });
+    PREPARED.store(Box::into_raw(prepared), Release);
+    STATE.store(ARMED, Release);
+    for signal in SIGNALS {
+        // SAFETY: the action is fully set before it is handed over; `on_signal` is
+        // async-signal-safe. SA_ONSTACK: runtimes with small stacks of their own ask for it.
+        unsafe {
+            if action_of(signal) == Some(libc::SIG_DFL) {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = on_signal as *const () as usize;
+                action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
+                libc::sigfillset(&mut action.sa_mask);
+                libc::sigaction(signal, &action, ptr::null_mut());
+            }
+        }
+    }
+}
+
+fn disarm() {
+    for signal in SIGNALS {
+        if action_of(signal) == Some(on_signal as *const () as usize) {
+            restore_default(signal);
+        }
+    }
+    STATE.store(DISARMED, Release);
+}
+
+/// The handler of `signal`, as a number, like `SIG_DFL`.
+fn action_of(signal: c_int) -> Option<usize> {
+    // SAFETY: zeroed memory is a valid sigaction, and is only read if the call filled it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        (libc::sigaction(signal, ptr::null(), &mut action) == 0).then_some(action.sa_sigaction)
+    }
+}
+
+/// Async-signal-safe.
+fn restore_default(signal: c_int) {
+    // SAFETY: SIG_DFL with no flags is a valid action.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(signal, &action, ptr::null_mut());
+    }
+}
+
+/// The handler. Allowed: what signal-safety(7) lists, raw system calls, atomics.
+extern "C" fn on_signal(signal: c_int) {
+    // SAFETY: errno is this thread's own; it is put back because the interrupted code may be about
+    // to read it.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: null, or a leaked `Prepared` that stays as it was made.
+    if let Some(prepared) = unsafe { PREPARED.load(Acquire).as_ref() } {
+        // SAFETY: getpid has no preconditions.
+        let owner = unsafe { libc::getpid() } == prepared.owner;
+        if owner && STATE.compare_exchange(ARMED, REPORTING, AcqRel, Relaxed).is_ok() {
+            report(prepared);
+            STATE.store(DISARMED, Release);
+        }
+    }
+    restore_default(signal);
+    // SAFETY: the signal is blocked until this handler returns, and then ends the process.
+    unsafe {
+        libc::raise(signal);
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// Runs the command with a copy of the ledger. Any step that fails means no report.
+fn report(prepared: &Prepared) {
+    // SAFETY: raw system calls on a descriptor of our own; `clone` without flags is a fork without
+    // fork handlers and without a SIGCHLD, so that the program's other threads notice nothing.
+    let reported = unsafe {
+        let copy = libc::memfd_create(c"headway-ledger".as_ptr(), libc::MFD_CLOEXEC);
+        if copy < 0 {
+            return;
+        }
+        if headway_gil::write_ledger(copy).is_err() || libc::lseek(copy, 0, libc::SEEK_SET) != 0 {
+            libc::close(copy);
+            return;
+        }
+        let child = libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0);
+        if child == 0 {
+            become_command(prepared, copy);
+        }
+        libc::close(copy);
+        child > 0 && wait_for(child as libc::pid_t)
+    };
+    if let Some(ledger) = &prepared.ledger
+        && (reported || !prepared.keep_ledger)
+    {
+        // SAFETY: a C string; if the file is gone already, so much the better.
+        unsafe { libc::unlink(ledger.as_ptr()) };
+    }
+}
+
+/// In the new process: the ledger on stdin, everything that is said on stderr, nothing else open.
+///
+/// # Safety
+/// Only in a process that was just cloned from a handler; `copy` is open.
+unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
+    // SAFETY: system calls on our own process; the arrays are null-terminated arrays of C strings.
+    unsafe {
+        if copy == 0 {
+            libc::fcntl(0, libc::F_SETFD, 0);
+        } else {
+            libc::dup2(copy, 0);
+        }
+        libc::dup2(2, 1);
+        // Before Linux 5.9 there is no such call, and the command inherits what is inheritable.
+        libc::syscall(libc::SYS_close_range, 3 as c_long, c_int::MAX as c_long, 0 as c_long);
+        let mut nothing: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut nothing);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &nothing, ptr::null_mut());
+        libc::execve(
+            prepared.arguments[0],
+            prepared.arguments.as_ptr(),
+            prepared.environment.as_ptr(),
+        );
+        libc::_exit(127)
+    }
+}
+
+/// Whether the command ended well within our patience.
+fn wait_for(child: libc::pid_t) -> bool {
+    let mut status: c_int = 0;
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: POLL_NS };
+    for _ in 0..PATIENCE_MS / POLL_MS {
+        // SAFETY: `status` is ours; __WALL also waits for children that send no SIGCHLD.
+        let ended = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG | libc::__WALL) };
+        if ended == child {
+            return libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+        }
+        if ended < 0 {
+            return false;
+        }
+        // SAFETY: a valid timespec; whether the sleep was whole does not matter.
+        unsafe { libc::nanosleep(&pause, ptr::null_mut()) };
+    }
+    false
 }

@@ -1,11 +1,253 @@
-use pyo3_ffi::PyMethodDef;
+//! `_native.server_*`: the server's functions for `headway.server`, which checks arguments and
+//! says what they mean. A server is a capsule.
+
+use headway_server::record::paths::percentile_ns;
+use headway_server::record::{AccessLog, LogForm};
+use headway_server::worker::PoolSettings;
+use headway_server::worker::socket::Listener;
+use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
+use headway_server::wsgi::server::{OpenError, Server, ServerSettings};
+use pyo3_ffi::*;
+use std::ffi::{CStr, c_char, c_int};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
+
+const CAPSULE_NAME: &CStr = c"headway._native.server";
 
 pub struct Methods<const N: usize>(pub [PyMethodDef; N]);
 // SAFETY: constant data.
 unsafe impl<const N: usize> Sync for Methods<N> {}
 
-static METHODS: Methods<1> = Methods([PyMethodDef::zeroed()]);
+const fn method(name: &'static CStr, function: PyCFunction, doc: &'static CStr) -> PyMethodDef {
+    PyMethodDef {
+        ml_name: name.as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunction: function },
+        ml_flags: METH_VARARGS,
+        ml_doc: doc.as_ptr(),
+    }
+}
+
+static METHODS: Methods<6> = Methods([
+    method(
+        c"server_open",
+        server_open,
+        c"server_open(application, report, listener_fd, is_unix, log_form, log_fd, free_threaded)\n\
+          Takes over both descriptors. log_form: 0 off, 1 common, 2 json.",
+    ),
+    method(
+        c"server_work",
+        server_work,
+        c"server_work(server, environ)\nServes on this thread until the server has stopped.",
+    ),
+    method(c"server_stop", server_stop, c"server_stop(server)\nStops accepting; ends requests."),
+    method(c"server_abort", server_abort, c"server_abort(server)\nEnds without waiting."),
+    method(
+        c"server_requests",
+        server_requests,
+        c"server_requests(server) -> list of (path, requests, errors, response_p50, response_p99,\n\
+          gil_wait_p50, gil_wait_p99, gil_wait_total, application_total, cpu_total), times in ns\n\
+          and None where unknown.",
+    ),
+    PyMethodDef::zeroed(),
+]);
 
 pub fn methods() -> *mut PyMethodDef {
     METHODS.0.as_ptr().cast_mut()
+}
+
+unsafe extern "C" fn server_open(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    let (mut application, mut report) = (ptr::null_mut(), ptr::null_mut());
+    let (mut listener_fd, mut is_unix, mut log_form, mut log_fd, mut free_threaded) =
+        (-1, 0, 0, -1, 0);
+    // SAFETY: the format matches the places that follow it.
+    unsafe {
+        let format = c"OOipiip:server_open".as_ptr();
+        let parsed = PyArg_ParseTuple(
+            arguments,
+            format,
+            &raw mut application,
+            &raw mut report,
+            &raw mut listener_fd,
+            &raw mut is_unix,
+            &raw mut log_form,
+            &raw mut log_fd,
+            &raw mut free_threaded,
+        );
+        if parsed == 0 {
+            return ptr::null_mut();
+        }
+        let access_log = match log_form {
+            1 => Some(LogForm::Common),
+            2 => Some(LogForm::Json),
+            _ => None,
+        }
+        .map(|form| AccessLog { form, file: OwnedFd::from_raw_fd(log_fd) });
+        let listener = OwnedFd::from_raw_fd(listener_fd);
+        let listener = if is_unix != 0 {
+            Listener::Unix(listener.into())
+        } else {
+            Listener::Tcp(listener.into())
+        };
+        let settings = ServerSettings {
+            application: Object::from_borrowed(application),
+            report: Object::from_borrowed(report),
+            pool: PoolSettings { listener, access_log, free_threaded: free_threaded != 0 },
+        };
+        match Server::open(settings) {
+            Ok(server) => {
+                let server = Box::into_raw(Box::new(server));
+                PyCapsule_New(server.cast(), CAPSULE_NAME.as_ptr(), Some(drop_server))
+            }
+            Err(OpenError::Raised) => ptr::null_mut(),
+            Err(OpenError::System(error)) => {
+                raise(PyExc_OSError, &error.to_string());
+                ptr::null_mut()
+            }
+        }
+    }
+}
+
+/// The capsule's destructor. A thread that serves holds a reference to the capsule, so none does.
+unsafe extern "C" fn drop_server(capsule: *mut PyObject) {
+    // SAFETY: made by `server_open` and dropped once.
+    unsafe {
+        let server = PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr());
+        drop(Box::from_raw(server.cast::<Server>()));
+    }
+}
+
+unsafe extern "C" fn server_work(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    // SAFETY: CPython calls with a live tuple of arguments, which keeps the capsule alive.
+    unsafe {
+        let Ok((server, template)) = server_and_argument(arguments, c"OO:server_work") else {
+            return ptr::null_mut();
+        };
+        match server.work(Object::from_borrowed(template)) {
+            Ok(()) => Object::from_borrowed(Py_None()).into_ptr(),
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
+}
+
+unsafe extern "C" fn server_stop(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    // SAFETY: CPython calls with a live tuple of arguments.
+    unsafe { with_server(arguments, c"O:server_stop", |server| without_gil(|| server.stop())) }
+}
+
+unsafe extern "C" fn server_abort(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    // SAFETY: CPython calls with a live tuple of arguments.
+    unsafe { with_server(arguments, c"O:server_abort", |server| without_gil(|| server.abort())) }
+}
+
+unsafe extern "C" fn server_requests(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    // SAFETY: CPython calls with a live tuple of arguments.
+    unsafe {
+        match server_argument(arguments, c"O:server_requests").and_then(request_rows) {
+            Ok(rows) => rows.into_ptr(),
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
+}
+
+fn request_rows(server: &Server) -> PyResult<Object> {
+    let table = server.requests();
+    // SAFETY: the list is new and ours; the tuple's items are new references that it takes over,
+    // and `Py_BuildValue` gives them back if it fails.
+    unsafe {
+        let list = Object::from_new(PyList_New(0))?;
+        for (path, row) in table.rows() {
+            let known = row.gil_wait_count > 0;
+            let wait = |share| percentile_ns(&row.gil_wait, share).filter(|_| known);
+            let total_ns = row.gil_wait.read().sum_ns;
+            let tuple = Object::from_new(Py_BuildValue(
+                c"(NKKNNNNNKK)".as_ptr(),
+                Object::from_latin1(path)?.into_ptr(),
+                row.requests,
+                row.errors,
+                number_or_none(percentile_ns(&row.response, 0.5))?.into_ptr(),
+                number_or_none(percentile_ns(&row.response, 0.99))?.into_ptr(),
+                number_or_none(wait(0.5))?.into_ptr(),
+                number_or_none(wait(0.99))?.into_ptr(),
+                number_or_none(known.then_some(total_ns))?.into_ptr(),
+                row.application_ns,
+                row.cpu_ns,
+            ))?;
+            if PyList_Append(list.as_ptr(), tuple.as_ptr()) < 0 {
+                return Err(Raised);
+            }
+        }
+        Ok(list)
+    }
+}
+
+fn number_or_none(number: Option<u64>) -> PyResult<Object> {
+    // SAFETY: a new reference, or a live object.
+    unsafe {
+        match number {
+            Some(number) => Object::from_new(PyLong_FromUnsignedLongLong(number)),
+            None => Ok(Object::from_borrowed(Py_None())),
+        }
+    }
+}
+
+/// # Safety
+/// `arguments` is a live tuple; the server lives as long as it.
+unsafe fn server_argument<'a>(arguments: *mut PyObject, format: &CStr) -> PyResult<&'a Server> {
+    let mut capsule = ptr::null_mut();
+    // SAFETY: the format has one object.
+    unsafe {
+        if PyArg_ParseTuple(arguments, format.as_ptr(), &raw mut capsule) == 0 {
+            return Err(Raised);
+        }
+        server_in(capsule)
+    }
+}
+
+/// # Safety
+/// As `server_argument`.
+unsafe fn server_and_argument<'a>(
+    arguments: *mut PyObject,
+    format: &CStr,
+) -> PyResult<(&'a Server, *mut PyObject)> {
+    let (mut capsule, mut argument) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the format has two objects.
+    unsafe {
+        let format: *const c_char = format.as_ptr();
+        let parsed: c_int =
+            PyArg_ParseTuple(arguments, format, &raw mut capsule, &raw mut argument);
+        if parsed == 0 {
+            return Err(Raised);
+        }
+        Ok((server_in(capsule)?, argument))
+    }
+}
+
+/// # Safety
+/// `capsule` is a live object that outlives the reference.
+unsafe fn server_in<'a>(capsule: *mut PyObject) -> PyResult<&'a Server> {
+    // SAFETY: a capsule of this name holds a server until it is dropped; for anything else an
+    // exception is set and the pointer is null.
+    unsafe {
+        let server = PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr());
+        server.cast::<Server>().as_ref().ok_or(Raised)
+    }
+}
+
+/// # Safety
+/// `arguments` is a live tuple.
+unsafe fn with_server(
+    arguments: *mut PyObject,
+    format: &CStr,
+    act: impl FnOnce(&Server),
+) -> *mut PyObject {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match server_argument(arguments, format) {
+            Ok(server) => {
+                act(server);
+                Object::from_borrowed(Py_None()).into_ptr()
+            }
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
 }

@@ -191,7 +191,11 @@ mod tests {
             b"1000000000000000\r\n",
             b"0\r\nTrailer: x\n\r\n",
         ] {
-            assert_eq!(decode_all(Framing::Chunked, bytes), Err(Rejection::ChunkSyntax), "{bytes:?}");
+            assert_eq!(
+                decode_all(Framing::Chunked, bytes),
+                Err(Rejection::ChunkSyntax),
+                "{bytes:?}"
+            );
         }
         let mut endless = b"1;".to_vec();
         endless.resize(MAX_CHUNK_EXTRAS + 3, b'x');

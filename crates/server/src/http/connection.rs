@@ -37,8 +37,9 @@ pub struct Connection {
     kept: usize,
     start: usize,
     end: usize,
-    /// Where the current head begins in `buffer`; it ends at `kept`.
+    /// Where the current head lies in `buffer`.
     head_start: usize,
+    head_end: usize,
     /// How far beyond `start` the end of a head has been sought.
     scanned: usize,
     head: Head,
@@ -117,6 +118,7 @@ impl Default for Connection {
             start: 0,
             end: 0,
             head_start: 0,
+            head_end: 0,
             scanned: 0,
             head: Head::default(),
             receiving: Receiving::Head,
@@ -167,14 +169,20 @@ impl Connection {
         &self.buffer[range]
     }
 
-    /// The head of the current request, and the bytes that its ranges refer to.
+    /// The head of the current request, and the bytes that its ranges refer to. After `finish`
+    /// they are still those of the request that was finished, until the next event.
     pub fn head(&self) -> (&Head, &[u8]) {
-        (&self.head, &self.buffer[self.head_start..self.kept])
+        (&self.head, &self.buffer[self.head_start..self.head_end])
     }
 
     /// True between requests, with no byte of a next one received.
     pub fn is_idle(&self) -> bool {
         self.receiving == Receiving::Head && self.start == self.end
+    }
+
+    /// True when nothing that was received is left to be looked at, and no body is outstanding.
+    pub fn is_drained(&self) -> bool {
+        self.start == self.end && self.body.is_complete()
     }
 
     /// True when the whole body has been received and handed out.
@@ -241,6 +249,7 @@ impl Connection {
         }
         self.head_start = self.start;
         self.start += length;
+        self.head_end = self.start;
         self.kept = self.start;
         self.body = BodyDecoder::new(self.head.framing);
         self.sending = Sending::NotStarted;
@@ -379,6 +388,11 @@ impl Connection {
         }
     }
 
+    /// True when the response has no body: to HEAD, 204, 304.
+    pub fn is_bodiless(&self) -> bool {
+        self.sending == Sending::Bodiless
+    }
+
     /// True when nothing more of a body can be sent: it has its length, or it never has a body.
     pub fn is_response_full(&self) -> bool {
         matches!(self.sending, Sending::Bodiless | Sending::Sized { left: 0 })
@@ -410,6 +424,22 @@ impl Connection {
             self.receiving = Receiving::Discard { left: MAX_DISCARD_BYTES };
         }
         Finished::KeepAlive
+    }
+
+    /// Writes a whole response that ends the connection, after `Refused`.
+    pub fn refuse(
+        &mut self,
+        response: &Response,
+        surroundings: Surroundings,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        self.receiving = Receiving::Ended;
+        self.sending = Sending::NotStarted;
+        let body_bytes = Some(body.len() as u64);
+        self.encode_head(response, Surroundings { body_bytes, ..surroundings }, out);
+        self.encode_data(body, out);
+        self.finish(true, out);
     }
 
     pub fn is_method(&self, method: &[u8]) -> bool {

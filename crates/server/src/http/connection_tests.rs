@@ -56,7 +56,12 @@ fn conversation(pieces: &[&[u8]]) -> Vec<String> {
     }
 }
 
-fn answer(request: &[u8], status: &[u8], length: Option<u64>, blocks: &[&[u8]]) -> (String, Finished) {
+fn answer(
+    request: &[u8],
+    status: &[u8],
+    length: Option<u64>,
+    blocks: &[&[u8]],
+) -> (String, Finished) {
     let mut connection = Connection::default();
     feed(&mut connection, request);
     assert_eq!(connection.next_event(), Event::Request);
@@ -150,7 +155,8 @@ fn a_small_unread_body_is_dropped_and_a_large_one_closes() {
 
 #[test]
 fn an_unanswered_expectation_closes() {
-    let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    let request =
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
     let mut connection = Connection::default();
     feed(&mut connection, request);
     assert_eq!(connection.next_event(), Event::Request);

@@ -218,8 +218,7 @@ pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
         return None;
     }
     let rest = &target[scheme_end + 3..];
-    let host_end =
-        rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let host_end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
     let (host, path) = rest.split_at(host_end);
     (!host.is_empty() && check_host(host).is_ok()).then_some((host, path))
 }
@@ -329,7 +328,10 @@ mod tests {
                 "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n",
                 CodingNotChunked,
             ),
-            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", UnknownCoding),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+                UnknownCoding,
+            ),
             ("GET / HTTP/1.1\r\nHost: a\r\nExpect: money\r\n\r\n", UnknownExpectation),
         ];
         for (text, expected) in cases {

@@ -69,9 +69,8 @@ impl LogBuffer {
         let mut rest = &self.bytes[..];
         while !rest.is_empty() {
             // SAFETY: the pointer and length are those of `rest`, and the descriptor is open.
-            let count = unsafe {
-                libc::write(log.file.as_raw_fd(), rest.as_ptr().cast(), rest.len())
-            };
+            let count =
+                unsafe { libc::write(log.file.as_raw_fd(), rest.as_ptr().cast(), rest.len()) };
             if count > 0 {
                 rest = &rest[count as usize..];
             } else if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {

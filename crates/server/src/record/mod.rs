@@ -12,7 +12,7 @@ pub use paths::{PathRow, PathTable};
 /// Where one request's time went: mod_wsgi's phases under mod_wsgi's names, in nanoseconds.
 ///
 /// The first three follow one another; `input_read`, `output_write` and `gil_wait` lie within
-/// them, `output_write` partly after. CPU time is that of the worker thread.
+/// them, `output_write` partly after.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestRecord {
     /// From when the thread that polls saw the connection ready to when a thread took it up.
@@ -27,6 +27,8 @@ pub struct RequestRecord {
     pub input_read_ns: u64,
     /// Handing the response to the kernel.
     pub output_write_ns: u64,
+    /// CPU time of the worker thread since the end of its last request, so polling is included
+    /// and all requests add up to what the threads used. Read once, since it is a system call.
     pub cpu_ns: u64,
     /// From the beginning of `queue` to the last byte that was handed over.
     pub response_ns: u64,

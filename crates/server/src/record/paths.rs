@@ -5,7 +5,7 @@
 //! worker thread, behind a lock that only a reader of the whole ever contends for.
 
 use super::RequestRecord;
-use headway_gil::histogram::Histogram;
+use headway_gil::histogram::{self, Histogram};
 use std::collections::HashMap;
 
 pub const MAX_PATHS: usize = 64;
@@ -58,11 +58,10 @@ impl PathTable {
     fn row(&mut self, path: &[u8]) -> &mut PathRow {
         let known = self.rows.contains_key(path);
         let key = if known || self.rows.len() < MAX_PATHS { path } else { OTHER };
-        // Looked up twice rather than allocating a key for each request.
-        if !self.rows.contains_key(key) {
+        if !known && !self.rows.contains_key(key) {
             self.rows.insert(key.into(), PathRow::default());
         }
-        self.rows.get_mut(key).expect("inserted above")
+        self.rows.get_mut(key).expect("there, or inserted just now")
     }
 }
 
@@ -92,13 +91,18 @@ impl PathRow {
 
 /// The smallest recorded duration that at least `share` of all are not above, to the width of a
 /// bucket; `None` while nothing was recorded.
-pub fn percentile_ns(histogram: &Histogram, share: f64) -> Option<u64> {
-    let distribution = histogram.read();
+pub fn percentile_ns(recorded: &Histogram, share: f64) -> Option<u64> {
+    let distribution = recorded.read();
     let max_ns = distribution.max_ns?;
     let rank = (distribution.count as f64 * share).ceil().max(1.0) as u64;
+    let upper_bound_of_first_bucket_ns = histogram::upper_bound_ns(0);
     let mut below = 0;
     for (upper_bound_ns, count) in distribution.buckets {
         below += count;
+        if below >= rank && upper_bound_ns <= upper_bound_of_first_bucket_ns {
+            // All that is shorter than the histogram resolves, zero included.
+            return distribution.min_ns;
+        }
         if below >= rank {
             return Some(upper_bound_ns.min(max_ns));
         }

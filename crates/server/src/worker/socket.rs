@@ -147,9 +147,9 @@ impl Listener {
                 };
                 (OwnedFd::from(stream), PeerAddress { ip, port: address.port() })
             }),
-            Self::Unix(listener) => listener
-                .accept()
-                .map(|(stream, _)| (OwnedFd::from(stream), PeerAddress::default())),
+            Self::Unix(listener) => {
+                listener.accept().map(|(stream, _)| (OwnedFd::from(stream), PeerAddress::default()))
+            }
         };
         match accepted {
             Ok((fd, address)) => Accepted::Connection(fd, address),

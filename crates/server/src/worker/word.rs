@@ -37,12 +37,14 @@ pub enum Noted {
     Stale,
 }
 
-impl Word {
+impl Default for Word {
     /// The word of a free slot.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self(AtomicU64::new(BUSY))
     }
+}
 
+impl Word {
     pub fn generation(&self) -> u32 {
         (self.0.load(SeqCst) >> GENERATION_SHIFT) as u32
     }
@@ -102,7 +104,7 @@ mod tests {
 
     #[test]
     fn an_event_on_a_busy_connection_is_seen_by_its_owner() {
-        let word = Word::new();
+        let word = Word::default();
         assert!(word.release());
         assert_eq!(word.note_event(0, false), Noted::Claimed);
         assert_eq!(word.note_event(0, true), Noted::Pending);
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn an_event_of_a_freed_connection_is_stale() {
-        let word = Word::new();
+        let word = Word::default();
         assert!(word.release());
         assert!(word.claim());
         word.free();
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn of_many_threads_one_claims_and_no_event_is_lost() {
         use std::sync::atomic::{AtomicU32, AtomicU64};
-        let word = Word::new();
+        let word = Word::default();
         assert!(word.release());
         let (owners, seen) = (AtomicU32::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {

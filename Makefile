@@ -1,0 +1,36 @@
+# Everything is done by the scripts in scripts/, each of which explains itself with --help or at its top.
+#
+# PYTHON chooses the interpreter of .venv: a version (3.14) or a path. Without it .venv keeps the
+# one it has, and a new one gets the preferred one (scripts/find-python).
+
+PYTHON ?=
+
+.PHONY: help demo test test-matrix lint bench build clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  make build PYTHON=3.14 (or a path) builds for that interpreter."
+
+demo: ## Serve the Flask shop under load for 20 seconds and print where its threads' time went
+	@scripts/build .venv "$(PYTHON)" examples/shop/requirements.txt
+	@.venv/bin/python examples/shop/demo.py
+
+test: ## Run the Rust tests, and the Python tests on 3.13 and free-threaded 3.13
+	@scripts/test 3.13 3.13t
+
+test-matrix: ## Run the Rust tests, and the Python tests on 3.10 to 3.15 and free-threaded 3.13
+	@scripts/test --skip-missing 3.10 3.11 3.12 3.13 3.14 3.15 3.13t
+
+lint: ## Check formatting, types, lints and that no import runs up the layers
+	@scripts/lint
+
+bench: build ## Measure what the meter costs
+	@.venv/bin/python bench/run.py
+
+build: ## Make .venv with .venv/bin/headway in it
+	@scripts/build .venv "$(PYTHON)"
+
+clean: ## Remove what was built here (not the interpreters that scripts/get-pythons brought)
+	rm -rf target .venv .venvs dist .mypy_cache .ruff_cache .pytest_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

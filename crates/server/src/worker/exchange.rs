@@ -1,0 +1,296 @@
+//! One request and its response, between the turn that read the head and the application.
+//!
+//! What waits says so in its name or its comment; the application drops the GIL around those
+//! calls. Knows sockets and HTTP, not Python. One thread, the owner of the peer.
+
+use super::peer::Peer;
+use super::socket::{Direction, Transfer};
+use crate::http::connection::{Finished, Surroundings};
+use crate::http::{Connection, Event, Head, Rejection, Response};
+use crate::record::RequestRecord;
+use crate::record::clock::now_ns;
+
+/// What the server writes into the Server field unless the application does.
+pub const SERVER_FIELD: &[u8] = concat!("headway/", env!("CARGO_PKG_VERSION")).as_bytes();
+
+/// How far a request has come, in case it takes several turns to arrive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Beginning of `queue_time`: when the event that brought the first bytes was seen.
+    pub noticed_ns: u64,
+    /// Beginning of `server_time`: when a thread took it up.
+    pub started_ns: u64,
+}
+
+/// Why a request could not be read or a response not be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The peer closed the connection or it failed.
+    PeerGone,
+    /// Nothing moved for as long as is allowed.
+    TimedOut,
+    Malformed(Rejection),
+}
+
+/// How long an application's thread waits for a peer without any byte moving.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    pub receive_ms: i32,
+    pub send_ms: i32,
+}
+
+pub struct Exchange<'a> {
+    peer: &'a mut Peer,
+    date: &'a [u8],
+    patience: Patience,
+    closing: bool,
+    /// How much of the peer's body the application has taken.
+    taken: usize,
+    head_sent: bool,
+    transmitted: bool,
+    send_failed: bool,
+    excess: bool,
+    finished: Option<Finished>,
+    broken: Option<Broken>,
+    /// The application's adapter fills in what it knows; the rest is filled in here.
+    pub record: RequestRecord,
+}
+
+impl<'a> Exchange<'a> {
+    pub fn new(peer: &'a mut Peer, date: &'a [u8], patience: Patience, closing: bool) -> Self {
+        let record =
+            RequestRecord { input_bytes: peer.body.len() as u64, ..RequestRecord::default() };
+        Self {
+            peer,
+            date,
+            patience,
+            closing,
+            taken: 0,
+            head_sent: false,
+            transmitted: false,
+            send_failed: false,
+            excess: false,
+            finished: None,
+            broken: None,
+            record,
+        }
+    }
+
+    /// The head, and the bytes that its ranges refer to.
+    pub fn head(&self) -> (&Head, &[u8]) {
+        self.peer.http.head()
+    }
+
+    pub fn peer_ip(&self) -> &str {
+        &self.peer.address.ip
+    }
+
+    pub fn peer_port(&self) -> u16 {
+        self.peer.address.port
+    }
+
+    /// When a thread took the request up.
+    pub fn started_ns(&self) -> u64 {
+        self.peer.progress.started_ns
+    }
+
+    /// The body, as far as it was received and not taken by `consume_body`.
+    pub fn body(&self) -> &[u8] {
+        &self.peer.body[self.taken..]
+    }
+
+    /// Forgets the first `count` bytes of `body`.
+    pub fn consume_body(&mut self, count: usize) {
+        self.taken += count;
+        if self.taken == self.peer.body.len() {
+            self.peer.body.clear();
+            self.taken = 0;
+        }
+    }
+
+    /// True when nothing of the body will be added to `body` any more.
+    pub fn is_body_complete(&self) -> bool {
+        self.peer.http.is_body_complete()
+    }
+
+    /// Adds what was already received to `body`, without waiting. False if there was nothing.
+    pub fn decode_body(&mut self) -> Result<bool, Broken> {
+        match self.peer.http.next_event() {
+            Event::Data(range) => {
+                self.record.input_bytes += range.len() as u64;
+                self.peer.body.extend_from_slice(self.peer.http.bytes(range));
+                Ok(true)
+            }
+            Event::Refused(rejection) => Err(self.break_off(Broken::Malformed(rejection))),
+            Event::Closed => Err(self.broken.unwrap_or(Broken::PeerGone)),
+            Event::NeedData | Event::Paused | Event::EndOfMessage | Event::Request => Ok(false),
+        }
+    }
+
+    /// Waits for more of the body. Nothing of Python is touched.
+    pub fn receive_body(&mut self) -> Result<(), Broken> {
+        let begun_ns = now_ns();
+        let result = self.wait_for_body();
+        self.record.input_read_ns += now_ns() - begun_ns;
+        result.map_err(|broken| self.break_off(broken))
+    }
+
+    fn wait_for_body(&mut self) -> Result<(), Broken> {
+        if self.peer.http.awaits_continue() {
+            self.peer.outgoing.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.send_all()?;
+            self.peer.http.continued();
+        }
+        loop {
+            match self.peer.receive() {
+                // An end is an event too: the connection knows whether it came too early.
+                Transfer::Moved(_) | Transfer::Ended => return Ok(()),
+                Transfer::WouldBlock => {
+                    if !self.peer.wait_ready(Direction::Receive, self.patience.receive_ms) {
+                        return Err(Broken::TimedOut);
+                    }
+                }
+            }
+        }
+    }
+
+    /// True once the head was framed: nothing about it can be changed.
+    pub fn is_head_sent(&self) -> bool {
+        self.head_sent
+    }
+
+    /// Frames the head. `body_bytes` is the length of the whole body if the caller knows it.
+    pub fn send_head(&mut self, response: &Response, body_bytes: Option<u64>) {
+        debug_assert!(!self.head_sent);
+        self.head_sent = true;
+        self.record.status = response.code();
+        let surroundings = Surroundings {
+            date: self.date,
+            server: SERVER_FIELD,
+            body_bytes,
+            closing: self.closing || self.broken.is_some(),
+        };
+        self.peer.http.encode_head(response, surroundings, &mut self.peer.outgoing);
+    }
+
+    /// Frames a block of the body; returns how many of its bytes there was room for.
+    pub fn send_data(&mut self, block: &[u8]) -> usize {
+        let taken = self.peer.http.encode_data(block, &mut self.peer.outgoing);
+        self.record.output_bytes += taken as u64;
+        taken
+    }
+
+    /// The body went beyond its Content-Length.
+    pub fn note_excess(&mut self) {
+        self.excess = true;
+    }
+
+    pub fn has_excess(&self) -> bool {
+        self.excess
+    }
+
+    /// True when this response never has a body, whatever its Content-Length says.
+    pub fn is_bodiless(&self) -> bool {
+        self.peer.http.is_bodiless()
+    }
+
+    pub fn is_head_request(&self) -> bool {
+        self.peer.http.is_method(b"HEAD")
+    }
+
+    /// True when something of the response was handed over before its end.
+    pub fn has_transmitted(&self) -> bool {
+        self.transmitted
+    }
+
+    /// True when no further byte of a body can be sent.
+    pub fn is_response_full(&self) -> bool {
+        self.peer.http.is_response_full()
+    }
+
+    /// Waits until the kernel has taken everything framed so far.
+    pub fn transmit(&mut self) -> Result<(), Broken> {
+        let begun_ns = now_ns();
+        self.transmitted = true;
+        let result = self.send_all();
+        self.record.output_write_ns += now_ns() - begun_ns;
+        self.send_failed |= result.is_err();
+        result.map_err(|broken| self.break_off(broken))
+    }
+
+    /// Hands to the kernel what it takes at once; the rest goes when the peer makes room.
+    pub fn transmit_without_waiting(&mut self) {
+        let begun_ns = now_ns();
+        self.transmitted = true;
+        if self.peer.send() == Transfer::Ended {
+            self.send_failed = true;
+            self.break_off(Broken::PeerGone);
+        }
+        self.record.output_write_ns += now_ns() - begun_ns;
+    }
+
+    fn send_all(&mut self) -> Result<(), Broken> {
+        loop {
+            match self.peer.send() {
+                Transfer::Moved(_) => return Ok(()),
+                Transfer::Ended => return Err(Broken::PeerGone),
+                Transfer::WouldBlock => {
+                    if !self.peer.wait_ready(Direction::Send, self.patience.send_ms) {
+                        return Err(Broken::TimedOut);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the response; `complete` is false if the application failed after the head was sent.
+    pub fn finish(&mut self, complete: bool) {
+        let complete = complete && !self.send_failed;
+        self.finished = Some(self.peer.http.finish(complete, &mut self.peer.outgoing));
+    }
+
+    /// Answers what is malformed or did not come in time, instead of the application. Before any
+    /// head only.
+    pub fn refuse(&mut self, rejection: Rejection) {
+        debug_assert!(!self.head_sent);
+        self.head_sent = true;
+        let (http, out) = (&mut self.peer.http, &mut self.peer.outgoing);
+        self.record.status = encode_refusal(http, rejection, self.date, out);
+        self.finished = Some(Finished::Close);
+    }
+
+    /// What went wrong with the peer, if anything.
+    pub fn broken(&self) -> Option<Broken> {
+        self.broken
+    }
+
+    /// How the response ended; truncated if the application's adapter did not say.
+    pub fn finished(&self) -> Finished {
+        match (self.broken, self.finished) {
+            (Some(Broken::PeerGone), _) | (_, None) => Finished::Truncated { reset: true },
+            (_, Some(finished)) => finished,
+        }
+    }
+
+    fn break_off(&mut self, broken: Broken) -> Broken {
+        *self.broken.get_or_insert(broken)
+    }
+}
+
+/// Writes a whole response that explains why a request is refused; returns its status code.
+pub fn encode_refusal(
+    http: &mut Connection,
+    rejection: Rejection,
+    date: &[u8],
+    out: &mut Vec<u8>,
+) -> u16 {
+    let mut response = Response::default();
+    response.begin(rejection.status()).expect("a constant that is valid");
+    response
+        .push_field(b"Content-Type", b"text/plain; charset=utf-8")
+        .expect("a constant that is valid");
+    let surroundings = Surroundings { date, server: SERVER_FIELD, body_bytes: None, closing: true };
+    let body = format!("{}\n", rejection.explanation());
+    http.refuse(&response, surroundings, body.as_bytes(), out);
+    response.code()
+}

@@ -1,0 +1,31 @@
+//! The worker: threads that share one epoll and run whole requests, one after another.
+//!
+//! Whichever thread runs a ready connection reads, parses, calls the application and writes the
+//! response; nothing is handed between threads. `pool` is the centre: who polls, who runs, who
+//! parks. A `turn` is what a thread does with one connection that is ready, an `exchange` is one
+//! request of it, `word` and `slab` say who owns it, the `monitor` wakes a thread when all others
+//! are stuck. Knows nothing of Python: the application is a trait.
+
+pub mod epoll;
+pub mod exchange;
+pub mod monitor;
+pub mod parking;
+pub mod peer;
+pub mod pool;
+pub mod slab;
+pub mod socket;
+pub mod turn;
+pub mod word;
+
+pub use exchange::{Broken, Exchange};
+pub use pool::{Pool, PoolSettings};
+
+/// What the worker calls for each request.
+pub trait Application {
+    /// What one worker thread keeps between requests.
+    type Thread;
+
+    /// Runs one request to its end: the response is framed, and handed to the kernel as far as
+    /// the application streams. Returns with `exchange.finish` called.
+    fn handle(&self, thread: &mut Self::Thread, exchange: &mut Exchange);
+}

@@ -1,0 +1,110 @@
+//! The monitor: one thread of the server that looks after the others.
+//!
+//! Twice a millisecond, while work is under way: if nothing progressed and nobody polls, all
+//! active threads are stuck in their applications, and a parked one is woken. Once a second, while
+//! connections are open: whatever has passed its deadline is handed to a worker. When there is
+//! nothing to look after it sleeps. It never touches Python.
+
+use super::Application;
+use super::pool::Pool;
+use super::slab::Slot;
+use crate::record::clock::now_ns;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
+use std::thread::Thread;
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_micros(500);
+/// Ticks without anything to do until it sleeps.
+const QUIET_TICKS: u32 = 20;
+/// How late a deadline may be noticed.
+const SWEEP: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub struct Monitor {
+    thread: OnceLock<Thread>,
+    /// Set by the monitor before it sleeps for long, cleared by who wakes it. Against lost
+    /// wake-ups the monitor looks once more after setting it, and the others change what it looks
+    /// at before they test it: `SeqCst` on both sides.
+    asleep: AtomicBool,
+}
+
+impl Monitor {
+    /// Costs a load unless it sleeps.
+    pub fn wake_if_asleep(&self) {
+        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
+            self.wake();
+        }
+    }
+
+    pub fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+impl<A: Application> Pool<A> {
+    /// Runs until the server is over. One thread calls this.
+    pub fn monitor(&self) {
+        let _ = self.monitor.thread.set(std::thread::current());
+        let mut turns = 0;
+        let mut quiet = 0;
+        let mut next_sweep_ns = now_ns() + SWEEP.as_nanos() as u64;
+        while !self.is_over() {
+            if now_ns() >= next_sweep_ns {
+                self.sweep();
+                next_sweep_ns = now_ns() + SWEEP.as_nanos() as u64;
+            }
+            let turns_before = std::mem::replace(&mut turns, self.turns.load(Relaxed));
+            if self.needs_looking_after() {
+                quiet = 0;
+                if turns == turns_before {
+                    self.parking.wake_one();
+                }
+            } else {
+                quiet += 1;
+            }
+            if quiet < QUIET_TICKS {
+                std::thread::park_timeout(TICK);
+                continue;
+            }
+            self.monitor.asleep.store(true, SeqCst);
+            if self.is_over() || self.needs_looking_after() {
+                self.monitor.asleep.store(false, SeqCst);
+                continue;
+            }
+            if self.open_connections() > 0 {
+                std::thread::park_timeout(SWEEP);
+            } else {
+                std::thread::park();
+            }
+            self.monitor.asleep.store(false, SeqCst);
+            quiet = 0;
+        }
+    }
+
+    /// Nobody listens for events, and there is somebody who could.
+    fn needs_looking_after(&self) -> bool {
+        !self.is_polling() && self.parking.has_parked()
+    }
+
+    /// Claims every idle connection whose deadline has passed and queues it for a worker.
+    fn sweep(&self) {
+        let now_ns = now_ns();
+        let is_late = |slot: &Slot| {
+            let deadline_ns = slot.deadline_ns.load(Relaxed);
+            deadline_ns != 0 && deadline_ns <= now_ns
+        };
+        for (index, slot) in self.slab.slots() {
+            if is_late(slot) && slot.word.claim() {
+                // It may have got a later deadline, or another connection, just before.
+                if is_late(slot) {
+                    self.expire(index);
+                } else {
+                    self.submit(index);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Which worker threads rest, and who wakes them.
+//!
+//! Few active threads are better than many while requests are short: threads that are awake for
+//! nothing fight for the GIL and run into its switch interval. So a thread without work parks, and
+//! is woken only for work that nobody else will take soon.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+
+/// A turn that has lasted this long may last for ever: its thread does not count as lively.
+pub const LONG_TURN_NS: u64 = 200_000;
+
+#[derive(Default)]
+pub struct Parking {
+    lot: Mutex<Lot>,
+    /// `lot.parked.len()`, to see without the lock that there is nobody to wake.
+    parked: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Lot {
+    /// Threads that work or park here.
+    members: Vec<Arc<Seat>>,
+    /// The last to come is the first to be woken: its caches are the warmest.
+    parked: Vec<Arc<Seat>>,
+}
+
+/// One thread's place.
+pub struct Seat {
+    thread: Thread,
+    /// Set by whoever takes the seat out of `parked`, cleared by its thread. Both under the lock;
+    /// its thread alone reads it without.
+    woken: AtomicBool,
+    /// When the thread's current turn began, 0 between turns. Written by its thread, read by
+    /// others; relaxed, a hint.
+    turn_begun_ns: AtomicU64,
+}
+
+impl Seat {
+    pub fn begin_turn(&self, now_ns: u64) {
+        self.turn_begun_ns.store(now_ns, Relaxed);
+    }
+
+    pub fn end_turn(&self) {
+        self.turn_begun_ns.store(0, Relaxed);
+    }
+
+    fn is_lively(&self, now_ns: u64) -> bool {
+        let begun_ns = self.turn_begun_ns.load(Relaxed);
+        begun_ns == 0 || now_ns < begun_ns + LONG_TURN_NS
+    }
+}
+
+impl Parking {
+    pub fn join(&self) -> Arc<Seat> {
+        let seat = Arc::new(Seat {
+            thread: std::thread::current(),
+            woken: AtomicBool::new(true),
+            turn_begun_ns: AtomicU64::new(0),
+        });
+        self.lot.lock().expect("no panic under this lock").members.push(seat.clone());
+        seat
+    }
+
+    pub fn leave(&self, seat: &Arc<Seat>) {
+        let mut lot = self.lot.lock().expect("no panic under this lock");
+        lot.members.retain(|other| !Arc::ptr_eq(other, seat));
+    }
+
+    /// Takes a place among the parked. After it, check what could have been missed, then `rest`.
+    pub fn step_back(&self, seat: &Arc<Seat>) {
+        self.lot.lock().expect("no panic under this lock").park(seat, &self.parked);
+    }
+
+    /// The same, and true, if another thread is awake and not stuck in a long turn; else false,
+    /// and no place.
+    pub fn step_back_behind_another(&self, seat: &Arc<Seat>, now_ns: u64) -> bool {
+        let mut lot = self.lot.lock().expect("no panic under this lock");
+        let others_active = lot.members.len() - lot.parked.len() > 1;
+        let lively = others_active
+            && lot.members.iter().any(|other| {
+                !Arc::ptr_eq(other, seat) && other.woken.load(SeqCst) && other.is_lively(now_ns)
+            });
+        if lively {
+            lot.park(seat, &self.parked);
+        }
+        lively
+    }
+
+    /// Gives the place up again, if nobody has taken it.
+    pub fn step_forward(&self, seat: &Arc<Seat>) {
+        let mut lot = self.lot.lock().expect("no panic under this lock");
+        lot.parked.retain(|other| !Arc::ptr_eq(other, seat));
+        seat.woken.store(true, SeqCst);
+        self.parked.store(lot.parked.len(), SeqCst);
+    }
+
+    /// Sleeps until woken.
+    pub fn rest(&self, seat: &Seat) {
+        while !seat.woken.load(SeqCst) {
+            std::thread::park();
+        }
+    }
+
+    /// Wakes one thread; false if none is parked.
+    pub fn wake_one(&self) -> bool {
+        if self.parked.load(SeqCst) == 0 {
+            return false;
+        }
+        let seat = {
+            let mut lot = self.lot.lock().expect("no panic under this lock");
+            let seat = lot.parked.pop();
+            self.parked.store(lot.parked.len(), SeqCst);
+            if let Some(seat) = &seat {
+                seat.woken.store(true, SeqCst);
+            }
+            seat
+        };
+        if let Some(seat) = &seat {
+            seat.thread.unpark();
+        }
+        seat.is_some()
+    }
+
+    pub fn wake_all(&self) {
+        while self.wake_one() {}
+    }
+
+    pub fn has_parked(&self) -> bool {
+        self.parked.load(SeqCst) > 0
+    }
+}
+
+impl Lot {
+    fn park(&mut self, seat: &Arc<Seat>, parked: &AtomicUsize) {
+        seat.woken.store(false, SeqCst);
+        self.parked.push(seat.clone());
+        parked.store(self.parked.len(), SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_steps_back_only_behind_a_lively_one() {
+        let parking = Parking::default();
+        let (one, two) = (parking.join(), parking.join());
+        assert!(parking.step_back_behind_another(&one, 5));
+        assert!(!parking.step_back_behind_another(&two, 5), "the last one stays");
+        assert!(parking.wake_one());
+        parking.rest(&one);
+        assert!(!parking.wake_one());
+        one.begin_turn(1);
+        assert!(!parking.step_back_behind_another(&two, 1 + LONG_TURN_NS), "the other is stuck");
+        assert!(parking.step_back_behind_another(&two, LONG_TURN_NS));
+        parking.step_forward(&two);
+        assert!(!parking.has_parked());
+    }
+
+    #[test]
+    fn everyone_who_rests_is_woken() {
+        let parking = Parking::default();
+        let members = || parking.lot.lock().unwrap().members.len();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let seat_taken = members();
+                scope.spawn(|| {
+                    let seat = parking.join();
+                    for _ in 0..1_000 {
+                        parking.step_back(&seat);
+                        parking.rest(&seat);
+                    }
+                    parking.leave(&seat);
+                });
+                while members() == seat_taken {
+                    std::thread::yield_now();
+                }
+            }
+            while members() > 0 {
+                parking.wake_one();
+                std::thread::yield_now();
+            }
+        });
+    }
+}

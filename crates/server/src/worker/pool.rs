@@ -1,0 +1,437 @@
+//! The pool: worker threads that share one epoll (model L).
+//!
+//! One thread polls, queues what became ready, and then takes from the queue like any other; the
+//! rest park. So short requests run on one thread without a fight for the GIL, and long ones
+//! spread over all threads: a thread that takes up a request while requests are long wakes
+//! another, and the monitor wakes one when nothing moves.
+//!
+//! Connections: read by `turn`, owned through their `word`. Locks are held for a few instructions,
+//! never while waiting for the GIL, and never two at a time.
+
+use super::Application;
+use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
+use super::monitor::Monitor;
+use super::parking::{LONG_TURN_NS, Parking, Seat};
+use super::peer::{Peer, Stage};
+use super::slab::{MAX_CONNECTIONS, Slab, Token};
+use super::socket::{Accepted, Listener};
+use super::turn::{Outcome, TurnState};
+use super::word::Noted;
+use crate::record::access_log::LogBuffer;
+use crate::record::clock::{DateCache, now_ns, thread_cpu_ns};
+use crate::record::{AccessLog, PathTable};
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+const LISTENER_DATA: u64 = u64::MAX;
+const KICK_DATA: u64 = u64::MAX - 1;
+/// Connections accepted before those that are ready get their turn.
+const ACCEPTS_PER_EVENT: usize = 64;
+
+/// How long a connection may take for what; see `Stage`.
+const IDLE_NS: u64 = 75_000_000_000;
+const HEAD_NS: u64 = 30_000_000_000;
+const BODY_NS: u64 = 60_000_000_000;
+const WRITING_NS: u64 = 60_000_000_000;
+const LINGERING_NS: u64 = 2_000_000_000;
+
+pub struct PoolSettings {
+    pub listener: Listener,
+    pub access_log: Option<AccessLog>,
+    /// Threads run Python at the same time: wake one more whenever work is waiting.
+    pub free_threaded: bool,
+}
+
+pub struct Pool<A: Application> {
+    application: A,
+    epoll: Epoll,
+    kick: Kick,
+    /// `None` once the server has stopped accepting.
+    listener: Mutex<Option<Listener>>,
+    /// Accepting failed for want of descriptors or slots; a close turns it on again.
+    accepting_paused: AtomicBool,
+    pub(super) slab: Slab,
+    /// Connections that are owned by this queue (their words are BUSY).
+    ready: Mutex<VecDeque<u32>>,
+    /// True while one thread polls. Taken with a swap by who wants to poll, given back by it.
+    polling: AtomicBool,
+    pub(super) parking: Parking,
+    pub(super) monitor: Monitor,
+    /// Turns done. Written by all threads, read by the monitor; relaxed, a hint.
+    pub(super) turns: AtomicU64,
+    /// Moving average of what a turn takes; relaxed, racing writers lose a sample.
+    service_ns: AtomicU64,
+    /// RUNNING, then STOPPING, then ABORTED.
+    phase: AtomicU8,
+    access_log: Option<AccessLog>,
+    free_threaded: bool,
+    /// One table for each thread that ever worked here.
+    paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
+}
+
+const RUNNING: u8 = 0;
+const STOPPING: u8 = 1;
+const ABORTED: u8 = 2;
+
+impl<A: Application> Pool<A> {
+    pub fn new(application: A, settings: PoolSettings) -> std::io::Result<Self> {
+        let (epoll, kick) = (Epoll::new()?, Kick::new()?);
+        settings.listener.set_nonblocking()?;
+        epoll.add(settings.listener.fd(), LISTENER_DATA)?;
+        epoll.add(kick.fd(), KICK_DATA)?;
+        Ok(Self {
+            application,
+            epoll,
+            kick,
+            listener: Mutex::new(Some(settings.listener)),
+            accepting_paused: AtomicBool::new(false),
+            slab: Slab::default(),
+            ready: Mutex::default(),
+            polling: AtomicBool::new(false),
+            parking: Parking::default(),
+            monitor: Monitor::default(),
+            turns: AtomicU64::new(0),
+            service_ns: AtomicU64::new(0),
+            phase: AtomicU8::new(RUNNING),
+            access_log: settings.access_log,
+            free_threaded: settings.free_threaded,
+            paths: Mutex::default(),
+        })
+    }
+
+    pub fn application(&self) -> &A {
+        &self.application
+    }
+
+    /// Works until the server has stopped and its last connection is closed, or it was aborted.
+    pub fn work(&self, thread: &mut A::Thread) {
+        let paths = Arc::default();
+        self.paths.lock().expect("no panic under this lock").push(Arc::clone(&paths));
+        let mut state = TurnState {
+            thread,
+            dates: DateCache::default(),
+            log: LogBuffer::default(),
+            paths,
+            date: Vec::new(),
+            cpu_ns: thread_cpu_ns(),
+        };
+        let seat = self.parking.join();
+        let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
+        while !self.is_over() {
+            if let Some(index) = self.pop_ready() {
+                self.wake_another_if_worth_it();
+                self.take_turn(index, &seat, &mut state);
+            } else if self.is_light() && self.parking.step_back_behind_another(&seat, now_ns()) {
+                self.flush_log(&mut state.log);
+                self.rest(&seat, || self.is_over());
+            } else if !self.polling.swap(true, SeqCst) {
+                self.poll(&mut events, &mut state.log);
+            } else {
+                self.parking.step_back(&seat);
+                self.flush_log(&mut state.log);
+                self.rest(&seat, || self.is_over() || self.has_ready() || !self.is_polling());
+            }
+        }
+        self.flush_log(&mut state.log);
+        self.parking.leave(&seat);
+        // The others wait for the same end.
+        self.wake_everyone();
+    }
+
+    /// Sleeps in the lot unless `missed` says that there is something to do after all.
+    fn rest(&self, seat: &Arc<Seat>, missed: impl Fn() -> bool) {
+        // If nobody polls, only the monitor will notice work that nobody takes.
+        self.monitor.wake_if_asleep();
+        if missed() {
+            self.parking.step_forward(seat);
+        } else {
+            self.parking.rest(seat);
+        }
+    }
+
+    fn take_turn(&self, index: u32, seat: &Seat, state: &mut TurnState<A::Thread>) {
+        let slot = self.slab.slot(index).expect("an index from the ready queue");
+        let begun_ns = now_ns();
+        seat.begin_turn(begun_ns);
+        loop {
+            // SAFETY: the queue owned the word and handed it to this thread.
+            let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
+            peer.hangup = slot.word.has_hangup();
+            match self.turn(peer, state) {
+                Outcome::Close => {
+                    self.close(index);
+                    break;
+                }
+                Outcome::Yield => {
+                    self.ready.lock().expect("no panic under this lock").push_back(index);
+                    break;
+                }
+                Outcome::Wait => {
+                    slot.deadline_ns.store(next_deadline_ns(peer), Relaxed);
+                    if !slot.word.release() {
+                        peer.readable = true;
+                        continue;
+                    }
+                    // Whoever stops the server has perhaps looked at this connection before it
+                    // was released, and left it to us.
+                    if self.is_stopping() && slot.word.claim() {
+                        // SAFETY: claimed just now.
+                        let peer = unsafe { slot.peer() }.as_mut().expect("still open");
+                        peer.readable = true;
+                        if matches!(peer.stage, Stage::Idle | Stage::Head) {
+                            continue;
+                        }
+                        if slot.word.release() {
+                            break;
+                        }
+                        continue;
+                    }
+                    break;
+                }
+            }
+        }
+        seat.end_turn();
+        self.turns.fetch_add(1, Relaxed);
+        let average_ns = self.service_ns.load(Relaxed);
+        let this_ns = now_ns() - begun_ns;
+        self.service_ns.store(average_ns - average_ns / 16 + this_ns / 16, Relaxed);
+    }
+
+    /// Waits for events and queues what this thread could claim. Holds `polling` on entry, gives
+    /// it back before anything is run.
+    fn poll(&self, events: &mut Vec<Event>, log: &mut LogBuffer) {
+        events.clear();
+        if !log.is_empty() {
+            self.epoll.wait(0, events);
+            if events.is_empty() {
+                self.flush_log(log);
+            }
+        }
+        // A stop that came before `polling` was set has kicked, so this cannot sleep through it.
+        if events.is_empty() {
+            self.epoll.wait(-1, events);
+        }
+        let now_ns = now_ns();
+        let mut claimed = [0; EVENTS_PER_WAIT];
+        let mut count = 0;
+        for event in events.iter() {
+            match event.data {
+                LISTENER_DATA => self.accept(),
+                KICK_DATA => self.kick.clear(),
+                data => {
+                    let token = Token::from_data(data);
+                    let Some(slot) = self.slab.slot(token.index) else { continue };
+                    if slot.word.note_event(token.generation, event.hangup) == Noted::Claimed {
+                        // SAFETY: claimed just now.
+                        let peer = unsafe { slot.peer() }.as_mut().expect("claimed, so open");
+                        peer.noticed_ns = now_ns;
+                        peer.readable = true;
+                        claimed[count] = token.index;
+                        count += 1;
+                    }
+                }
+            }
+        }
+        if count > 0 {
+            let mut ready = self.ready.lock().expect("no panic under this lock");
+            ready.extend(&claimed[..count]);
+        }
+        self.polling.store(false, SeqCst);
+        // Nobody polls now. Without a parked thread there is nobody whom the monitor could wake.
+        if self.parking.has_parked() {
+            self.monitor.wake_if_asleep();
+        }
+    }
+
+    fn accept(&self) {
+        let guard = self.listener.lock().expect("no panic under this lock");
+        let Some(listener) = guard.as_ref() else { return };
+        for _ in 0..ACCEPTS_PER_EVENT {
+            if self.slab.open() >= MAX_CONNECTIONS {
+                return self.pause_accepting(listener);
+            }
+            match listener.accept() {
+                Accepted::Nothing => return,
+                Accepted::Exhausted => return self.pause_accepting(listener),
+                Accepted::Connection(socket, address) => {
+                    let Some(token) = self.slab.insert(Box::new(Peer::new(socket, address))) else {
+                        return self.pause_accepting(listener);
+                    };
+                    let slot = self.slab.slot(token.index).expect("inserted just now");
+                    // SAFETY: `insert` gave the word to this thread.
+                    let peer = unsafe { slot.peer() }.as_mut().expect("inserted just now");
+                    slot.deadline_ns.store(next_deadline_ns(peer), Relaxed);
+                    // An event that comes before the release sets PENDING, and would be lost; so
+                    // first make it IDLE. Its first event comes at once.
+                    let fd = peer.socket.as_fd();
+                    // SAFETY: the socket stays open until a thread closes the slot, and nobody
+                    // hears of it before it is added.
+                    let fd = unsafe {
+                        std::os::fd::BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&fd))
+                    };
+                    slot.word.release();
+                    if self.epoll.add_connection(fd, token.to_data()).is_err() && slot.word.claim()
+                    {
+                        self.close(token.index);
+                    }
+                }
+            }
+        }
+    }
+
+    fn pause_accepting(&self, listener: &Listener) {
+        self.accepting_paused.store(true, SeqCst);
+        let _ = self.epoll.listen(listener.fd(), LISTENER_DATA, false);
+    }
+
+    /// Closes a connection that this thread owns.
+    fn close(&self, index: u32) {
+        // SAFETY: the caller owns the word and uses the slot no more.
+        if let Some(peer) = unsafe { self.slab.remove(index) } {
+            self.epoll.remove(peer.socket.as_fd());
+        }
+        if self.accepting_paused.swap(false, SeqCst) {
+            if let Some(listener) = &*self.listener.lock().expect("no panic under this lock") {
+                let _ = self.epoll.listen(listener.fd(), LISTENER_DATA, true);
+            }
+        }
+        if self.is_over() {
+            self.wake_everyone();
+        }
+    }
+
+    /// The monitor found that a deadline has passed, and claimed the connection.
+    pub(super) fn expire(&self, index: u32) {
+        let slot = self.slab.slot(index).expect("the monitor walks over existing slots");
+        // SAFETY: the monitor claimed the word.
+        if let Some(peer) = unsafe { slot.peer() } {
+            peer.expired = true;
+        }
+        self.submit(index);
+    }
+
+    /// Queues an owned connection from outside the polling thread.
+    pub(super) fn submit(&self, index: u32) {
+        self.ready.lock().expect("no panic under this lock").push_back(index);
+        if !self.parking.wake_one() {
+            self.kick.kick();
+        }
+    }
+
+    /// Closes the listener, lets requests in flight end, then lets `work` return.
+    pub fn stop(&self) {
+        if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst).is_err() {
+            return;
+        }
+        drop(self.listener.lock().expect("no panic under this lock").take());
+        for (index, slot) in self.slab.slots() {
+            if slot.word.claim() {
+                // SAFETY: claimed just now.
+                match unsafe { slot.peer() } {
+                    // What was sent before the stop is still read and answered.
+                    Some(peer) => peer.readable = true,
+                    None => continue,
+                }
+                self.submit(index);
+            }
+        }
+        self.wake_everyone();
+    }
+
+    /// Lets `work` return as soon as each thread's application does, whatever is open.
+    pub fn abort(&self) {
+        self.phase.store(ABORTED, SeqCst);
+        self.wake_everyone();
+    }
+
+    fn wake_everyone(&self) {
+        self.parking.wake_all();
+        self.kick.kick();
+        self.monitor.wake();
+    }
+
+    /// Requests by path, of all threads together.
+    pub fn requests(&self) -> PathTable {
+        let tables = self.paths.lock().expect("no panic under this lock").clone();
+        let mut all = PathTable::default();
+        for table in tables {
+            all.merge(&table.lock().expect("no panic under this lock"));
+        }
+        all
+    }
+
+    pub fn open_connections(&self) -> usize {
+        self.slab.open()
+    }
+
+    pub(super) fn access_log(&self) -> Option<&AccessLog> {
+        self.access_log.as_ref()
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.phase.load(SeqCst) != RUNNING
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        match self.phase.load(SeqCst) {
+            RUNNING => false,
+            STOPPING => self.slab.open() == 0,
+            _ => true,
+        }
+    }
+
+    pub(super) fn is_polling(&self) -> bool {
+        self.polling.load(SeqCst)
+    }
+
+    fn is_light(&self) -> bool {
+        self.service_ns.load(Relaxed) < LONG_TURN_NS
+    }
+
+    fn has_ready(&self) -> bool {
+        !self.ready.lock().expect("no panic under this lock").is_empty()
+    }
+
+    fn pop_ready(&self) -> Option<u32> {
+        self.ready.lock().expect("no panic under this lock").pop_front()
+    }
+
+    /// Called before a turn. Long requests: somebody should poll meanwhile. Without a GIL:
+    /// somebody can run what else is ready.
+    fn wake_another_if_worth_it(&self) {
+        let long = !self.is_light() && (!self.is_polling() || self.has_ready());
+        if self.parking.has_parked() && (long || (self.free_threaded && self.has_ready())) {
+            self.parking.wake_one();
+        }
+    }
+
+    fn flush_log(&self, log: &mut LogBuffer) {
+        if let Some(file) = &self.access_log {
+            log.flush(file);
+        }
+    }
+}
+
+/// When what the connection waits for must have come. A stage's time begins when the stage does,
+/// except that each piece of a response that goes out begins it anew.
+fn next_deadline_ns(peer: &mut Peer) -> u64 {
+    let patience_ns = match peer.stage {
+        Stage::Idle => IDLE_NS,
+        Stage::Head => HEAD_NS,
+        Stage::Body => BODY_NS,
+        Stage::Writing(_) => WRITING_NS,
+        Stage::Lingering => LINGERING_NS,
+    };
+    let goes_on = peer.stage == peer.deadline_stage && !matches!(peer.stage, Stage::Writing(_));
+    if !goes_on || peer.stage == Stage::Idle {
+        peer.deadline_stage = peer.stage;
+        peer.deadline_ns = now_ns() + patience_ns;
+    }
+    peer.deadline_ns
+}
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

@@ -1,0 +1,156 @@
+//! The pool with an application in Rust: whole conversations over real sockets, no Python.
+
+use super::*;
+use crate::http::Response;
+use crate::worker::Exchange;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Answers with the target; `/wait` keeps its thread until `gate` opens.
+#[derive(Default)]
+struct Targets {
+    gate: AtomicBool,
+}
+
+impl Application for Targets {
+    type Thread = ();
+
+    fn handle(&self, (): &mut (), exchange: &mut Exchange) {
+        let (head, bytes) = exchange.head();
+        let target = bytes[head.target.clone()].to_vec();
+        while target == b"/wait" && !self.gate.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut response = Response::default();
+        response.begin(b"200 OK").unwrap();
+        exchange.send_head(&response, Some(target.len() as u64));
+        exchange.send_data(&target);
+        exchange.finish(true);
+    }
+}
+
+/// Runs `talk` against a pool of `threads`, then stops it; returns how many requests it counted.
+fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u64 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let settings =
+        PoolSettings { listener: Listener::Tcp(listener), access_log: None, free_threaded: false };
+    let pool = Pool::new(Targets::default(), settings).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| pool.monitor());
+        for _ in 0..threads {
+            scope.spawn(|| pool.work(&mut ()));
+        }
+        talk(&pool, address);
+        pool.stop();
+    });
+    assert_eq!(pool.open_connections(), 0);
+    pool.requests().rows().iter().map(|row| row.1.requests).sum()
+}
+
+fn send(connection: &mut TcpStream, target: &str) {
+    // One write: several small ones would wait for acknowledgements (RFC 896).
+    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection.write_all(request.as_bytes()).unwrap();
+}
+
+fn ask(connection: &mut TcpStream, target: &str) -> String {
+    send(connection, target);
+    read_answer(connection)
+}
+
+fn read_answer(connection: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        connection.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head.split("Content-Length: ").nth(1).unwrap().split("\r\n").next().unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    connection.read_exact(&mut body).unwrap();
+    String::from_utf8(body).unwrap()
+}
+
+#[test]
+fn every_request_is_answered_once_and_in_order() {
+    for threads in [1, 4] {
+        let requests = with_pool(threads, |_, address| {
+            std::thread::scope(|scope| {
+                for client in 0..8 {
+                    scope.spawn(move || {
+                        let mut connection = TcpStream::connect(address).unwrap();
+                        for number in 0..200 {
+                            let target = format!("/{client}/{number}");
+                            assert_eq!(ask(&mut connection, &target), target);
+                        }
+                    });
+                }
+            });
+        });
+        assert_eq!(requests, 1600);
+    }
+}
+
+#[test]
+fn connections_that_come_and_go_reuse_slots_safely() {
+    let requests = with_pool(4, |_, address| {
+        std::thread::scope(|scope| {
+            for client in 0..8 {
+                scope.spawn(move || {
+                    for number in 0..150 {
+                        let mut connection = TcpStream::connect(address).unwrap();
+                        let target = format!("/{client}/{number}");
+                        if number % 3 == 0 {
+                            // Gone before, or while, it is answered.
+                            send(&mut connection, "/gone");
+                        } else {
+                            assert_eq!(ask(&mut connection, &target), target);
+                        }
+                    }
+                });
+            }
+        });
+    });
+    assert!(requests >= 800, "{requests}");
+}
+
+#[test]
+fn the_monitor_finds_a_thread_when_the_only_active_one_is_stuck() {
+    with_pool(2, |pool, address| {
+        let mut stuck = TcpStream::connect(address).unwrap();
+        // Short requests first, so that the pool has come to rest on one active thread.
+        for _ in 0..100 {
+            ask(&mut stuck, "/short");
+        }
+        send(&mut stuck, "/wait");
+        let mut other = TcpStream::connect(address).unwrap();
+        for _ in 0..10 {
+            assert_eq!(ask(&mut other, "/other"), "/other");
+        }
+        pool.application().gate.store(true, SeqCst);
+        assert_eq!(read_answer(&mut stuck), "/wait");
+    });
+}
+
+#[test]
+fn stopping_answers_what_was_sent_and_closes_the_rest() {
+    let requests = with_pool(2, |pool, address| {
+        let mut idle = TcpStream::connect(address).unwrap();
+        let mut busy = TcpStream::connect(address).unwrap();
+        ask(&mut idle, "/idle");
+        send(&mut busy, "/wait");
+        while pool.is_polling() && pool.turns.load(Relaxed) < 2 {
+            std::thread::yield_now();
+        }
+        pool.stop();
+        assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+        pool.application().gate.store(true, SeqCst);
+        assert_eq!(read_answer(&mut busy), "/wait");
+        assert_eq!(busy.read(&mut [0]).unwrap(), 0);
+        assert!(TcpStream::connect(address).is_err());
+    });
+    assert_eq!(requests, 2);
+}

@@ -1,0 +1,234 @@
+//! A turn: what a worker thread does with one connection that is ready, until it has to wait.
+//!
+//! Read, parse, gather a small body, run the application, write, and again while further requests
+//! are at hand. Called with the connection owned (its word BUSY); never waits, except where the
+//! application does.
+
+use super::Application;
+use super::exchange::{Exchange, Patience, Progress, encode_refusal};
+use super::peer::{Peer, Stage};
+use super::pool::Pool;
+use super::socket::{self, Transfer};
+use crate::http::connection::Finished;
+use crate::http::{Event, Rejection};
+use crate::record::access_log::{LogBuffer, RequestLine};
+use crate::record::clock::{DateCache, now_ns, thread_cpu_ns};
+use crate::record::{PathTable, RequestRecord};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+
+/// A body is gathered before the application is called until it is complete or this large, so
+/// that a slow sender of a small form holds no thread, and its framing is checked beforehand.
+const GATHERED_BODY_BYTES: usize = 65_536;
+/// Requests of one connection that a turn runs before others get theirs.
+const REQUESTS_PER_TURN: usize = 16;
+
+const PATIENCE: Patience = Patience { receive_ms: 60_000, send_ms: 60_000 };
+
+/// What one worker thread keeps between turns.
+pub struct TurnState<'a, T> {
+    pub thread: &'a mut T,
+    pub dates: DateCache,
+    pub log: LogBuffer,
+    /// Written by this thread, read when the table is wanted.
+    pub paths: Arc<Mutex<PathTable>>,
+    /// The date of the response under way, so that it does not borrow from `dates`.
+    pub date: Vec<u8>,
+    /// CPU time of this thread at the end of its last request.
+    pub cpu_ns: u64,
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It waits for an event.
+    Wait,
+    /// It has more requests at hand, but others may go first.
+    Yield,
+    Close,
+}
+
+impl<A: Application> Pool<A> {
+    pub(super) fn turn(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
+        let mut requests = 0;
+        if peer.expired {
+            return self.give_up(peer, state);
+        }
+        loop {
+            match peer.stage {
+                Stage::Lingering => return linger(peer),
+                Stage::Writing(finished) => match peer.send() {
+                    Transfer::Moved(_) => match after_response(peer, finished) {
+                        Outcome::Wait => {}
+                        other => return other,
+                    },
+                    Transfer::WouldBlock => return Outcome::Wait,
+                    Transfer::Ended => return Outcome::Close,
+                },
+                Stage::Idle | Stage::Head | Stage::Body => {
+                    if requests == REQUESTS_PER_TURN {
+                        return Outcome::Yield;
+                    }
+                    match self.read_request(peer, state) {
+                        Some(outcome) => return outcome,
+                        None => requests += 1,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads until a request can be run, and runs it (`None`), or until something must be waited
+    /// for or the connection is over.
+    fn read_request(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Option<Outcome> {
+        loop {
+            match peer.http.next_event() {
+                Event::NeedData => {
+                    if peer.readable {
+                        if peer.stage == Stage::Idle {
+                            self.begin_request(peer);
+                        }
+                        peer.receive();
+                        if peer.stage == Stage::Idle && !peer.http.is_idle() {
+                            peer.stage = Stage::Head;
+                        }
+                    } else if self.is_stopping() && peer.stage != Stage::Body {
+                        return Some(Outcome::Close);
+                    } else {
+                        return Some(Outcome::Wait);
+                    }
+                }
+                Event::Request => {
+                    peer.stage = Stage::Body;
+                    peer.body.clear();
+                    if peer.http.awaits_continue() {
+                        self.run(peer, state);
+                        return None;
+                    }
+                }
+                Event::Data(range) => {
+                    peer.body.extend_from_slice(peer.http.bytes(range));
+                    if peer.body.len() >= GATHERED_BODY_BYTES {
+                        self.run(peer, state);
+                        return None;
+                    }
+                }
+                Event::EndOfMessage => {
+                    self.run(peer, state);
+                    return None;
+                }
+                Event::Refused(rejection) => {
+                    self.refuse(peer, rejection, state);
+                    return None;
+                }
+                Event::Paused | Event::Closed => return Some(Outcome::Close),
+            }
+        }
+    }
+
+    fn begin_request(&self, peer: &mut Peer) {
+        peer.progress = Progress { noticed_ns: peer.noticed_ns, started_ns: now_ns() };
+    }
+
+    /// Calls the application and hands its response over as far as it goes.
+    fn run(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) {
+        let begun = peer.progress;
+        state.date.clear();
+        state.date.extend_from_slice(state.dates.http().as_bytes());
+        let mut exchange = Exchange::new(peer, &state.date, PATIENCE, self.is_stopping());
+        self.application().handle(state.thread, &mut exchange);
+        let (mut record, finished) = (exchange.record, exchange.finished());
+        let write_ns = now_ns();
+        let out = peer.send();
+        let end_ns = now_ns();
+        record.output_write_ns += end_ns - write_ns;
+        record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
+        record.response_ns = record.queue_ns + (end_ns - begun.started_ns);
+        let cpu_ns = thread_cpu_ns();
+        record.cpu_ns = cpu_ns - std::mem::replace(&mut state.cpu_ns, cpu_ns);
+        self.keep_record(peer, &record, state);
+        // A pipelined request waited for this one; it is noticed now.
+        peer.progress = Progress { noticed_ns: end_ns, started_ns: end_ns };
+        peer.stage = match out {
+            Transfer::Ended => Stage::Writing(Finished::Truncated { reset: false }),
+            _ => Stage::Writing(finished),
+        };
+    }
+
+    fn keep_record(&self, peer: &Peer, record: &RequestRecord, state: &mut TurnState<A::Thread>) {
+        let (head, bytes) = peer.http.head();
+        let target = &bytes[head.target.clone()];
+        state.paths.lock().expect("no panic under this lock").record(target, record);
+        if let Some(log) = self.access_log() {
+            let line = RequestLine {
+                address: &peer.address.ip,
+                method: &bytes[head.method.clone()],
+                target,
+                minor_version: head.minor_version,
+            };
+            state.log.push(log, line, record, &mut state.dates);
+        }
+    }
+
+    /// Answers what is malformed; the connection will close.
+    fn refuse(&self, peer: &mut Peer, rejection: Rejection, state: &mut TurnState<A::Thread>) {
+        let date = state.dates.http().as_bytes();
+        encode_refusal(&mut peer.http, rejection, date, &mut peer.outgoing);
+        peer.stage = Stage::Writing(Finished::Close);
+    }
+
+    fn give_up(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
+        match peer.stage {
+            Stage::Head | Stage::Body => {
+                self.refuse(peer, Rejection::RequestTimeout, state);
+                peer.send();
+                Outcome::Close
+            }
+            Stage::Writing(_) => {
+                socket::reset_on_close(peer.socket.as_fd());
+                Outcome::Close
+            }
+            Stage::Idle | Stage::Lingering => Outcome::Close,
+        }
+    }
+}
+
+/// The response is out.
+fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
+    match finished {
+        Finished::KeepAlive => {
+            peer.stage = if peer.http.is_idle() { Stage::Idle } else { Stage::Head };
+            peer.shrink();
+            Outcome::Wait
+        }
+        Finished::Close => {
+            socket::shut_down_sending(peer.socket.as_fd());
+            if peer.http.is_drained() {
+                return Outcome::Close;
+            }
+            peer.stage = Stage::Lingering;
+            peer.readable = true;
+            Outcome::Wait
+        }
+        Finished::Truncated { reset } => {
+            if reset {
+                socket::reset_on_close(peer.socket.as_fd());
+            } else {
+                socket::shut_down_sending(peer.socket.as_fd());
+            }
+            Outcome::Close
+        }
+    }
+}
+
+/// Drops what comes until the peer has closed too.
+fn linger(peer: &mut Peer) -> Outcome {
+    let mut dropped = [0; 16_384];
+    loop {
+        match socket::receive(peer.socket.as_fd(), &mut dropped) {
+            Transfer::Moved(_) => {}
+            Transfer::WouldBlock => return Outcome::Wait,
+            Transfer::Ended => return Outcome::Close,
+        }
+    }
+}

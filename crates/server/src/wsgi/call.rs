@@ -1,0 +1,282 @@
+//! Calls the application and delivers what it returns (PEP 3333, "Specification Details").
+//!
+//! The GIL is held throughout, except around sends that may have to wait. A list or tuple is
+//! collected and sent later, without the GIL. Any other iterable is streamed: each block is
+//! handed to the kernel before the next one is asked for.
+
+use super::handle::Handle;
+use super::object::{Object, PyResult, Raised, raise, take_raised, without_gil};
+use super::start_response::{check_block, make_start_response};
+use crate::http::{Rejection, Response};
+use crate::worker::{Broken, Exchange};
+use pyo3_ffi::*;
+use std::ptr;
+
+/// Why a response ends early.
+enum Failure {
+    /// A Python exception is set.
+    Raised,
+    /// The client is gone; nobody is interested in the rest.
+    ClientGone,
+}
+
+impl From<Raised> for Failure {
+    fn from(Raised: Raised) -> Self {
+        Self::Raised
+    }
+}
+
+/// Runs one request to its end. Returns what the application raised, first in its call or its
+/// iterable, then in `close`.
+pub fn run(
+    application: &Object,
+    handle: &Handle,
+    environ: PyResult<Object>,
+) -> [Option<Object>; 2] {
+    let result = environ.and_then(|environ| call(application, handle, environ));
+    let outcome = match &result {
+        Ok(iterable) => deliver(iterable, handle),
+        Err(Raised) => Err(Failure::Raised),
+    };
+    let raised = match outcome {
+        Ok(()) => finish(handle, true),
+        Err(Failure::ClientGone) => finish(handle, false),
+        Err(Failure::Raised) => fail(handle),
+    };
+    let raised_in_close = match result {
+        Ok(iterable) => close(&iterable).err().and_then(|Raised| take_raised()),
+        Err(Raised) => None,
+    };
+    [raised, raised_in_close]
+}
+
+fn call(application: &Object, handle: &Handle, environ: Object) -> PyResult<Object> {
+    let start_response = make_start_response(&handle.0)?;
+    let arguments = [environ.as_ptr(), start_response.as_ptr()];
+    // SAFETY: two live arguments, no keywords.
+    unsafe {
+        Object::from_new(PyObject_Vectorcall(
+            application.as_ptr(),
+            arguments.as_ptr(),
+            arguments.len(),
+            ptr::null_mut(),
+        ))
+    }
+}
+
+fn deliver(iterable: &Object, handle: &Handle) -> Result<(), Failure> {
+    // SAFETY: a live object.
+    let (is_list, is_tuple) = unsafe {
+        (PyList_CheckExact(iterable.as_ptr()) != 0, PyTuple_CheckExact(iterable.as_ptr()) != 0)
+    };
+    if is_list || is_tuple { collect(iterable, handle) } else { stream(iterable, handle) }
+}
+
+/// A list or a tuple: its length is known, and nothing of Python runs while it is read.
+fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
+    // SAFETY: an exact list or tuple.
+    let count = unsafe { PyObject_Size(sequence.as_ptr()) };
+    let mut total = 0;
+    for index in 0..count {
+        let item = item(sequence, index)?;
+        // SAFETY: a live object.
+        total += unsafe { check_block(item.as_ptr()) }?.len() as u64;
+    }
+    begin(handle, Some(total))?;
+    for index in 0..count {
+        let item = item(sequence, index)?;
+        // SAFETY: live, and it outlives the block.
+        let block = unsafe { check_block(item.as_ptr()) }?;
+        if !send_block(handle, block)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn item(sequence: &Object, index: Py_ssize_t) -> PyResult<Object> {
+    // SAFETY: an exact list or tuple; the item is a new reference, or null and IndexError if
+    // another thread has shortened the list.
+    unsafe { Object::from_new(PySequence_GetItem(sequence.as_ptr(), index)) }
+}
+
+fn stream(iterable: &Object, handle: &Handle) -> Result<(), Failure> {
+    // SAFETY: a live object.
+    let iterator = unsafe { Object::from_new(PyObject_GetIter(iterable.as_ptr()))? };
+    let mut begun = false;
+    loop {
+        // SAFETY: a live iterator.
+        let next = unsafe { PyIter_Next(iterator.as_ptr()) };
+        // SAFETY: a new reference, or null with or without an exception.
+        let Ok(item) = (unsafe { Object::from_new(next) }) else {
+            // SAFETY: a thread state is attached.
+            if unsafe { !PyErr_Occurred().is_null() } {
+                return Err(Failure::Raised);
+            }
+            break;
+        };
+        // SAFETY: live, and it outlives the block.
+        let block = unsafe { check_block(item.as_ptr()) }?;
+        if block.is_empty() {
+            // The head waits for the first block with content: an error handler may replace it.
+            continue;
+        }
+        if !begun {
+            let only = has_length_one(iterable).then_some(block.len() as u64);
+            begin(handle, only)?;
+            begun = true;
+        }
+        if !send_block(handle, block)? {
+            return Ok(());
+        }
+        transmit(handle)?;
+    }
+    if !begun {
+        begin(handle, Some(0))?;
+    }
+    Ok(())
+}
+
+/// PEP 3333, "Handling the Content-Length Header": `len(iterable) == 1` fixes the length.
+fn has_length_one(iterable: &Object) -> bool {
+    // SAFETY: a live object; its type's slot says whether it has a length.
+    unsafe {
+        if PySequence_Check(iterable.as_ptr()) == 0 {
+            return false;
+        }
+        let length = PyObject_Size(iterable.as_ptr());
+        if length < 0 {
+            PyErr_Clear();
+        }
+        length == 1
+    }
+}
+
+/// Frames the head, unless `write` has done so.
+fn begin(handle: &Handle, body_bytes: Option<u64>) -> PyResult<()> {
+    // SAFETY: the handle's own type.
+    let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+    let request = borrowed.get();
+    if !request.started {
+        // SAFETY: an exception class of this interpreter.
+        return Err(unsafe {
+            raise(PyExc_AssertionError, "the application did not call start_response()")
+        });
+    }
+    if !request.exchange.is_head_sent() {
+        // An empty body says nothing about the length of what HEAD is asked about.
+        let known = body_bytes.filter(|bytes| *bytes > 0 || !request.exchange.is_head_request());
+        request.exchange.send_head(request.response, known);
+    }
+    Ok(())
+}
+
+/// Frames a block. False when the response is full and the rest is not wanted: after HEAD, after
+/// 204 and 304, and after Content-Length bytes, which is an error of the application.
+fn send_block(handle: &Handle, block: &[u8]) -> Result<bool, Failure> {
+    // SAFETY: the handle's own type.
+    let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+    let exchange = &mut *borrowed.get().exchange;
+    let taken = exchange.send_data(block);
+    if exchange.is_bodiless() {
+        return Ok(false);
+    }
+    if taken < block.len() {
+        exchange.note_excess();
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Hands what is framed to the kernel before the next block is asked for.
+fn transmit(handle: &Handle) -> Result<(), Failure> {
+    // SAFETY: the handle's own type.
+    let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+    let exchange = &mut *borrowed.get().exchange;
+    if exchange.is_response_full() {
+        // The last block, by its Content-Length: typically the only one of a framework's
+        // iterable. It can wait for nothing, so the GIL is kept: the request takes it once.
+        exchange.transmit_without_waiting();
+        return Ok(());
+    }
+    without_gil(|| exchange.transmit()).map_err(|_| Failure::ClientGone)
+}
+
+/// Ends the response. What an iterable streamed goes out before its `close` is called.
+fn finish(handle: &Handle, complete: bool) -> Option<Object> {
+    // SAFETY: the handle's own type.
+    let borrowed = unsafe { super::handle::borrow(handle.0.as_ptr()) };
+    let raised = match borrowed {
+        Ok(mut borrowed) => {
+            let exchange = &mut *borrowed.get().exchange;
+            let streamed = exchange.has_transmitted();
+            exchange.finish(complete);
+            if streamed {
+                exchange.transmit_without_waiting();
+            }
+            None
+        }
+        // Another thread of the application still uses the request. It stays unfinished, which
+        // closes the connection.
+        Err(Raised) => take_raised(),
+    };
+    // From here on the connection belongs to the next request.
+    handle.end();
+    raised
+}
+
+/// The application raised: 500 if nothing was sent, else an end that is visibly no end. If the
+/// cause is the client, the client is told, and nobody else is bothered.
+fn fail(handle: &Handle) -> Option<Object> {
+    // Set aside while the request is borrowed.
+    let raised = take_raised();
+    // SAFETY: the handle's own type.
+    let Ok(mut borrowed) = (unsafe { super::handle::borrow(handle.0.as_ptr()) }) else {
+        drop(take_raised());
+        handle.end();
+        return raised;
+    };
+    let request = borrowed.get();
+    let exchange = &mut *request.exchange;
+    let broken = exchange.broken();
+    match broken {
+        _ if exchange.is_head_sent() => exchange.finish(false),
+        Some(Broken::Malformed(rejection)) => exchange.refuse(rejection),
+        Some(Broken::TimedOut) => exchange.refuse(Rejection::RequestTimeout),
+        Some(Broken::PeerGone) => exchange.finish(false),
+        None => answer_500(exchange, request.response),
+    }
+    drop(borrowed);
+    handle.end();
+    raised.filter(|_| broken.is_none())
+}
+
+fn answer_500(exchange: &mut Exchange, response: &mut Response) {
+    const BODY: &[u8] = b"Internal Server Error\n";
+    response.begin(b"500 Internal Server Error").expect("a constant that is valid");
+    response
+        .push_field(b"Content-Type", b"text/plain; charset=utf-8")
+        .expect("a constant that is valid");
+    exchange.send_head(response, Some(BODY.len() as u64));
+    exchange.send_data(BODY);
+    exchange.finish(true);
+}
+
+/// Calls `close()` if there is one, in any case and last (PEP 3333).
+fn close(iterable: &Object) -> PyResult<()> {
+    let pointer = iterable.as_ptr();
+    // SAFETY: a live object. Lists and tuples have no `close`; they are spared the look-up.
+    unsafe {
+        if PyList_CheckExact(pointer) != 0 || PyTuple_CheckExact(pointer) != 0 {
+            return Ok(());
+        }
+        match Object::from_new(PyObject_GetAttrString(pointer, c"close".as_ptr())) {
+            Ok(method) => Object::from_new(PyObject_CallNoArgs(method.as_ptr())).map(drop),
+            Err(Raised) if PyErr_ExceptionMatches(PyExc_AttributeError) != 0 => {
+                PyErr_Clear();
+                Ok(())
+            }
+            Err(Raised) => Err(Raised),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+"""`make demo`: serves the shop with Headway, puts a load on it, and prints where its time went.
+
+Three processes take part: this one, the server, and the load's, so that the server's GIL is shared
+by nothing but its own threads. First the light pages alone, then beside visitors who ask for the
+heavy page. Everything ends by itself after half a minute.
+"""
+
+import argparse
+import http.client
+import json
+import math
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+HEADWAY = Path(sys.executable).with_name("headway")
+THREADS = 4
+LIGHT_VISITORS = 4
+HEAVY_VISITORS = 2
+START_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 10
+
+PAGES = ("home", "product", "cart", "recommendations")
+GIL_STATES = ("held", "handoff", "idle")
+
+
+class Server(NamedTuple):
+    host: str
+    port: int
+    access_log: Path
+
+
+class Phase(NamedTuple):
+    """What one part of the load met. Times are seconds; waits are empty without a GIL."""
+
+    title: str
+    latencies: dict[str, list[float]]
+    gil_waits: dict[str, list[float]]
+    gil_shares: dict[str, float]
+    switch_interval: float
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    """The shop's server, from the moment that it listens; stopped on the way out, by its pid."""
+    access_log, messages = folder / "access.log", folder / "server.log"
+    command = [str(HEADWAY), "serve", "watched:app", "--bind", "127.0.0.1:0"]
+    command += ["--threads", str(THREADS), "--access-log", f"json:{access_log}"]
+    with messages.open("w") as stderr:
+        process = subprocess.Popen(command, cwd=HERE, stdout=stderr, stderr=stderr)
+    try:
+        host, port = wait_for_address(process, messages)
+        yield Server(host, port, access_log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_for_address(process: "subprocess.Popen[bytes]", messages: Path) -> tuple[str, int]:
+    """Where the server says that it listens. Raises SystemExit if it ends or says nothing."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        found = re.search(r"http://([\d.]+):(\d+)", messages.read_text())
+        if found:
+            return found[1], int(found[2])
+        time.sleep(0.05)
+    raise SystemExit(f"demo: the server did not start; it said:\n{messages.read_text()}")
+
+
+def read_gil(server: Server) -> dict[str, Any]:
+    """What the meter in the server has seen so far: the GIL report, schema 1."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+    connection.request("GET", "/gil")
+    seen: dict[str, Any] = json.loads(connection.getresponse().read())
+    connection.close()
+    return seen
+
+
+def put_load(server: Server, seconds: float, light: int, heavy: int) -> dict[str, list[float]]:
+    """Each page's latencies, as the visitors saw them."""
+    command = [sys.executable, str(HERE / "load.py"), server.host, str(server.port)]
+    command += ["--seconds", str(seconds), "--light", str(light), "--heavy", str(heavy)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=seconds + 60)
+    if done.returncode != 0:
+        raise SystemExit("demo: the load did not come through")
+    latencies: dict[str, list[float]] = {page: [] for page in PAGES}
+    for page, latency in json.loads(done.stdout):
+        latencies[page].append(latency)
+    return latencies
+
+
+def page_of(target: str) -> str | None:
+    """The page that a request was for, if it is one of those that the table shows."""
+    head = target.split("/")[1]
+    return head if head in PAGES else "home" if not head else None
+
+
+def read_gil_waits(access_log: Path, start: float, end: float) -> dict[str, list[float]]:
+    """Each page's GIL waits from the access log, for responses between two times of day."""
+    waits: dict[str, list[float]] = {page: [] for page in PAGES}
+    for line in access_log.read_text().splitlines():
+        request = json.loads(line)
+        page = page_of(request["target"])
+        within = request["method"] == "GET" and start <= request["time"] <= end
+        if page and within and request["gil_wait_time"] is not None:
+            waits[page].append(request["gil_wait_time"])
+    return waits
+
+
+def gil_shares(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
+    """How the main GIL's time between two reports divides; empty without a GIL."""
+    if after["gil"] == "disabled":
+        return {}
+    spent = {state: after["gils"][0][state] - before["gils"][0][state] for state in GIL_STATES}
+    return {state: seconds / sum(spent.values()) for state, seconds in spent.items()}
+
+
+def run_phase(server: Server, title: str, seconds: float, heavy: int) -> Phase:
+    before, start = read_gil(server), time.time()
+    latencies = put_load(server, seconds, LIGHT_VISITORS, heavy)
+    end, after = time.time(), read_gil(server)
+    # A worker writes its lines when it has nothing else to do.
+    time.sleep(0.5)
+    waits = read_gil_waits(server.access_log, start, end)
+    return Phase(title, latencies, waits, gil_shares(before, after), after["switch_interval"])
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The smallest value that at least `share` of all are not above."""
+    ordered = sorted(values)
+    return ordered[math.ceil(share * len(ordered)) - 1]
+
+
+def milliseconds(values: list[float], share: float) -> str:
+    return f"{percentile(values, share) * 1e3:.1f} ms" if values else "-"
+
+
+def print_phase(phase: Phase) -> None:
+    print(f"\n{phase.title}")
+    print(f"  {'page':<16}{'requests':>9}{'p50':>12}{'p99':>12}{'GIL wait p50':>17}{'p99':>12}")
+    for page in PAGES:
+        latencies, waits = phase.latencies[page], phase.gil_waits[page]
+        if latencies:
+            print(
+                f"  {page:<16}{len(latencies):>9}"
+                f"{milliseconds(latencies, 0.5):>12}{milliseconds(latencies, 0.99):>12}"
+                f"{milliseconds(waits, 0.5):>17}{milliseconds(waits, 0.99):>12}"
+            )
+    shares = ", ".join(f"{state} {share:.1%}" for state, share in phase.gil_shares.items())
+    print(f"  GIL: {shares or 'none in this interpreter'}", flush=True)
+
+
+def explain(alone: Phase, beside: Phase) -> str:
+    """What a newcomer sees in the two tables, in means, since only those add up."""
+    before_ms = statistics.fmean(alone.latencies["product"]) * 1e3
+    after_ms = statistics.fmean(beside.latencies["product"]) * 1e3
+    took = f"took {before_ms:.1f} ms on average alone, and {after_ms:.1f} ms beside recommendations"
+    if not beside.gil_shares:
+        return (
+            f"A product page {took}.\nThis interpreter has no GIL to wait for: "
+            "what there is to share is processors."
+        )
+    waited_ms = statistics.fmean(beside.gil_waits["product"]) * 1e3
+    interval_ms = beside.switch_interval * 1e3
+    text = f"A product page {took};\n{waited_ms:.1f} ms of that it waited for the GIL."
+    if waited_ms < interval_ms / 2:
+        return text
+    return (
+        f"{text} This is the convoy: a light page gives the\n"
+        "GIL up for SQLite and for the network, and to get it back waits behind a thread that\n"
+        f"computes, for a switch interval ({interval_ms:g} ms) at a time. "
+        "It does no more work than before."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Serves the shop under load; prints two tables.")
+    parser.add_argument(
+        "--seconds", type=float, default=20, help="of load, in all (default: %(default)s)"
+    )
+    seconds = parser.parse_args().seconds
+    if not HEADWAY.exists():
+        raise SystemExit(f"demo: found no {HEADWAY}: run it with `make demo`")
+    alone_s, beside_s = seconds / 4, seconds * 3 / 4
+    with tempfile.TemporaryDirectory(prefix="headway-demo-") as folder:
+        print(
+            f"Serving examples/shop with {THREADS} threads, {seconds:g} seconds of load in all.",
+            flush=True,
+        )
+        with serving(Path(folder)) as server:
+            # The first visit to a page compiles its template.
+            put_load(server, 0.5, 1, 1)
+            title = f"Light pages alone: {LIGHT_VISITORS} visitors, {alone_s:g} seconds"
+            alone = run_phase(server, title, alone_s, 0)
+            print_phase(alone)
+            title = f"Beside {HEAVY_VISITORS} who ask for recommendations, {beside_s:g} seconds"
+            beside = run_phase(server, title, beside_s, HEAVY_VISITORS)
+            print_phase(beside)
+    print(f"\n{explain(alone, beside)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

@@ -1,0 +1,8 @@
+"""`python -m headway`: the same as the `headway` command."""
+
+import sys
+
+from headway.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The `headway` command: finds the verb, lets its module parse and run, and turns errors into one
+line on stderr and an exit code.
+
+It knows nothing of what a verb does. A verb is a module with `prepare_parser(parser)` and
+`run(arguments) -> int`; a verb whose command line ends in another program's also has
+`split_arguments(arguments)`, which cuts that part off before argparse sees it. Only the module of
+the verb in use is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple, NoReturn
+
+from headway.errors import CommandError, Error
+
+
+class Verb(NamedTuple):
+    """A word after `headway`, the module that does it, and its line in the help."""
+
+    name: str
+    module: str
+    summary: str
+
+
+VERBS = (
+    Verb("run", "headway.run", "run a Python program and report how its threads shared the GIL"),
+    Verb("report", "headway.report", "show the report of an earlier run, or what a crash left"),
+    Verb("serve", "headway.server.command", "serve a WSGI application"),
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are one line, shown by `main`."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CommandError(f"{message} (see {self.prog} --help)", exit_code=2)
+
+
+class Version(argparse.Action):
+    """`--version`: looked up when asked for, because it reads the installed package's metadata."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from headway import __version__
+
+        implementation = sys.implementation.name.replace("cpython", "CPython")
+        print(f"headway {__version__} on {implementation} {sys.version.split()[0]}")
+        parser.exit()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `headway ARGUMENTS` (default: the process's own) and returns the exit code."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    verb = next((verb for verb in VERBS if argv[:1] == [verb.name]), None)
+    name = f"headway {verb.name}" if verb else "headway"
+    try:
+        return _run(argv, verb)
+    except Error as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return error.exit_code if isinstance(error, CommandError) else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away, which is its right; without this the interpreter
+        # would complain once more when it flushes stdout at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(argv: list[str], verb: Verb | None) -> int:
+    parser = Parser(
+        prog="headway",
+        description="Measures CPython's GIL exactly, and serves WSGI applications on top of that.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
+    parsers = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    module, program = None, None
+    for each in VERBS:
+        verb_parser = parsers.add_parser(
+            each.name,
+            help=each.summary,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if each is verb:
+            module = import_module(each.module)
+            module.prepare_parser(verb_parser)
+            if hasattr(module, "split_arguments"):
+                argv[1:], program = module.split_arguments(argv[1:])
+    parsed = parser.parse_args(argv)
+    assert module is not None, "argparse lets only a known verb through"
+    if program is not None:
+        parsed.program = program
+    return int(module.run(parsed))

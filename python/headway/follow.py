@@ -1,0 +1,214 @@
+"""Starts the meter inside a program that `headway run` started, and reports at its end.
+
+`start` runs while `site` imports `headway_follow.pth`, before the program's first line, in the
+program's own process: so this file imports nothing but what an interpreter has loaded anyway, and
+leaves nothing behind that the program could stumble over. It knows nothing of how a report looks
+(`headway.terminal`) or how waits are counted (`headway.gil`).
+
+A process is one of two things:
+
+- the *owner*, the process that `headway run` became: HEADWAY_RUN has its settings. It alone
+  reports: at a normal end from atexit, at a signal through `headway._native` (last_report.rs).
+- a *follower*, a Python child of a program under `headway run --follow`: HEADWAY_FOLLOW names the
+  owner's ledger. It keeps its books there and says nothing, whatever happens.
+
+Children that were forked are neither: the meter looks after their books, and `_finish` leaves them
+alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Runs `headway report` in a fresh interpreter that starts no meter of its own (-S: no .pth) and
+# sees neither the program's directory nor its PYTHON* variables (-I).
+REPORT_CODE = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from headway.cli import main; sys.exit(main())"
+)
+
+
+class Settings:
+    """What `headway run` hands to the program's process, as text in HEADWAY_RUN.
+
+    `pid` is the process they are meant for; `switch_interval_s` is None to leave it as it is;
+    `ledger` is the file that the books are mapped to, "" if no other process ever needs to see
+    them; `json_path` is where the report goes, "" for nowhere. Both paths are absolute.
+    """
+
+    __slots__ = ("follow", "json_path", "ledger", "pid", "policy", "switch_interval_s")
+
+    def __init__(
+        self,
+        *,
+        pid: int,
+        policy: str,
+        switch_interval_s: float | None,
+        follow: bool,
+        ledger: str,
+        json_path: str,
+    ) -> None:
+        self.pid = pid
+        self.policy = policy
+        self.switch_interval_s = switch_interval_s
+        self.follow = follow
+        self.ledger = ledger
+        self.json_path = json_path
+
+    def to_text(self) -> str:
+        """Words with spaces between; the paths, which may hold any byte but 0, as hex."""
+        interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
+        follow = "follow" if self.follow else "-"
+        paths = [os.fsencode(path).hex() or "-" for path in (self.ledger, self.json_path)]
+        return " ".join((str(self.pid), self.policy, interval, follow, *paths))
+
+    @classmethod
+    def from_text(cls, text: str) -> Settings:
+        """Raises ValueError if `text` is not of `to_text`'s making."""
+        pid, policy, interval, follow, *paths = text.split(" ")
+        ledger, json_path = ("" if p == "-" else os.fsdecode(bytes.fromhex(p)) for p in paths)
+        return cls(
+            pid=int(pid),
+            policy=policy,
+            switch_interval_s=None if interval == "-" else float(interval),
+            follow=follow == "follow",
+            ledger=ledger,
+            json_path=json_path,
+        )
+
+
+def start() -> None:
+    """Called by `headway_follow.pth`; in a virtual environment, twice."""
+    # Taken out of the environment first: children are not to take themselves for the owner.
+    text = os.environ.pop("HEADWAY_RUN", None)
+    if text is not None:
+        settings = Settings.from_text(text)
+        if settings.pid == os.getpid():
+            _own(settings)
+            return
+    following = os.environ.get("HEADWAY_FOLLOW")
+    if following:
+        _join(following)
+
+
+def _join(following: str) -> None:
+    """Keeps this process's books in the ledger that `following`, as PATH:RUN, tells of.
+
+    No effect where the meter is installed already: in the owner's own sub-interpreters, which run
+    site too.
+    """
+    try:
+        from headway import gil
+
+        ledger, _, run = following.rpartition(":")
+        gil.install(ledger=ledger, run=int(run))
+    except Exception:
+        # An owner that has ended, a full ledger, a platform without the meter: nothing that this
+        # process should suffer for, or hear of.
+        pass
+
+
+def _own(settings: Settings) -> None:
+    ledger = settings.ledger
+    try:
+        from headway import gil
+
+        if ledger:
+            _remove(ledger)  # what an earlier crash left
+        if settings.switch_interval_s is not None:
+            sys.setswitchinterval(settings.switch_interval_s)
+        gil.install(settings.policy, ledger=ledger or None)
+    except Exception as error:
+        _say(f"headway run: {error}")
+        os._exit(1)
+    from headway import _native
+
+    if settings.follow:
+        os.environ["HEADWAY_FOLLOW"] = f"{ledger}:{_native.gil_run()}"
+
+    _native.report_on_signals(
+        [os.fsencode(word) for word in report_command(settings)],
+        os.fsencode(ledger) if ledger else None,
+        # Without --json nobody knows of the file; with it, it goes once the JSON is written.
+        bool(settings.json_path),
+    )
+    # Callbacks run in reverse order: the first to register sees the program's own run before it.
+    atexit.register(_finish, settings, sys.path.copy())
+
+
+def report_command(settings: Settings) -> list[str]:
+    """The command that reports a ledger on its stdin."""
+    packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    command = [sys.executable, "-I", "-S", "-c", REPORT_CODE, packages, "report"]
+    if settings.json_path:
+        command += ["--json", settings.json_path]
+    return [*command, "-"]
+
+
+def _finish(settings: Settings, path: list[str]) -> None:
+    """The owner's last words. Runs in the main thread, after the program's own atexit callbacks;
+    daemon threads still run beside it."""
+    if os.getpid() != settings.pid:
+        return
+    try:
+        from headway import _native, gil
+
+        # Before anything else is imported here, so that the books hold the program's doings only.
+        report = gil.snapshot().to_dict()
+        written = _show(report, settings, path)
+        if settings.ledger and (written or not settings.json_path):
+            _remove(settings.ledger)
+        _native.report_on_signals(None, None, False)
+    except KeyboardInterrupt:
+        pass
+    except Exception as error:
+        _say(f"headway run: no report: {type(error).__name__}: {error}")
+
+
+def _show(report: dict[str, Any], settings: Settings, path: list[str]) -> bool:
+    """Writes the JSON, then the report to stderr. False if the JSON could not be written."""
+    for stream in {id(stream): stream for stream in (sys.__stdout__, sys.__stderr__)}.values():
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            pass  # the interpreter meets the same error in a moment and answers for it
+    # The standard library and Headway are looked up where they were at the start, not beside the
+    # program, which may well have a stat.py of its own.
+    program_path, sys.path = sys.path, path
+    try:
+        from headway import json_file, terminal
+    finally:
+        sys.path = program_path
+    written = True
+    if settings.json_path:
+        try:
+            json_file.write_json(report, settings.json_path)
+        except OSError as error:
+            written = False
+            _say(f"headway run: --json {settings.json_path!r}: {error.strerror}")
+    encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
+    _say(terminal.draw(report, terminal.Style.of_stream(2, encoding)), encoding)
+    return written
+
+
+def _remove(path: str) -> None:
+    try:  # noqa: SIM105 - contextlib is not loaded in every program
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _say(text: str, encoding: str = "utf-8") -> None:
+    """Writes to file descriptor 2, because sys.stderr may be anything by now."""
+    data = text.rstrip("\n").encode(encoding, "backslashreplace") + b"\n"
+    try:
+        while data:
+            data = data[os.write(2, data) :]
+    except OSError:
+        pass

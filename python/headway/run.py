@@ -1,0 +1,250 @@
+"""`headway run`: checks what was asked for, then becomes the interpreter that runs the program.
+
+The program is not run in this process image: after the checks, exec replaces it by
+`python SCRIPT ARG...` (or `-m`, or `-c`), so that sys.argv, sys.path[0], __main__, stdin, signals,
+atexit and the exit status are CPython's own doing. The settings travel in the environment variable
+HEADWAY_RUN; `headway_follow.pth` makes the new image's `site` hand them to `headway.follow`, which
+starts the meter before the program's first line.
+
+Nothing is written before exec, except that a file beside FILE is created and removed again to see
+that it can be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import secrets
+import site
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from typing import NamedTuple, NoReturn
+
+from headway.errors import CommandError
+from headway.follow import Settings
+from headway.json_file import is_special
+
+FOLLOW_FILE = "headway_follow.pth"
+POLICIES = ("interval",)
+MIN_SWITCH_INTERVAL_S = 1e-6
+# CPython keeps the interval in an unsigned long of microseconds, and rejects what overflows an int.
+MAX_SWITCH_INTERVAL_S = 1000.0
+
+DESCRIPTION = """\
+Runs a Python program exactly as `python` would, measures every take, wait and drop of its GIL, and
+ends with a report on stderr. The exit status is the program's own.
+
+The report comes after a normal exit, an exception, Ctrl-C, and SIGTERM or SIGHUP that the program
+leaves at their default. Nothing can come from inside after SIGKILL, a crash or os._exit(); with
+--json FILE the books are then left in FILE.ledger, and `headway report FILE` shows them.
+"""
+
+EXAMPLES = """\
+examples:
+  headway run app.py --port 8000            everything after the script is the program's own
+  headway run -m http.server                as python -m
+  headway run --json run.json -c 'import this'
+  headway run --switch-interval 0.0005 app.py
+"""
+
+
+class Program(NamedTuple):
+    """What to run: `option` is "" for a script, "-m" or "-c"."""
+
+    option: str
+    name: str
+    arguments: list[str]
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EXAMPLES
+    parser.usage = (
+        "headway run [--json FILE] [--switch-interval S] [--policy P] [--follow]\n"
+        "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write the report to FILE as JSON (schema 1)"
+    )
+    parser.add_argument(
+        "--switch-interval",
+        metavar="S",
+        type=_switch_interval,
+        help="sys.setswitchinterval(S), in seconds, before the program starts (default: as it is)",
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="P",
+        type=_policy,
+        default="interval",
+        help="who gets the GIL next: interval, CPython's own rule, watched and not changed",
+    )
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="meter Python children started by exec or spawn too (forked ones always are)",
+    )
+
+
+def split_arguments(arguments: list[str]) -> tuple[list[str], Program | None]:
+    """Cuts `arguments` into run's own options and the program with its arguments, as python does:
+    the first word that is no option of ours, or -m or -c, begins the program."""
+    index = 0
+    while index < len(arguments):
+        word, rest = arguments[index], arguments[index + 1 :]
+        if word in ("--json", "--switch-interval", "--policy"):
+            index += 2
+        elif word == "--":
+            return arguments[:index], Program("", rest[0], rest[1:]) if rest else None
+        elif word[:2] in ("-m", "-c"):
+            if len(word) > 2:
+                rest.insert(0, word[2:])
+            if not rest:
+                wanted = "a module" if word == "-m" else "code"
+                raise CommandError(f"{word} needs {wanted} after it", exit_code=2)
+            return arguments[:index], Program(word[:2], rest[0], rest[1:])
+        elif word.startswith("-") and word != "-":
+            index += 1
+        else:
+            return arguments[:index], Program("", word, rest)
+    return arguments, None
+
+
+def run(arguments: argparse.Namespace) -> NoReturn:
+    program: Program | None = getattr(arguments, "program", None)
+    if program is None:
+        raise CommandError("nothing to run: give a SCRIPT, -m MODULE or -c CODE", exit_code=2)
+    if not sys.executable:
+        raise CommandError("this Python does not know its own sys.executable")
+    if not program.option:
+        check_script(program.name)
+    elif program.option == "-m":
+        check_module(program.name)
+    json_path = check_json_path(arguments.json) if arguments.json is not None else ""
+    check_follow_file(site_directories())
+
+    settings = Settings(
+        pid=os.getpid(),
+        policy=arguments.policy,
+        switch_interval_s=arguments.switch_interval,
+        follow=arguments.follow,
+        ledger=ledger_path(json_path, arguments.follow),
+        json_path=json_path,
+    )
+    environment = {**os.environ, "HEADWAY_RUN": settings.to_text()}
+    # The interpreter's own options (-X dev, -W error, -I ...) hold for the program too; this is
+    # what multiprocessing starts its children with.
+    options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    if program.option:
+        options.append(program.option)
+    elif program.name.startswith("-") and program.name != "-":
+        options.append("--")
+    command = [sys.executable, *options, program.name, *program.arguments]
+    try:
+        os.execve(sys.executable, command, environment)
+    except OSError as error:
+        raise CommandError(f"cannot start {sys.executable}: {error.strerror}") from error
+
+
+def _switch_interval(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not MIN_SWITCH_INTERVAL_S <= value <= MAX_SWITCH_INTERVAL_S:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds from {MIN_SWITCH_INTERVAL_S:f} to "
+            f"{MAX_SWITCH_INTERVAL_S:.0f}"
+        )
+    return value
+
+
+def _policy(text: str) -> str:
+    if text not in POLICIES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no policy; there is {', '.join(POLICIES)}")
+    return text
+
+
+def check_script(script: str) -> None:
+    """Refuses a script that python could not even open."""
+    if script == "-":
+        return
+    try:
+        is_directory = stat.S_ISDIR(os.stat(script).st_mode)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"SCRIPT {script!r}: {reason}", exit_code=2) from error
+    if not is_directory:
+        if not os.access(script, os.R_OK):
+            raise CommandError(f"SCRIPT {script!r}: Permission denied", exit_code=2)
+    elif not any(os.path.exists(os.path.join(script, f"__main__.py{c}")) for c in ("", "c")):
+        raise CommandError(f"SCRIPT {script!r} is a directory without a __main__.py", exit_code=2)
+
+
+def check_module(name: str) -> None:
+    """Refuses a module that `python -m` would not find. Imports nothing, its parents included."""
+    from headway.module_search import find_module
+
+    problem = find_module(name)
+    if problem:
+        raise CommandError(f"-m {name}: {problem}", exit_code=2)
+
+
+def check_json_path(file: str) -> str:
+    """The absolute path to write the report to, or CommandError if it cannot be written."""
+    path = os.path.abspath(file)
+    trial = ""
+    try:
+        if not file or file.endswith("/"):
+            raise IsADirectoryError(0, "not a file name")
+        if is_special(path):
+            writable = os.access(path, os.W_OK)
+        else:
+            path = os.path.realpath(path)
+            if os.path.isdir(path):
+                raise IsADirectoryError(0, "is a directory")
+            writable = not os.path.exists(path) or os.access(path, os.W_OK)
+            # Permissions do not tell all (read-only file systems, long names): try it.
+            trial = f"{path}.{os.getpid()}.tmp"
+            os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            os.unlink(trial)
+        if not writable:
+            raise PermissionError(0, "Permission denied")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"--json {file!r} cannot be written: {reason}", exit_code=2) from error
+    return path
+
+
+def ledger_path(json_path: str, follow: bool) -> str:
+    """The file that the program's books are mapped to; "" if memory will do."""
+    if json_path and not is_special(json_path):
+        return f"{json_path}.ledger"
+    if not follow:
+        return ""
+    name = f"headway-{os.getpid()}-{secrets.token_hex(8)}.ledger"
+    return os.path.join(tempfile.gettempdir(), name)
+
+
+def site_directories() -> list[str]:
+    """The directories whose .pth files this interpreter reads when it starts."""
+    directories = site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        directories.append(site.getusersitepackages())
+    return directories
+
+
+def check_follow_file(directories: Iterable[str]) -> None:
+    """Refuses to start a program whose interpreter would not start the meter."""
+    if sys.flags.no_site:
+        raise CommandError("python -S skips site, and the meter is started by it: leave -S out", 2)
+    directories = list(directories)
+    if not any(os.path.isfile(os.path.join(each, FOLLOW_FILE)) for each in directories):
+        raise CommandError(
+            f"{FOLLOW_FILE} is not in {' or '.join(directories) or 'any site directory'}, so the "
+            f"meter would not start: install headway there with {sys.executable} -m pip install"
+        )

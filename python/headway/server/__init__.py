@@ -1,0 +1,1 @@
+"""The WSGI server: `headway serve`."""

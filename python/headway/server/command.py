@@ -1,0 +1,220 @@
+"""`headway serve`: serves a WSGI application from one process with several threads."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from typing import Any
+
+from headway import gil
+from headway.errors import CommandError, Unsupported
+from headway.server import table
+from headway.server.application import load_application
+from headway.server.binding import Address, bind, parse_address
+from headway.server.serving import LOG_FORMS, Server
+
+DESCRIPTION = """\
+Serves a WSGI application (PEP 3333) over HTTP/1.1 from one process. Its threads share the work:
+whichever takes up a request reads it, takes the GIL once, calls the application and writes the
+response. SIGINT or SIGTERM ends it after the requests in flight; then a table on stderr shows, by
+path, response times and how long requests waited for the GIL, exactly.
+"""
+
+EXAMPLES = """\
+examples:
+  headway serve shop.wsgi:application
+  headway serve shop:app --bind 0.0.0.0:8080 --threads 8 --access-log json
+  headway serve shop:app --bind unix:/run/shop.sock --access-log common:/var/log/shop.log
+"""
+
+MAX_THREADS = 1000
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = DESCRIPTION
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "application",
+        metavar="APP",
+        help="module:callable; the attribute may be dotted. The current directory is on sys.path",
+    )
+    parser.add_argument(
+        "--bind",
+        metavar="HOST:PORT | unix:PATH",
+        type=_argument(parse_address),
+        default=Address("127.0.0.1", 8000),
+        help="where to listen (127.0.0.1:8000); port 0 takes a free one and says which",
+    )
+    parser.add_argument(
+        "--threads",
+        metavar="N",
+        type=_argument(_parse_threads),
+        default=4,
+        help=f"threads that run requests, 1 to {MAX_THREADS} (4)",
+    )
+    parser.add_argument(
+        "--switch-interval",
+        metavar="S",
+        type=_argument(_parse_seconds),
+        help="sys.setswitchinterval() in seconds (CPython's own: 0.005)",
+    )
+    parser.add_argument(
+        "--policy",
+        choices=("interval",),
+        default="interval",
+        help="who gets the GIL next: interval is CPython's own scheduling, watched",
+    )
+    parser.add_argument(
+        "--access-log",
+        metavar="FORM[:PATH]",
+        type=_argument(_parse_access_log),
+        default=("off", None),
+        help="a line per request with its gil_wait_time: common, json (every phase) or off (the "
+        "default); to stdout, or appended to the file PATH",
+    )
+    parser.add_argument(
+        "--app-dir",
+        metavar="DIR",
+        type=_argument(_parse_directory),
+        default=None,
+        help="look for APP here instead of in the current directory",
+    )
+    parser.add_argument(
+        "--graceful-timeout",
+        metavar="S",
+        type=_argument(_parse_seconds),
+        default=15.0,
+        help="how long requests in flight may take after SIGINT or SIGTERM (15); a second signal "
+        "ends at once",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serves until a signal comes; returns the exit code."""
+    sys.path.insert(0, os.path.abspath(arguments.app_dir or ""))
+    listener, address = bind(arguments.bind)
+    try:
+        log_form, log_path = arguments.access_log
+        log_fd = -1 if log_form == "off" else _open_log(log_path)
+        application = load_application(arguments.application)
+        if arguments.switch_interval is not None:
+            sys.setswitchinterval(arguments.switch_interval)
+        _install_meter(arguments.policy)
+        server = Server(
+            application,
+            listener,
+            address,
+            threads=arguments.threads,
+            log_form=log_form,
+            log_fd=log_fd,
+        )
+        return _serve(server, arguments.graceful_timeout)
+    finally:
+        listener.close()
+        if address.path is not None:
+            os.unlink(address.path)
+
+
+def _serve(server: Server, graceful_timeout_s: float) -> int:
+    stop_signal = _StopSignal()
+    server.start()
+    where = server.address if server.address.path is not None else f"http://{server.address}"
+    print(f"headway serve: listening on {where}", file=sys.stderr, flush=True)
+    stop_signal.wait()
+    server.stop()
+    cut_off = server.join(graceful_timeout_s)
+    report = gil.snapshot().to_dict() if gil.is_installed() else None
+    sys.stderr.write("\n" + table.draw(server.requests(), report))
+    if not cut_off:
+        return 0
+    threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
+    print(
+        f"headway serve: {threads} still in the application after {graceful_timeout_s:g} s "
+        "(--graceful-timeout) and cut off",
+        file=sys.stderr,
+    )
+    # A thread that hangs in the application would hang the end of the interpreter too, or be
+    # killed in the middle of it.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+class _StopSignal:
+    """Waits for SIGINT or SIGTERM. From the first one on, the next has its default effect."""
+
+    def __init__(self) -> None:
+        # A pipe, since a handler may interrupt its own thread anywhere, a lock included.
+        self._read_fd, self._write_fd = os.pipe()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note)
+
+    def wait(self) -> None:
+        os.read(self._read_fd, 1)
+
+    def _note(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        os.write(self._write_fd, b"!")
+
+
+def _install_meter(policy: str) -> None:
+    try:
+        gil.install(policy=policy)
+    except Unsupported as reason:
+        print(f"headway serve: GIL waits are not measured: {reason}", file=sys.stderr)
+
+
+def _open_log(path: str | None) -> int:
+    if path is None:
+        return os.dup(1)
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CommandError(f"--access-log {path}: {reason}", exit_code=2) from None
+
+
+def _argument(parse: Any) -> Any:
+    """`parse` for argparse: a `ValueError` becomes the one line that the user sees."""
+
+    def parse_argument(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+    return parse_argument
+
+
+def _parse_threads(text: str) -> int:
+    if text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_THREADS:
+        return int(text)
+    raise ValueError(f"it must be a whole number from 1 to {MAX_THREADS}")
+
+
+def _parse_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    # CPython keeps the switch interval in whole microseconds.
+    if 1e-6 <= seconds <= 3600:
+        return seconds
+    raise ValueError("it must be a number of seconds from 0.000001 to 3600")
+
+
+def _parse_access_log(text: str) -> tuple[str, str | None]:
+    form, colon, path = text.partition(":")
+    if form not in LOG_FORMS or (colon and not path) or (colon and form == "off"):
+        raise ValueError("it must be common, json, common:PATH, json:PATH or off")
+    return form, path or None
+
+
+def _parse_directory(text: str) -> str:
+    if not os.path.isdir(text):
+        raise ValueError("it must be a directory")
+    return text

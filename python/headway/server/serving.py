@@ -1,0 +1,132 @@
+"""A running server: the worker threads around the native part.
+
+The threads are ordinary Python threads, so an application sees them as such. Each spends its life
+in `_native.server_work`, which drops the GIL and takes it once per request.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import NamedTuple
+from wsgiref.util import FileWrapper
+
+from headway import __version__, _native
+from headway.server.application import Application
+from headway.server.binding import BACKLOG, Address
+
+# How long a thread outside the application takes, at the very most, to notice the end.
+ABORT_TIMEOUT_S = 1.0
+LOG_FORMS = {"off": 0, "common": 1, "json": 2}
+
+
+class PathRow(NamedTuple):
+    """Requests of one path. Times in nanoseconds; `None` where nothing is known."""
+
+    path: str
+    requests: int
+    errors: int
+    response_p50_ns: int | None
+    response_p99_ns: int | None
+    gil_wait_p50_ns: int | None
+    gil_wait_p99_ns: int | None
+    gil_wait_total_ns: int | None
+    application_total_ns: int
+    cpu_total_ns: int
+
+
+class Server:
+    """Serves one application on one listening socket, from `start` until `stop` and `join`."""
+
+    def __init__(
+        self,
+        application: Application,
+        listener: socket.socket,
+        address: Address,
+        *,
+        threads: int,
+        log_form: str = "off",
+        log_fd: int = -1,
+        daemon: bool = True,
+    ) -> None:
+        """Takes over `listener` (bound, perhaps not listening yet) and, unless `log_form` is
+        "off", the descriptor `log_fd`.
+
+        `daemon` says whether threads that hang in the application may be left behind at exit; own-
+        GIL sub-interpreters allow no such threads.
+        """
+        self.address = address
+        self._thread_count = threads
+        listener.listen(BACKLOG)
+        self._native = _native.server_open(
+            application,
+            report_exception,
+            listener.detach(),
+            address.path is not None,
+            LOG_FORMS[log_form],
+            log_fd,
+            not getattr(sys, "_is_gil_enabled", lambda: True)(),
+        )
+        self._threads = [
+            threading.Thread(target=self._work, name=f"headway-worker-{number}", daemon=daemon)
+            for number in range(1, threads + 1)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stops accepting, lets requests in flight end. Returns at once; see `join`."""
+        _native.server_stop(self._native)
+
+    def join(self, timeout_s: float) -> int:
+        """Waits for the worker threads after `stop`. Whatever connections are open after the
+        timeout are given up; returns how many threads are in the application even then."""
+        if self._join(timeout_s):
+            _native.server_abort(self._native)
+        return self._join(ABORT_TIMEOUT_S)
+
+    def _join(self, timeout_s: float) -> int:
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+        return sum(thread.is_alive() for thread in self._threads)
+
+    def requests(self) -> list[PathRow]:
+        """What was served so far, by path, the most requested first. At any time."""
+        return [PathRow(*row) for row in _native.server_requests(self._native)]
+
+    def _work(self) -> None:
+        _native.server_work(self._native, self._environ())
+
+    def _environ(self) -> dict[str, object]:
+        """The part of the environ that is the same for every request: a dict per thread."""
+        return {
+            "GATEWAY_INTERFACE": "CGI/1.1",
+            "SERVER_SOFTWARE": f"headway/{__version__}",
+            "SERVER_NAME": self.address.host,
+            "SERVER_PORT": str(self.address.port),
+            "SCRIPT_NAME": "",
+            "wsgi.version": (1, 0),
+            "wsgi.url_scheme": "http",
+            "wsgi.errors": sys.stderr if sys.stderr is not None else open(os.devnull, "w"),
+            "wsgi.multithread": self._thread_count > 1,
+            "wsgi.multiprocess": False,
+            "wsgi.run_once": False,
+            "wsgi.file_wrapper": FileWrapper,
+            # Not in PEP 3333: the input ends where the body does, chunked or not.
+            "wsgi.input_terminated": True,
+        }
+
+
+def report_exception(exception: BaseException, request: str) -> None:
+    """Tells stderr what an application raised, in one write so that threads do not mix."""
+    lines = traceback.format_exception(type(exception), exception, exception.__traceback__)
+    if sys.stderr is not None:
+        sys.stderr.write(f"headway serve: in {request}\n{''.join(lines)}")
+        sys.stderr.flush()

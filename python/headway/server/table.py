@@ -1,0 +1,75 @@
+"""The table at the end of a run: requests by path, then where each GIL's time went. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway import units
+from headway.server.serving import PathRow
+
+HEAD = (
+    "path",
+    "requests",
+    "errors",
+    "p50",
+    "p99",
+    "GIL wait p50",
+    "p99",
+    "total",
+    "application",
+    "CPU",
+)
+MAX_PATH_COLUMNS = 40
+
+
+def draw(rows: list[PathRow], gil_report: dict[str, Any] | None) -> str:
+    """Text with a newline at its end. `gil_report` is the meter's report (schema 1) or `None`."""
+    if not rows:
+        return "No requests were served.\n"
+    cells = [HEAD, *(_cells(row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+    if gil_report is not None:
+        lines += ["", *_gils(gil_report)]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: PathRow) -> tuple[str, ...]:
+    path = row.path
+    if len(path) > MAX_PATH_COLUMNS:
+        path = path[: MAX_PATH_COLUMNS - 1] + "~"
+    return (
+        path.encode("ascii", "backslashreplace").decode(),
+        f"{row.requests:,}",
+        f"{row.errors:,}",
+        _time(row.response_p50_ns),
+        _time(row.response_p99_ns),
+        _time(row.gil_wait_p50_ns),
+        _time(row.gil_wait_p99_ns),
+        _time(row.gil_wait_total_ns),
+        _time(row.application_total_ns),
+        _time(row.cpu_total_ns),
+    )
+
+
+def _time(ns: int | None) -> str:
+    return units.seconds(None if ns is None else ns / 1e9)
+
+
+def _gils(report: dict[str, Any]) -> list[str]:
+    if report["gil"] == "disabled" and not any(gil["takes"] for gil in report["gils"]):
+        return ["The GIL is disabled (free-threaded): nobody waited for it."]
+    lines = []
+    for gil in report["gils"]:
+        states = ", ".join(
+            f"{state} {units.seconds(gil[state])} ({units.share(gil[state], gil['wall'])})"
+            for state in ("held", "handoff", "idle")
+        )
+        lines.append(f"GIL {gil['id']} ({gil['name']}): {states}")
+    return lines

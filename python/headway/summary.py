@@ -1,0 +1,110 @@
+"""One line of plain words on what a GIL report means.
+
+Works on the dict of schema 1 alone. Each sentence is chosen by a rule on the figures that it then
+names, so that a reader can check it against the table; none of them guesses at causes that the
+figures do not show.
+"""
+
+from __future__ import annotations
+
+from headway import units
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# A thread that waited for less than this part of the GIL's lifetime hardly waited, or a little.
+HARDLY, LITTLE = 0.01, 0.1
+# "Most" of something: of waiting time, of held time.
+MOST = 0.5
+
+
+def sentence(report: dict[str, Any]) -> str:
+    """What happened on the GIL that was waited for most."""
+    gils = [gil for gil in report["gils"] if gil["takes"]]
+    gil = max(gils, key=lambda each: float(each["wait"]["sum"]), default=None)
+    waits = gil["wait"]["count"] if gil else 0
+    if report["gil"] == "disabled" and not waits:
+        came_on = units.seconds(sum(float(each["held"]) for each in gils))
+        during = f"; it came on for {came_on} in all" if gils else ""
+        return f"The GIL is disabled (free-threaded): there is nothing to wait for{during}."
+    if gil is None:
+        return "No thread took the GIL while it was watched."
+    threads = [thread for thread in report["threads"] if thread["gil"] == gil["id"]]
+    if not waits or not threads:
+        return f"No waiting: every take found the GIL free; {_held(gil)}"
+    return _of_waits(gil, threads, report["switch_interval"])
+
+
+def _of_waits(gil: dict[str, Any], threads: list[dict[str, Any]], interval_s: float | None) -> str:
+    wait = gil["wait"]
+    waiter = max(threads, key=lambda thread: float(thread["waited"]))
+    waited = (
+        f"{waiter['name']} waited {units.seconds(waiter['waited'])} of {units.seconds(gil['wall'])}"
+    )
+    if waiter["waited"] < LITTLE * gil["wall"]:
+        much = "Hardly any" if waiter["waited"] < HARDLY * gil["wall"] else "A little"
+        longest = units.seconds(wait["max"])
+        return f"{much} waiting: {waited}, the longest wait was {longest}; {_held(gil)}"
+    number = units.number(waiter["wait"]["count"], "wait")
+    holders = _holders(threads)
+    if not interval_s:
+        return f"Waiting: {waited}, in {number}, while {holders} held the GIL most."
+    # A wait that met a drop request of its own is never shorter than the interval.
+    if time_above(wait, interval_s) < MOST * wait["sum"]:
+        return (
+            f"Short waits: {waited}, in {number}, most of it in waits shorter than the switch "
+            f"interval ({units.seconds(interval_s)}); {_held(gil)}"
+        )
+    stubborn = max(threads, key=lambda thread: time_above(thread["hold"], 2 * interval_s))
+    if _kept_asking(gil, interval_s) and time_above(stubborn["hold"], 2 * interval_s):
+        return (
+            f"Long holds: {stubborn['name']} kept the GIL for up to "
+            f"{units.seconds(stubborn['hold']['max'])} at a time, and drop requests, due after a "
+            f"switch interval of {units.seconds(interval_s)}, went unheard; {waited}."
+        )
+    length = _about_intervals(waiter["wait"]["p50"], interval_s)
+    holder = max(threads, key=lambda thread: float(thread["held"]))
+    if waiter is not holder and _gives_way(waiter) and waiter["held"] < holder["held"] / 4:
+        return (
+            f"The convoy effect: {waited}, in {number} of {length}, for a GIL that {holders} held."
+        )
+    return f"Turns: {waited}, in {number} of {length}, while {holders} held the GIL most."
+
+
+def _kept_asking(gil: dict[str, Any], interval_s: float) -> bool:
+    """Whether most waiting was in waits of over two intervals, with drop requests that no drop
+    followed: not turns among many threads, since each of their drops begins an interval anew."""
+    long_waits = time_above(gil["wait"], 2 * interval_s) > MOST * gil["wait"]["sum"]
+    return long_waits and bool(gil["drop_requests"] > 2 * max(gil["forced_drops"], 1))
+
+
+def _gives_way(thread: dict[str, Any]) -> bool:
+    """Whether nearly all drops of a thread are its own doing."""
+    drops = thread["voluntary_drops"] + thread["forced_drops"]
+    return bool(thread["voluntary_drops"] > 0.9 * drops)
+
+
+def time_above(histogram: dict[str, Any], limit_s: float) -> float:
+    """Seconds of `histogram` in the buckets that end above `limit_s`, at most its sum."""
+    total = sum(upper_s * count for upper_s, count in histogram["buckets"] if upper_s > limit_s)
+    return min(float(total), float(histogram["sum"]))
+
+
+def _held(gil: dict[str, Any]) -> str:
+    share = 100 * gil["held"] / gil["wall"] if gil["wall"] else 0.0
+    return f"the GIL was held {share:.0f} % of the time."
+
+
+def _holders(threads: list[dict[str, Any]]) -> str:
+    """The thread that held the GIL most, or how many did about as much."""
+    ranked = sorted(threads, key=lambda thread: -float(thread["held"]))
+    equal = [thread for thread in ranked if thread["held"] > ranked[0]["held"] / 4]
+    return f"{len(equal)} threads" if len(equal) > 1 else str(ranked[0]["name"])
+
+
+def _about_intervals(wait_s: float, interval_s: float) -> str:
+    multiple = round(wait_s / interval_s)
+    if multiple <= 1:
+        return f"about one switch interval ({units.seconds(interval_s)})"
+    return f"about {multiple} switch intervals of {units.seconds(interval_s)}"

@@ -1,0 +1,277 @@
+"""The command: its options, bad input, signals, the access log and the table at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from served import APPS, TIMEOUT_S, Served, read_response, status_of
+
+GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def refuse(*arguments: str) -> str:
+    """Runs `headway serve` with bad input; returns the one line that it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "serve", "--app-dir", APPS, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert re.fullmatch(r"headway serve: .+\n", done.stderr), done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found", "named"),
+    [
+        (["nowhere:app"], "no module 'nowhere'", "nowhere:app"),
+        (["pages.nowhere:app"], "no module", "pages.nowhere:app"),
+        (["pages:nothing_here"], "no attribute 'nothing_here'", "pages"),
+        (["pages:not_callable"], "a str, which is not callable", "pages.not_callable"),
+        (["pages"], "must be module:callable", "'pages'"),
+        (["pages:"], "must be module:callable", "'pages:'"),
+        (["pages:hello", "--threads", "0"], "from 1 to 1000", "--threads"),
+        (["pages:hello", "--threads", "four"], "from 1 to 1000", "'four'"),
+        (["pages:hello", "--switch-interval", "nan"], "number of seconds", "--switch-interval"),
+        (["pages:hello", "--bind", "127.0.0.1"], "HOST:PORT", "--bind"),
+        (["pages:hello", "--bind", "127.0.0.1:65536"], "0 to 65535", "--bind"),
+        (["pages:hello", "--bind", "unix:/no/such/place"], "no such file", "/no/such/place"),
+        (["pages:hello", "--bind", "192.0.2.1:0"], "cannot assign", "192.0.2.1:0"),
+        (["pages:hello", "--access-log", "xml"], "common, json", "'xml'"),
+        (["pages:hello", "--access-log", "json:/no/such"], "no such file", "--access-log"),
+        (["pages:hello", "--policy", "fair"], "interval", "fair"),
+        (["pages:hello", "--app-dir", "/no/such"], "must be a directory", "/no/such"),
+        ([], "APP", "required"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], found: str, named: str) -> None:
+    line = refuse(*arguments)
+    assert found in line
+    assert named in line
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        line = refuse("pages:hello", "--bind", f"127.0.0.1:{port}")
+    assert f"--bind 127.0.0.1:{port}: address already in use" in line
+
+
+def test_an_application_that_fails_to_import_shows_why(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import no_such_dependency\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "serve", "broken:app", "--bind", "127.0.0.1:0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 1
+    assert "No module named 'no_such_dependency'" in done.stderr
+    assert done.stderr.endswith("importing broken failed (see above)\n")
+
+
+def test_a_dotted_attribute_and_the_current_directory(tmp_path: Path) -> None:
+    (tmp_path / "site_here.py").write_text(
+        "class Site:\n"
+        "    def __call__(self, environ, start_response):\n"
+        "        start_response('200 OK', [])\n"
+        "        return [b'here']\n"
+        "class Sites:\n"
+        "    main = Site()\n"
+    )
+    command = [sys.executable, "-m", "headway", "serve", "site_here:Sites.main"]
+    with subprocess.Popen(
+        [*command, "--bind", "127.0.0.1:0"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        port = int(process.stderr.readline().rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert read_response(connection).body == b"here"
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0
+
+
+def test_a_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(str(path))
+    stale.close()
+    with Served("pages:application", "--bind", f"unix:{path}") as server:
+        assert server.get("/hello").body == b"hello\n"
+        assert "in use" in refuse("pages:hello", "--bind", f"unix:{path}")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_requests_in_flight_end(number: signal.Signals) -> None:
+    with Served("pages:application", "--threads", "2") as server:
+        with server.connect() as busy, server.connect() as idle:
+            busy.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
+            time.sleep(0.2)
+            server.process.send_signal(number)
+            response = read_response(busy)
+            assert response.body == b"slow\n"
+            assert idle.recv(1) == b"", "idle connections are closed"
+        assert server.stop(None) == 0
+        assert re.search(r"^/slow +1 ", server.stderr, re.MULTILINE)
+
+
+def test_a_response_is_delivered_to_a_slow_reader_before_the_end() -> None:
+    with Served("pages:application") as server:
+        with server.connect() as connection:
+            connection.sendall(b"GET /large?10000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+            connection.recv(1, socket.MSG_PEEK)
+            server.process.terminate()
+            assert len(read_response(connection).body) == 10_000_000
+        assert server.stop(None) == 0
+
+
+def test_nothing_is_accepted_after_a_signal() -> None:
+    with Served("pages:application") as server:
+        with server.connect() as busy:
+            busy.sendall(b"GET /slow?1 HTTP/1.1\r\nHost: a\r\n\r\n")
+            time.sleep(0.2)
+            server.process.terminate()
+            assert wait_until_refused(server, 0.7)
+            assert read_response(busy).body == b"slow\n"
+        assert server.stop(None) == 0
+
+
+def wait_until_refused(server: Served, seconds: float) -> bool:
+    """Whether connecting begins to fail within this time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            server.connect().close()
+        except ConnectionError:
+            return True
+    return False
+
+
+def test_a_request_beyond_the_graceful_timeout_is_cut_off() -> None:
+    server = Served("pages:application", "--graceful-timeout", "0.3")
+    with server.connect() as busy:
+        busy.sendall(b"GET /slow?20 HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        assert server.stop() == 1
+    assert "1 thread was still in the application after 0.3 s" in server.stderr
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    server = Served("pages:application")
+    with server.connect() as busy:
+        busy.sendall(b"GET /slow?20 HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        server.process.terminate()
+        time.sleep(0.5)
+        assert server.stop(signal.SIGINT) == -signal.SIGINT
+
+
+def test_the_access_log_tells_the_wait_for_the_gil(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with Served("pages:application", "--access-log", f"json:{path}", "--threads", "2") as server:
+        spin = threading.Thread(target=server.get, args=("/spin?0.5",))
+        spin.start()
+        time.sleep(0.2)
+        assert server.get("/hello").body == b"hello\n"
+        spin.join()
+        assert server.request("POST", "/echo", b"abc").status == 200
+    lines = {line["target"]: line for line in map(json.loads, path.read_text().splitlines())}
+    hello, echo = lines["/hello"], lines["/echo"]
+    assert (echo["method"], echo["status"], echo["input_bytes"], echo["output_bytes"]) == (
+        "POST",
+        200,
+        3,
+        3,
+    )
+    for line in lines.values():
+        assert line["protocol"] == "HTTP/1.1"
+        assert line["address"] == "127.0.0.1"
+        assert 0 <= line["application_time"] <= line["response_time"]
+        assert 0 <= line["queue_time"] + line["server_time"] <= line["response_time"]
+    if "GIL waits are not measured" in server.stderr:
+        assert hello["gil_wait_time"] is None
+    elif GIL_ENABLED:
+        # The page beside it holds the GIL: it must be waited for, and the wait is in the total.
+        assert 0 < hello["gil_wait_time"] <= hello["response_time"]
+    else:
+        assert not hello["gil_wait_time"]
+
+
+def test_the_common_form_on_stdout() -> None:
+    with Served("pages:application", "--access-log", "common") as server:
+        server.get('/hello?"quoted"')
+        server.stop()
+    line = (
+        r"127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d \+0000\] "
+        r'"GET /hello\?\\x22quoted\\x22 HTTP/1\.1" 200 6 '
+        r"response_time=\d\.\d{9} gil_wait_time=(\d\.\d{9}|-)\n"
+    )
+    assert re.fullmatch(line, server.stdout), server.stdout
+
+
+def test_the_table_at_the_end() -> None:
+    with Served("pages:unchecked") as server:
+        for _ in range(3):
+            server.get("/hello?x=1")
+        server.get("/raises")
+        for number in range(5):
+            server.get(f"/missing/{number}")
+        server.stop()
+    table = server.stderr[server.stderr.index("path  ") :]
+    rows = [line.split()[:3] for line in table.splitlines()[1:4]]
+    assert rows == [["(404)", "5", "0"], ["/hello", "3", "0"], ["/raises", "1", "1"]]
+    if "GIL waits are not measured" not in server.stderr:
+        assert re.search(r"GIL 0 \(main\): held .* handoff .* idle |The GIL is disabled", table)
+
+
+def test_a_forked_child_that_comes_back_does_not_answer() -> None:
+    with Served("pages:unchecked") as server:
+        response = server.get("/forks")
+        assert response.body == b"child ended with 70\n"
+        assert server.get("/hello").body == b"hello\n"
+        assert "a forked child returned from the application" in server.stderr
+
+
+def test_the_switch_interval_is_set(tmp_path: Path) -> None:
+    (tmp_path / "tells.py").write_text(
+        "import sys\n"
+        "def app(environ, start_response):\n"
+        "    start_response('200 OK', [])\n"
+        "    return [str(sys.getswitchinterval()).encode()]\n"
+    )
+    options = ("--switch-interval", "0.002", "--app-dir", str(tmp_path))
+    with Served("tells:app", *options) as server:
+        assert server.get("/").body == b"0.002"
+
+
+def test_idle_workers_use_no_cpu() -> None:
+    """Bounds work, not time: a monitor that polled would switch 2,000 times a second."""
+    with Served("pages:application") as server, server.connect():
+        assert status_of(server.converse(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")) == 200
+        time.sleep(0.3)
+        before = context_switches(server.process.pid)
+        time.sleep(1.5)
+        assert context_switches(server.process.pid) - before < 100
+
+
+def context_switches(pid: int) -> int:
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        status = Path(f"/proc/{pid}/task/{task}/status").read_text()
+        total += sum(int(count) for count in re.findall(r"ctxt_switches:\s+(\d+)", status))
+    return total

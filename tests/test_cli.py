@@ -1,0 +1,145 @@
+"""The `headway` command itself, and what importing the package does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+
+import pytest
+from launch import execute, headway, python
+
+from headway import cli, module_search
+
+
+def test_version() -> None:
+    result = headway("--version")
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"headway {version('headway')} on CPython 3.")
+    assert (
+        python("-c", "import headway; print(headway.__version__)").stdout
+        == f"{version('headway')}\n"
+    )
+
+
+def test_help_lists_every_verb() -> None:
+    result = headway("--help")
+    assert result.returncode == 0
+    for verb in cli.VERBS:
+        assert verb.name in result.stdout
+        assert verb.summary.split()[0] in result.stdout
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in cli.VERBS])
+def test_every_verb_has_help(verb: str) -> None:
+    result = headway(verb, "--help")
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"usage: headway {verb}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "headway: the following arguments are required: VERB"),
+        (["fly"], "headway: argument VERB: invalid choice: 'fly'"),
+        (["--fast"], "headway: "),
+        (["report"], "headway report: the following arguments are required: FILE"),
+        (["report", "a", "b"], "unrecognized arguments: b"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments: list[str], complaint: str) -> None:
+    result = headway(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(complaint) or complaint in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_importing_headway_imports_nothing_else() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import headway;"
+        "print(sorted(set(sys.modules) - before - {'__future__'}))"
+    )
+    assert python("-c", code).stdout == "['headway']\n"
+
+
+def test_importing_headway_works_without_the_extension_module() -> None:
+    code = """
+import sys
+sys.modules["headway._native"] = None  # what a failed import leaves to find
+import headway.cli, headway.run, headway.report, headway.terminal, headway.gil
+try:
+    headway.gil.install()
+except headway.errors.Unsupported as error:
+    print("unsupported:", error)
+"""
+    result = python("-c", code)
+    assert result.stdout.startswith("unsupported: "), result.stderr
+    assert result.stdout.count("\n") == 1
+
+
+def test_headway_run_without_the_extension_module_is_one_line() -> None:
+    code = (
+        "import sys; sys.modules['headway._native'] = None; import os;"
+        "os.environ['HEADWAY_RUN'] = f'{os.getpid()} interval - - - -';"
+        "from headway import follow; follow.start(); print('ran')"
+    )
+    result = python("-c", code)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("headway run: the GIL meter cannot be installed")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_unknown_attribute_of_the_package() -> None:
+    result = python("-c", "import headway; headway.nothing")
+    assert "AttributeError: module 'headway' has no attribute 'nothing'" in result.stderr
+
+
+def test_module_search_imports_nothing_on_the_way() -> None:
+    names = ("email.mime.text", "xml.dom.minidom", "unittest", "wsgiref.simple_server")
+    code = (
+        "import sys; from headway.module_search import find_module;"
+        f"print([find_module(name) for name in {names}]);"
+        f"print([name for name in {names} if name.partition('.')[0] in sys.modules])"
+    )
+    assert python("-c", code).stdout == "['', '', '', '']\n[]\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["http.server", "unittest", "timeit", "os.path", "sys", "__hello__", "pytest", "asyncio"],
+)
+def test_modules_that_python_finds_are_found(name: str) -> None:
+    assert module_search.find_module(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("no_such_module", "no module named 'no_such_module'"),
+        ("no.such.module", "no module named 'no'"),
+        ("this.that", "no module named 'this.that': 'this' is not a package"),
+        ("", "not a module name"),
+        (".relative", "not a module name"),
+        ("path/to/script.py", "not a module name"),
+    ],
+)
+def test_modules_that_python_does_not_find_are_not(name: str, problem: str) -> None:
+    assert module_search.find_module(name) == problem
+    found = execute([sys.executable, "-m", name]) if name else None
+    assert found is None or found.returncode == 1
+
+
+def test_ctrl_c_ends_a_verb_without_a_traceback() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway", "report", "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    time.sleep(0.5)  # until it reads stdin; earlier, python's own start would be interrupted
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr == b""

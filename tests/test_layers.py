@@ -1,0 +1,177 @@
+"""No import runs up the picture that ARCHITECTURE.md opens with.
+
+Reads the sources and Cargo's own account of the crates; imports nothing of Headway, so it runs
+without a build. Top-level and lazy imports count alike: a function's import is an arrow too.
+"""
+
+import ast
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Top first. A part is a module or a package directly under `headway`; an import goes to a lower
+# row or stays in its part. A new part gets its row here.
+PYTHON_LAYERS = (
+    {"__main__"},
+    {"cli"},
+    {"serve", "top", "bench", "tune", "simulate"},
+    {"run"},
+    {"follow"},
+    {"report", "module_search", "telemetry"},
+    {"server"},
+    {"gil"},
+    {"terminal"},
+    {"json_file", "scale", "schema", "summary", "thread_names"},
+    {"units"},
+    {"_native"},
+    {"errors"},
+)
+RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts}
+
+# What each crate may depend on, in any kind of dependency, as a pattern for the whole name.
+# Crates from outside that speak Python (pyo3...) are for the upper two alone.
+RUST_DEPENDENCIES = {
+    "headway-native": r"headway-(server|gil|sched)|pyo3-.*|libc",
+    "headway-server": r"headway-gil|(?!headway-).*",
+    "headway-gil": r"headway-sched|(?!headway-|pyo3|python).*",
+    "headway-sched": r"(?!headway-|pyo3|python|libc$).*",
+}
+
+
+def imported_parts(source: str, package: list[str]) -> Iterator[tuple[int, str]]:
+    """Each line of a module of `package` that imports a part of Headway, and the part.
+
+    `import headway` itself is no arrow: a package's root runs before everything in it.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            origin = package[: len(package) - node.level + 1] if node.level else []
+            module = origin + (node.module.split(".") if node.module else [])
+            # `from headway import gil` names a part; `from headway.gil import x` does not.
+            modules = [[*module, alias.name] for alias in node.names]
+        else:
+            continue
+        for module in modules:
+            if module[0] == "headway" and len(module) > 1:
+                yield node.lineno, module[1]
+
+
+def python_violations(root: Path) -> list[str]:
+    """Every import under root/headway that runs up, and every part that has no row."""
+    found = []
+    for path in sorted((root / "headway").rglob("*.py")):
+        names = path.relative_to(root).with_suffix("").parts
+        part = names[1]
+        if part == "__init__":
+            # The root is imported before any part, so it may import none but the lowest.
+            rank = RANKS["errors"] + 1
+        elif part in RANKS:
+            rank = RANKS[part]
+        else:
+            found.append(f"{path.relative_to(root)}: the part {part!r} has no row in PYTHON_LAYERS")
+            continue
+        for line, target in imported_parts(path.read_text(), list(names[:-1])):
+            if target in RANKS and target != part and RANKS[target] >= rank:
+                found.append(f"{path.relative_to(root)}:{line}: {part} imports {target}")
+    return found
+
+
+def rust_violations(root: Path) -> list[str]:
+    """Every dependency in the workspace at `root` that RUST_DEPENDENCIES does not allow."""
+    command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline"]
+    metadata = json.loads(
+        subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    )
+    found = []
+    for crate in metadata["packages"]:
+        allowed = RUST_DEPENDENCIES.get(crate["name"])
+        if allowed is None:
+            found.append(f"the crate {crate['name']} has no entry in RUST_DEPENDENCIES")
+            continue
+        for dependency in crate["dependencies"]:
+            if not re.fullmatch(allowed, dependency["name"]):
+                found.append(f"{crate['name']} depends on {dependency['name']}")
+    return found
+
+
+def test_no_python_import_runs_up() -> None:
+    assert python_violations(ROOT / "python") == []
+
+
+def test_no_crate_depends_upwards() -> None:
+    assert rust_violations(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "violation"),
+    [
+        ("gil.py", "import headway.server", "gil imports server"),
+        ("gil.py", "from headway import run", "gil imports run"),
+        ("run.py", "from .cli import main", "run imports cli"),
+        ("server/log.py", "from ..run import main", "server imports run"),
+        (
+            "server/log.py",
+            "def write():\n    from headway.report import Report",
+            "server imports report",
+        ),
+        ("errors.py", "from headway.gil import Snapshot", "errors imports gil"),
+        ("__init__.py", "from headway import gil", "__init__ imports gil"),
+        ("manager.py", "", "the part 'manager' has no row"),
+    ],
+)
+def test_an_import_that_runs_up_is_found(
+    tmp_path: Path, path: str, source: str, violation: str
+) -> None:
+    module = tmp_path / "headway" / path
+    module.parent.mkdir(parents=True)
+    module.write_text(source)
+    found = python_violations(tmp_path)
+    assert len(found) == 1
+    assert violation in found[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("run.py", "from headway import gil, report\nfrom headway.errors import Error"),
+        ("server/log.py", "from . import clock\nfrom .. import gil\nimport headway"),
+        ("gil.py", "from headway import _native\nimport json\nfrom headway import __version__"),
+    ],
+)
+def test_an_import_that_runs_down_is_allowed(tmp_path: Path, path: str, source: str) -> None:
+    module = tmp_path / "headway" / path
+    module.parent.mkdir(parents=True)
+    module.write_text(source)
+    assert python_violations(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("crate", "dependency", "violation"),
+    [
+        ("headway-gil", "headway-server", "headway-gil depends on headway-server"),
+        ("headway-gil", "pyo3-ffi", "headway-gil depends on pyo3-ffi"),
+        ("headway-server", "headway-native", "headway-server depends on headway-native"),
+        ("headway-sched", "libc", "headway-sched depends on libc"),
+        ("headway-extras", "libc", "the crate headway-extras has no entry"),
+    ],
+)
+def test_a_dependency_that_runs_up_is_found(
+    tmp_path: Path, crate: str, dependency: str, violation: str
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "lib.rs").touch()
+    (tmp_path / "Cargo.toml").write_text(
+        f'[package]\nname = "{crate}"\nversion = "0.0.0"\nedition = "2021"\n'
+        f'[workspace]\n[dependencies]\n{dependency} = "1"\n'
+    )
+    found = rust_violations(tmp_path)
+    assert len(found) == 1
+    assert violation in found[0]

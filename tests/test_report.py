@@ -1,0 +1,158 @@
+"""Reports and ledgers as files: what is read, what is refused, and how a report is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import headway
+from made_reports import convoy
+
+from headway import json_file, schema, terminal
+from headway import report as reports
+from headway.errors import CommandError
+
+
+def written(path: Path, report: Any) -> Path:
+    path.write_text(json.dumps(report))
+    return path
+
+
+def test_a_report_is_shown_as_it_was(tmp_path: Path) -> None:
+    result = headway("report", written(tmp_path / "out.json", convoy()))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == terminal.draw(convoy())
+
+
+def test_a_report_on_stdin() -> None:
+    assert headway("report", "-", input=json.dumps(convoy())).stdout == terminal.draw(convoy())
+
+
+def test_writing_and_reading_agree(tmp_path: Path) -> None:
+    json_file.write_json(convoy(), str(tmp_path / "out.json"))
+    assert reports.read_report(str(tmp_path / "out.json")) == convoy()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, -2.5, 1e-9, 1e300, True, False, None, (), {}]},
+        {'quote"': "back\\slash\n\t\0\x7f", "umläut": "\U0001f40d", "lone": "\udc80"},
+        [],
+        0.1 + 0.2,
+    ],
+)
+def test_json_is_as_the_json_package_writes_it(value: Any) -> None:
+    assert json_file.to_json(value) == json.dumps(value, separators=(",", ":"))
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "out.json", "old")
+    with pytest.raises(TypeError):
+        json_file.write_json({"schema": object()}, str(path))
+    (tmp_path / f"out.json.{os.getpid()}.tmp").mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
+        json_file.write_json(convoy(), str(path))
+    assert json.loads(path.read_text()) == "old"
+
+
+def without(key: str) -> dict[str, Any]:
+    made = convoy()
+    del made[key]
+    return made
+
+
+def with_row(table: str, **changes: Any) -> dict[str, Any]:
+    made = convoy()
+    made[table][0] = {**made[table][0], **changes}
+    return made
+
+
+BAD = {
+    "schema is 2, and must be 1": {**convoy(), "schema": 2},
+    "schema is None, and must be 1": without("schema"),
+    "schema is [1, 2], and must be 1": [1, 2],
+    "pid is missing": without("pid"),
+    "wall is '2', and must be a number": {**convoy(), "wall": "2"},
+    "threads is {}, and must be a list": {**convoy(), "threads": {}},
+    "gils[0].held is None, and must be a number": with_row("gils", held=None),
+    "threads[0].takes is True, and must be an integer": with_row("threads", takes=True),
+    "threads[0].wait.sum is missing": with_row(
+        "threads",
+        wait={"count": 1},
+    ),
+    "gils[0].hold is [], and must be an object": with_row("gils", hold=[]),
+    "gils[0] is 7, and must be an object": {**convoy(), "gils": [7]},
+    "children[0].pid is missing": {**convoy(), "children": [without("pid")]},
+    "threads[0].hold.buckets[0] is [1], and must be [seconds, count]": with_row(
+        "threads", hold={**convoy()["threads"][0]["hold"], "buckets": [[1]]}
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", BAD)
+def test_what_is_not_a_report_is_named(problem: str) -> None:
+    assert schema.find_problem(BAD[problem]) == problem
+
+
+def test_a_good_report_has_no_problem() -> None:
+    assert schema.find_problem({**convoy(), "children": [convoy()], "more": 1}) == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "neither a report in JSON nor a ledger"),
+        (b"hello", "neither a report in JSON nor a ledger"),
+        (b"\0" * 100_000, "neither a report in JSON nor a ledger"),
+        (b"{", "is not JSON"),
+        (b'{"schema": 1}', "is no GIL report: python is missing"),
+        (b"{" + b'"a":{' * 100_000, "is not JSON"),
+        (b'{"schema": 1, "python": "\xff"}', "is not JSON"),
+    ],
+)
+def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, complaint: str) -> None:
+    path = tmp_path / "bad"
+    path.write_bytes(content)
+    result = headway("report", path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"headway report: FILE '{path}'")
+    assert complaint in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_no_file_is_one_line(tmp_path: Path) -> None:
+    for path, reason in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
+        result = headway("report", path)
+        assert result.returncode == 2
+        assert result.stderr.startswith(f"headway report: FILE '{path}': {reason}")
+        assert result.stderr.count("\n") == 1
+
+
+def test_the_newer_of_report_and_ledger_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "out.json", convoy())
+    ledger = tmp_path / "out.json.ledger"
+    ledger.write_text("not a ledger")
+    os.utime(path, (200, 200))
+    os.utime(ledger, (100, 100))
+    assert reports.read_report(str(path)) == convoy()
+    os.utime(ledger, (300, 300))
+    with pytest.raises(CommandError, match=r"out\.json\.ledger.* is neither"):
+        reports.read_report(str(path))
+
+
+def test_output_to_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+    path = written(tmp_path / "out.json", convoy())
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run(
+        [sys.executable, "-m", "headway", "report", path], stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (1, b"")

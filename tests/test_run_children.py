@@ -1,0 +1,147 @@
+"""Forked children, children that `--follow` carries the meter into, and those it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import PROGRAMS, environment, execute, headway, python, read_json
+
+WORK = (
+    "import threading; t = threading.Thread(target=sum, args=(range(10000),)); t.start(); t.join()"
+)
+
+
+def run_to_json(tmp_path: Path, *arguments: str) -> tuple[dict[str, Any], str]:
+    out = tmp_path / "out.json"
+    result = headway("run", "--json", out, *arguments)
+    assert result.returncode == 0, result.stderr
+    return read_json(out), result.stderr
+
+
+def test_forked_children_are_listed_by_pid(tmp_path: Path) -> None:
+    code = f"""
+import os, sys
+pids = []
+for n in range(3):
+    pid = os.fork()
+    if pid == 0:
+        {WORK}
+        sys.exit(0)
+    pids.append(pid)
+for pid in pids:
+    os.waitpid(pid, 0)
+open({str(tmp_path / "pids")!r}, "w").write(repr(pids))
+"""
+    report, stderr = run_to_json(tmp_path, "-c", code)
+    pids = eval((tmp_path / "pids").read_text())
+    assert sorted(child["pid"] for child in report["children"]) == sorted(pids)
+    assert stderr.count("headway  Python") == 1
+    for pid in pids:
+        assert stderr.count(f"\npid {pid} ") == 1
+
+
+@pytest.mark.parametrize("options", [[], ["-I"], ["-E"], ["-X", "dev"]])
+def test_followed_children_keep_their_books_with_the_owner(
+    tmp_path: Path, options: list[str]
+) -> None:
+    command = [sys.executable, *options, "-c", WORK]
+    code = f"import subprocess; print(subprocess.Popen({command!r}).wait())"
+    report, stderr = run_to_json(tmp_path, "--follow", "-c", code)
+    assert len(report["children"]) == 1
+    child = report["children"][0]
+    if report["gil"] == "enabled":
+        assert child["gils"][0]["takes"] > 0
+    assert child["pid"] != report["pid"]
+    assert stderr.count("headway  Python") == 1
+
+    alone, _ = run_to_json(tmp_path, "-c", code)
+    assert alone["children"] == []
+
+
+def test_children_of_followed_children_are_followed(tmp_path: Path) -> None:
+    inner = [sys.executable, "-c", WORK]
+    outer = [sys.executable, "-c", f"import os, subprocess; subprocess.run({inner!r}); os.fork()"]
+    report, _ = run_to_json(
+        tmp_path, "--follow", "-c", f"import subprocess; subprocess.run({outer!r})"
+    )
+    # The two that were executed, and the one forked by the first of them.
+    assert len(report["children"]) == 3
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_multiprocessing_is_followed(tmp_path: Path, start_method: str) -> None:
+    report, _ = run_to_json(tmp_path, "--follow", str(PROGRAMS / f"processes_{start_method}.py"))
+    # Two of the pool and one more; with spawn, the resource tracker as well.
+    assert len(report["children"]) >= 3
+
+
+def test_without_json_the_ledger_is_temporary(tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys; path = os.environ['HEADWAY_FOLLOW'].rpartition(':')[0];"
+        "print(path, os.path.exists(path)); sys.stdout.flush();"
+        f"subprocess.run([sys.executable, '-c', {WORK!r}])"
+    )
+    result = headway("run", "--follow", "-c", code, env=environment(TMPDIR=str(tmp_path)))
+    path, exists = result.stdout.split()
+    assert Path(path).parent == tmp_path
+    assert exists == "True"
+    assert list(tmp_path.iterdir()) == []
+    assert "\nchild " in result.stderr
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", ":", "nonsense", "/nowhere/at/all:1", "/dev/null:1", "/dev/zero:1", ":1", "x:y", "/:0"],
+)
+def test_a_child_whose_owner_is_gone_runs_as_ever(value: str) -> None:
+    code = "import sys; print('ran', sys.argv); sys.exit(4)"
+    plain = python("-c", code)
+    followed = execute([sys.executable, "-c", code], env=environment(HEADWAY_FOLLOW=value))
+    assert (followed.returncode, followed.stdout, followed.stderr) == (4, plain.stdout, "")
+
+
+def test_a_fifo_in_the_place_of_the_ledger_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    variables = environment(HEADWAY_FOLLOW=f"{tmp_path / 'fifo'}:7")
+    followed = execute([sys.executable, "-c", "print('ran')"], env=variables)
+    assert (followed.stdout, followed.stderr) == ("ran\n", "")
+
+
+def test_settings_for_another_process_are_not_taken(tmp_path: Path) -> None:
+    variables = environment(HEADWAY_RUN="1 interval - - - -")
+    code = "import os, sys; print('HEADWAY_RUN' in os.environ, 'headway.gil' in sys.modules)"
+    result = execute([sys.executable, "-c", code], env=variables)
+    assert (result.stdout, result.stderr) == ("False False\n", "")
+
+
+def test_headway_run_inside_headway_run(tmp_path: Path) -> None:
+    inner = [
+        sys.executable,
+        "-m",
+        "headway",
+        "run",
+        "--json",
+        str(tmp_path / "in.json"),
+        "-c",
+        WORK,
+    ]
+    code = f"import subprocess; subprocess.run({inner!r}, check=True)"
+    report, stderr = run_to_json(tmp_path, "--follow", "-c", code)
+    assert stderr.count("headway  Python") == 2
+    own = read_json(tmp_path / "in.json")
+    assert own["pid"] != report["pid"]
+    assert own["children"] == []
+
+
+def test_many_children_leave_no_files(tmp_path: Path) -> None:
+    before = set(os.listdir(tempfile.gettempdir()))
+    child = [sys.executable, "-c", WORK]
+    code = f"import subprocess; [subprocess.run({child!r}) for _ in range(5)]"
+    headway("run", "--follow", "-c", code)
+    left = set(os.listdir(tempfile.gettempdir())) - before
+    assert not [name for name in left if name.startswith("headway-")]

@@ -1,0 +1,240 @@
+"""When the report of `headway run` comes, when it cannot, and what `headway report` reads then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launch import PROGRAMS, TIMEOUT_S, execute, headway, python, read_json, report_in, start
+
+WAITS_FOR_EVER = {
+    "in sleep": "import time; print('up', flush=True); time.sleep(600)",
+    "computing": "print('up', flush=True)\nwhile True: sum(range(1000))",
+    "in a C call that keeps the GIL": (
+        "import ctypes; print('up', flush=True); ctypes.PyDLL(None).usleep(600_000_000)"
+    ),
+    "beside threads": (
+        "import threading\n"
+        "def compute():\n  while True: sum(range(1000))\n"
+        "threads = [threading.Thread(target=compute, name=f'hog-{n}') for n in range(3)]\n"
+        "for thread in threads: thread.start()\n"
+        "print('up', flush=True)\n"
+        "for thread in threads: thread.join()"
+    ),
+    "with stdin closed": ("import os, time; os.close(0); print('up', flush=True); time.sleep(600)"),
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("state", WAITS_FOR_EVER)
+def test_a_signal_at_its_default_reports_and_ends(
+    tmp_path: Path, state: str, number: signal.Signals
+) -> None:
+    out = tmp_path / "out.json"
+    process = start("run", "--json", out, "-c", WAITS_FOR_EVER[state])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == -number
+    assert stdout == ""
+    assert stderr == report_in(stderr) != ""
+    report = read_json(out)
+    assert report["pid"] == process.pid
+    assert not Path(f"{out}.ledger").exists()
+    names = {thread["name"] for thread in report["threads"]}
+    if state == "beside threads" and report["gil"] == "enabled":
+        assert {"MainThread", "hog-0", "hog-1", "hog-2"} <= names
+
+
+def test_ctrl_c_reports_after_the_traceback(tmp_path: Path) -> None:
+    process = start("run", "-c", WAITS_FOR_EVER["in sleep"])
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == -signal.SIGINT
+    assert stderr.index("KeyboardInterrupt") < stderr.index("headway  Python")
+    assert stderr.count("headway  Python") == 1
+
+
+def test_the_programs_own_handler_takes_the_place_of_ours() -> None:
+    code = """
+import os, signal, sys
+assert signal.signal(signal.SIGTERM, lambda *_: sys.exit(12)) is signal.SIG_DFL
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    result = headway("run", "-c", code)
+    assert result.returncode == 12
+    assert result.stderr.count("headway  Python") == 1
+
+
+def test_getsignal_shows_no_handler() -> None:
+    code = "import signal; print(signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP))"
+    assert headway("run", "-c", code).stdout == python("-c", code).stdout
+
+
+def test_a_forked_child_that_is_terminated_says_nothing(tmp_path: Path) -> None:
+    code = """
+import os, signal, time
+pid = os.fork()
+if pid == 0:
+    time.sleep(600)
+time.sleep(0.1)
+os.kill(pid, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    result = headway("run", "--json", tmp_path / "out.json", "-c", code)
+    assert result.stdout == f"{-signal.SIGTERM}\n"
+    assert result.stderr.count("headway  Python") == 1
+    assert (tmp_path / "out.json").exists()
+
+
+def test_the_report_makes_no_child_that_the_program_sees(tmp_path: Path) -> None:
+    """No SIGCHLD, and nothing for a waitpid() in another thread to reap."""
+    code = """
+import os, signal, sys, threading, time
+seen = open(sys.argv[1], "w", buffering=1)
+signal.signal(signal.SIGCHLD, lambda *_: seen.write("SIGCHLD"))
+keeper = os.fork()
+if keeper == 0:
+    time.sleep(600)
+def reap():
+    while True:
+        pid, _ = os.waitpid(-1, 0)
+        seen.write(f"reaped {pid}")
+threading.Thread(target=reap, daemon=True).start()
+print(keeper, flush=True)
+while True:
+    time.sleep(0.01)
+"""
+    with (tmp_path / "stderr").open("w") as stderr:
+        process = start("run", "-c", code, tmp_path / "seen", stderr=stderr)
+    assert process.stdout is not None
+    with process.stdout:
+        keeper = int(process.stdout.readline())
+        process.terminate()
+        process.wait(TIMEOUT_S)
+    os.kill(keeper, signal.SIGKILL)
+    assert process.returncode == -signal.SIGTERM
+    assert report_in((tmp_path / "stderr").read_text())
+    assert (tmp_path / "seen").read_text() == ""
+
+
+KILLED = {
+    "SIGKILL": ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL),
+    "SIGSEGV": ("import os; os.kill(os.getpid(), 11)", -signal.SIGSEGV),
+    "os._exit": ("import os; os._exit(6)", 6),
+}
+
+
+@pytest.mark.parametrize("how", KILLED)
+def test_what_a_crash_leaves_can_be_read(tmp_path: Path, how: str) -> None:
+    code, status = KILLED[how]
+    work = (
+        "import threading\n"
+        "threads = [threading.Thread(target=sum, args=(range(10_000_000),), name=f'sum-{n}')"
+        " for n in range(2)]\n"
+        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+    )
+    out = tmp_path / "out.json"
+    out.write_text("{of an earlier run}")
+    os.utime(out, (1, 1))
+    result = headway("run", "--json", out, "-c", work + code)
+    assert result.returncode == status
+    assert report_in(result.stderr) == ""
+    ledger = Path(f"{out}.ledger")
+    assert ledger.exists()
+
+    shown = headway("report", out)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout == headway("report", ledger).stdout
+    assert shown.stdout.startswith("headway  Python ")
+    if "GIL disabled" not in shown.stdout:
+        assert "sum-0" in shown.stdout
+        assert "sum-1" in shown.stdout
+
+    # On stdin, and through a pipe, where a ledger cannot be mapped; and on to JSON.
+    copy = tmp_path / "copy.json"
+    command = [sys.executable, "-m", "headway", "report", "--json", str(copy), "-"]
+    with ledger.open("rb") as stream:
+        assert execute(command, stdin=stream).stdout == shown.stdout
+    assert headway("report", copy).stdout == shown.stdout
+    with subprocess.Popen(["cat", ledger], stdout=subprocess.PIPE) as cat:
+        assert execute(command, stdin=cat.stdout).stdout == shown.stdout
+
+    # The next run that ends well has the last word.
+    assert headway("run", "--json", out, "-c", "pass").returncode == 0
+    assert not ledger.exists()
+    assert read_json(out)["schema"] == 1
+
+
+def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    process = start("run", "--json", out, "-c", WAITS_FOR_EVER["in sleep"])
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert f"pid {process.pid}" in headway("report", out).stdout
+    process.terminate()
+    process.communicate(timeout=TIMEOUT_S)
+    assert f"pid {process.pid}" in headway("report", out).stdout
+
+
+def test_two_runs_into_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    code = "import sys, threading; print('up', flush=True); sys.stdin.read(); print('well')"
+    first = start("run", "--json", out, "-c", code, stdin=-1)
+    assert first.stdout is not None
+    first.stdout.readline()
+    assert headway("run", "--json", out, "-c", "pass").returncode == 0
+    stdout, _ = first.communicate("", timeout=TIMEOUT_S)
+    assert (first.returncode, stdout) == (0, "well\n")
+    assert read_json(out)["pid"] == first.pid
+
+
+def test_json_equals_what_the_terminal_shows(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    result = headway("run", "--json", out, PROGRAMS / "hog_and_waiter.py")
+    assert headway("report", out).stdout == report_in(result.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_json_to_where_the_program_has_left_for(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    result = headway(
+        "run", "--json", "out.json", "-c", "import os; os.chdir('elsewhere')", cwd=tmp_path
+    )
+    assert result.returncode == 0
+    assert read_json(tmp_path / "out.json")["schema"] == 1
+
+
+def test_json_through_a_link_goes_to_its_target(tmp_path: Path) -> None:
+    (tmp_path / "target.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("target.json")
+    headway("run", "--json", tmp_path / "link.json", "-c", "pass")
+    assert (tmp_path / "link.json").is_symlink()
+    assert read_json(tmp_path / "target.json")["schema"] == 1
+
+
+@pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_json_to_a_pipe(tmp_path: Path, path: str) -> None:
+    result = headway("run", "--json", path, "-c", "print('program')", cwd=tmp_path)
+    first, second = result.stdout.splitlines()
+    assert first == "program"
+    assert second.startswith('{"schema":1,')
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_that_cannot_be_written_at_the_end_changes_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    code = f"import shutil, sys; shutil.rmtree({str(folder)!r}); sys.exit(3)"
+    result = headway("run", "--json", folder / "out.json", "-c", code)
+    assert result.returncode == 3
+    assert "headway run: --json" in result.stderr
+    assert "No such file or directory" in result.stderr
+    assert report_in(result.stderr)

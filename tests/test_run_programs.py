@@ -1,0 +1,61 @@
+"""Every program in tests/programs: the same under `headway run` as under python, and books that
+balance (DESIGN.md, "Words")."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import PROGRAMS, headway, python, read_json
+
+ALL = sorted(path.name for path in PROGRAMS.glob("*.py"))
+
+
+def without_addresses(text: str) -> str:
+    return re.sub(r"0x[0-9a-f]+|line \d+", "", text)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("name", ALL)
+def test_a_program_is_not_disturbed_and_its_books_balance(
+    tmp_path: Path, name: str, follow: bool
+) -> None:
+    out = tmp_path / "out.json"
+    options = ["--follow"] if follow else []
+    plain = python(PROGRAMS / name)
+    measured = headway("run", "--json", out, *options, PROGRAMS / name)
+    assert measured.stdout == plain.stdout
+    assert measured.returncode == plain.returncode
+    assert without_addresses(measured.stderr).startswith(without_addresses(plain.stderr))
+    if name == "replaces_itself.py":
+        # Its books end with the image that kept them; what they held is in the ledger.
+        assert "headway  Python" not in measured.stderr
+        assert headway("report", out).returncode == 0
+        return
+    report = read_json(out)
+    for process in (report, *report["children"]):
+        check_books(process)
+    assert not Path(f"{out}.ledger").exists()
+
+
+def check_books(process: dict[str, Any]) -> None:
+    rows = {
+        gil["id"]: [t for t in process["threads"] if t["gil"] == gil["id"]]
+        for gil in process["gils"]
+    }
+    for gil in process["gils"]:
+        threads = rows[gil["id"]]
+        drops = gil["voluntary_drops"] + gil["forced_drops"]
+        assert gil["takes"] + gil["held_at_open"] == drops + gil["held_now"]
+        assert gil["held"] + gil["handoff"] + gil["idle"] == pytest.approx(gil["wall"], rel=1e-3)
+        assert sum(t["held"] for t in threads) == pytest.approx(gil["held"], rel=1e-3, abs=1e-9)
+        for count in ("takes", "contended_takes", "voluntary_drops", "forced_drops"):
+            assert sum(t[count] for t in threads) == gil[count]
+        assert gil["anomalies"] == 0
+        for row in (gil, *threads):
+            assert row["wait"]["count"] == row["contended_takes"] <= row["takes"]
+            assert sum(count for _, count in row["wait"]["buckets"]) == row["wait"]["count"]
+            assert sum(count for _, count in row["hold"]["buckets"]) == row["hold"]["count"]
+    assert process["unmeasured_events"] == 0

@@ -1,0 +1,158 @@
+"""The scripts behind `make`: which interpreter they choose, and what they say where one is missing.
+
+Machines are made of a folder for PATH and one for HOME. Stand-ins for interpreters are shell
+scripts that answer as scripts/check_python.py would.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ("sh", "bash", "dirname", "ls", "sort", "sed", "cat", "find", "cut", "id", "grep")
+
+
+class Machine:
+    """A machine that has the scripts' own tools, and the programs that a test puts on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.bin = root / "bin"
+        self.bin.mkdir()
+        self.home = root / "home"
+        self.home.mkdir()
+        self.environment = {"PATH": str(self.bin), "HOME": str(self.home)}
+        for tool in TOOLS:
+            found = shutil.which(tool)
+            assert found, f"{tool} is not on PATH"
+            (self.bin / tool).symlink_to(found)
+
+    def add_program(self, path: Path, body: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        return path
+
+    def add_python(self, path: Path, version: str) -> Path:
+        """An interpreter of this version with which nothing is wrong."""
+        answer = f"case $3 in any | {version}) echo $0 ;; *) echo it is {version}; exit 1 ;; esac"
+        return self.add_program(path, answer)
+
+    def run(self, script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [ROOT / "scripts" / script, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def assert_one_line(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
+def test_this_interpreter_counts(machine: Machine) -> None:
+    done = machine.run("find-python", sys.executable)
+    assert done.returncode == 0, done.stderr
+    version = subprocess.check_output([done.stdout.strip(), "-VV"], text=True).strip()
+    assert version == subprocess.check_output([sys.executable, "-VV"], text=True).strip()
+
+
+def test_a_free_threaded_build_is_never_chosen_unasked(machine: Machine) -> None:
+    check = [sys.executable, "-I", ROOT / "scripts" / "check_python.py"]
+    done = subprocess.run([*check, "any"], capture_output=True, text=True)
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    assert done.returncode == free_threaded
+    assert ("free-threaded" in done.stdout) == free_threaded
+
+
+def test_another_version_does_not_count(machine: Machine) -> None:
+    check = [sys.executable, "-I", ROOT / "scripts" / "check_python.py"]
+    done = subprocess.run([*check, "3.9"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "not 3.9" in done.stdout
+
+
+def test_the_order_of_preference(machine: Machine) -> None:
+    versions = ["3.13", "3.14", "3.12", "3.11", "3.10", "3.15"]
+    pythons = [machine.add_python(machine.bin / f"python{each}", each) for each in versions]
+    for python in pythons:
+        assert machine.run("find-python").stdout == f"{python}\n"
+        python.unlink()
+
+
+def test_interpreters_off_the_path(machine: Machine) -> None:
+    pyenv = machine.home / ".pyenv/versions/3.13.0/bin/python"
+    brought = machine.home / ".cache/headway/pythons/3.13t/bin/python3.13t"
+    machine.add_python(pyenv, "3.13")
+    machine.add_python(brought, "3.13t")
+    assert machine.run("find-python", "3.13").stdout == f"{pyenv}\n"
+    assert machine.run("find-python", "3.13t").stdout == f"{brought}\n"
+
+
+def test_no_interpreter(machine: Machine) -> None:
+    assert_one_line(machine.run("find-python"), 1, "no CPython from 3.10 to 3.15", "get-pythons")
+
+
+def test_an_interpreter_without_headers_is_named(machine: Machine) -> None:
+    reason = "its headers are missing from /x: install python3.13-dev"
+    python = machine.add_program(machine.bin / "python3.13", f"echo '{reason}'; exit 1")
+    assert_one_line(machine.run("find-python"), 1, str(python), reason)
+
+
+def test_an_interpreter_without_headers_is_passed_over(machine: Machine) -> None:
+    machine.add_program(machine.bin / "python3.13", "echo 'its headers are missing'; exit 1")
+    python = machine.add_python(machine.bin / "python3.11", "3.11")
+    assert machine.run("find-python").stdout == f"{python}\n"
+
+
+def test_an_interpreter_that_is_not_there(machine: Machine) -> None:
+    assert_one_line(machine.run("find-python", "/nowhere/python"), 1, "/nowhere/python")
+    assert_one_line(machine.run("find-python", "jython"), 1, "jython")
+    assert_one_line(machine.run("find-python", "3.11"), 1, "3.11")
+
+
+def test_an_interpreter_that_does_not_start(machine: Machine) -> None:
+    broken = machine.add_program(machine.bin / "python3.13", "exit 1")
+    assert_one_line(machine.run("find-python", str(broken)), 1, "does not start")
+
+
+def test_build_without_cargo(machine: Machine, tmp_path: Path) -> None:
+    machine.add_python(machine.bin / "python3.13", "3.13")
+    venv = tmp_path / "venv"
+    assert_one_line(machine.run("build", str(venv)), 1, "cargo is missing", "rustup")
+    assert not venv.exists()
+
+
+def test_build_with_an_old_rust(machine: Machine, tmp_path: Path) -> None:
+    machine.add_python(machine.bin / "python3.13", "3.13")
+    machine.add_program(machine.bin / "cargo", "exit 1")
+    machine.add_program(machine.bin / "rustc", "echo 'rustc 1.63.0 (4b91a6ea7 2022-08-08)'")
+    assert_one_line(machine.run("build", str(tmp_path / "venv")), 1, "1.63.0", "1.85")
+
+
+def test_build_without_a_compiler(machine: Machine, tmp_path: Path) -> None:
+    machine.add_python(machine.bin / "python3.13", "3.13")
+    machine.add_program(machine.bin / "cargo", "exit 1")
+    machine.add_program(machine.bin / "rustc", "echo 'rustc 1.95.0 (59807616e 2026-04-14)'")
+    assert_one_line(machine.run("build", str(tmp_path / "venv")), 1, "cc", "build-essential")
+
+
+@pytest.mark.parametrize(("version", "code"), [("3.10", 1), ("3.12", 1), ("2.7", 2), ("x", 2)])
+def test_versions_that_cannot_be_brought(machine: Machine, version: str, code: int) -> None:
+    assert_one_line(machine.run("get-pythons", version), code, version)
+    assert os.listdir(machine.home) == []

@@ -1,0 +1,103 @@
+"""The one line of plain words: what it says, and that it is true to the figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_reports import convoy, report, thread
+
+from headway import summary
+
+TURNS = report(
+    [thread(f"hog-{n}", [0.0102] * 60, [0.005] * 60, forced_drops=60) for n in range(3)], 0.9
+)
+LONG_HOLDS = report(
+    [
+        thread("MainThread", [], [0.05] * 20, forced_drops=20),
+        thread("waiter", [0.0495] * 20, [1e-5] * 20),
+    ],
+    1.01,
+    drop_requests=180,
+)
+CASES = {
+    "convoy": (
+        convoy(),
+        "The convoy effect: echo waited 684 ms of 725 ms, in 100 waits of about one switch "
+        "interval (5 ms), for a GIL that hog held.",
+    ),
+    "convoy at another interval": (
+        convoy(0.0005),
+        "The convoy effect: echo waited 68.5 ms of 72.5 ms, in 100 waits of about one switch "
+        "interval (500 µs), for a GIL that hog held.",
+    ),
+    "turns": (
+        TURNS,
+        "Turns: hog-0 waited 612 ms of 900 ms, in 60 waits of about 2 switch intervals of 5 ms, "
+        "while 3 threads held the GIL most.",
+    ),
+    "long holds": (
+        LONG_HOLDS,
+        "Long holds: MainThread kept the GIL for up to 50 ms at a time, and drop requests, due "
+        "after a switch interval of 5 ms, went unheard; waiter waited 990 ms of 1.01 s.",
+    ),
+    "short waits": (
+        report(
+            [thread("a", [0.001] * 90, [0.001] * 90), thread("b", [0.0009] * 90, [0.001] * 90)], 0.2
+        ),
+        "Short waits: a waited 90 ms of 200 ms, in 90 waits, most of it in waits shorter than the "
+        "switch interval (5 ms); the GIL was held 90 % of the time.",
+    ),
+    "a little": (
+        report([thread("a", [0.006]), thread("b", holds_s=[0.02])], 0.3),
+        "A little waiting: a waited 6 ms of 300 ms, the longest wait was 6 ms; the GIL was held "
+        "7 % of the time.",
+    ),
+    "hardly any": (
+        report([thread("a", [0.0001] * 3), thread("b", holds_s=[0.5])], 1.0),
+        "Hardly any waiting: a waited 300 µs of 1 s, the longest wait was 100 µs; the GIL was held "
+        "50 % of the time.",
+    ),
+    "none": (
+        report([thread("MainThread", holds_s=[0.5])], 2.0),
+        "No waiting: every take found the GIL free; the GIL was held 25 % of the time.",
+    ),
+    "disabled": (
+        report([], 2.0, gil="disabled"),
+        "The GIL is disabled (free-threaded): there is nothing to wait for.",
+    ),
+    "disabled, on for a while": (
+        report([thread("MainThread", holds_s=[0.002])], 2.0, gil="disabled"),
+        "The GIL is disabled (free-threaded): there is nothing to wait for; it came on for 2 ms in "
+        "all.",
+    ),
+    "no takes": (report([], 1.0), "No thread took the GIL while it was watched."),
+    "interval unknown": (
+        report([thread("a", [0.5] * 2), thread("b", holds_s=[1.0])], 1.0, switch_interval=None),
+        "Waiting: a waited 1 s of 1 s, in 2 waits, while b held the GIL most.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_it_says(case: str) -> None:
+    made, wanted = CASES[case]
+    assert summary.sentence(made) == wanted
+
+
+def test_the_gil_with_most_waiting_is_spoken_of() -> None:
+    threads = [
+        thread("calm", [1e-5], [0.1]),
+        thread("busy", [0.006] * 50, [1e-5] * 60, gil=1),
+        thread("hog", [1e-4] * 50, [0.006] * 60, forced_drops=50, gil=1),
+    ]
+    assert summary.sentence(report(threads, 0.4)).startswith(
+        "The convoy effect: busy waited 300 ms"
+    )
+
+
+def test_many_threads_are_not_long_holds() -> None:
+    """Waits of many intervals come from many threads too: each drop begins an interval anew."""
+    threads = [thread(f"hog-{n}", [0.095] * 10, [0.005] * 10, forced_drops=10) for n in range(20)]
+    made: dict[str, Any] = report(threads, 1.0, drop_requests=220)
+    assert summary.sentence(made).startswith("Turns: ")

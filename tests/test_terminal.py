@@ -1,0 +1,151 @@
+"""The report as text: what stands where, at any width, encoding and kind of terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import termios
+
+import pytest
+from made_reports import convoy, report, thread
+
+from headway import terminal
+from headway.terminal import Style
+
+
+def lines_of(text: str) -> list[str]:
+    assert text.endswith("\n")
+    return text.splitlines()
+
+
+def test_threads_are_sorted_by_time_waited() -> None:
+    lines = lines_of(terminal.draw(convoy()))
+    start = next(index for index, line in enumerate(lines) if line.startswith("thread "))
+    assert [line.split()[0] for line in lines[start + 1 : start + 4]] == [
+        "echo",
+        "hog",
+        "MainThread",
+    ]
+
+
+def test_the_three_states_have_their_shares() -> None:
+    text = terminal.draw(report([thread("MainThread", holds_s=[0.25])], 1.0))
+    assert "held       250 ms   25.0 %" in text
+    assert "handoff       0 s    0.0 %" in text
+    assert "idle       750 ms   75.0 %" in text
+
+
+def test_the_multiples_of_the_switch_interval_are_marked() -> None:
+    lines = lines_of(terminal.draw(convoy()))
+    bumps = {line.split()[0]: line for line in lines if "├" in line}
+    assert [bumps[multiple].split()[-1] for multiple in "123"] == ["60", "25", "8"]
+    assert [bumps[multiple].split("├")[0].split()[2:] for multiple in "123"] == [
+        [">", "5", "ms"],
+        [">", "10", "ms"],
+        [">", "15", "ms"],
+    ]
+    widths = [bumps[multiple].count("█") for multiple in "123"]
+    assert widths[0] > 2 * widths[1] > 4 * widths[2] > 0
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 110])
+@pytest.mark.parametrize("blocks", [True, False])
+def test_no_line_is_wider_than_the_terminal(width: int, blocks: bool) -> None:
+    made = convoy()
+    made["children"] = [convoy(), report([], 0.1)]
+    made["threads"][0]["name"] = "a name that nobody would give to a thread " * 3
+    text = terminal.draw(made, Style(width, blocks=blocks))
+    assert max(map(len, lines_of(text))) <= width
+    assert text.isascii() is not blocks
+
+
+def test_a_name_that_only_utf_8_can_show() -> None:
+    made = report([thread("Träger")], 1.0)
+    assert "Träger" in terminal.draw(made)
+
+
+def test_children_have_a_line_each() -> None:
+    made = convoy()
+    made["children"] = [{**convoy(), "pid": pid} for pid in range(100, 150)]
+    lines = lines_of(terminal.draw(made))
+    assert sum(line.startswith("pid 1") for line in lines) == terminal.MAX_CHILDREN
+    assert "and 20 more (the JSON of --json FILE has them all)" in lines
+
+
+def test_many_threads_end_in_a_sum() -> None:
+    made = report([thread(f"worker-{n}", [n / 1000], [0.001]) for n in range(25)], 10.0)
+    lines = lines_of(terminal.draw(made))
+    assert "and 5 more threads: waited 10 ms, held 5 ms" in lines
+    assert not any(line.startswith("worker-4 ") for line in lines)
+
+
+def test_what_the_books_lack_is_said() -> None:
+    made = {**convoy(), "unmeasured_events": 3, "unlisted_children": 2}
+    text = " ".join(terminal.draw(made).split())
+    assert (
+        "Not in these books, for want of room: 3 events of threads and 2 of the children." in text
+    )
+    assert "Not in these books" not in terminal.draw(convoy())
+
+
+def test_several_gils_are_told_apart() -> None:
+    threads = [thread("a", [0.01]), thread("b", [0.01], gil=1)]
+    text = terminal.draw(report(threads, 1.0))
+    for words in (
+        "GIL 0 (main)",
+        "GIL 1 (interpreter 1)",
+        "a (GIL 0)",
+        "b (GIL 1)",
+        "waits for GIL 1",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("encoding", "blocks"),
+    [("utf-8", True), ("ascii", False), ("latin-1", False), ("cp437", False), ("unknown", False)],
+)
+def test_blocks_only_where_the_encoding_has_them(encoding: str, blocks: bool) -> None:
+    reader, writer = os.pipe()
+    try:
+        assert Style.of_stream(writer, encoding).blocks is blocks
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_colour_only_on_a_terminal_that_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller, terminal_side = pty.openpty()
+    reader, writer = os.pipe()
+    try:
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        assert Style.of_stream(terminal_side, "utf-8").colour
+        assert not Style.of_stream(writer, "utf-8").colour
+        assert "\x1b[" in terminal.draw(convoy(), Style(colour=True))
+        assert "\x1b[" not in terminal.draw(convoy(), Style(colour=False))
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert not Style.of_stream(terminal_side, "utf-8").colour
+        monkeypatch.delenv("NO_COLOR")
+        monkeypatch.setenv("TERM", "dumb")
+        assert not Style.of_stream(terminal_side, "utf-8").colour
+    finally:
+        for descriptor in (controller, terminal_side, reader, writer):
+            os.close(descriptor)
+
+
+def test_the_width_is_the_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller, terminal_side = pty.openpty()
+    try:
+        fcntl.ioctl(terminal_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 97, 0, 0))
+        monkeypatch.delenv("COLUMNS", raising=False)
+        assert Style.of_stream(terminal_side, "utf-8").width == 97
+        monkeypatch.setenv("COLUMNS", "66")
+        assert Style.of_stream(terminal_side, "utf-8").width == 66
+        monkeypatch.setenv("COLUMNS", "5")
+        assert Style.of_stream(terminal_side, "utf-8").width == terminal.MIN_WIDTH
+    finally:
+        os.close(controller)
+        os.close(terminal_side)
