@@ -1,8 +1,8 @@
 """What the meter costs, on this machine, now. `make bench` runs it.
 
 Rounds with and without the meter alternate in one process, so that drift of the machine hits both
-alike; the difference is the median over pairs of rounds, given with its quartiles. The worst case is a
-loop of ctypes calls, each of which drops the GIL and takes it again at once. With valgrind
+alike; the difference is the median over pairs of rounds, given with its quartiles. The worst case
+is a loop of ctypes calls, each of which drops the GIL and takes it again at once. With valgrind
 installed, instructions are counted as well: they do not depend on what else the machine does.
 """
 
@@ -85,7 +85,7 @@ def pair(work: Callable[[int], None], count: int, rounds: int) -> Paired:
 
 
 def clock_read_seconds() -> float:
-    """One clock_gettime(CLOCK_MONOTONIC) by itself, measured in C: perf is not distorted by Python."""
+    """One clock_gettime(CLOCK_MONOTONIC), measured in C, without Python around it."""
     source = (
         "#include <stdio.h>\n#include <time.h>\n"
         "int main(void) { struct timespec a, b, t; clock_gettime(CLOCK_MONOTONIC, &a);\n"
@@ -102,7 +102,7 @@ def clock_read_seconds() -> float:
 
 
 def instructions_per_pair(metered: bool) -> float | None:
-    """Instructions of one drop and take with all that Python does around it; None without valgrind."""
+    """Instructions of one drop and take, with Python's own around it; None without valgrind."""
     if shutil.which("valgrind") is None:
         return None
     few, many = 1_000, 51_000
@@ -125,8 +125,8 @@ def instructions_per_pair(metered: bool) -> float | None:
 def tell(name: str, unit: str, scale: float, result: Paired) -> None:
     share = 100 * result.difference / result.off
     print(
-        f"{name}: {result.off * scale:.4g} {unit} without, {result.on * scale:.4g} with; difference "
-        f"{result.difference * scale:+.3g} {unit} ({share:+.2f} %), quartiles "
+        f"{name}: {result.off * scale:.4g} {unit} without, {result.on * scale:.4g} with; "
+        f"difference {result.difference * scale:+.3g} {unit} ({share:+.2f} %), quartiles "
         f"{result.low * scale:+.3g} to {result.high * scale:+.3g}",
         flush=True,
     )

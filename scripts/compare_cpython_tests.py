@@ -18,11 +18,22 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
-TESTS = (
-    "test_threading test_thread test_queue test_fork1 test_subprocess test_socket test_asyncio "
-    "test_concurrent_futures test_threadsignals test_faulthandler test_gc test_interpreters"
-).split()
+TESTS = [
+    "test_threading",
+    "test_thread",
+    "test_queue",
+    "test_fork1",
+    "test_subprocess",
+    "test_socket",
+    "test_asyncio",
+    "test_concurrent_futures",
+    "test_threadsignals",
+    "test_faulthandler",
+    "test_gc",
+    "test_interpreters",
+]
 ATTEMPTS = 4
 TIMEOUT_S = 1500
 
@@ -61,7 +72,7 @@ def run_tests(prefix: list[str], tests: list[str], match: list[str]) -> Outcomes
 
 
 def read_outcomes(report: Path) -> Outcomes:
-    outcomes = {}
+    outcomes: Outcomes = {}
     for case in ElementTree.parse(report).iter("testcase"):
         parts = {child.tag for child in case}
         found = [outcome for outcome in ("error", "failure", "skipped") if outcome in parts]
@@ -92,10 +103,12 @@ def compare(test: str) -> tuple[Outcomes, list[str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tests", nargs="*", metavar="TEST", help="default: those the meter could harm")
+    parser.add_argument(
+        "tests", nargs="*", metavar="TEST", help="default: those the meter could harm"
+    )
     parser.add_argument("--json", metavar="FILE", help="write outcomes and differences to FILE")
     arguments = parser.parse_args()
-    result: dict[str, dict[str, object]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for test in existing_tests(arguments.tests or TESTS):
         plain, different = compare(test)
         counts = {what: list(plain.values()).count(what) for what in sorted(set(plain.values()))}
@@ -106,10 +119,14 @@ def main() -> int:
         print(f"{test}: {told}: {verdict}", flush=True)
         result[test] = {"outcomes": counts, "different": different}
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"python": sys.version, "tests": result}, indent=1))
+        Path(arguments.json).write_text(
+            json.dumps({"python": sys.version, "tests": result}, indent=1)
+        )
     bad = [test for test, row in result.items() if row["different"] or not row["outcomes"]]
-    total = sum(sum(row["outcomes"].values()) for row in result.values())  # type: ignore[attr-defined]
-    print(f"{sys.version.split()[0]}: {total} tests of {len(result)} files, {len(bad)} files differ")
+    total = sum(sum(row["outcomes"].values()) for row in result.values())
+    print(
+        f"{sys.version.split()[0]}: {total} tests of {len(result)} files, {len(bad)} files differ"
+    )
     return 1 if bad else 0
 
 

@@ -21,7 +21,7 @@ def show(value):
 
 
 def run_metered(code: str, *options: str, **subprocess_options: Any) -> list[Any]:
-    """What `code`, which finds `gil` imported, showed with `show(...)`; it must end with status 0."""
+    """What `code`, which finds `gil` imported, showed with `show(...)`; its status must be 0."""
     source = PREAMBLE + textwrap.dedent(code)
     result = execute([sys.executable, *options, "-c", source], **subprocess_options)
     assert result.returncode == 0, result.stderr

@@ -139,7 +139,8 @@ def test_forced_and_voluntary_drops_are_told_apart() -> None:
         def compute(until):
             while time.monotonic() < until: pass
         gil.install()
-        threads = [threading.Thread(target=compute, args=(time.monotonic() + 0.3,)) for _ in range(2)]
+        until = time.monotonic() + 0.3
+        threads = [threading.Thread(target=compute, args=(until,)) for _ in range(2)]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
         computed = gil.snapshot()
@@ -244,7 +245,9 @@ def test_a_program_is_not_made_to_import_threading() -> None:
     result = run_plain(code)
     assert result == "False\n"
     code += "; import threading; t = threading.Thread(target=int, name='t'); t.start(); t.join()"
-    code += "; print([row['name'] for row in gil.snapshot().to_dict()['threads']], sys.meta_path[0])"
+    code += (
+        "; print([row['name'] for row in gil.snapshot().to_dict()['threads']], sys.meta_path[0])"
+    )
     names = run_plain(code).splitlines()[1]
     assert "_ThreadingFinder" not in names
     if GIL_ENABLED:
@@ -266,7 +269,8 @@ def test_memory_does_not_grow_with_the_number_of_threads(total: int, at_once: in
         TOTAL, AT_ONCE = {total}, {at_once}
         def run_threads(count):
             for batch in range(count // AT_ONCE):
-                threads = [threading.Thread(target=int, name=f"w-{{batch % 99}}-{{index}}") for index in range(AT_ONCE)]
+                names = [f"w-{{batch % 99}}-{{index}}" for index in range(AT_ONCE)]
+                threads = [threading.Thread(target=int, name=name) for name in names]
                 [thread.start() for thread in threads]
                 [thread.join() for thread in threads]
         def resident_bytes():

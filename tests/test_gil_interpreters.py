@@ -20,7 +20,8 @@ import warnings
 warnings.simplefilter("ignore")
 
 def create():
-    return interpreters.create("isolated") if sys.version_info >= (3, 13) else interpreters.create(isolated=True)
+    isolated = {"isolated": True} if sys.version_info < (3, 13) else {"config": "isolated"}
+    return interpreters.create(**isolated)
 
 def run(interpreter, code):
     if sys.version_info >= (3, 13): assert interpreters.exec(interpreter, code) is None
@@ -45,10 +46,9 @@ def test_own_gils_appear_by_themselves_and_stay_when_they_end() -> None:
         run(older, "x = 1")
         gil.install()
         younger = create()
-        threads = [
-            threading.Thread(target=run, args=(each, "import time; time.sleep(0.05); sum(range(10**6))"))
-            for each in (older, younger)
-        ]
+        work = "import time; time.sleep(0.05); sum(range(10**6))"
+        both = (older, younger)
+        threads = [threading.Thread(target=run, args=(each, work)) for each in both]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
         show([int(older), int(younger)])

@@ -191,7 +191,8 @@ def test_no_pthread_key_left_is_a_refusal() -> None:
     code = """
         from headway.errors import Unsupported
         key = ctypes.c_uint()
-        while key.value < 40 and ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None) == 0: pass
+        create_key = ctypes.CDLL(None).pthread_key_create
+        while key.value < 40 and create_key(ctypes.byref(key), None) == 0: pass
         try: gil.install()
         except Unsupported as error: show(str(error))
         for _ in range(10): time.sleep(0)

@@ -26,6 +26,7 @@ PYTHON_LAYERS = (
     {"report", "module_search", "telemetry"},
     {"server"},
     {"gil"},
+    {"snapshot"},
     {"terminal"},
     {"json_file", "scale", "schema", "summary", "thread_names"},
     {"units"},

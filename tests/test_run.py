@@ -164,6 +164,7 @@ def test_nothing_large_is_imported_before_the_program() -> None:
         "headway.errors",
         "headway.follow",
         "headway.gil",
+        "headway.snapshot",
         "headway.thread_names",
     }
 

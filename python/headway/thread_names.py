@@ -70,7 +70,7 @@ class _ThreadingFinder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "threading":
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         for finder in sys.meta_path:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
@@ -88,7 +88,6 @@ class _ThreadingFinder:
             load(module)
             _follow_starts(module, tell)
 
-        try:
+        # A loader without room for attributes is left alone: names come at snapshots only.
+        if hasattr(loader, "__dict__"):
             loader.exec_module = exec_module
-        except AttributeError:
-            pass  # a loader without room for attributes: names come at snapshots only

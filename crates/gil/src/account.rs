@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::gils::{Gil, Locked, this_thread};
+use super::gil::{Gil, Locked, this_thread};
 use super::ledger::book::{GilBook, ThreadBook, gap};
 use super::ledger::region::Slot;
 use super::threads;
@@ -26,7 +26,12 @@ pub fn close_moment(book: &GilBook, now_ns: u64) {
 }
 
 /// A thread begins a timed wait. Returns the switch number that `timed_wait_ended` wants back.
-pub fn timed_wait_began(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) -> u64 {
+pub fn timed_wait_began(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    slot: &'static Slot,
+    now_ns: u64,
+) -> u64 {
     locked.in_timed_wait += 1;
     if let Some((index, book)) = threads::of_this_thread(gil, slot)
         && index != gil.unmeasured.load(Relaxed)

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
+use super::gil::{Gil, life, this_thread};
 use super::hook::EPOCH;
 use super::ledger::{self, region, slab};
 use super::{account, clock, gils, learning, threads};
@@ -44,10 +45,10 @@ unsafe extern "C" fn child() {
     }
     slab::prepare(slot);
     let main = gils::main();
-    if main.life.load(Relaxed) == gils::life::OPEN {
+    if main.life.load(Relaxed) == life::OPEN {
         // SAFETY: no other thread exists.
         unsafe {
-            let held = main.locked().held && main.locked().holder_thread == gils::this_thread();
+            let held = main.locked().held && main.locked().holder_thread == this_thread();
             main.open(slot, now_ns);
             if held {
                 account::open_held(main, main.locked(), slot);
@@ -60,13 +61,13 @@ unsafe extern "C" fn child() {
 /// `pthread_cond_init` ran on the `cond` of a GIL that is known: in a forked child; where an interpreter
 /// lies in the memory of one that ended; or in an embedding program that starts Python again.
 /// Nobody holds the new GIL, and nobody waits for it.
-pub fn gil_made_anew(gil: &'static gils::Gil, cond: usize) {
+pub fn gil_made_anew(gil: &'static Gil, cond: usize) {
     let Some(slot) = ledger::slot() else { return };
     if !std::ptr::eq(gil, gils::main()) {
         gils::close_gone(gil, slot);
         return learning::saw_init(cond);
     }
-    if gil.life.load(Relaxed) != gils::life::OPEN {
+    if gil.life.load(Relaxed) != life::OPEN {
         return;
     }
     let now_ns = clock::now_ns();
@@ -75,7 +76,7 @@ pub fn gil_made_anew(gil: &'static gils::Gil, cond: usize) {
         if GIL_TO_COME.swap(false, Relaxed) {
             gil.reopen(now_ns);
         } else if gil.locked().held {
-            gil.locked().holder_thread = gils::this_thread();
+            gil.locked().holder_thread = this_thread();
             gil.event(|locked| account::signal(gil, locked, slot, now_ns));
         }
         gil.locked().in_timed_wait = 0;

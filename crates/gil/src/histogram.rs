@@ -141,7 +141,8 @@ impl Histogram {
     }
 
     pub fn read(&self) -> Distribution {
-        let mut distribution = Distribution { sum_ns: self.sum_ns.load(Relaxed), ..Default::default() };
+        let mut distribution =
+            Distribution { sum_ns: self.sum_ns.load(Relaxed), ..Default::default() };
         let min_ns_plus_one = self.min_ns_plus_one.load(Relaxed);
         if min_ns_plus_one == 0 {
             return distribution;

@@ -81,11 +81,16 @@ impl std::fmt::Display for Refusal {
             Self::Ledger(RegionError::Map(errno)) => {
                 write!(f, "the ledger cannot be mapped: {}", strerror(errno))
             }
-            Self::Ledger(RegionError::NotALedger) => write!(f, "the file is not a ledger of this run"),
+            Self::Ledger(RegionError::NotALedger) => {
+                write!(f, "the file is not a ledger of this run")
+            }
             Self::LedgerInUse => write!(f, "this process keeps its books elsewhere already"),
             Self::NoKey => write!(f, "all 32 pthread keys that need no allocation are in use"),
             Self::ProbeUnseen => {
-                write!(f, "a thread that waited for the GIL was not seen to wait as in known CPythons")
+                write!(
+                    f,
+                    "a thread that waited for the GIL was not seen to wait as in known CPythons"
+                )
             }
             Self::Busy => write!(f, "another thread installs or removes the meter right now"),
             Self::Platform => {

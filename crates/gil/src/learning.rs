@@ -10,7 +10,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use super::gils::{self, Layout, life, this_thread};
+use super::gil::{life, this_thread};
+use super::gils::{self, Layout};
 
 /// What the hooks look for.
 ///
@@ -69,8 +70,7 @@ pub fn learned() -> Option<Addresses> {
     LOOKING_FOR.store(NOTHING, Release);
     let (cond, mutex) = (COND.load(Acquire), MUTEX.load(Acquire));
     let switch_cond = SWITCH_COND.load(Acquire);
-    let confirmed =
-        cond != 0 && mutex == cond + COND_BYTES && switch_cond == mutex + MUTEX_BYTES;
+    let confirmed = cond != 0 && mutex == cond + COND_BYTES && switch_cond == mutex + MUTEX_BYTES;
     confirmed.then_some(Addresses { cond, switch_cond })
 }
 

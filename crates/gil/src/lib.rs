@@ -10,9 +10,11 @@
 //! # Layout
 //! - [`histogram`]: log-linear buckets.
 //! - `ledger`: where the books are kept: memory that a reader, or another process, can map.
-//! - `gils`, `threads`: which GILs and threads exist, and which book is whose.
+//! - `gil`, `gils`, `threads`: which GILs and threads exist, and which book is whose; `folding`: how
+//!   their number stays bounded.
 //! - `account`: the rules by which an event changes a book.
 //! - `hook`: the replaced functions, and the slots that they are put into.
+//! - `learning`: which address is what.
 //! - `install`, `fork`, `snapshot`: from outside the hooks.
 //!
 //! The crate knows libc and ELF, and nothing of Python: what it needs of CPython (one address,
@@ -29,7 +31,9 @@ pub mod histogram;
 mod engine {
     pub(crate) mod account;
     pub(crate) mod clock;
+    pub(crate) mod folding;
     pub(crate) mod fork;
+    pub(crate) mod gil;
     pub(crate) mod gils;
     pub(crate) mod hook;
     pub(crate) mod install;

@@ -8,11 +8,12 @@ use std::ffi::CStr;
 use std::sync::atomic::Ordering::*;
 
 use super::clock::now_ns;
+use super::folding;
 use super::gils;
 use super::ledger::book::{GilBook, NAME_BYTES, ThreadBook, state};
 use super::ledger::region::{self, Reader, RegionError, Slot};
 use super::ledger::{self, slab};
-use super::threads::{self, Registry};
+use super::threads::Registry;
 use crate::histogram::Distribution;
 
 /// One GIL. Counts, and times in nanoseconds; `held_ns + handoff_ns + idle_ns == wall_ns`, and
@@ -92,7 +93,8 @@ pub fn snapshot() -> Option<Snapshot> {
         let first = region::claimed(header).next();
         // Only the process that began the run tells of the others.
         if first.is_some_and(|slot| std::ptr::eq(slot, own)) {
-            snapshot.children = region::claimed(header).skip(1).filter_map(other_snapshot).collect();
+            snapshot.children =
+                region::claimed(header).skip(1).filter_map(other_snapshot).collect();
             snapshot.unlisted_children = header.unlisted.load(Relaxed);
         }
     }
@@ -112,7 +114,7 @@ pub fn read_ledger(path: &CStr) -> Result<Snapshot, RegionError> {
 fn own_snapshot(slot: &'static Slot) -> Snapshot {
     let registry = Registry::lock();
     slab::prepare(slot);
-    threads::fold(slot, &registry);
+    folding::fold(slot, &registry);
     let mut snapshot = head(slot);
     snapshot.alive = true;
     for (index, book) in slot.gils.iter().enumerate() {
@@ -301,9 +303,7 @@ fn thread_row(book: &ThreadBook, present_ns: u64) -> Option<ThreadRow> {
         name: text(book.name.get(&mut [0; NAME_BYTES])),
         alive: state == state::LIVE,
         folded,
-        held_ns: book.hold.sum_ns.load(Relaxed)
-            + book.held_at_close_ns.load(Relaxed)
-            + present_ns,
+        held_ns: book.hold.sum_ns.load(Relaxed) + book.held_at_close_ns.load(Relaxed) + present_ns,
         takes,
         contended_takes: book.contended_takes.load(Relaxed),
         voluntary_drops: book.voluntary_drops.load(Relaxed),

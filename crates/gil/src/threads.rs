@@ -6,12 +6,13 @@
 //! `of_this_thread` runs in hooks. Everything else runs outside them and may take the registry
 //! lock, which no hook ever takes.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
-use super::gils::{self, Gil};
-use super::ledger::book::{NAME_BYTES, Name, ThreadBook, state};
+use super::folding;
+use super::gil::Gil;
+use super::gils;
+use super::ledger::book::{Name, ThreadBook, state};
 use super::ledger::region::{BOOKS, Slot};
 use super::ledger::{self, slab};
 
@@ -19,13 +20,10 @@ use super::ledger::{self, slab};
 const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
 /// GILs that one thread can use in turn without losing track of its rows.
 const LINKS: usize = 6;
-/// Rows of ended threads that stay apart at a snapshot, and how many there may be before then.
-const ENDED_KEPT: usize = 256;
+/// How many ended rows there may be before some are folded.
 const ENDED_LIMIT: usize = 512;
 /// Names kept for threads that may never be seen.
 const UNSEEN_LIMIT: usize = 256;
-/// Names that ended rows are folded under, per GIL, before they share `(ended)`.
-const FOLDED_NAMES: usize = 32;
 
 /// From a thread to its book of one GIL. Written by the thread itself.
 struct Link {
@@ -86,7 +84,7 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 /// The registry lock: 0 free, 1 held. Guards names, folding and the reuse of books.
 static LOCK: AtomicU32 = AtomicU32::new(0);
 /// Rows in state `ENDED`.
-static ENDED: AtomicUsize = AtomicUsize::new(0);
+pub static ENDED: AtomicUsize = AtomicUsize::new(0);
 
 /// Holds the registry lock.
 pub struct Registry(());
@@ -143,7 +141,10 @@ fn current() -> Option<&'static Thread> {
 /// event. If there is none to be had, the GIL's book for unmeasured threads. For hooks, with the GIL's
 /// mutex held.
 #[inline]
-pub fn of_this_thread(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static ThreadBook)> {
+pub fn of_this_thread(
+    gil: &'static Gil,
+    slot: &'static Slot,
+) -> Option<(u32, &'static ThreadBook)> {
     if let Some(thread) = current() {
         let serial = gil.serial.load(Relaxed);
         for link in &thread.links {
@@ -268,7 +269,7 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
     thread.name.set(b"");
     thread.native_id.store(0, Release);
     if ENDED.load(Relaxed) > ENDED_LIMIT {
-        fold(slot, &registry);
+        folding::fold(slot, &registry);
     }
     slab::prepare(slot);
 }
@@ -307,117 +308,11 @@ pub fn name_thread(native_id: u32, name: &[u8]) {
 
 /// All threads of a GIL that closes have ended their business with it.
 pub fn end_books_of(gil: usize, slot: &'static Slot) {
-    slab::used(slot).filter(|(_, book)| book.gil.load(Relaxed) == gil as u32).for_each(|(_, book)| {
-        end_book(book);
-    });
-}
-
-/// Weights and indices of ended rows.
-struct EndedRows(UnsafeCell<[(u64, u32); BOOKS]>);
-// SAFETY: used in `fold` only, under the registry lock.
-unsafe impl Sync for EndedRows {}
-
-/// Folds ended rows until at most [`ENDED_KEPT`] are left: those that waited and held most.
-pub fn fold(slot: &'static Slot, _registry: &Registry) {
-    // Not on the stack: a thread that ends may have as little as 32 KiB of it.
-    static ENDED_ROWS: EndedRows = EndedRows(UnsafeCell::new([(0, 0); BOOKS]));
-    // SAFETY: the registry lock, which the caller holds, makes this the only reference.
-    let ended = unsafe { &mut *ENDED_ROWS.0.get() };
-    let mut count = 0;
-    for (index, book) in slab::used(slot) {
-        if book.state.load(Acquire) == state::ENDED {
-            ended[count] = (book.weight_ns(), index);
-            count += 1;
-        }
-    }
-    let Some(excess) = count.checked_sub(ENDED_KEPT).filter(|excess| *excess > 0) else { return };
-    let ended = &mut ended[..count];
-    ended.select_nth_unstable(excess - 1);
-    ended[..excess].iter().for_each(|(_, index)| fold_book(slot, *index));
-}
-
-/// Merges one ended row into its folded row and frees its book.
-fn fold_book(slot: &'static Slot, index: u32) {
-    let book = &slot.books[index as usize];
-    let mut buffer = [0; NAME_BYTES];
-    let mut stem = [0; NAME_BYTES];
-    let stem = stem_of(book.name.get(&mut buffer), &mut stem);
-    let gil = book.gil.load(Relaxed);
-    if let Some(row) = folded_row(slot, gil, stem) {
-        row.merge(book);
-        row.folded.fetch_add(book.folded.load(Relaxed).max(1), Relaxed);
-        ENDED.fetch_sub(1, Relaxed);
-        book.state.store(state::FREE, Relaxed);
-        book.clear();
-        slab::push(index);
-    }
-}
-
-/// The folded row for a name; a new one while there are few, else the row of all others. `None` if
-/// no book is free even for that.
-fn folded_row(slot: &'static Slot, gil: u32, stem: &[u8]) -> Option<&'static ThreadBook> {
-    let mut buffer = [0; NAME_BYTES];
-    let folded = |book: &ThreadBook| {
-        book.state.load(Relaxed) == state::FOLDED && book.gil.load(Relaxed) == gil
-    };
-    let row_named = |name: &[u8], buffer: &mut [u8; NAME_BYTES]| {
-        slab::used(slot).map(|(_, b)| b).find(|b| folded(b) && b.name.get(buffer) == name)
-    };
-    if let Some(row) = row_named(stem, &mut buffer) {
-        return Some(row);
-    }
-    let full = slab::used(slot).filter(|(_, book)| folded(book)).count() >= FOLDED_NAMES;
-    let name = if full { b"(ended)" } else { stem };
-    if let Some(row) = row_named(name, &mut buffer) {
-        return Some(row);
-    }
-    let row = &slot.books[slab::pop()? as usize];
-    row.gil.store(gil, Relaxed);
-    row.name.set(name);
-    row.state.store(state::FOLDED, Release);
-    Some(row)
-}
-
-/// A thread name without its number: trailing digits, and the number in `threading`'s
-/// `Thread-12 (target)`.
-fn stem_of<'a>(name: &[u8], stem: &'a mut [u8; NAME_BYTES]) -> &'a [u8] {
-    let (head, tail) = match name.iter().position(|byte| *byte == b' ') {
-        Some(space) if name.starts_with(b"Thread-") => name.split_at(space),
-        _ => (name, &[][..]),
-    };
-    let digits = head.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    let head = &head[..head.len() - digits];
-    stem[..head.len()].copy_from_slice(head);
-    stem[head.len()..head.len() + tail.len()].copy_from_slice(tail);
-    &stem[..head.len() + tail.len()]
-}
-
-/// Adds the books of a closed GIL, and its threads' rows, to the sum of GILs that ended, so that
-/// its entry can be used again.
-pub fn fold_gil(index: usize) {
-    let _registry = Registry::lock();
-    let Some(slot) = ledger::slot() else { return };
-    let (closed, sum) = (&slot.gils[index], &slot.gils[gils::ENDED_SUM]);
-    let wall_ns = closed.closed_ns.load(Relaxed).saturating_sub(closed.opened_ns.load(Relaxed));
-    closed.wall_ns.store(wall_ns, Relaxed);
-    for (mine, theirs) in sum.counters().into_iter().zip(closed.counters()) {
-        mine.fetch_add(theirs.load(Relaxed), Relaxed);
-    }
-    sum.held_at_open.fetch_add(closed.held_at_open.load(Relaxed), Relaxed);
-    sum.held_now.fetch_add(closed.held_now.load(Relaxed), Relaxed);
-    sum.folded.fetch_add(1, Relaxed);
-    sum.interpreter.store(-1, Relaxed);
-    sum.state.store(state::FOLDED, Release);
-    for (book_index, book) in slab::used(slot) {
-        if book.gil.load(Relaxed) == index as u32 && book.state.load(Relaxed) != state::FREE {
-            book.gil.store(gils::ENDED_SUM as u32, Relaxed);
-            if book.state.swap(state::ENDED, Relaxed) != state::ENDED {
-                ENDED.fetch_add(1, Relaxed);
-            }
-            fold_book(slot, book_index);
-        }
-    }
-    closed.state.store(state::FREE, Relaxed);
+    slab::used(slot).filter(|(_, book)| book.gil.load(Relaxed) == gil as u32).for_each(
+        |(_, book)| {
+            end_book(book);
+        },
+    );
 }
 
 /// In a forked child, or at a new install: no thread is known. Only while no other thread runs a
@@ -443,24 +338,4 @@ pub fn keep_this_thread_only() {
         }
     }
     UNSEEN.store(0, Relaxed);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stem_is_the_name_without_its_number() {
-        let cases: [(&[u8], &[u8]); 6] = [
-            (b"worker-17", b"worker-"),
-            (b"Thread-12 (serve)", b"Thread- (serve)"),
-            (b"ThreadPoolExecutor-0_3", b"ThreadPoolExecutor-0_"),
-            (b"MainThread", b"MainThread"),
-            (b"2024", b""),
-            (b"", b""),
-        ];
-        for (name, stem) in cases {
-            assert_eq!(stem_of(name, &mut [0; NAME_BYTES]), stem);
-        }
-    }
 }

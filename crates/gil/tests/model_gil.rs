@@ -217,7 +217,10 @@ fn uncontended_takes_are_counted_without_waits() {
     }
     let snapshot = books();
     let gil = main_gil(&snapshot);
-    assert_eq!((gil.takes, gil.voluntary_drops, gil.held_at_open, gil.held_now), (1000, 1000, 1, 1));
+    assert_eq!(
+        (gil.takes, gil.voluntary_drops, gil.held_at_open, gil.held_now),
+        (1000, 1000, 1, 1)
+    );
     assert_eq!((gil.contended_takes, gil.forced_drops, gil.handoff_ns), (0, 0, 0));
     assert_eq!(snapshot.threads[0].hold.count, 1000);
 }

@@ -14,7 +14,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 mod gil;
+mod host;
 mod last_report;
+mod report;
 mod server;
 
 /// CPython writes `m_base` of a definition, hence the cell.

@@ -166,12 +166,12 @@ impl Object {
             let address = self.address(*value);
             match *tag {
                 0 => return tables,
-                5 => tables.strings = address,                   // DT_STRTAB
-                6 => tables.symbols = address,                   // DT_SYMTAB
-                7 => tables.relocations[0].0 = address,          // DT_RELA
-                8 => tables.relocations[0].1 = *value as usize,  // DT_RELASZ
-                23 => tables.relocations[1].0 = address,         // DT_JMPREL
-                2 => tables.relocations[1].1 = *value as usize,  // DT_PLTRELSZ
+                5 => tables.strings = address,          // DT_STRTAB
+                6 => tables.symbols = address,          // DT_SYMTAB
+                7 => tables.relocations[0].0 = address, // DT_RELA
+                8 => tables.relocations[0].1 = *value as usize, // DT_RELASZ
+                23 => tables.relocations[1].0 = address, // DT_JMPREL
+                2 => tables.relocations[1].1 = *value as usize, // DT_PLTRELSZ
                 DT_VERSYM => tables.versions = address,
                 DT_VERNEED => tables.needed_versions = address,
                 DT_VERNEEDNUM => tables.needed_versions_count = *value as usize,

@@ -15,7 +15,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::clock::now_ns;
-use super::gils::{self, Gil, Role, life};
+use super::gil::{Gil, Role, life};
+use super::gils;
 use super::{account, fork, learning, ledger};
 
 type Cond = *mut c_void;
@@ -68,11 +69,7 @@ pub fn hooks() -> [Hook; 6] {
             replacement: cond_destroy as *const c_void,
             original: &DESTROY,
         },
-        Hook {
-            symbol: b"pthread_create",
-            replacement: create as *const c_void,
-            original: &CREATE,
-        },
+        Hook { symbol: b"pthread_create", replacement: create as *const c_void, original: &CREATE },
     ]
 }
 
@@ -155,9 +152,8 @@ unsafe extern "C-unwind" fn cond_timedwait(
         return unsafe { real(cond, mutex, until) };
     };
     // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
-    let switch_number = unsafe {
-        gil.event(|locked| account::timed_wait_began(gil, locked, slot, now_ns()))
-    };
+    let switch_number =
+        unsafe { gil.event(|locked| account::timed_wait_began(gil, locked, slot, now_ns())) };
     // SAFETY: the caller's own call.
     let result = unsafe { real(cond, mutex, until) };
     // The meter may have been removed meanwhile, or removed and installed afresh.

@@ -311,12 +311,7 @@ fn write_at(fd: c_int, header: &Header, start: *const u8, bytes: usize) -> Resul
     while done < bytes {
         // SAFETY: the range lies in the mapped region.
         let wrote = unsafe {
-            libc::pwrite(
-                fd,
-                start.add(done).cast(),
-                bytes - done,
-                (offset + done) as libc::off_t,
-            )
+            libc::pwrite(fd, start.add(done).cast(), bytes - done, (offset + done) as libc::off_t)
         };
         match wrote {
             ..=0 if errno() == libc::EINTR => {}

@@ -1,0 +1,267 @@
+//! One GIL while it lives: how it is recognised, its present state, and how its books change and are
+//! read.
+//!
+//! Events run in hooks, with the GIL's own mutex held. Readers come from anywhere and take no lock.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, fence};
+
+use super::gils;
+use super::ledger::book::{GilBook, ThreadBook, state};
+use super::ledger::region::Slot;
+use super::ledger::slab;
+
+/// Which condition variable of a GIL an address is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Cond,
+    SwitchCond,
+}
+
+/// What the engine knows of a GIL's present state. Guarded by that GIL's own mutex, which CPython
+/// holds around every call that the hooks see.
+pub struct Locked {
+    pub held: bool,
+    /// [`this_thread`] of the holder.
+    pub holder_thread: usize,
+    /// The holder's book; null while nobody has held.
+    pub holder: *const ThreadBook,
+    /// Index of the book of the thread that took last.
+    pub last_holder: u32,
+    /// As CPython's `switch_number`: takes by another thread than before.
+    pub switch_number: u64,
+    /// Threads inside a timed wait that the hook saw begin.
+    pub in_timed_wait: u32,
+    /// A drop request against the present hold is pending.
+    pub drop_requested: bool,
+}
+
+impl Locked {
+    const fn new() -> Self {
+        Self {
+            held: false,
+            holder_thread: 0,
+            holder: std::ptr::null(),
+            last_holder: u32::MAX,
+            switch_number: 0,
+            in_timed_wait: 0,
+            drop_requested: false,
+        }
+    }
+}
+
+/// How far a GIL has come.
+///
+/// | value | meaning | events count |
+/// |---|---|---|
+/// | `UNUSED` | the entry names no GIL | no |
+/// | `KNOWN` | its addresses are known; whether it is held is not | the first that tells opens it |
+/// | `OPEN` | its book is open | yes |
+/// | `CLOSED` | destroyed, or the meter was taken out | no |
+pub mod life {
+    pub const UNUSED: u32 = 0;
+    pub const KNOWN: u32 = 1;
+    pub const OPEN: u32 = 2;
+    pub const CLOSED: u32 = 3;
+}
+
+/// One GIL of this process.
+pub struct Gil {
+    /// See [`life`]. Written by an event of this GIL, by whoever makes the entry, and by `close`.
+    pub life: AtomicU32,
+    /// Which opening this is, so that a thread's link to a book of an earlier one is not followed.
+    /// Written when the book opens.
+    pub serial: AtomicU32,
+    /// Address of the condition variable that waiters wait on.
+    pub cond: AtomicUsize,
+    /// Address of the condition variable that a forced switch waits on.
+    pub switch_cond: AtomicUsize,
+    /// Address of the `PyInterpreterState` that owns it; 0 where unknown.
+    pub interpreter: AtomicUsize,
+    /// The id of that interpreter; -1 where unknown.
+    pub interpreter_id: AtomicI64,
+    /// Odd while an event changes the books of this GIL, so that a snapshot can tell whether what it
+    /// copied is of one moment. Writer: the event, with the GIL's mutex held.
+    sequence: AtomicU32,
+    /// Snapshots that could not get a copy of one moment and ask events to pause. Writers: snapshots.
+    readers: AtomicU32,
+    /// Where this opening's books are kept. Written when the book opens.
+    book: AtomicPtr<GilBook>,
+    /// Book for threads that found none free; taken when the GIL's book opens.
+    pub unmeasured: AtomicU32,
+    locked: UnsafeCell<Locked>,
+}
+
+// SAFETY: the pointers are to books that are never unmapped; `locked` is reached only through `locked()` and `event()`, whose callers hold the mutex.
+unsafe impl Sync for Gil {}
+
+impl Gil {
+    pub const fn new() -> Self {
+        Self {
+            life: AtomicU32::new(life::UNUSED),
+            serial: AtomicU32::new(0),
+            cond: AtomicUsize::new(0),
+            switch_cond: AtomicUsize::new(0),
+            interpreter: AtomicUsize::new(0),
+            interpreter_id: AtomicI64::new(-1),
+            sequence: AtomicU32::new(0),
+            readers: AtomicU32::new(0),
+            book: AtomicPtr::new(std::ptr::null_mut()),
+            unmeasured: AtomicU32::new(u32::MAX),
+            locked: UnsafeCell::new(Locked::new()),
+        }
+    }
+
+    /// # Safety
+    /// The caller holds this GIL's mutex, or is the only thread that can reach the GIL, and lets go
+    /// of the reference before it lets go of that.
+    #[allow(clippy::mut_from_ref)]
+    #[inline]
+    pub unsafe fn locked(&self) -> &mut Locked {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.locked.get() }
+    }
+
+    #[inline(always)]
+    pub fn role_of(&self, address: usize) -> Option<Role> {
+        if self.cond.load(Relaxed) == address {
+            Some(Role::Cond)
+        } else if self.switch_cond.load(Relaxed) == address {
+            Some(Role::SwitchCond)
+        } else {
+            None
+        }
+    }
+
+    /// Runs an event's changes so that a snapshot sees all of them or none. For hooks.
+    ///
+    /// # Safety
+    /// As [`Gil::locked`].
+    #[inline(always)]
+    pub unsafe fn event<T>(&self, change: impl FnOnce(&mut Locked) -> T) -> T {
+        if self.readers.load(Relaxed) != 0 {
+            self.pause_for_readers();
+        }
+        let sequence = self.sequence.load(Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Relaxed);
+        fence(Release);
+        // SAFETY: the caller's promise.
+        let result = change(unsafe { self.locked() });
+        self.sequence.store(sequence.wrapping_add(2), Release);
+        result
+    }
+
+    /// A short, bounded spin: long enough to copy the rows of hundreds of threads, too short to
+    /// matter if the reader has lost its core.
+    #[cold]
+    fn pause_for_readers(&self) {
+        for _ in 0..2_000 {
+            if self.readers.load(Relaxed) == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Calls `copy` until it ran without an event of this GIL in between. Outside the hooks.
+    pub fn read<T>(&self, mut copy: impl FnMut() -> T) -> T {
+        const TRIES_WITHOUT_ASKING: u32 = 8;
+        const TRIES: u32 = 100_000;
+        let mut asked = false;
+        let mut tries = 0;
+        loop {
+            let before = self.sequence.load(Acquire);
+            let copied = copy();
+            fence(Acquire);
+            let same = before % 2 == 0 && self.sequence.load(Relaxed) == before;
+            tries += 1;
+            if tries == TRIES_WITHOUT_ASKING && !same {
+                self.readers.fetch_add(1, Relaxed);
+                asked = true;
+            }
+            if same || tries == TRIES {
+                if asked {
+                    self.readers.fetch_sub(1, Relaxed);
+                }
+                return copied;
+            }
+        }
+    }
+
+    /// In a forked child, where no event and no reader is under way.
+    pub fn rest(&self) {
+        self.sequence.store(0, Relaxed);
+        self.readers.store(0, Relaxed);
+    }
+
+    /// Waits for an event under way to end. After `life` was changed and all threads were made to see
+    /// it, no event changes the books any more.
+    pub fn settle(&self) {
+        for _ in 0..100_000 {
+            if self.sequence.load(Acquire) % 2 == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    pub fn index(&'static self) -> usize {
+        gils::index_of(self)
+    }
+
+    /// The book of an open or closed GIL.
+    #[inline]
+    pub fn book(&'static self) -> &'static GilBook {
+        // SAFETY: `open` stored a book of a slot that is never unmapped, and a GIL has events and is
+        // closed only after it was opened.
+        unsafe { &*self.book.load(Relaxed) }
+    }
+
+    /// Begins a new opening: fresh state, a serial of its own, an empty book. `locked()`'s rules
+    /// apply.
+    ///
+    /// # Safety
+    /// As [`Gil::locked`].
+    pub unsafe fn open(&'static self, slot: &'static Slot, now_ns: u64) {
+        // SAFETY: the caller's promise.
+        *unsafe { self.locked() } = Locked::new();
+        self.serial.store(gils::next_serial(), Relaxed);
+        let book = &slot.gils[self.index()];
+        self.book.store(std::ptr::from_ref(book).cast_mut(), Relaxed);
+        book.interpreter.store(self.interpreter_id.load(Relaxed), Relaxed);
+        book.open(now_ns, false);
+        let unmeasured = slab::pop().inspect(|&index| {
+            let row = &slot.books[index as usize];
+            row.gil.store(self.index() as u32, Relaxed);
+            row.name.set(b"(unmeasured)");
+            row.state.store(state::FOLDED, Release);
+        });
+        self.unmeasured.store(unmeasured.unwrap_or(u32::MAX), Relaxed);
+        self.life.store(life::OPEN, Release);
+    }
+
+    /// Opens the book of the same opening once more, empty and with the GIL free: for a forked child, whose
+    /// GIL is made anew before anything was counted.
+    ///
+    /// # Safety
+    /// As [`Gil::locked`].
+    pub unsafe fn reopen(&'static self, now_ns: u64) {
+        // SAFETY: the caller's promise.
+        *unsafe { self.locked() } = Locked::new();
+        self.book().open(now_ns, false);
+    }
+}
+
+/// What tells threads apart, for as long as they run: the thread pointer, as `pthread_self`.
+#[inline(always)]
+pub fn this_thread() -> usize {
+    let thread: usize;
+    // SAFETY: reads the thread pointer, which glibc sets for every thread.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, fs:0", out(reg) thread, options(nostack, preserves_flags, readonly));
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) thread, options(nostack, nomem));
+    }
+    thread
+}

@@ -1,0 +1,106 @@
+//! What the meter needs to know of the CPython that it is installed into, asked by its C API.
+//!
+//! Called with a thread state attached. Knows nothing of books.
+
+use std::ffi::{CStr, c_void};
+use std::time::{Duration, Instant};
+
+use headway_gil::Host;
+use pyo3_ffi::*;
+
+pub fn host() -> Host {
+    // SAFETY: a thread state is attached, so versions and interpreters can be asked for; the list of
+    // interpreters is walked as CPython's own `list_all` does.
+    unsafe {
+        let main = PyInterpreterState_Main();
+        let version = CStr::from_ptr(Py_GetVersion()).to_string_lossy();
+        Host {
+            anchor: anchor(),
+            gil_enabled: gil_enabled(),
+            main_interpreter: main as usize,
+            gil_in_interpreter: cfg!(Py_3_12),
+            interpreters: interpreters_and_ids(),
+            interpreter_id: get_interpreter_id,
+            contend,
+            python: version.split_whitespace().next().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// The true address of a function beside `take_gil`: a function pointer taken here could be a
+/// trampoline of the executable.
+fn anchor() -> *const c_void {
+    // SAFETY: a C string; the symbol is exported by every CPython.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyEval_RestoreThread".as_ptr()) }
+}
+
+pub fn all_interpreters() -> impl Iterator<Item = *mut PyInterpreterState> {
+    // SAFETY: called with a thread state attached; see `host`.
+    let first = unsafe { PyInterpreterState_Head() };
+    std::iter::successors((!first.is_null()).then_some(first), |interpreter| {
+        // SAFETY: as above.
+        let next = unsafe { PyInterpreterState_Next(*interpreter) };
+        (!next.is_null()).then_some(next)
+    })
+}
+
+pub fn interpreters_and_ids() -> Vec<(usize, i64)> {
+    // SAFETY: as above.
+    let id = |interpreter| unsafe { PyInterpreterState_GetID(interpreter) };
+    all_interpreters().map(|interpreter| (interpreter as usize, id(interpreter))).collect()
+}
+
+unsafe extern "C" fn get_interpreter_id(interpreter: *mut c_void) -> i64 {
+    // SAFETY: the engine passes an interpreter that exists.
+    unsafe { PyInterpreterState_GetID(interpreter.cast()) }
+}
+
+/// Whether the GIL is on; always, but in free-threaded builds. Asks `sys._is_gil_enabled`, the only
+/// public way.
+pub fn gil_enabled() -> bool {
+    #[cfg(not(Py_GIL_DISABLED))]
+    return true;
+    #[cfg(Py_GIL_DISABLED)]
+    // SAFETY: a thread state is attached; references are dropped as they are made.
+    unsafe {
+        let function = PySys_GetObject(c"_is_gil_enabled".as_ptr());
+        if function.is_null() {
+            return true;
+        }
+        let answer = PyObject_CallNoArgs(function);
+        if answer.is_null() {
+            PyErr_Clear();
+            return true;
+        }
+        let enabled = PyObject_IsTrue(answer) == 1;
+        Py_DecRef(answer);
+        enabled
+    }
+}
+
+/// The probe of `headway_gil::Host::contend`: a thread of our own takes the main GIL once, while we
+/// hold it.
+fn contend() -> bool {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    // SAFETY: a thread state is attached. The new thread makes a state of its own, takes the GIL, and
+    // deletes its state with the GIL, which drops it.
+    unsafe {
+        let interpreter = PyInterpreterState_Get() as usize;
+        let probe = std::thread::Builder::new().stack_size(256 * 1024).spawn(move || {
+            let state = PyThreadState_New(interpreter as *mut PyInterpreterState);
+            headway_gil::this_thread_is_the_probe();
+            PyEval_RestoreThread(state);
+            PyThreadState_Clear(state);
+            PyThreadState_DeleteCurrent();
+        });
+        let Ok(probe) = probe else { return false };
+        let began = Instant::now();
+        while !headway_gil::probe_waits() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let state = PyEval_SaveThread();
+        let joined = probe.join().is_ok();
+        PyEval_RestoreThread(state);
+        joined && headway_gil::probe_waits()
+    }
+}
