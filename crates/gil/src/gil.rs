@@ -163,14 +163,20 @@ impl Gil {
         }
     }
 
+    /// Odd while an event is under way; another number after each.
+    pub fn sequence(&self) -> u32 {
+        self.sequence.load(Acquire)
+    }
+
     /// Calls `copy` until it ran without an event of this GIL in between. Outside the hooks.
     pub fn read<T>(&self, mut copy: impl FnMut() -> T) -> T {
         const TRIES_WITHOUT_ASKING: u32 = 8;
         const TRIES: u32 = 100_000;
+        const TRIES_BETWEEN_YIELDS: u32 = 64;
         let mut asked = false;
         let mut tries = 0;
         loop {
-            let before = self.sequence.load(Acquire);
+            let before = self.sequence();
             let copied = copy();
             fence(Acquire);
             let same = before % 2 == 0 && self.sequence.load(Relaxed) == before;
@@ -178,6 +184,10 @@ impl Gil {
             if tries == TRIES_WITHOUT_ASKING && !same {
                 self.readers.fetch_add(1, Relaxed);
                 asked = true;
+            }
+            if tries % TRIES_BETWEEN_YIELDS == 0 {
+                // An event under way may need this very core to end.
+                std::thread::yield_now();
             }
             if same || tries == TRIES {
                 if asked {

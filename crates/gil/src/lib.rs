@@ -15,7 +15,7 @@
 //! - `account`: the rules by which an event changes a book.
 //! - `hook`: the replaced functions, and the slots that they are put into.
 //! - `learning`: which address is what.
-//! - `install`, `fork`, `snapshot`: from outside the hooks.
+//! - `install`, `fork`, `snapshot` with `copies`: from outside the hooks.
 //!
 //! The crate knows libc and ELF, and nothing of Python: what it needs of CPython (one address,
 //! one contended take) its caller hands it as a [`Host`].
@@ -31,6 +31,7 @@ pub mod histogram;
 mod engine {
     pub(crate) mod account;
     pub(crate) mod clock;
+    pub(crate) mod copies;
     pub(crate) mod folding;
     pub(crate) mod fork;
     pub(crate) mod gil;

@@ -8,7 +8,9 @@ use std::ffi::CStr;
 use std::sync::atomic::Ordering::*;
 
 use super::clock::now_ns;
+use super::copies::Copies;
 use super::folding;
+use super::gil::Gil;
 use super::gils;
 use super::ledger::book::{GilBook, NAME_BYTES, ThreadBook, state};
 use super::ledger::region::{self, Reader, RegionError, Slot};
@@ -121,17 +123,16 @@ fn own_snapshot(slot: &'static Slot) -> Snapshot {
         if book.state.load(Acquire) == state::FREE {
             continue;
         }
-        let mut copies = CopiedBooks::with_room_for(slot, index as u32);
+        let mut copies = Copies::of_gil(index as u32);
         let gil = gils::all().get(index);
         let unmeasured = gil.map_or(u32::MAX, |gil| gil.unmeasured.load(Relaxed));
         let running = |at: u32, book: &ThreadBook| {
             at == unmeasured || book.state.load(Relaxed) == state::LIVE
         };
         let mut copy_moment = || {
-            copies.used = 0;
             let open = book.closed_ns.load(Relaxed) == 0;
             let now_ns = if open { now_ns() } else { book.changed_ns.load(Relaxed) };
-            copies.copy(slot, running);
+            copies.copy(slot, || gil.map_or(0, Gil::sequence), running);
             (gil_row(index as u32, book, now_ns, open), holding(book, now_ns))
         };
         let (row, holding) = match gil {
@@ -139,8 +140,8 @@ fn own_snapshot(slot: &'static Slot) -> Snapshot {
             None => copy_moment(),
         };
         // What has ended does not change while the registry is locked.
-        copies.copy(slot, |_, _| true);
-        snapshot.threads.extend(copies.rows(holding));
+        copies.copy_others(slot);
+        snapshot.threads.extend(rows(copies, holding));
         snapshot.gils.push(row);
     }
     let end_ns = match slot.closed_ns.load(Relaxed) {
@@ -171,11 +172,11 @@ fn other_snapshot(slot: &Slot) -> Option<Snapshot> {
         }
         let open = book.closed_ns.load(Relaxed) == 0;
         let now_ns = if open { end_ns } else { book.changed_ns.load(Relaxed) };
-        let mut copies = CopiedBooks::with_room_for(slot, index as u32);
+        let mut copies = Copies::of_gil(index as u32);
         let row = gil_row(index as u32, book, now_ns, open && snapshot.alive);
         let holding = holding(book, now_ns);
-        copies.copy(slot, |_, _| true);
-        snapshot.threads.extend(copies.rows(holding));
+        copies.copy_others(slot);
+        snapshot.threads.extend(rows(copies, holding));
         snapshot.gils.push(row);
     }
     if !snapshot.alive {
@@ -242,50 +243,11 @@ fn gil_row(id: u32, book: &GilBook, now_ns: u64, alive: bool) -> GilRow {
     row
 }
 
-/// Copies of one GIL's thread books. The room for them is made before: copying must be quick.
-struct CopiedBooks {
-    gil: u32,
-    copies: Vec<(u32, Box<ThreadBook>)>,
-    /// Copies that are filled.
-    used: usize,
-}
-
-impl CopiedBooks {
-    fn with_room_for(slot: &Slot, gil: u32) -> Self {
-        const ROOM_FOR_NEW_THREADS: usize = 64;
-        let of_gil = |book: &ThreadBook| {
-            book.gil.load(Relaxed) == gil && book.state.load(Acquire) != state::FREE
-        };
-        let count = slab::used(slot).filter(|(_, book)| of_gil(book)).count();
-        let empty = || (u32::MAX, Box::new(ThreadBook::new()));
-        let copies = std::iter::repeat_with(empty).take(count + ROOM_FOR_NEW_THREADS).collect();
-        Self { gil, copies, used: 0 }
-    }
-
-    /// Copies the GIL's books that `wanted` says yes to and that are not copied yet.
-    fn copy(&mut self, slot: &Slot, wanted: impl Fn(u32, &ThreadBook) -> bool) {
-        for (index, book) in slab::used(slot) {
-            let here = book.gil.load(Relaxed) == self.gil;
-            if !here || book.state.load(Acquire) == state::FREE || !wanted(index, book) {
-                continue;
-            }
-            if self.copies[..self.used].iter().any(|(copied, _)| *copied == index) {
-                continue;
-            }
-            let Some((at, copy)) = self.copies.get_mut(self.used) else { return };
-            *at = index;
-            copy.copy_from(book);
-            self.used += 1;
-        }
-    }
-
-    fn rows(self, holding: Option<(u32, u64)>) -> impl Iterator<Item = ThreadRow> {
-        let used = self.used;
-        self.copies.into_iter().take(used).filter_map(move |(index, book)| {
-            let present_ns = holding.filter(|(holder, _)| *holder == index).map_or(0, |(_, ns)| ns);
-            thread_row(&book, present_ns)
-        })
-    }
+fn rows(copies: Copies, holding: Option<(u32, u64)>) -> impl Iterator<Item = ThreadRow> {
+    copies.into_books().filter_map(move |(index, book)| {
+        let present_ns = holding.filter(|(holder, _)| *holder == index).map_or(0, |(_, ns)| ns);
+        thread_row(&book, present_ns)
+    })
 }
 
 /// The row of a book; `None` for a sum that nothing was added to.

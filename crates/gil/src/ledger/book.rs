@@ -156,6 +156,14 @@ impl ThreadBook {
         self.hold.merge(&other.hold);
     }
 
+    /// How many takes and drops changed this book: every event that a row shows is one of them.
+    pub fn events(&self) -> u64 {
+        [&self.takes, &self.voluntary_drops, &self.forced_drops]
+            .map(|n| n.load(Relaxed))
+            .iter()
+            .sum()
+    }
+
     pub fn clear(&self) {
         for counter in self.counters() {
             counter.store(0, Relaxed);
