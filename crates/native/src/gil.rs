@@ -9,9 +9,9 @@ use std::ptr;
 use headway_gil::Place;
 use pyo3_ffi::*;
 
-use crate::Methods;
 use crate::host::{all_interpreters, gil_enabled, host, interpreters_and_ids};
 use crate::report::{list, process_dict};
+use crate::{Methods, method};
 
 static METHODS: Methods<9> = Methods([
     method(c"gil_install", install, c"gil_install(ledger: bytes | None, run: int | None)"),
@@ -24,15 +24,6 @@ static METHODS: Methods<9> = Methods([
     method(c"gil_run", run_identity, c"gil_run() -> int | None"),
     PyMethodDef::zeroed(),
 ]);
-
-const fn method(name: &'static CStr, function: PyCFunction, doc: &'static CStr) -> PyMethodDef {
-    PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: PyMethodDefPointer { PyCFunction: function },
-        ml_flags: METH_VARARGS,
-        ml_doc: doc.as_ptr(),
-    }
-}
 
 pub fn methods() -> *mut PyMethodDef {
     METHODS.0.as_ptr().cast_mut()

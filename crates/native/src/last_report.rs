@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use pyo3_ffi::*;
 
-use crate::Methods;
+use crate::{Methods, method};
 
 const SIGNALS: [c_int; 2] = [libc::SIGTERM, libc::SIGHUP];
 
@@ -57,17 +57,15 @@ const ARMED: u32 = 1;
 const REPORTING: u32 = 2;
 
 static METHODS: Methods<2> = Methods([
-    PyMethodDef {
-        ml_name: c"report_on_signals".as_ptr(),
-        ml_meth: PyMethodDefPointer { PyCFunction: report_on_signals },
-        ml_flags: METH_VARARGS,
-        ml_doc: c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool)\n\
-                  \n\
-                  Has SIGTERM and SIGHUP, where they are at their default, first run `command` with the\n\
-                  ledger on its stdin and stdout turned to stderr, then remove the file `ledger` (with\n\
-                  `keep_ledger`: only if the command succeeded). None takes that back."
-            .as_ptr(),
-    },
+    method(
+        c"report_on_signals",
+        report_on_signals,
+        c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool)\n\
+          \n\
+          Has SIGTERM and SIGHUP, where they are at their default, first run `command` with the\n\
+          ledger on its stdin and stdout turned to stderr, then remove the file `ledger` (with\n\
+          `keep_ledger`: only if the command succeeded). None takes that back.",
+    ),
     PyMethodDef::zeroed(),
 ]);
 

@@ -10,7 +10,7 @@
 
 use pyo3_ffi::*;
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 mod gil;
@@ -29,6 +29,16 @@ unsafe impl Sync for SharedDef {}
 struct Methods<const N: usize>([PyMethodDef; N]);
 // SAFETY: constant data.
 unsafe impl<const N: usize> Sync for Methods<N> {}
+
+/// An entry of such a table, for a function that takes positional arguments.
+const fn method(name: &'static CStr, function: PyCFunction, doc: &'static CStr) -> PyMethodDef {
+    PyMethodDef {
+        ml_name: name.as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunction: function },
+        ml_flags: METH_VARARGS,
+        ml_doc: doc.as_ptr(),
+    }
+}
 
 struct SharedSlots<const N: usize>([PyModuleDef_Slot; N]);
 // SAFETY: the slots are constant data.

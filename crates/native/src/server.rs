@@ -12,20 +12,9 @@ use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
+use crate::{Methods, method};
+
 const CAPSULE_NAME: &CStr = c"headway._native.server";
-
-pub struct Methods<const N: usize>(pub [PyMethodDef; N]);
-// SAFETY: constant data.
-unsafe impl<const N: usize> Sync for Methods<N> {}
-
-const fn method(name: &'static CStr, function: PyCFunction, doc: &'static CStr) -> PyMethodDef {
-    PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: PyMethodDefPointer { PyCFunction: function },
-        ml_flags: METH_VARARGS,
-        ml_doc: doc.as_ptr(),
-    }
-}
 
 static METHODS: Methods<6> = Methods([
     method(
