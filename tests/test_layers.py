@@ -27,9 +27,10 @@ PYTHON_LAYERS = (
     {"server"},
     {"gil"},
     {"snapshot"},
+    {"difference"},
     {"terminal"},
-    {"json_file", "scale", "schema", "summary", "thread_names"},
-    {"units"},
+    {"books", "json_file", "scale", "schema", "summary", "thread_names"},
+    {"columns", "units"},
     {"_native"},
     {"errors"},
 )

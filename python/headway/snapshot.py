@@ -1,9 +1,11 @@
-"""A snapshot of the books: the GIL report (schema 1) of it, and what lies between two.
+"""A snapshot of the books, and the GIL report (schema 1) of it.
 
 Knows nothing of how the books are kept. A *raw* process is what `headway._native` returns.
 """
 
 from __future__ import annotations
+
+from headway.books import GIL_COUNTS, GIL_TIMES, THREAD_COUNTS, sum_distributions
 
 # `typing` is not loaded in every program that is measured, and this file is.
 TYPE_CHECKING = False
@@ -26,7 +28,9 @@ class Snapshot:
         """What happened between `before` and this snapshot of the same process."""
         if not isinstance(before, Snapshot):
             return NotImplemented
-        return Snapshot(_difference(self._raw, before._raw))
+        from headway.difference import difference
+
+        return Snapshot(difference(self._raw, before._raw))
 
     def to_dict(self) -> Report:
         """The GIL report, schema 1: seconds, counts, and null for what is not known."""
@@ -62,28 +66,6 @@ def _process(raw: Report) -> Report:
     }
 
 
-_GIL_TIMES = ("wall", "held", "handoff", "idle")
-_GIL_COUNTS = (
-    "takes",
-    "contended_takes",
-    "voluntary_drops",
-    "forced_drops",
-    "drop_requests",
-    "preemptions",
-    "anomalies",
-    "held_at_open",
-    "held_now",
-)
-_THREAD_COUNTS = (
-    "takes",
-    "contended_takes",
-    "voluntary_drops",
-    "forced_drops",
-    "forced_waits",
-    "preemptions",
-)
-
-
 def _gil(row: Report, process: Report) -> Report:
     rows = [thread for thread in process["threads"] if thread["gil"] == row["id"]]
     own = row["interpreter"]
@@ -104,10 +86,10 @@ def _gil(row: Report, process: Report) -> Report:
         "interpreters": interpreters,
         "alive": row["alive"],
     }
-    result.update({key: row[f"{key}_ns"] / NS for key in _GIL_TIMES})
-    result.update({key: row[key] for key in _GIL_COUNTS})
+    result.update({key: row[f"{key}_ns"] / NS for key in GIL_TIMES})
+    result.update({key: row[key] for key in GIL_COUNTS})
     for key in ("wait", "hold"):
-        result[key] = _histogram(_sum_distributions(thread[key] for thread in rows))
+        result[key] = _histogram(sum_distributions(thread[key] for thread in rows))
     return result
 
 
@@ -122,7 +104,7 @@ def _thread(row: Report) -> Report:
         "waited": row["wait"]["sum_ns"] / NS,
         "forced_waited": row["forced_waited_ns"] / NS,
     }
-    result.update({key: row[key] for key in _THREAD_COUNTS})
+    result.update({key: row[key] for key in THREAD_COUNTS})
     for key in ("wait", "hold"):
         result[key] = _histogram(row[key])
     return result
@@ -155,85 +137,3 @@ def _percentile_ns(buckets: list[tuple[int, int]], rank: float) -> int | None:
         if seen >= rank:
             return bound
     return None
-
-
-def _sum_distributions(distributions: Any) -> Report:
-    total: Report = {"count": 0, "sum_ns": 0, "min_ns": None, "max_ns": None}
-    counts: dict[int, int] = {}
-    for one in distributions:
-        total["count"] += one["count"]
-        total["sum_ns"] += one["sum_ns"]
-        for key, choose in (("min_ns", min), ("max_ns", max)):
-            known = [value for value in (total[key], one[key]) if value is not None]
-            total[key] = choose(known) if known else None
-        for bound, number in one["buckets"]:
-            counts[bound] = counts.get(bound, 0) + number
-    total["buckets"] = sorted(counts.items())
-    return total
-
-
-# Differences. A row that the earlier snapshot lacks is taken whole.
-
-
-def _difference(after: Report, before: Report) -> Report:
-    result = dict(after)
-    result["wall_ns"] = after["wall_ns"] - before["wall_ns"]
-    result["unmeasured_events"] = after["unmeasured_events"] - before["unmeasured_events"]
-    earlier_gils = {_gil_key(row): row for row in before["gils"]}
-    result["gils"] = [
-        _row_difference(row, earlier_gils.get(_gil_key(row))) for row in after["gils"]
-    ]
-    earlier_threads = {_thread_key(row): row for row in before["threads"]}
-    result["threads"] = [
-        _row_difference(row, earlier_threads.get(_thread_key(row))) for row in after["threads"]
-    ]
-    earlier_children = {child["pid"]: child for child in before["children"]}
-    result["children"] = [
-        _difference(child, earlier_children[child["pid"]])
-        if child["pid"] in earlier_children
-        else child
-        for child in after["children"]
-    ]
-    return result
-
-
-def _gil_key(row: Report) -> tuple[Any, ...]:
-    return row["id"], row["interpreter"]
-
-
-def _thread_key(row: Report) -> tuple[Any, ...]:
-    return row["gil"], row["native_id"] or row["name"]
-
-
-def _row_difference(after: Report, before: Report | None) -> Report:
-    if before is None:
-        return after
-    result = dict(after)
-    for key, value in after.items():
-        if key in ("wait", "hold"):
-            result[key] = _distribution_difference(value, before[key])
-        elif key.endswith("_ns") or key in _GIL_COUNTS or key in _THREAD_COUNTS:
-            result[key] = value - before[key]
-    if "held_now" in after:
-        # Held when this stretch began is what was held when the last one ended.
-        result["held_at_open"], result["held_now"] = before["held_now"], after["held_now"]
-    return result
-
-
-def _distribution_difference(after: Report, before: Report) -> Report:
-    """The extremes of a stretch are known only if they are extremes of the whole."""
-    earlier = dict(before["buckets"])
-    buckets = [(bound, number - earlier.get(bound, 0)) for bound, number in after["buckets"]]
-    count = after["count"] - before["count"]
-    fresh = before["count"] == 0 and count > 0
-    return {
-        "count": count,
-        "sum_ns": after["sum_ns"] - before["sum_ns"],
-        "min_ns": after["min_ns"]
-        if fresh or (count and after["min_ns"] < before["min_ns"])
-        else None,
-        "max_ns": after["max_ns"]
-        if fresh or (count and after["max_ns"] > before["max_ns"])
-        else None,
-        "buckets": [(bound, number) for bound, number in buckets if number],
-    }

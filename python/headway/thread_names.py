@@ -44,8 +44,12 @@ def tell_running(tell: Tell) -> None:
 
 
 def _tell_one(thread: Any, tell: Tell) -> None:
-    if thread.native_id is not None:
-        tell(thread.native_id, thread.name.replace("\0", "").encode("utf-8", "replace"))
+    # A subclass may have made anything of `name`; its thread has to start all the same.
+    try:
+        if thread.native_id is not None:
+            tell(thread.native_id, thread.name.replace("\0", "").encode("utf-8", "replace"))
+    except Exception:
+        pass
 
 
 def _follow_starts(threading: ModuleType, tell: Tell) -> None:
@@ -70,9 +74,8 @@ class _ThreadingFinder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "threading":
             return None
-        sys.meta_path.remove(self)
         for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target)
+            spec = None if finder is self else finder.find_spec(name, path, target)
             if spec is not None:
                 self._follow_once_loaded(spec.loader)
                 return spec
@@ -85,6 +88,8 @@ class _ThreadingFinder:
         def exec_module(module: ModuleType) -> None:
             # The loader stays the module's own, as the program may look at it.
             del loader.exec_module
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
             load(module)
             _follow_starts(module, tell)
 

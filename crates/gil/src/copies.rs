@@ -37,8 +37,8 @@ impl Copies {
         wanted: impl Fn(u32, &ThreadBook) -> bool,
     ) {
         for (index, book) in slab::used(slot) {
-            let here = book.gil.load(Relaxed) == self.gil;
-            if !here || book.state.load(Acquire) == state::FREE || !wanted(index, book) {
+            let in_use = book.state.load(Acquire) != state::FREE;
+            if !in_use || book.gil.load(Relaxed) != self.gil || !wanted(index, book) {
                 continue;
             }
             let copy = self.place_for(index);
@@ -52,10 +52,10 @@ impl Copies {
         }
     }
 
-    /// Copies the GIL's books that have no copy yet.
-    pub fn copy_others(&mut self, slot: &Slot) {
+    /// Copies the GIL's books that have no copy yet and that `wanted` says yes to.
+    pub fn copy_others(&mut self, slot: &Slot, wanted: impl Fn(u32, &ThreadBook) -> bool) {
         let copied: Vec<bool> = self.places.iter().map(Option::is_some).collect();
-        self.copy(slot, || 0, |index, _| !copied[index as usize]);
+        self.copy(slot, || 0, |index, book| !copied[index as usize] && wanted(index, book));
     }
 
     pub fn into_books(self) -> impl Iterator<Item = (u32, Box<ThreadBook>)> {

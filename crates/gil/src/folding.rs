@@ -41,46 +41,52 @@ pub fn fold(slot: &'static Slot, _registry: &Registry) {
     ended[..excess].iter().for_each(|(_, index)| fold_book(slot, *index));
 }
 
-/// Merges one ended row into its folded row and frees its book.
+/// Merges one ended row into its folded row and frees its book; the first of a name becomes the
+/// folded row itself.
 fn fold_book(slot: &'static Slot, index: u32) {
     let book = &slot.books[index as usize];
     let mut buffer = [0; NAME_BYTES];
     let mut stem = [0; NAME_BYTES];
     let stem = stem_of(book.name.get(&mut buffer), &mut stem);
-    let gil = book.gil.load(Relaxed);
-    if let Some(row) = folded_row(slot, gil, stem) {
-        row.merge(book);
-        row.folded.fetch_add(book.folded.load(Relaxed).max(1), Relaxed);
-        ENDED.fetch_sub(1, Relaxed);
-        book.state.store(state::FREE, Relaxed);
-        book.clear();
-        slab::push(index);
+    let threads = book.folded.load(Relaxed).max(1);
+    ENDED.fetch_sub(1, Relaxed);
+    match folded_row(slot, book.gil.load(Relaxed), stem) {
+        Ok(row) => {
+            row.merge(book);
+            row.folded.fetch_add(threads, Relaxed);
+            book.state.store(state::FREE, Relaxed);
+            book.clear();
+            slab::push(index);
+        }
+        Err(name) => {
+            book.native_id.store(0, Relaxed);
+            book.name.set(name);
+            book.folded.store(threads, Relaxed);
+            book.state.store(state::FOLDED, Release);
+        }
     }
 }
 
-/// The folded row for a name; a new one while there are few, else the row of all others. `None` if
-/// no book is free even for that.
-fn folded_row(slot: &'static Slot, gil: u32, stem: &[u8]) -> Option<&'static ThreadBook> {
-    let mut buffer = [0; NAME_BYTES];
+/// The folded row for a stem, or the row of all others once there are many; else the name that a new
+/// row gets.
+fn folded_row<'a>(
+    slot: &'static Slot,
+    gil: u32,
+    stem: &'a [u8],
+) -> Result<&'static ThreadBook, &'a [u8]> {
     let folded = |book: &ThreadBook| {
         book.state.load(Relaxed) == state::FOLDED && book.gil.load(Relaxed) == gil
     };
-    let row_named = |name: &[u8], buffer: &mut [u8; NAME_BYTES]| {
-        slab::used(slot).map(|(_, b)| b).find(|b| folded(b) && b.name.get(buffer) == name)
+    let row_named = |name: &[u8]| {
+        let mut buffer = [0; NAME_BYTES];
+        slab::used(slot).map(|(_, b)| b).find(|b| folded(b) && b.name.get(&mut buffer) == name)
     };
-    if let Some(row) = row_named(stem, &mut buffer) {
-        return Some(row);
+    if let Some(row) = row_named(stem) {
+        return Ok(row);
     }
     let full = slab::used(slot).filter(|(_, book)| folded(book)).count() >= FOLDED_NAMES;
     let name = if full { b"(ended)" } else { stem };
-    if let Some(row) = row_named(name, &mut buffer) {
-        return Some(row);
-    }
-    let row = &slot.books[slab::pop()? as usize];
-    row.gil.store(gil, Relaxed);
-    row.name.set(name);
-    row.state.store(state::FOLDED, Release);
-    Some(row)
+    row_named(name).ok_or(name)
 }
 
 /// A thread name without its number: trailing digits, and the number in `threading`'s
@@ -115,6 +121,12 @@ pub fn fold_gil(index: usize) {
     sum.state.store(state::FOLDED, Release);
     for (book_index, book) in slab::used(slot) {
         if book.gil.load(Relaxed) == index as u32 && book.state.load(Relaxed) != state::FREE {
+            if book.takes.load(Relaxed) == 0 && book.state.load(Relaxed) == state::FOLDED {
+                book.state.store(state::FREE, Relaxed);
+                book.clear();
+                slab::push(book_index);
+                continue;
+            }
             book.gil.store(gils::ENDED_SUM as u32, Relaxed);
             if book.state.swap(state::ENDED, Relaxed) != state::ENDED {
                 ENDED.fetch_add(1, Relaxed);

@@ -7,10 +7,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
-use super::gil::{Gil, life, this_thread};
-use super::hook::EPOCH;
+use super::gil::{EPOCH, Gil, life, this_thread};
 use super::ledger::{self, region, slab};
-use super::{account, clock, gils, learning, threads};
+use super::{account, clock, gils, install, learning, threads};
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// The child's main GIL is about to be made anew. Writer: the only thread of the child.
@@ -26,6 +25,10 @@ pub fn register() {
 
 unsafe extern "C" fn child() {
     threads::keep_this_thread_only();
+    install::forget_change_under_way();
+    learning::look_for_nothing();
+    let parent = ledger::slot();
+    ledger::forget_slot();
     if EPOCH.load(Relaxed) == 0 {
         return;
     }
@@ -34,9 +37,9 @@ unsafe extern "C" fn child() {
         EPOCH.store(0, Relaxed);
         return;
     };
-    let parent = ledger::slot();
     ledger::set_slot(slot);
     gils::keep_main_only();
+    gils::main().rest();
     threads::forget_all();
     slab::reset(slot);
     let now_ns = clock::now_ns();
@@ -55,6 +58,8 @@ unsafe extern "C" fn child() {
             }
         }
         GIL_TO_COME.store(true, Relaxed);
+    } else {
+        learning::look_for_any_gil();
     }
 }
 
@@ -77,7 +82,7 @@ pub fn gil_made_anew(gil: &'static Gil, cond: usize) {
             gil.reopen(now_ns);
         } else if gil.locked().held {
             gil.locked().holder_thread = this_thread();
-            gil.event(|locked| account::signal(gil, locked, slot, now_ns));
+            gil.event(EPOCH.load(Relaxed), |locked| account::signal(gil, locked, slot, now_ns));
         }
         gil.locked().in_timed_wait = 0;
     }

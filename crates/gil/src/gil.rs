@@ -4,12 +4,19 @@
 //! Events run in hooks, with the GIL's own mutex held. Readers come from anywhere and take no lock.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, fence};
+use std::sync::atomic::{
+    AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, compiler_fence, fence,
+};
+use std::time::{Duration, Instant};
 
 use super::gils;
 use super::ledger::book::{GilBook, ThreadBook, state};
 use super::ledger::region::Slot;
 use super::ledger::slab;
+
+/// Which installation is in force; 0 for none. Grows with each. Written by install, uninstall and
+/// fork; read by every hook first.
+pub static EPOCH: AtomicU32 = AtomicU32::new(0);
 
 /// Which condition variable of a GIL an address is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -133,20 +140,25 @@ impl Gil {
         }
     }
 
-    /// Runs an event's changes so that a snapshot sees all of them or none. For hooks.
+    /// Runs an event's changes so that a snapshot sees all of them or none; `None`, with nothing
+    /// changed, if this GIL's books are not open under the installation `epoch`. For hooks.
     ///
     /// # Safety
     /// As [`Gil::locked`].
     #[inline(always)]
-    pub unsafe fn event<T>(&self, change: impl FnOnce(&mut Locked) -> T) -> T {
+    pub unsafe fn event<T>(&self, epoch: u32, change: impl FnOnce(&mut Locked) -> T) -> Option<T> {
         if self.readers.load(Relaxed) != 0 {
             self.pause_for_readers();
         }
         let sequence = self.sequence.load(Relaxed);
         self.sequence.store(sequence.wrapping_add(1), Relaxed);
+        // Against `close_all`, which writes `life`, makes all threads see it, and then waits for an even
+        // sequence: the other half of its barrier need only keep the compiler from reordering.
+        compiler_fence(SeqCst);
         fence(Release);
+        let current = self.life.load(Relaxed) == life::OPEN && EPOCH.load(Relaxed) == epoch;
         // SAFETY: the caller's promise.
-        let result = change(unsafe { self.locked() });
+        let result = current.then(|| change(unsafe { self.locked() }));
         self.sequence.store(sequence.wrapping_add(2), Release);
         result
     }
@@ -207,11 +219,10 @@ impl Gil {
     /// Waits for an event under way to end. After `life` was changed and all threads were made to see
     /// it, no event changes the books any more.
     pub fn settle(&self) {
-        for _ in 0..100_000 {
-            if self.sequence.load(Acquire) % 2 == 0 {
-                return;
-            }
-            std::hint::spin_loop();
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let began = Instant::now();
+        while self.sequence() % 2 == 1 && began.elapsed() < PATIENCE {
+            std::thread::yield_now();
         }
     }
 

@@ -81,7 +81,7 @@ impl Layout {
 }
 
 /// Adds the GIL whose `cond` is at `cond`, as `KNOWN`, unless it is there.
-pub fn add(cond: usize, layout: Layout) -> Option<&'static Gil> {
+pub fn add(cond: usize, layout: Layout, interpreter_id: i64) -> Option<&'static Gil> {
     let _changing = Changing::begin();
     if let Some((gil, _)) = find(cond) {
         return Some(gil);
@@ -107,7 +107,7 @@ pub fn add(cond: usize, layout: Layout) -> Option<&'static Gil> {
         distance => cond - distance,
     };
     gil.interpreter.store(interpreter, Relaxed);
-    gil.interpreter_id.store(super::install::interpreter_id(interpreter), Relaxed);
+    gil.interpreter_id.store(interpreter_id, Relaxed);
     gil.life.store(life::KNOWN, Relaxed);
     gil.switch_cond.store(cond + layout.switch_cond_after_cond, Relaxed);
     gil.cond.store(cond, Release);
@@ -176,8 +176,8 @@ pub fn match_interpreters(existing: &[(usize, i64)], slot: &'static Slot) {
             close_gone(gil, slot);
         }
     }
-    for (interpreter, _) in existing.iter().filter(|(_, id)| *id != 0) {
-        add(interpreter + layout.cond_after_interpreter, layout);
+    for (interpreter, id) in existing.iter().filter(|(_, id)| *id != 0) {
+        add(interpreter + layout.cond_after_interpreter, layout, *id);
     }
 }
 
@@ -203,7 +203,6 @@ pub fn keep_main_only() {
         gil.switch_cond.store(0, Relaxed);
         gil.life.store(life::UNUSED, Relaxed);
     }
-    main().rest();
     HIGH_WATER.store(1, Release);
 }
 

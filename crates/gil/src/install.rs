@@ -1,11 +1,11 @@
 //! Installs and removes the meter. Runs in one thread at a time, which holds the main GIL.
 
 use std::ffi::{CString, c_void};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
+use super::gil::EPOCH;
+use super::hook::elf;
 use super::hook::slots::{self, SlotError};
-use super::hook::{EPOCH, elf};
 use super::ledger::region::{self, RegionError};
 use super::ledger::{self, slab};
 use super::{account, clock, fork, gils, learning, threads};
@@ -22,6 +22,8 @@ pub struct Host {
     pub gil_in_interpreter: bool,
     /// Addresses and ids of the interpreters that exist now.
     pub interpreters: Vec<(usize, i64)>,
+    /// `PyInterpreterState_Head`: the interpreter that was made last. Called without a thread state.
+    pub newest_interpreter: unsafe extern "C" fn() -> *mut c_void,
     /// `PyInterpreterState_GetID`.
     pub interpreter_id: unsafe extern "C" fn(*mut c_void) -> i64,
     /// Starts a thread that calls [`this_thread_is_the_probe`], takes the GIL and drops it; drops the
@@ -44,7 +46,7 @@ pub enum Place {
     Join(CString, u64),
 }
 
-/// Why the meter was not installed. The process is as it was before.
+/// Why the meter was not installed. The process runs on as it did before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Slots(SlotError),
@@ -100,25 +102,50 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Held while the meter is installed or removed.
-static CHANGING: Mutex<()> = Mutex::new(());
+/// 1 while a thread installs or removes the meter. Set by swap; cleared by that thread, or by a forked
+/// child that has only another.
+static CHANGING: AtomicU32 = AtomicU32::new(0);
+
+struct Changing;
+
+impl Changing {
+    fn begin() -> Result<Self, Refusal> {
+        if CHANGING.swap(1, Acquire) == 1 { Err(Refusal::Busy) } else { Ok(Self) }
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        CHANGING.store(0, Release);
+    }
+}
+
+/// In a forked child: whoever was installing is not here any more.
+pub fn forget_change_under_way() {
+    CHANGING.store(0, Relaxed);
+}
+
 static NEXT_EPOCH: AtomicU32 = AtomicU32::new(1);
+static NEWEST_INTERPRETER: AtomicUsize = AtomicUsize::new(0);
 static INTERPRETER_ID: AtomicUsize = AtomicUsize::new(0);
 /// Addresses of the main GIL, once learned: `cond`, or 0.
 static MAIN_COND: AtomicUsize = AtomicUsize::new(0);
 
-/// The id of the interpreter at an address, -1 where it is not known. Calls CPython's
-/// `PyInterpreterState_GetID`, which reads one field; never with a GIL's mutex held.
-pub fn interpreter_id(interpreter: usize) -> i64 {
-    let function = INTERPRETER_ID.load(Relaxed);
-    if interpreter == 0 || function == 0 {
-        return -1;
+/// The id of the interpreter at an address if it is the one made last. For the thread that is making
+/// it, and never with a GIL's mutex held.
+pub fn id_if_newest(interpreter: usize) -> Option<i64> {
+    let newest = NEWEST_INTERPRETER.load(Relaxed);
+    let get_id = INTERPRETER_ID.load(Relaxed);
+    if newest == 0 || get_id == 0 {
+        return None;
     }
-    // SAFETY: stored by `install` from a function of this type; the interpreter is being made, or
-    // was listed by the caller of `install`, who holds the GIL.
+    // SAFETY: stored by `install` from functions of these types. Both read one field; the id is asked of
+    // an interpreter only that is the newest of CPython's own list.
     unsafe {
-        let get_id: unsafe extern "C" fn(*mut c_void) -> i64 = std::mem::transmute(function);
-        get_id(interpreter as *mut c_void)
+        let newest: unsafe extern "C" fn() -> *mut c_void = std::mem::transmute(newest);
+        let get_id: unsafe extern "C" fn(*mut c_void) -> i64 = std::mem::transmute(get_id);
+        let newest = newest();
+        (newest as usize == interpreter).then(|| get_id(newest))
     }
 }
 
@@ -129,7 +156,7 @@ pub fn is_installed() -> bool {
 /// Installs the meter with clean books; does nothing if it is installed. The caller holds the main
 /// GIL, and is the only thread that does so until this returns, but for the time of `contend`.
 pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
-    let _changing = CHANGING.try_lock().map_err(|_| Refusal::Busy)?;
+    let _changing = Changing::begin()?;
     if is_installed() {
         return Ok(());
     }
@@ -142,15 +169,21 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
     }
     let Some(slot) = ledger::slot() else { return Err(Refusal::Ledger(RegionError::Map(0))) };
     fork::register();
+    NEWEST_INTERPRETER.store(host.newest_interpreter as *const () as usize, Relaxed);
     INTERPRETER_ID.store(host.interpreter_id as *const () as usize, Relaxed);
     slots::patch(host.anchor).map_err(Refusal::Slots)?;
     let learned = learn(host).inspect_err(|_| slots::unpatch())?;
+    slots::patch_again();
 
     let now_ns = clock::now_ns();
-    gils::keep_main_only();
-    threads::forget_all();
-    slab::reset(slot);
-    slot.reset(now_ns, &host.python, host.gil_enabled);
+    {
+        // Threads end, and are folded, without the GIL.
+        let _registry = threads::Registry::lock();
+        gils::keep_main_only();
+        threads::forget_all();
+        slab::reset(slot);
+        slot.reset(now_ns, &host.python, host.gil_enabled);
+    }
     slab::prepare(slot);
     if let Some(addresses) = learned {
         let main = gils::know_main(addresses);
@@ -174,7 +207,9 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
 
 fn prepare_ledger(place: Place) -> Result<(), Refusal> {
     match (region::header().is_some(), place) {
-        (true, Place::Memory) => return Ok(()),
+        (true, Place::Memory) if ledger::slot().is_some() => return Ok(()),
+        // A forked child of a process that had removed the meter.
+        (true, Place::Memory) => Ok(()),
         (true, _) => return Err(Refusal::LedgerInUse),
         (false, Place::Memory) => region::create_anonymous(),
         (false, Place::File(path)) => region::create_file(&path),
@@ -205,7 +240,7 @@ fn learn(host: &Host) -> Result<Option<learning::Addresses>, Refusal> {
 /// Removes the meter. The books close and stay readable. The caller holds the main GIL. Threads inside a
 /// hook finish there: the code stays loaded.
 pub fn uninstall() -> Result<(), Refusal> {
-    let _changing = CHANGING.try_lock().map_err(|_| Refusal::Busy)?;
+    let _changing = Changing::begin()?;
     if !is_installed() {
         return Ok(());
     }

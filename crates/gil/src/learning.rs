@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::gil::{life, this_thread};
 use super::gils::{self, Layout};
+use super::install;
 
 /// What the hooks look for.
 ///
@@ -47,6 +48,11 @@ pub fn look_for_probe() {
         address.store(0, Relaxed);
     }
     LOOKING_FOR.store(PROBE, Release);
+}
+
+/// In a forked child, which may have been made in the middle of a search.
+pub fn look_for_nothing() {
+    LOOKING_FOR.store(NOTHING, Relaxed);
 }
 
 pub fn look_for_any_gil() {
@@ -130,14 +136,19 @@ static RECENT_NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// `create_gil` initializes `cond`, then `switch_cond`. Called without a GIL's mutex.
 pub fn saw_init(cond: usize) {
-    if gils::main().life.load(Relaxed) != life::OPEN {
+    if gils::main().life.load(Relaxed) != life::OPEN || layout().cond_after_interpreter == 0 {
         return;
     }
     let first = cond.wrapping_sub(COND_BYTES + MUTEX_BYTES);
     match RECENT.iter().find(|recent| recent.load(Relaxed) == first) {
         Some(recent) => {
             recent.store(0, Relaxed);
-            gils::add(first, layout());
+            // CPython puts an interpreter at the head of its list before it makes its GIL. A pair that
+            // lies elsewhere is somebody else's, or waits for `gils::match_interpreters`.
+            let interpreter = first.wrapping_sub(layout().cond_after_interpreter);
+            if let Some(id) = install::id_if_newest(interpreter) {
+                gils::add(first, layout(), id);
+            }
         }
         None => RECENT[RECENT_NEXT.fetch_add(1, Relaxed) % RECENT.len()].store(cond, Relaxed),
     }

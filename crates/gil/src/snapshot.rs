@@ -139,8 +139,9 @@ fn own_snapshot(slot: &'static Slot) -> Snapshot {
             Some(gil) => gil.read(copy_moment),
             None => copy_moment(),
         };
-        // What has ended does not change while the registry is locked.
-        copies.copy_others(slot);
+        // What has ended does not change while the registry is locked. A thread that is seen running only
+        // now came after the moment.
+        copies.copy_others(slot, |at, book| !running(at, book));
         snapshot.threads.extend(rows(copies, holding));
         snapshot.gils.push(row);
     }
@@ -175,7 +176,7 @@ fn other_snapshot(slot: &Slot) -> Option<Snapshot> {
         let mut copies = Copies::of_gil(index as u32);
         let row = gil_row(index as u32, book, now_ns, open && snapshot.alive);
         let holding = holding(book, now_ns);
-        copies.copy_others(slot);
+        copies.copy_others(slot, |_, _| true);
         snapshot.threads.extend(rows(copies, holding));
         snapshot.gils.push(row);
     }

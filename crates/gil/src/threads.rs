@@ -81,8 +81,18 @@ static UNSEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The pthread key plus one; 0 before the first install. Never deleted.
 static KEY: AtomicU32 = AtomicU32::new(0);
-/// The registry lock: 0 free, 1 held. Guards names, folding and the reuse of books.
+/// The registry lock. Guards names, folding and the reuse of books.
+///
+/// | value | meaning |
+/// |---|---|
+/// | 0 | free |
+/// | 1 | held, nobody waits |
+/// | 2 | held, somebody may wait: the holder wakes one |
+///
+/// A forked child sets it to 0.
 static LOCK: AtomicU32 = AtomicU32::new(0);
+/// Entries of `THREADS` that are taken.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// Rows in state `ENDED`.
 pub static ENDED: AtomicUsize = AtomicUsize::new(0);
 
@@ -90,21 +100,30 @@ pub static ENDED: AtomicUsize = AtomicUsize::new(0);
 pub struct Registry(());
 
 impl Registry {
+    /// Holders never wait for Python: a thread that holds a GIL may wait here.
     pub fn lock() -> Self {
-        loop {
-            if LOCK.swap(1, Acquire) == 0 {
-                return Self(());
+        if LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            while LOCK.swap(2, Acquire) != 0 {
+                futex(libc::FUTEX_WAIT, 2);
             }
-            // SAFETY: no preconditions. Holders never wait for Python, only for a GIL's mutex.
-            unsafe { libc::sched_yield() };
         }
+        Self(())
     }
 }
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        LOCK.store(0, Release);
+        if LOCK.swap(0, Release) == 2 {
+            futex(libc::FUTEX_WAKE, 1);
+        }
     }
+}
+
+fn futex(operation: libc::c_int, value: u32) {
+    let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word is static; a wait without a timeout returns on a wake, a changed word or a
+    // signal, and callers look again.
+    unsafe { libc::syscall(libc::SYS_futex, LOCK.as_ptr(), operation, value, 0, 0, 0) };
 }
 
 /// Makes the key. `false` if the process has used up the keys that need no allocation.
@@ -169,8 +188,12 @@ pub fn books_of_this_thread() -> impl Iterator<Item = &'static ThreadBook> {
 #[cold]
 #[inline(never)]
 fn first_event(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static ThreadBook)> {
-    let found = current().or_else(enter).and_then(|thread| Some((thread, slab::pop()?)));
-    let Some((thread, index)) = found else {
+    if let Some(again) = current().and_then(|thread| link_again(thread, gil, slot)) {
+        return Some(again);
+    }
+    // Nothing is searched where nothing is left: this may be every event of thousands of threads.
+    let thread = if slab::is_empty() { None } else { current().or_else(enter) };
+    let Some((thread, index)) = thread.and_then(|thread| Some((thread, slab::pop()?))) else {
         slot.unmeasured.fetch_add(1, Relaxed);
         return unmeasured(gil, slot);
     };
@@ -179,10 +202,33 @@ fn first_event(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static 
     book.native_id.store(thread.native_id.load(Relaxed), Relaxed);
     book.name.copy_from(&thread.name);
     book.state.store(state::LIVE, Release);
+    link(thread, gil, index, book);
+    Some((index, book))
+}
+
+fn link(thread: &'static Thread, gil: &'static Gil, index: u32, book: &'static ThreadBook) {
     let link = free_link(thread);
     link.index.store(index, Relaxed);
     link.book.store(std::ptr::from_ref(book).cast_mut(), Relaxed);
     link.serial.store(gil.serial.load(Relaxed), Relaxed);
+}
+
+/// The book of a GIL whose link was given up for another's.
+fn link_again(
+    thread: &'static Thread,
+    gil: &'static Gil,
+    slot: &'static Slot,
+) -> Option<(u32, &'static ThreadBook)> {
+    if thread.next_link.load(Relaxed) == 0 {
+        return None;
+    }
+    let native_id = thread.native_id.load(Relaxed);
+    let (index, book) = slab::used(slot).find(|(_, book)| {
+        book.state.load(Relaxed) == state::LIVE
+            && book.native_id.load(Relaxed) == native_id
+            && book.gil.load(Relaxed) == gil.index() as u32
+    })?;
+    link(thread, gil, index, book);
     Some((index, book))
 }
 
@@ -204,10 +250,17 @@ fn enter() -> Option<&'static Thread> {
 
 /// A free entry, taken for the thread that the kernel knows as `native_id`.
 fn take_entry(native_id: u32) -> Option<&'static Thread> {
+    if TAKEN.load(Relaxed) >= BOOKS {
+        return None;
+    }
     let from = SEARCH_FROM.load(Relaxed);
     (from..BOOKS).chain(0..from).map(|i| (i, &THREADS[i])).find_map(|(i, thread)| {
         let taken = thread.native_id.compare_exchange(0, native_id, AcqRel, Relaxed).is_ok();
-        taken.then(|| SEARCH_FROM.store(i + 1, Relaxed)).map(|()| thread)
+        taken.then(|| {
+            SEARCH_FROM.store(i + 1, Relaxed);
+            TAKEN.fetch_add(1, Relaxed);
+            thread
+        })
     })
 }
 
@@ -224,7 +277,7 @@ fn kept_for(native_id: u32) -> Option<&'static Thread> {
     Some(kept)
 }
 
-/// A link to write: an unused one, one whose GIL has gone, or, in turn, one whose row is ended now.
+/// A link to write: an unused one, one whose GIL has gone, or, in turn, one that is given up.
 fn free_link(thread: &'static Thread) -> &'static Link {
     let gone = |link: &&Link| {
         let serial = link.serial.load(Relaxed);
@@ -233,9 +286,7 @@ fn free_link(thread: &'static Thread) -> &'static Link {
     thread.links.iter().find(gone).unwrap_or_else(|| {
         let turn = thread.next_link.load(Relaxed);
         thread.next_link.store(turn + 1, Relaxed);
-        let link = &thread.links[turn as usize % LINKS];
-        end_book(link.book());
-        link
+        &thread.links[turn as usize % LINKS]
     })
 }
 
@@ -266,8 +317,15 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
             end_book(book);
         }
     }
+    if thread.next_link.swap(0, Relaxed) != 0 {
+        let native_id = thread.native_id.load(Relaxed);
+        slab::used(slot)
+            .filter(|(_, book)| book.native_id.load(Relaxed) == native_id)
+            .for_each(|(_, book)| end_book(book));
+    }
     thread.name.set(b"");
     thread.native_id.store(0, Release);
+    TAKEN.fetch_sub(1, Relaxed);
     if ENDED.load(Relaxed) > ENDED_LIMIT {
         folding::fold(slot, &registry);
     }
@@ -338,4 +396,5 @@ pub fn keep_this_thread_only() {
         }
     }
     UNSEEN.store(0, Relaxed);
+    TAKEN.store(usize::from(this.is_some()), Relaxed);
 }

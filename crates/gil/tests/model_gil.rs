@@ -126,8 +126,15 @@ static GIL: Gil = Gil::new();
 static TURN: Mutex<()> = Mutex::new(());
 const INTERVAL: Duration = Duration::from_millis(5);
 
-unsafe extern "C" fn no_interpreter(_interpreter: *mut c_void) -> i64 {
-    -1
+/// The "interpreter" of a model GIL is where the GIL begins; this one was made last.
+static NEWEST: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn newest_interpreter() -> *mut c_void {
+    NEWEST.load(SeqCst) as *mut c_void
+}
+
+unsafe extern "C" fn interpreter_id(_interpreter: *mut c_void) -> i64 {
+    7
 }
 
 fn contend() -> bool {
@@ -176,10 +183,11 @@ fn install() {
     let host = Host {
         anchor: contend as fn() -> bool as *const c_void,
         gil_enabled: true,
-        main_interpreter: 0,
-        gil_in_interpreter: false,
+        main_interpreter: &raw const GIL as usize,
+        gil_in_interpreter: true,
         interpreters: Vec::new(),
-        interpreter_id: no_interpreter,
+        newest_interpreter,
+        interpreter_id,
         contend,
         python: "model".to_owned(),
     };
@@ -296,6 +304,12 @@ fn threads_that_wait_while_the_meter_comes_and_goes_get_the_gil() {
 fn another_gil_of_the_same_layout_gets_books_of_its_own() {
     static SECOND: Gil = Gil::new();
     let _turn = Turn::metered();
+    // A pair of condition variables that is no interpreter's is left alone.
+    SECOND.init();
+    SECOND.take(INTERVAL);
+    SECOND.drop();
+    assert_eq!(books().gils.len(), 1);
+    NEWEST.store(&raw const SECOND as usize, SeqCst);
     SECOND.init();
     for _ in 0..3 {
         SECOND.take(INTERVAL);
@@ -304,6 +318,7 @@ fn another_gil_of_the_same_layout_gets_books_of_its_own() {
     let snapshot = books();
     let second = &snapshot.gils[1];
     assert_eq!((second.takes, second.voluntary_drops, second.held_at_open), (3, 3, 0));
+    assert_eq!(second.interpreter, Some(7));
     assert_eq!(main_gil(&snapshot).takes, 0);
     // Made anew in the same place: the first one's books close and stay.
     SECOND.init();

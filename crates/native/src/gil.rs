@@ -68,13 +68,11 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
         }
     };
     // SAFETY: a thread state is attached.
-    unsafe {
-        if !PyErr_Occurred().is_null() {
-            return ptr::null_mut();
-        }
-        if PyInterpreterState_Get() != PyInterpreterState_Main() {
-            return raise("it is installed from the main interpreter only");
-        }
+    if unsafe { !PyErr_Occurred().is_null() } {
+        return ptr::null_mut();
+    }
+    if !in_main_interpreter() {
+        return raise("it is installed from the main interpreter only");
     }
     match headway_gil::install(&host(), place) {
         Ok(()) => {
@@ -85,7 +83,16 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
     }
 }
 
+/// Whether the calling thread holds the main GIL.
+fn in_main_interpreter() -> bool {
+    // SAFETY: a thread state is attached.
+    unsafe { PyInterpreterState_Get() == PyInterpreterState_Main() }
+}
+
 unsafe extern "C" fn uninstall(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
+    if !in_main_interpreter() {
+        return raise("it is removed from the main interpreter only");
+    }
     note();
     match headway_gil::uninstall() {
         Ok(()) => none(),
@@ -103,6 +110,9 @@ fn note() {
     // SAFETY: a thread state is attached; the reference is dropped.
     unsafe {
         let function = PySys_GetObject(c"getswitchinterval".as_ptr());
+        if function.is_null() {
+            return;
+        }
         let interval = PyObject_CallNoArgs(function);
         if interval.is_null() {
             return PyErr_Clear();
@@ -116,7 +126,9 @@ fn note() {
 unsafe extern "C" fn snapshot(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
     if headway_gil::is_installed() {
         note();
-        headway_gil::match_interpreters(&interpreters_and_ids());
+        if in_main_interpreter() {
+            headway_gil::match_interpreters(&interpreters_and_ids());
+        }
     }
     // SAFETY: the state that is saved is restored; no Python runs between.
     let snapshot = unsafe {

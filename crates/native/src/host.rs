@@ -20,6 +20,7 @@ pub fn host() -> Host {
             main_interpreter: main as usize,
             gil_in_interpreter: cfg!(Py_3_12),
             interpreters: interpreters_and_ids(),
+            newest_interpreter,
             interpreter_id: get_interpreter_id,
             contend,
             python: version.split_whitespace().next().unwrap_or_default().to_owned(),
@@ -48,6 +49,11 @@ pub fn interpreters_and_ids() -> Vec<(usize, i64)> {
     // SAFETY: as above.
     let id = |interpreter| unsafe { PyInterpreterState_GetID(interpreter) };
     all_interpreters().map(|interpreter| (interpreter as usize, id(interpreter))).collect()
+}
+
+unsafe extern "C" fn newest_interpreter() -> *mut c_void {
+    // SAFETY: reads the head of the runtime's list; needs no thread state.
+    unsafe { PyInterpreterState_Head().cast() }
 }
 
 unsafe extern "C" fn get_interpreter_id(interpreter: *mut c_void) -> i64 {

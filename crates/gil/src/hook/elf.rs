@@ -190,6 +190,13 @@ impl Object {
     }
 }
 
+/// What of a RELRO range the dynamic linker protects: whole pages.
+fn whole_pages(range: std::ops::Range<usize>) -> std::ops::Range<usize> {
+    // SAFETY: no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    range.start & !(page - 1)..range.end & !(page - 1)
+}
+
 struct Search {
     address: usize,
     found: Option<Object>,
@@ -213,7 +220,7 @@ unsafe extern "C" fn visit_object(
         match header.p_type {
             libc::PT_LOAD => object.segments.push(range),
             libc::PT_DYNAMIC => object.dynamic = start as *const Dynamic,
-            libc::PT_GNU_RELRO => object.read_only = Some(range),
+            libc::PT_GNU_RELRO => object.read_only = Some(whole_pages(range)),
             _ => {}
         }
     }

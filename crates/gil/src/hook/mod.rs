@@ -12,19 +12,15 @@ pub mod elf;
 pub mod slots;
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use super::clock::now_ns;
-use super::gil::{Gil, Role, life};
+use super::gil::{EPOCH, Gil, Role, life};
 use super::gils;
 use super::{account, fork, learning, ledger};
 
 type Cond = *mut c_void;
 type Mutex = *mut c_void;
-
-/// Which installation is in force; 0 for none. Grows with each. Written by install, uninstall and
-/// fork; read by every hook first.
-pub static EPOCH: AtomicU32 = AtomicU32::new(0);
 
 /// One hooked symbol: its name, what replaces it, and where to find what was there before.
 pub struct Hook {
@@ -105,7 +101,8 @@ fn open_at_first_event(
 
 unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
     let real = original!(SIGNAL as unsafe extern "C-unwind" fn(Cond) -> c_int);
-    if EPOCH.load(Acquire) == 0 {
+    let epoch = EPOCH.load(Acquire);
+    if epoch == 0 {
         learning::saw_signal(cond as usize);
         // SAFETY: the caller's own call.
         return unsafe { real(cond) };
@@ -115,7 +112,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
             // A take: before it, the GIL was free.
             if let Some(slot) = open_gil(gil, true) {
                 // SAFETY: take_gil signals switch_cond with the GIL's mutex held.
-                unsafe { gil.event(|locked| account::take(gil, locked, slot, now_ns())) };
+                unsafe { gil.event(epoch, |locked| account::take(gil, locked, slot, now_ns())) };
             }
         }
         Some((gil, Role::Cond)) => {
@@ -125,7 +122,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
                 && was_open
             {
                 // SAFETY: drop_gil signals cond with the GIL's mutex held.
-                unsafe { gil.event(|locked| account::signal(gil, locked, slot, now_ns())) };
+                unsafe { gil.event(epoch, |locked| account::signal(gil, locked, slot, now_ns())) };
             }
         }
         None => learning::saw_signal(cond as usize),
@@ -152,16 +149,17 @@ unsafe extern "C-unwind" fn cond_timedwait(
         return unsafe { real(cond, mutex, until) };
     };
     // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
-    let switch_number =
-        unsafe { gil.event(|locked| account::timed_wait_began(gil, locked, slot, now_ns())) };
+    let switch_number = unsafe {
+        gil.event(epoch, |locked| account::timed_wait_began(gil, locked, slot, now_ns()))
+    };
     // SAFETY: the caller's own call.
     let result = unsafe { real(cond, mutex, until) };
-    // The meter may have been removed meanwhile, or removed and installed afresh.
-    if EPOCH.load(Acquire) == epoch && gil.life.load(Relaxed) == life::OPEN {
+    // `event` sees whether the meter has been removed meanwhile, or removed and installed afresh.
+    if let Some(switch_number) = switch_number {
         let timed_out = result == libc::ETIMEDOUT;
         // SAFETY: pthread_cond_timedwait has locked the GIL's mutex again.
         unsafe {
-            gil.event(|locked| {
+            gil.event(epoch, |locked| {
                 account::timed_wait_ended(gil, locked, timed_out, switch_number);
             });
         }

@@ -83,6 +83,22 @@ pub fn patch(anchor: *const c_void) -> Result<(), SlotError> {
     Ok(())
 }
 
+/// Puts back hooks that the dynamic linker, at work on a slot's first call in another thread while it
+/// was patched, has overwritten since.
+pub fn patch_again() {
+    let patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for slot in patched.iter() {
+        let hooks = hooks();
+        let hook = hooks.iter().find(|hook| hook.replacement as usize == slot.hook);
+        let original = hook.map_or(0, |hook| hook.original.load(Relaxed));
+        // SAFETY: a slot of the interpreter's object, which is never unloaded.
+        let now = unsafe { (*(slot.address as *const AtomicUsize)).load(Acquire) };
+        if now == original {
+            let _ = write(slot, slot.hook);
+        }
+    }
+}
+
 /// Takes our hooks out of the slots. A slot that somebody else has hooked since is left as it is: they
 /// call ours, which then only passes on.
 pub fn unpatch() {

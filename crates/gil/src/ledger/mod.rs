@@ -17,6 +17,11 @@ pub fn set_slot(slot: &'static Slot) {
     SLOT.store(std::ptr::from_ref(slot).cast_mut(), Relaxed);
 }
 
+/// In a forked child, whose parent's slot is not its own.
+pub fn forget_slot() {
+    SLOT.store(std::ptr::null_mut(), Relaxed);
+}
+
 /// The slot of this process, or `None` before the first install.
 #[inline]
 pub fn slot() -> Option<&'static Slot> {

@@ -120,7 +120,7 @@ pub fn create_anonymous() -> Result<(), RegionError> {
             )
         };
         if memory != libc::MAP_FAILED {
-            adopt(memory, slots, false);
+            adopt(memory, slots);
             begin_run();
             return Ok(());
         }
@@ -129,11 +129,15 @@ pub fn create_anonymous() -> Result<(), RegionError> {
     Err(RegionError::Map(error))
 }
 
-/// Makes a region in the file at `path`, which is created or emptied.
+/// Makes a region in a new file at `path`. One that is there is replaced, never emptied: another
+/// process may have it mapped, and would be killed by the page that goes.
 pub fn create_file(path: &CStr) -> Result<(), RegionError> {
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: `path` is a C string.
-    let fd = unsafe { libc::open(path.as_ptr(), flags, 0o600) };
+    let fd = unsafe {
+        libc::unlink(path.as_ptr());
+        libc::open(path.as_ptr(), flags, 0o600)
+    };
     if fd < 0 {
         return Err(RegionError::Open(errno()));
     }
@@ -192,14 +196,20 @@ fn map_file(fd: c_int, slots: usize) -> Result<(), RegionError> {
     if memory == libc::MAP_FAILED {
         return Err(RegionError::Map(errno()));
     }
-    adopt(memory, slots, true);
+    FILE_BACKED.store(1, Relaxed);
+    if !reserve(memory.cast(), size_of::<Header>()) {
+        // SAFETY: mapped above, used by nobody.
+        unsafe { libc::munmap(memory, region_bytes(slots)) };
+        FILE_BACKED.store(0, Relaxed);
+        return Err(RegionError::Map(libc::ENOSPC));
+    }
+    adopt(memory, slots);
     Ok(())
 }
 
-fn adopt(memory: *mut c_void, slots: usize, file_backed: bool) {
+fn adopt(memory: *mut c_void, slots: usize) {
     // SAFETY: the mapping is ours; a refusal costs core-file room only.
     unsafe { libc::madvise(memory, region_bytes(slots), libc::MADV_DONTDUMP) };
-    FILE_BACKED.store(file_backed as u32, Relaxed);
     REGION_SLOTS.store(slots as u32, Relaxed);
     REGION.store(memory.cast(), Release);
 }
@@ -251,25 +261,34 @@ pub fn claim() -> Option<&'static Slot> {
 
 fn claim_shared(header: &'static Header) -> Option<&'static Slot> {
     let slots = REGION_SLOTS.load(Relaxed);
-    let index = header.next_slot.fetch_update(Relaxed, Relaxed, |n| (n < slots).then_some(n + 1));
-    let Ok(index) = index else {
-        header.unlisted.fetch_add(1, Relaxed);
-        return None;
-    };
-    // SAFETY: the region has `slots` slots behind its header, and `index` is one of them.
-    let slot = unsafe { &*slot_at(header, index as usize) };
-    // Room for the head and the GILs; what cannot be had must not be touched.
-    reserve(slot as *const Slot as *const u8, std::mem::offset_of!(Slot, books)).then_some(slot)
+    let mut index = header.next_slot.load(Relaxed);
+    loop {
+        let slot = slot_at(header, index as usize);
+        // Room for the head and the GILs first: readers look at every slot that is claimed.
+        if index >= slots || !reserve(slot.cast(), std::mem::offset_of!(Slot, books)) {
+            header.unlisted.fetch_add(1, Relaxed);
+            return None;
+        }
+        match header.next_slot.compare_exchange(index, index + 1, AcqRel, Relaxed) {
+            // SAFETY: the region has `slots` slots behind its header, and `index` is one of them.
+            Ok(_) => return Some(unsafe { &*slot }),
+            Err(now) => index = now,
+        }
+    }
 }
 
 fn slot_at(header: *const Header, index: usize) -> *const Slot {
-    // SAFETY: callers keep `index` below the number of slots of the region.
-    unsafe { header.add(1).cast::<Slot>().add(index) }
+    // Wrapping: one past the last is asked for, and not looked at.
+    header.wrapping_add(1).cast::<Slot>().wrapping_add(index)
 }
 
 /// Asks for real memory or disk behind a part of the region, so that a hook that writes there can
-/// neither block for long nor be killed for want of room. Async-signal-safe.
+/// neither block for long nor be killed for want of room. Pages of plain memory come when they are
+/// touched, as those of a stack do. Async-signal-safe.
 pub fn reserve(start: *const u8, bytes: usize) -> bool {
+    if FILE_BACKED.load(Relaxed) == 0 {
+        return true;
+    }
     const MADV_POPULATE_WRITE: c_int = 23;
     // SAFETY: no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -278,7 +297,7 @@ pub fn reserve(start: *const u8, bytes: usize) -> bool {
     // SAFETY: the range lies in our mapping. Fails cleanly (EFAULT, ENOMEM, EINVAL before Linux
     // 5.14) where a plain write would raise SIGBUS for want of room.
     let populated = unsafe { libc::madvise(first as *mut c_void, length, MADV_POPULATE_WRITE) };
-    populated == 0 || FILE_BACKED.load(Relaxed) == 0 || errno() == libc::EINVAL
+    populated == 0 || errno() == libc::EINVAL
 }
 
 /// The slots of the region that processes have claimed, this one's among them.

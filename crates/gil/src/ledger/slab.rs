@@ -10,8 +10,8 @@ use super::book::ThreadBook;
 use super::region::{self, BOOKS, Slot};
 
 const NONE: u32 = u32::MAX;
-/// Books kept ready beyond those in use.
-const AHEAD: u32 = 16;
+/// Books kept ready beyond those in use: threads that C code starts come without a warning.
+const AHEAD: u32 = 256;
 
 /// The free list: a stack of indices, linked through `NEXT`.
 ///
@@ -32,6 +32,11 @@ static PREPARING: AtomicU32 = AtomicU32::new(0);
 
 fn retagged(head: u64, top: u32) -> u64 {
     ((head >> 32).wrapping_add(1) << 32) | u64::from(top)
+}
+
+/// Whether there is no free book; may be out of date at once.
+pub fn is_empty() -> bool {
+    FREE_COUNT.load(Relaxed) == 0
 }
 
 /// A free book for the caller alone, or `None`. For hooks.

@@ -1,0 +1,46 @@
+"""What a raw row of the books holds (`headway._native` makes it), and how distributions add up."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    Report = dict[str, Any]
+
+GIL_TIMES = ("wall", "held", "handoff", "idle")
+GIL_COUNTS = (
+    "takes",
+    "contended_takes",
+    "voluntary_drops",
+    "forced_drops",
+    "drop_requests",
+    "preemptions",
+    "anomalies",
+    "held_at_open",
+    "held_now",
+)
+THREAD_COUNTS = (
+    "takes",
+    "contended_takes",
+    "voluntary_drops",
+    "forced_drops",
+    "forced_waits",
+    "preemptions",
+)
+
+
+def sum_distributions(distributions: Iterable[Report]) -> Report:
+    total: Report = {"count": 0, "sum_ns": 0, "min_ns": None, "max_ns": None}
+    counts: dict[int, int] = {}
+    for one in distributions:
+        total["count"] += one["count"]
+        total["sum_ns"] += one["sum_ns"]
+        for key, choose in (("min_ns", min), ("max_ns", max)):
+            known = [value for value in (total[key], one[key]) if value is not None]
+            total[key] = choose(known) if known else None
+        for bound, number in one["buckets"]:
+            counts[bound] = counts.get(bound, 0) + number
+    total["buckets"] = sorted(counts.items())
+    return total
