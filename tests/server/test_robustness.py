@@ -38,6 +38,7 @@ REFUSED = {
     "100 KB header": (GET + b"X: " + b"y" * 100_000 + b"\r\n\r\n", 431),
     "500 headers": (GET + b"X: y\r\n" * 500 + b"\r\n", 431),
     "20 KB URL": (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414),
+    "20 KB method": (b"M" * 20_000 + b" /hello HTTP/1.1\r\nHost: a\r\n\r\n", 501),
     "no version": (b"GET /hello\r\n\r\n", 400),
     "unknown version": (b"GET /hello HTTP/2.0\r\nHost: a\r\n\r\n", 505),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,13 @@ def refuse(*arguments: str) -> str:
         (["pages:nothing_here"], "no attribute 'nothing_here'", "pages"),
         (["pages:not_callable"], "a str, which is not callable", "pages.not_callable"),
         (["pages"], "must be module:callable", "'pages'"),
+        ([".pages:hello"], "must be module:callable", "'.pages:hello'"),
         (["pages:"], "must be module:callable", "'pages:'"),
         (["pages:hello", "--threads", "0"], "from 1 to 1000", "--threads"),
         (["pages:hello", "--threads", "four"], "from 1 to 1000", "'four'"),
         (["pages:hello", "--switch-interval", "nan"], "number of seconds", "--switch-interval"),
+        (["pages:hello", "--switch-interval", "1001"], "0.000001 to 1000", "'1001'"),
+        (["pages:hello", "--bind", "[::1"], "must be HOST:PORT", "'[::1'"),
         (["pages:hello", "--bind", "127.0.0.1"], "HOST:PORT", "--bind"),
         (["pages:hello", "--bind", "127.0.0.1:65536"], "0 to 65535", "--bind"),
         (["pages:hello", "--bind", "unix:/no/such/place"], "no such file", "/no/such/place"),
@@ -69,18 +73,43 @@ def test_a_port_in_use_is_named() -> None:
     assert f"--bind 127.0.0.1:{port}: address already in use" in line
 
 
-def test_an_application_that_fails_to_import_shows_why(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("import no_such_dependency\n")
+def fail_to_import(directory: Path, source: str) -> str:
+    """Serves a module `broken` with this source; returns what is said about it."""
+    (directory / "broken.py").write_text(source)
     done = subprocess.run(
         [sys.executable, "-m", "headway", "serve", "broken:app", "--bind", "127.0.0.1:0"],
-        cwd=tmp_path,
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
     )
     assert done.returncode == 1
-    assert "No module named 'no_such_dependency'" in done.stderr
-    assert done.stderr.endswith("importing broken failed (see above)\n")
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "frames", "error"),
+    [
+        ("import no_such_dependency", ["broken.py"], "No module named 'no_such_dependency'"),
+        ("import inner\ninner.fail()", ["broken.py", "inner.py"], "ValueError: of the application"),
+        ("def app(:", ["broken.py"], "SyntaxError"),
+    ],
+)
+def test_an_application_that_fails_to_import_shows_its_own_frames(
+    tmp_path: Path, source: str, frames: list[str], error: str
+) -> None:
+    (tmp_path / "inner.py").write_text("def fail():\n    raise ValueError('of the application')\n")
+    said = fail_to_import(tmp_path, source)
+    assert said.startswith("headway serve: importing broken raised:\n")
+    assert re.findall(r'^  File ".*?([^/"]+)", line', said, re.MULTILINE) == frames
+    assert error in said
+    assert said.endswith("importing broken failed (see above)\n")
+
+
+@pytest.mark.parametrize("call", ["sys.exit(4)", "sys.exit()", "sys.exit('two\\nlines')"])
+def test_an_application_that_exits_at_import_is_one_line(tmp_path: Path, call: str) -> None:
+    said = fail_to_import(tmp_path, f"import sys\n{call}\n")
+    assert said == f"headway serve: APP is 'broken:app': the application called {call} at import\n"
 
 
 def test_a_dotted_attribute_and_the_current_directory(tmp_path: Path) -> None:
@@ -128,6 +157,23 @@ def test_a_signal_lets_requests_in_flight_end(number: signal.Signals) -> None:
             assert idle.recv(1) == b"", "idle connections are closed"
         assert server.stop(None) == 0
         assert re.search(r"^/slow +1 ", server.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_every_request_sent_before_a_signal_is_answered(threads: str) -> None:
+    """Most of them wait in the listen queue: all threads are in the application."""
+    with Served("pages:application", "--threads", threads) as server, ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in range(12)]
+        for connection in connections:
+            connection.sendall(b"GET /slow?0.2 HTTP/1.1\r\nHost: a\r\n\r\n")
+        server.process.terminate()
+        for connection in connections:
+            response = read_response(connection)
+            assert response.body == b"slow\n"
+            assert response.headers["connection"] == "close"
+            assert connection.recv(1) == b""
+        assert server.stop(None) == 0
+        assert re.search(r"^/slow +12 ", server.stderr, re.MULTILINE)
 
 
 def test_a_response_is_delivered_to_a_slow_reader_before_the_end() -> None:
@@ -245,6 +291,24 @@ def test_a_forked_child_that_comes_back_does_not_answer() -> None:
         assert response.body == b"child ended with 70\n"
         assert server.get("/hello").body == b"hello\n"
         assert "a forked child returned from the application" in server.stderr
+
+
+@pytest.mark.parametrize(
+    "page", ["raises_midway", "raises_midway_sized", "raises_in_close", "too_short", "too_long"]
+)
+def test_a_failure_after_the_status_counts_as_an_error(page: str) -> None:
+    with Served("pages:unchecked") as server:
+        with server.connect() as connection:
+            connection.sendall(f"GET /{page} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        server.stop()
+    assert re.search(rf"^/{page} +1 +1 ", server.stderr, re.MULTILINE), server.stderr
+
+
+def test_the_help_names_the_limits_of_clients() -> None:
+    command = [sys.executable, "-m", "headway", "serve", "--help"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+    assert "60 s    without taking anything of the response" in said
 
 
 def test_the_switch_interval_is_set(tmp_path: Path) -> None:

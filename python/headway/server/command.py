@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from headway import gil
@@ -18,8 +19,8 @@ from headway.server.serving import LOG_FORMS, Server
 DESCRIPTION = """\
 Serves a WSGI application (PEP 3333) over HTTP/1.1 from one process. Its threads share the work:
 whichever takes up a request reads it, takes the GIL once, calls the application and writes the
-response. SIGINT or SIGTERM ends it after the requests in flight; then a table on stderr shows, by
-path, response times and how long requests waited for the GIL, exactly.
+response. SIGINT or SIGTERM ends it after the requests that clients have sent by then; then a table
+on stderr shows, by path, response times and how long requests waited for the GIL, exactly.
 """
 
 EXAMPLES = """\
@@ -27,9 +28,20 @@ examples:
   headway serve shop.wsgi:application
   headway serve shop:app --bind 0.0.0.0:8080 --threads 8 --access-log json
   headway serve shop:app --bind unix:/run/shop.sock --access-log common:/var/log/shop.log
+
+what clients are allowed:
+  75 s    without a request on a connection that is kept open
+  30 s    for the head of a request
+  60 s    for the first 64 KiB of its body, and from one piece of the rest to the next
+  60 s    without taking anything of the response; then the connection is cut off. A streamed
+          response keeps its thread meanwhile; a list or tuple is sent without one
 """
 
 MAX_THREADS = 1000
+# CPython keeps the switch interval in whole microseconds.
+MIN_SECONDS = 1e-6
+MAX_SWITCH_INTERVAL_S = 1000
+MAX_GRACEFUL_TIMEOUT_S = 3600
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +70,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--switch-interval",
         metavar="S",
-        type=_argument(_parse_seconds),
+        type=_argument(_parse_seconds_up_to(MAX_SWITCH_INTERVAL_S)),
         help="sys.setswitchinterval() in seconds (CPython's own: 0.005)",
     )
     parser.add_argument(
@@ -85,9 +97,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--graceful-timeout",
         metavar="S",
-        type=_argument(_parse_seconds),
+        type=_argument(_parse_seconds_up_to(MAX_GRACEFUL_TIMEOUT_S)),
         default=15.0,
-        help="how long requests in flight may take after SIGINT or SIGTERM (15); a second signal "
+        help="how long requests may take after SIGINT or SIGTERM (15); a second signal "
         "ends at once",
     )
 
@@ -196,15 +208,17 @@ def _parse_threads(text: str) -> int:
     raise ValueError(f"it must be a whole number from 1 to {MAX_THREADS}")
 
 
-def _parse_seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    # CPython keeps the switch interval in whole microseconds.
-    if 1e-6 <= seconds <= 3600:
-        return seconds
-    raise ValueError("it must be a number of seconds from 0.000001 to 3600")
+def _parse_seconds_up_to(maximum: int) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = 0.0
+        if MIN_SECONDS <= seconds <= maximum:
+            return seconds
+        raise ValueError(f"it must be a number of seconds from {MIN_SECONDS:f} to {maximum}")
+
+    return parse
 
 
 def _parse_access_log(text: str) -> tuple[str, str | None]:

@@ -25,7 +25,8 @@ LOG_FORMS = {"off": 0, "common": 1, "json": 2}
 
 
 class PathRow(NamedTuple):
-    """Requests of one path. Times in nanoseconds; `None` where nothing is known."""
+    """Requests of one path. Times in nanoseconds; `None` where nothing is known. `errors` are
+    answers with 500 or more, exceptions in mid-body, and bodies unlike their Content-Length."""
 
     path: str
     requests: int
@@ -81,7 +82,7 @@ class Server:
             thread.start()
 
     def stop(self) -> None:
-        """Stops accepting, lets requests in flight end. Returns at once; see `join`."""
+        """Stops accepting, lets requests end that were sent before. Returns at once; see `join`."""
         _native.server_stop(self._native)
 
     def join(self, timeout_s: float) -> int:

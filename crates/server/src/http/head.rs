@@ -13,8 +13,9 @@ pub const MAX_TARGET_BYTES: usize = 16_384;
 pub const MAX_HEAD_BYTES: usize = 65_536;
 /// As Apache and gunicorn.
 pub const MAX_FIELDS: usize = 100;
-/// No registered method is longer than 17 (UPDATEREDIRECTREF).
-const MAX_METHOD_BYTES: usize = 32;
+/// No registered method is longer than 17 (UPDATEREDIRECTREF); one that is longer than all that a
+/// server knows is answered with 501 (RFC 9112 section 3).
+pub const MAX_METHOD_BYTES: usize = 32;
 
 /// How the body of a request is delimited (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Field {
 ///
 /// A lone LF counts as a line end (RFC 9112 section 2.2 allows it).
 pub fn find_head_end(bytes: &[u8], scanned: &mut usize) -> Result<Option<usize>, Rejection> {
+    // First, whatever else is wrong: the answer must not depend on how the bytes were split.
+    check_method_length(bytes)?;
     let limit = bytes.len().min(MAX_HEAD_BYTES);
     // The line feed that ends the last field may lie just before what is new.
     let mut from = scanned.saturating_sub(2);
@@ -176,6 +179,16 @@ impl Head {
         };
         self.expects_continue &= self.framing != Framing::Empty;
         Ok(())
+    }
+}
+
+/// `bytes` begin with a request line, of which any part may be still to come.
+fn check_method_length(bytes: &[u8]) -> Result<(), Rejection> {
+    match bytes.get(..=MAX_METHOD_BYTES) {
+        Some(start) if start.iter().all(|byte| !byte.is_ascii_whitespace()) => {
+            Err(Rejection::MethodTooLong)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -363,9 +376,21 @@ mod tests {
     }
 
     #[test]
+    fn a_method_has_a_limit() {
+        let line = |length| format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(length));
+        let allowed = line(MAX_METHOD_BYTES);
+        assert_eq!(find_head_end(allowed.as_bytes(), &mut 0), Ok(Some(allowed.len())));
+        let too_long = line(MAX_METHOD_BYTES + 1);
+        assert_eq!(find_head_end(too_long.as_bytes(), &mut 0), Err(Rejection::MethodTooLong));
+        let incomplete = [b'M'; MAX_METHOD_BYTES + 1];
+        assert_eq!(find_head_end(&incomplete, &mut 0), Err(Rejection::MethodTooLong));
+        assert_eq!(find_head_end(&incomplete[1..], &mut 0), Ok(None));
+    }
+
+    #[test]
     fn limits_end_the_search() {
         let mut scanned = 0;
-        let long_line = vec![b'a'; MAX_METHOD_BYTES + MAX_TARGET_BYTES + 1];
+        let long_line = [&b"GET /"[..], &[b'a'; MAX_METHOD_BYTES + MAX_TARGET_BYTES]].concat();
         assert_eq!(find_head_end(&long_line, &mut scanned), Err(Rejection::TargetTooLong));
         let mut many = b"GET / HTTP/1.1\r\n".to_vec();
         while many.len() < MAX_HEAD_BYTES {

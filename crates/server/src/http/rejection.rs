@@ -23,6 +23,7 @@ pub enum Rejection {
     FieldsTooLarge,
     UnknownCoding,
     UnknownMethod,
+    MethodTooLong,
     Version,
 }
 
@@ -34,7 +35,9 @@ impl Rejection {
             Self::TargetTooLong => b"414 URI Too Long",
             Self::UnknownExpectation => b"417 Expectation Failed",
             Self::FieldsTooLarge => b"431 Request Header Fields Too Large",
-            Self::UnknownCoding | Self::UnknownMethod => b"501 Not Implemented",
+            Self::UnknownCoding | Self::UnknownMethod | Self::MethodTooLong => {
+                b"501 Not Implemented"
+            }
             Self::Version => b"505 HTTP Version Not Supported",
             _ => b"400 Bad Request",
         }
@@ -66,6 +69,7 @@ impl Rejection {
             }
             Self::UnknownCoding => "The only transfer coding known here is chunked.",
             Self::UnknownMethod => "CONNECT is for proxies; this is an origin server.",
+            Self::MethodTooLong => "The method is longer than 32 bytes.",
             Self::Version => "This server speaks HTTP/1.0 and HTTP/1.1.",
         }
     }
@@ -77,8 +81,10 @@ mod tests {
 
     #[test]
     fn limits_named_in_texts_are_the_limits() {
-        use crate::http::head::{MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES};
+        use crate::http::head::{MAX_FIELDS, MAX_HEAD_BYTES, MAX_METHOD_BYTES, MAX_TARGET_BYTES};
         assert!(Rejection::TargetTooLong.explanation().contains(&MAX_TARGET_BYTES.to_string()));
+        let method = Rejection::MethodTooLong.explanation();
+        assert!(method.contains(&MAX_METHOD_BYTES.to_string()));
         let fields = Rejection::FieldsTooLarge.explanation();
         assert!(fields.contains(&MAX_FIELDS.to_string()));
         assert!(fields.contains(&MAX_HEAD_BYTES.to_string()));

@@ -36,4 +36,7 @@ pub struct RequestRecord {
     pub input_bytes: u64,
     pub output_bytes: u64,
     pub status: u16,
+    /// The application raised, or sent another length than its Content-Length: an error even if
+    /// the status, sent before, says otherwise.
+    pub failed: bool,
 }

@@ -23,7 +23,7 @@ pub struct PathTable {
 #[derive(Default)]
 pub struct PathRow {
     pub requests: u64,
-    /// Of those, how many were answered with 500 or more.
+    /// Of those, how many were answered with 500 or more or failed after their status was sent.
     pub errors: u64,
     pub response: Histogram,
     pub gil_wait: Histogram,
@@ -68,7 +68,7 @@ impl PathTable {
 impl PathRow {
     fn record(&mut self, record: &RequestRecord) {
         self.requests += 1;
-        self.errors += u64::from(record.status >= 500);
+        self.errors += u64::from(record.failed || record.status >= 500);
         self.response.record(record.response_ns);
         if let Some(ns) = record.gil_wait_ns {
             self.gil_wait.record(ns);

@@ -43,7 +43,9 @@ pub struct Exchange<'a> {
     peer: &'a mut Peer,
     date: &'a [u8],
     patience: Patience,
-    closing: bool,
+    /// Whether the server is stopping: asked when the head is framed, which may be long after the
+    /// request began.
+    is_stopping: &'a dyn Fn() -> bool,
     /// How much of the peer's body the application has taken.
     taken: usize,
     head_sent: bool,
@@ -57,14 +59,19 @@ pub struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub fn new(peer: &'a mut Peer, date: &'a [u8], patience: Patience, closing: bool) -> Self {
+    pub fn new(
+        peer: &'a mut Peer,
+        date: &'a [u8],
+        patience: Patience,
+        is_stopping: &'a dyn Fn() -> bool,
+    ) -> Self {
         let record =
             RequestRecord { input_bytes: peer.body.len() as u64, ..RequestRecord::default() };
         Self {
             peer,
             date,
             patience,
-            closing,
+            is_stopping,
             taken: 0,
             head_sent: false,
             transmitted: false,
@@ -168,7 +175,7 @@ impl<'a> Exchange<'a> {
             date: self.date,
             server: SERVER_FIELD,
             body_bytes,
-            closing: self.closing || self.broken.is_some(),
+            closing: (self.is_stopping)() || self.broken.is_some(),
         };
         self.peer.http.encode_head(response, surroundings, &mut self.peer.outgoing);
     }

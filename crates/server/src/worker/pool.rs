@@ -29,6 +29,9 @@ const LISTENER_DATA: u64 = u64::MAX;
 const KICK_DATA: u64 = u64::MAX - 1;
 /// Connections accepted before those that are ready get their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
+/// Connections taken from the listen queue when the server stops: as many as the queue can hold
+/// where `net.core.somaxconn` is as Linux sets it, and an end if clients keep coming.
+const ACCEPTS_AT_STOP: usize = 4_096;
 
 /// How long a connection may take for what; see `Stage`.
 const IDLE_NS: u64 = 75_000_000_000;
@@ -218,7 +221,7 @@ impl<A: Application> Pool<A> {
         let mut count = 0;
         for event in events.iter() {
             match event.data {
-                LISTENER_DATA => self.accept(),
+                LISTENER_DATA => self.accept_some(),
                 KICK_DATA => self.kick.clear(),
                 data => {
                     let token = Token::from_data(data);
@@ -245,10 +248,15 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    fn accept(&self) {
-        let guard = self.listener.lock().expect("no panic under this lock");
-        let Some(listener) = guard.as_ref() else { return };
-        for _ in 0..ACCEPTS_PER_EVENT {
+    fn accept_some(&self) {
+        if let Some(listener) = &*self.listener.lock().expect("no panic under this lock") {
+            self.accept(listener, ACCEPTS_PER_EVENT);
+        }
+    }
+
+    /// Accepts until the listen queue is empty, at most `limit` connections.
+    fn accept(&self, listener: &Listener, limit: usize) {
+        for _ in 0..limit {
             if self.slab.open() >= MAX_CONNECTIONS {
                 return self.pause_accepting(listener);
             }
@@ -320,17 +328,26 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    /// Closes the listener, lets requests in flight end, then lets `work` return.
+    /// Stops accepting, lets every request that was sent before end, then lets `work` return.
+    ///
+    /// A client whose connection waits in the listen queue may have sent its request long ago,
+    /// and closing the listener would reset it; so the queue is emptied first. Then the phase
+    /// changes, not before: a server without connections is over as soon as it is STOPPING.
     pub fn stop(&self) {
+        let Some(listener) = self.listener.lock().expect("no panic under this lock").take() else {
+            return;
+        };
+        self.epoll.remove(listener.fd());
+        self.accept(&listener, ACCEPTS_AT_STOP);
         if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst).is_err() {
             return;
         }
-        drop(self.listener.lock().expect("no panic under this lock").take());
+        drop(listener);
         for (index, slot) in self.slab.slots() {
             if slot.word.claim() {
                 // SAFETY: claimed just now.
                 match unsafe { slot.peer() } {
-                    // What was sent before the stop is still read and answered.
+                    // Whether anything was sent that no event has told of yet.
                     Some(peer) => peer.readable = true,
                     None => continue,
                 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 #[derive(Default)]
 struct Targets {
     gate: AtomicBool,
+    /// A thread waits at the gate.
+    waiting: AtomicBool,
 }
 
 impl Application for Targets {
@@ -19,6 +21,7 @@ impl Application for Targets {
     fn handle(&self, (): &mut (), exchange: &mut Exchange) {
         let (head, bytes) = exchange.head();
         let target = bytes[head.target.clone()].to_vec();
+        self.waiting.fetch_or(target == b"/wait", SeqCst);
         while target == b"/wait" && !self.gate.load(SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -132,6 +135,62 @@ fn the_monitor_finds_a_thread_when_the_only_active_one_is_stuck() {
         }
         pool.application().gate.store(true, SeqCst);
         assert_eq!(read_answer(&mut stuck), "/wait");
+    });
+}
+
+/// Occupies a thread; returns once its request is in the application.
+fn occupy(pool: &Pool<Targets>, address: SocketAddr) -> TcpStream {
+    let mut busy = TcpStream::connect(address).unwrap();
+    send(&mut busy, "/wait");
+    while !pool.application().waiting.load(SeqCst) {
+        std::thread::yield_now();
+    }
+    busy
+}
+
+/// The one response that is left, which must say that it is the last.
+fn read_last_answer(connection: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).expect("a response, then an end without a reset");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a response");
+    assert!(head.contains("\r\nConnection: close"), "{head}");
+    body.to_owned()
+}
+
+#[test]
+fn stopping_answers_what_nobody_has_looked_at_yet() {
+    let requests = with_pool(1, |pool, address| {
+        let mut kept = TcpStream::connect(address).unwrap();
+        assert_eq!(ask(&mut kept, "/kept"), "/kept");
+        let mut busy = occupy(pool, address);
+        // The only thread is in the application: no event is seen, nothing is accepted.
+        send(&mut kept, "/kept/again");
+        let mut queued: Vec<_> = (0..12).map(|_| TcpStream::connect(address).unwrap()).collect();
+        for (number, connection) in queued.iter_mut().enumerate() {
+            send(connection, &format!("/{number}"));
+        }
+        let mut silent = TcpStream::connect(address).unwrap();
+        pool.stop();
+        assert!(TcpStream::connect(address).is_err());
+        pool.application().gate.store(true, SeqCst);
+        assert_eq!(read_last_answer(&mut busy), "/wait");
+        assert_eq!(read_last_answer(&mut kept), "/kept/again");
+        for (number, connection) in queued.iter_mut().enumerate() {
+            assert_eq!(read_last_answer(connection), format!("/{number}"));
+        }
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    });
+    assert_eq!(requests, 15);
+}
+
+#[test]
+fn a_request_behind_the_last_response_does_not_destroy_it() {
+    with_pool(1, |pool, address| {
+        let mut busy = occupy(pool, address);
+        send(&mut busy, "/too/late");
+        pool.stop();
+        pool.application().gate.store(true, SeqCst);
+        assert_eq!(read_last_answer(&mut busy), "/wait");
     });
 }
 

@@ -41,6 +41,14 @@ pub fn send(fd: BorrowedFd, bytes: &[u8]) -> Transfer {
     }
 }
 
+/// True when bytes have come that were not received: closing now would send RST.
+pub fn has_unread(fd: BorrowedFd) -> bool {
+    let mut byte = 0_u8;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: one byte of a live integer.
+    unsafe { libc::recv(fd.as_raw_fd(), (&raw mut byte).cast(), 1, flags) > 0 }
+}
+
 /// `None`: interrupted by a signal, try again.
 fn classify(count: isize) -> Option<Transfer> {
     match count {

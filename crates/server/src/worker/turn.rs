@@ -93,7 +93,15 @@ impl<A: Application> Pool<A> {
                             peer.stage = Stage::Head;
                         }
                     } else if self.is_stopping() && peer.stage != Stage::Body {
-                        return Some(Outcome::Close);
+                        // Nobody may have polled since a next request came.
+                        peer.readable = true;
+                        if !matches!(peer.receive(), Transfer::Moved(_)) {
+                            return Some(Outcome::Close);
+                        }
+                        if peer.stage == Stage::Idle {
+                            self.begin_request(peer);
+                            peer.stage = Stage::Head;
+                        }
                     } else {
                         return Some(Outcome::Wait);
                     }
@@ -135,7 +143,8 @@ impl<A: Application> Pool<A> {
         let begun = peer.progress;
         state.date.clear();
         state.date.extend_from_slice(state.dates.http().as_bytes());
-        let mut exchange = Exchange::new(peer, &state.date, PATIENCE, self.is_stopping());
+        let is_stopping = || self.is_stopping();
+        let mut exchange = Exchange::new(peer, &state.date, PATIENCE, &is_stopping);
         self.application().handle(state.thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
         let write_ns = now_ns();
@@ -203,7 +212,7 @@ fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
         }
         Finished::Close => {
             socket::shut_down_sending(peer.socket.as_fd());
-            if peer.http.is_drained() {
+            if peer.http.is_drained() && !socket::has_unread(peer.socket.as_fd()) {
                 return Outcome::Close;
             }
             peer.stage = Stage::Lingering;

@@ -85,17 +85,17 @@ impl Adapter {
         unsafe { handle.lend(&mut request) };
         let raised = call::run(&self.application, &handle, environ);
         exchange.record.application_ns = now_ns() - called_ns;
-        let silent = raised.iter().all(Option::is_none);
+        exchange.record.failed = raised.iter().any(Option::is_some);
         for exception in raised.into_iter().flatten() {
             self.report(&exception, &describe(exchange));
         }
-        if silent && exchange.broken().is_none() {
+        if !exchange.record.failed && exchange.broken().is_none() {
             self.check_length(exchange);
         }
     }
 
     /// An application that announced another length than it sent is told.
-    fn check_length(&self, exchange: &Exchange) {
+    fn check_length(&self, exchange: &mut Exchange) {
         let message = if exchange.has_excess() {
             "the application sent more than its Content-Length; the rest was cut off"
         } else if matches!(exchange.finished(), Finished::Truncated { .. }) {
@@ -103,6 +103,7 @@ impl Adapter {
         } else {
             return;
         };
+        exchange.record.failed = true;
         // SAFETY: an exception class of this interpreter.
         unsafe { raise(PyExc_ValueError, message) };
         self.report_raised(&describe(exchange));
@@ -150,7 +151,7 @@ impl Application for Adapter {
         // SAFETY: attached above; the application must leave it so, as any C function's caller.
         unsafe { PyEval_SaveThread() };
         exchange.record.gil_wait_ns = match (waited_ns, headway_gil::waited_ns_by_this_thread()) {
-            (Some(before), Some(after)) => Some(after - before),
+            (Some(before), Some(after)) => after.checked_sub(before),
             // The meter came on, or saw this thread for the first time, during the request.
             (None, after) => after,
             (Some(_), None) => None,
