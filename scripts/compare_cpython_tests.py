@@ -1,6 +1,6 @@
 """Runs CPython's own tests as plain Python and under `headway run --follow`, and compares them.
 
-    .venvs/3.13/bin/python scripts/compare_cpython_tests.py [--ignore PATTERN]... [--json FILE] [TEST...]
+    .venvs/3.13/bin/python scripts/compare_cpython_tests.py [--ignore PATTERN] [TEST...]
 
 The outcome of every single test must be the same: passed, failed, error or skipped. A test whose
 outcome differs is run again on both sides, since some of CPython's tests depend on timing; it
