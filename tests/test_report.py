@@ -156,3 +156,38 @@ def test_output_to_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     )
     os.close(writer)
     assert (result.returncode, result.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_output_that_cannot_be_written_is_one_line(tmp_path: Path, closed: bool) -> None:
+    path = written(tmp_path / "out.json", convoy())
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "headway", "report", path],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=(lambda: os.close(1)) if closed else None,
+        )
+    reason = "Bad file descriptor" if closed else "No space left on device"
+    assert result.stderr == f"headway report: stdout cannot be written: {reason}\n"
+    assert result.returncode == 1
+
+
+def test_json_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
+    path = written(tmp_path / "out.json", convoy())
+    for out, reason in ((tmp_path / "none" / "x", "No such file"), (tmp_path, "is a directory")):
+        result = headway("report", path, "--json", out)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"headway report: --json '{out}' cannot be written: ")
+        assert reason in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
+def test_json_to_stdout(tmp_path: Path) -> None:
+    path = written(tmp_path / "out.json", convoy())
+    result = headway("report", path, "--json", "-", cwd=tmp_path)
+    assert result.returncode == 0
+    assert json.loads(result.stdout) == convoy()
+    assert result.stderr == terminal.draw(convoy())
+    assert [each.name for each in tmp_path.iterdir()] == ["out.json"]

@@ -161,11 +161,18 @@ def test_nothing_large_is_imported_before_the_program() -> None:
         assert module not in more
     assert {name for name in more if name.startswith("headway.")} <= {
         "headway._native",
+        "headway.books",
+        "headway.columns",
         "headway.errors",
         "headway.follow",
         "headway.gil",
+        "headway.json_file",
+        "headway.scale",
         "headway.snapshot",
+        "headway.summary",
+        "headway.terminal",
         "headway.thread_names",
+        "headway.units",
     }
 
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from launch import PROGRAMS, TIMEOUT_S, execute, headway, python, read_json, report_in, start
+from launch import (
+    PROGRAMS,
+    TIMEOUT_S,
+    environment,
+    execute,
+    headway,
+    python,
+    read_json,
+    report_in,
+    start,
+)
 
 WAITS_FOR_EVER = {
     "in sleep": "import time; print('up', flush=True); time.sleep(600)",
@@ -220,7 +232,7 @@ def test_json_through_a_link_goes_to_its_target(tmp_path: Path) -> None:
     assert read_json(tmp_path / "target.json")["schema"] == 1
 
 
-@pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+@pytest.mark.parametrize("path", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_json_to_a_pipe(tmp_path: Path, path: str) -> None:
     result = headway("run", "--json", path, "-c", "print('program')", cwd=tmp_path)
     first, second = result.stdout.splitlines()
@@ -238,3 +250,120 @@ def test_json_that_cannot_be_written_at_the_end_changes_nothing_else(tmp_path: P
     assert "headway run: --json" in result.stderr
     assert "No such file or directory" in result.stderr
     assert report_in(result.stderr)
+
+
+def test_json_to_stdout_at_a_signal() -> None:
+    process = start("run", "--json", "-", "-c", WAITS_FOR_EVER["in sleep"])
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.terminate()
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert json.loads(stdout)["pid"] == process.pid
+    assert stderr == report_in(stderr) != ""
+
+
+# Far less than a ledger, far more than a report; and an address space without room for a ledger.
+LIMITS = {
+    "file size": (resource.RLIMIT_FSIZE, 1 << 20),
+    "address space": (resource.RLIMIT_AS, 600_000 * 1024),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_without_room_for_a_ledger_the_books_are_in_memory(tmp_path: Path, limit: str) -> None:
+    kind, most = LIMITS[limit]
+    result = headway(
+        "run",
+        "--json",
+        tmp_path / "out.json",
+        "-c",
+        "import sys; print(sys.argv); sys.exit(3)",
+        "x",
+        preexec_fn=lambda: resource.setrlimit(kind, (most, most)),
+    )
+    assert (result.returncode, result.stdout) == (3, "['-c', 'x']\n")
+    first, rest = result.stderr.split("\n", 1)
+    assert first.startswith(f"headway run: the ledger {tmp_path}/out.json.ledger cannot be kept (")
+    assert first.endswith("): after a crash there will be no report")
+    assert rest == report_in(result.stderr)
+    assert read_json(tmp_path / "out.json")["schema"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_without_room_for_a_ledger_children_are_not_followed(tmp_path: Path) -> None:
+    child = [sys.executable, "-c", "import sys; print('headway.gil' in sys.modules)"]
+    result = headway(
+        "run",
+        "--follow",
+        "-c",
+        "import os, subprocess; print('HEADWAY_FOLLOW' in os.environ, flush=True);"
+        f"subprocess.run({child!r})",
+        env=environment(TMPDIR=str(tmp_path)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+    )
+    assert (result.returncode, result.stdout) == (0, "False\nFalse\n")
+    assert "): children started by exec or spawn are not metered\n" in result.stderr
+    assert report_in(result.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_meter_that_cannot_start_leaves_no_ledger(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "out.json.ledger")
+    code = (
+        "import os, sys; sys.modules['headway._native'] = None;"
+        f"os.environ['HEADWAY_RUN'] = f'{{os.getpid()}} interval - - {ledger.encode().hex()} -';"
+        "from headway import follow; follow.start(); print('ran')"
+    )
+    result = python("-c", code)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("headway run: the GIL meter cannot be installed")
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_report_needs_no_more_descriptors() -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); print('ran')"
+    result = headway("run", "-c", code)
+    assert (result.returncode, result.stdout) == (0, "ran\n")
+    assert result.stderr == report_in(result.stderr) != ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot and setuid need root")
+@pytest.mark.parametrize("how", ["chroot", "setuid"])
+def test_the_report_comes_from_where_nothing_can_be_imported(tmp_path: Path, how: str) -> None:
+    (tmp_path / "jail").mkdir()
+    (tmp_path / "out").mkdir(mode=0o700)
+    out = tmp_path / "out" / "out.json"
+    code = {
+        "chroot": f"import os; os.chroot({str(tmp_path / 'jail')!r}); os.chdir('/')",
+        "setuid": "import os; os.setgid(65534); os.setuid(65534); os.chdir('/')",
+    }[how]
+    result = headway("run", "--json", out, "-c", code)
+    assert result.returncode == 0
+    first, rest = result.stderr.split("\n", 1)
+    assert first.startswith(f"headway run: --json '{out}': ")
+    assert rest == report_in(result.stderr)
+    # The ledger stays, for `headway report`.
+    assert headway("report", out).returncode == 0
+
+
+@pytest.mark.parametrize("pages", [1, 2])
+def test_a_full_disk_is_no_place_for_a_ledger(tmp_path: Path, pages: int) -> None:
+    """One page is filled already; a second has room for the ledger's head, and not for books."""
+    size = pages * resource.getpagesize()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(tmp_path)]
+    if os.geteuid() != 0 or execute(mount).returncode != 0:
+        pytest.skip("a small file system needs root and mount(8)")
+    try:
+        if pages == 1:
+            (tmp_path / "other").write_bytes(b"x")
+        result = headway("run", "--json", tmp_path / "out.json", "-c", "print('ran')")
+        assert (result.returncode, result.stdout) == (0, "ran\n")
+        lines = result.stderr.splitlines()
+        assert lines[0].startswith(
+            f"headway run: the ledger {tmp_path}/out.json.ledger cannot be kept (No "
+        )
+        assert report_in(result.stderr)
+        assert not (tmp_path / "out.json.ledger").exists()
+    finally:
+        assert execute(["umount", str(tmp_path)]).returncode == 0

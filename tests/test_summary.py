@@ -96,6 +96,13 @@ def test_the_gil_with_most_waiting_is_spoken_of() -> None:
     )
 
 
+def test_names_are_made_printable() -> None:
+    made = report([thread("a\x1b[31m" + "b" * 99, [0.5] * 2), thread("\n", holds_s=[1.0])], 1.0)
+    assert summary.sentence({**made, "switch_interval": None}) == (
+        rf"Waiting: a\x1b[31m{'b' * 30}~ waited 1 s of 1 s, in 2 waits, while \n held the GIL most."
+    )
+
+
 def test_many_threads_are_not_long_holds() -> None:
     """Waits of many intervals come from many threads too: each drop begins an interval anew."""
     threads = [thread(f"hog-{n}", [0.095] * 10, [0.005] * 10, forced_drops=10) for n in range(20)]

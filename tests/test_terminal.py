@@ -11,7 +11,7 @@ import termios
 import pytest
 from made_reports import convoy, report, thread
 
-from headway import terminal
+from headway import columns, terminal
 from headway.terminal import Style
 
 
@@ -64,6 +64,26 @@ def test_no_line_is_wider_than_the_terminal(width: int, blocks: bool) -> None:
 def test_a_name_that_only_utf_8_can_show() -> None:
     made = report([thread("Träger")], 1.0)
     assert "Träger" in terminal.draw(made)
+
+
+def test_a_name_cannot_move_the_cursor_or_the_columns() -> None:
+    names = ["\x1b[2Jred\nalert", "工" * 100, "worker"]
+    made = report([thread(name, [0.01], [0.02]) for name in names], 0.1)
+    made["gils"][0]["name"] = "\x1b[31mmain"
+    text = terminal.draw(made)
+    assert all(line.isprintable() for line in lines_of(text))
+    assert r"\x1b[2Jred\nalert  " in text
+    start = next(n for n, line in enumerate(lines_of(text)) if line.startswith("thread "))
+    rows = lines_of(text)[start : start + 4]
+    assert {columns.width(row) for row in rows} == {columns.width(rows[0])}
+    assert columns.width(rows[0]) <= 80
+
+
+def test_a_child_is_measured_by_the_time_that_is_shown() -> None:
+    child = {**report([thread("MainThread", holds_s=[0.5])], 1.0), "wall": 4.0}
+    made = {**convoy(), "children": [child]}
+    row = next(line for line in lines_of(terminal.draw(made)) if line.startswith("pid "))
+    assert row.split()[2:] == ["4", "s", "500", "ms", "12.5", "%", "0", "s", "0", "-"]
 
 
 def test_children_have_a_line_each() -> None:

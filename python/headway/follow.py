@@ -1,9 +1,11 @@
 """Starts the meter inside a program that `headway run` started, and reports at its end.
 
 `start` runs while `site` imports `headway_follow.pth`, before the program's first line, in the
-program's own process: so this file imports nothing but what an interpreter has loaded anyway, and
-leaves nothing behind that the program could stumble over. It knows nothing of how a report looks
-(`headway.terminal`) or how waits are counted (`headway.gil`).
+program's own process: so this file imports nothing but what an interpreter has loaded anyway and
+Headway's own modules, and leaves nothing behind that the program could stumble over. All that the
+report needs is imported then, because a program may end where it can open no file any more (setuid,
+chroot, RLIMIT_NOFILE). It knows nothing of how a report looks (`headway.terminal`) or how waits are
+counted (`headway.gil`).
 
 A process is one of two things:
 
@@ -38,7 +40,8 @@ class Settings:
 
     `pid` is the process they are meant for; `switch_interval_s` is None to leave it as it is;
     `ledger` is the file that the books are mapped to, "" if no other process ever needs to see
-    them; `json_path` is where the report goes, "" for nowhere. Both paths are absolute.
+    them; `json_path` is where the report goes, "" for nowhere, "-" for stdout. Other paths are
+    absolute.
     """
 
     __slots__ = ("follow", "json_path", "ledger", "pid", "policy", "switch_interval_s")
@@ -114,21 +117,20 @@ def _join(following: str) -> None:
 
 
 def _own(settings: Settings) -> None:
-    ledger = settings.ledger
     try:
-        from headway import gil
+        # First, so that the books hold nothing of it.
+        from headway import json_file, terminal  # noqa: F401 - for `_finish`
 
-        if ledger:
-            _remove(ledger)  # what an earlier crash left
         if settings.switch_interval_s is not None:
             sys.setswitchinterval(settings.switch_interval_s)
-        gil.install(settings.policy, ledger=ledger or None)
+        _install(settings)
     except Exception as error:
         _say(f"headway run: {error}")
         os._exit(1)
     from headway import _native
 
-    if settings.follow:
+    ledger = settings.ledger
+    if settings.follow and ledger:
         os.environ["HEADWAY_FOLLOW"] = f"{ledger}:{_native.gil_run()}"
 
     _native.report_on_signals(
@@ -138,19 +140,63 @@ def _own(settings: Settings) -> None:
         bool(settings.json_path),
     )
     # Callbacks run in reverse order: the first to register sees the program's own run before it.
-    atexit.register(_finish, settings, sys.path.copy())
+    atexit.register(_finish, settings)
+
+
+def _install(settings: Settings) -> None:
+    """Starts the meter. Where no ledger file can be had (a full disk, a limit on files or address
+    space), the books are kept in memory, `settings.ledger` becomes "", and a line says so."""
+    from headway import errors, gil
+
+    ledger = settings.ledger
+    if not ledger:
+        gil.install(settings.policy)
+        return
+    _remove(ledger)  # what an earlier crash left
+    reason = "No room in it"
+    try:
+        gil.install(settings.policy, ledger=ledger)
+    except errors.Unsupported as error:
+        reason = str(error).rpartition(": ")[2]
+    else:
+        # A full disk may have room for the file's head, and none for the books behind it.
+        if _can_be_read(ledger):
+            return
+    _remove(ledger)
+    gil.install(settings.policy)
+    settings.ledger = ""
+    lost = ["after a crash there will be no report"] if settings.json_path else []
+    if settings.follow:
+        lost.append("children started by exec or spawn are not metered")
+    _say(
+        f"headway run: the ledger {ledger} cannot be kept ({reason}): {', and '.join(lost)}",
+        getattr(sys.__stderr__, "encoding", None) or "utf-8",
+    )
+
+
+def _can_be_read(ledger: str) -> bool:
+    from headway import errors, gil
+
+    try:
+        gil.read_ledger(ledger)
+    except errors.Error:
+        return False
+    return True
 
 
 def report_command(settings: Settings) -> list[str]:
     """The command that reports a ledger on its stdin."""
     packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     command = [sys.executable, "-I", "-S", "-c", REPORT_CODE, packages, "report"]
-    if settings.json_path:
+    if settings.json_path == "-":
+        # The command's own stdout is the program's stderr.
+        command += ["--json", f"/proc/{settings.pid}/fd/1"]
+    elif settings.json_path:
         command += ["--json", settings.json_path]
     return [*command, "-"]
 
 
-def _finish(settings: Settings, path: list[str]) -> None:
+def _finish(settings: Settings) -> None:
     """The owner's last words. Runs in the main thread, after the program's own atexit callbacks;
     daemon threads still run beside it."""
     if os.getpid() != settings.pid:
@@ -158,9 +204,8 @@ def _finish(settings: Settings, path: list[str]) -> None:
     try:
         from headway import _native, gil
 
-        # Before anything else is imported here, so that the books hold the program's doings only.
         report = gil.snapshot().to_dict()
-        written = _show(report, settings, path)
+        written = _show(report, settings)
         if settings.ledger and (written or not settings.json_path):
             _remove(settings.ledger)
         _native.report_on_signals(None, None, False)
@@ -170,7 +215,7 @@ def _finish(settings: Settings, path: list[str]) -> None:
         _say(f"headway run: no report: {type(error).__name__}: {error}")
 
 
-def _show(report: dict[str, Any], settings: Settings, path: list[str]) -> bool:
+def _show(report: dict[str, Any], settings: Settings) -> bool:
     """Writes the JSON, then the report to stderr. False if the JSON could not be written."""
     for stream in {id(stream): stream for stream in (sys.__stdout__, sys.__stderr__)}.values():
         try:
@@ -178,13 +223,8 @@ def _show(report: dict[str, Any], settings: Settings, path: list[str]) -> bool:
                 stream.flush()
         except (OSError, ValueError):
             pass  # the interpreter meets the same error in a moment and answers for it
-    # The standard library and Headway are looked up where they were at the start, not beside the
-    # program, which may well have a stat.py of its own.
-    program_path, sys.path = sys.path, path
-    try:
-        from headway import json_file, terminal
-    finally:
-        sys.path = program_path
+    from headway import json_file, terminal
+
     written = True
     if settings.json_path:
         try:

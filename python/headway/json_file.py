@@ -1,10 +1,10 @@
 """Writes a report as a JSON file, whole or not at all where that can be had.
 
-Runs at the end of other people's programs, and does without the `json` package for their sake: up
-to CPython 3.12, code that is compiled from a string after an uncaught KeyboardInterrupt (as
-`functools`, which `json` imports, does when it is loaded) makes the interpreter forget that it was
-interrupted: it exits with 1 instead of dying of SIGINT (`unhandled_keyboard_interrupt`,
-Python/pythonrun.c).
+Loaded before other people's programs and run at their end, so it imports nothing that they could
+miss or stumble over, `json` least of all: up to CPython 3.12, code that is compiled from a string
+after an uncaught KeyboardInterrupt (as `functools`, which `json` imports, does when it is loaded)
+makes the interpreter forget that it was interrupted: it exits with 1 instead of dying of SIGINT
+(`unhandled_keyboard_interrupt`, Python/pythonrun.c).
 """
 
 from __future__ import annotations
@@ -12,13 +12,59 @@ from __future__ import annotations
 import os
 import stat
 
+from headway.errors import CommandError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# In the place of a path: the process's stdout, whatever it is.
+STDOUT = "-"
+ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\b": "\\b",
+    "\f": "\\f",
+}
+
+
+def check_path(file: str) -> str:
+    """The absolute path that --json FILE names, or STDOUT; CommandError (exit code 2) if it cannot
+    be written. Leaves what is there as it is."""
+    path = os.path.abspath(file)
+    trial = ""
+    try:
+        if file == STDOUT:
+            os.fstat(1)
+            return STDOUT
+        if not file or file.endswith("/"):
+            raise IsADirectoryError(0, "not a file name")
+        if is_special(path):
+            writable = os.access(path, os.W_OK)
+        else:
+            path = os.path.realpath(path)
+            if os.path.isdir(path):
+                raise IsADirectoryError(0, "is a directory")
+            writable = not os.path.exists(path) or os.access(path, os.W_OK)
+            # Permissions do not tell all (read-only file systems, long names): try it.
+            trial = f"{path}.{os.getpid()}.tmp"
+            os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            os.unlink(trial)
+        if not writable:
+            raise PermissionError(0, "Permission denied")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"--json {file!r} cannot be written: {reason}", exit_code=2) from error
+    return path
+
 
 def is_special(path: str) -> bool:
     """Whether `path` must be written in place, not replaced: a terminal, a pipe, /dev/stdout."""
+    if path == STDOUT:
+        return True
     if path.startswith(("/dev/", "/proc/")):
         return os.path.exists(path) and not os.path.isdir(path)
     try:
@@ -32,8 +78,9 @@ def write_json(report: dict[str, Any], path: str) -> None:
     """Writes `report` to `path`. Raises OSError; TypeError for what JSON has no word for."""
     data = (to_json(report) + "\n").encode("ascii")
     if is_special(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
-        with open(descriptor, "wb") as stream:
+        to_stdout = path == STDOUT
+        descriptor = 1 if to_stdout else os.open(path, os.O_WRONLY | os.O_APPEND)
+        with open(descriptor, "wb", closefd=not to_stdout) as stream:
             stream.write(data)
         return
     trial = f"{path}.{os.getpid()}.tmp"
@@ -49,14 +96,12 @@ def write_json(report: dict[str, Any], path: str) -> None:
 
 def to_json(value: Any) -> str:
     """`value` as `json.dumps` with the narrowest separators has it; numbers must be finite."""
-    # CPython's own C code for the hard part.
-    from _json import encode_basestring_ascii
 
     def encode(value: Any) -> str:
         if value is None or value is True or value is False:
             return {None: "null", True: "true", False: "false"}[value]
         if isinstance(value, str):
-            return str(encode_basestring_ascii(value))
+            return _quoted(value)
         if isinstance(value, (int, float)):
             return repr(value)
         if isinstance(value, (list, tuple)):
@@ -67,3 +112,21 @@ def to_json(value: Any) -> str:
         raise TypeError(f"{type(value).__name__} is not for JSON")
 
     return encode(value)
+
+
+def _quoted(text: str) -> str:
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in ESCAPES:
+        return ESCAPES[character]
+    code = ord(character)
+    if 0x20 <= code < 0x7F:
+        return character
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    # A surrogate pair (RFC 8259, section 7).
+    return f"\\u{0xD800 + (code - 0x10000 >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"

@@ -14,7 +14,7 @@ import sys
 
 from headway import schema
 from headway.errors import CommandError, Error
-from headway.json_file import write_json
+from headway.json_file import STDOUT, check_path, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,23 +37,42 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "file", metavar="FILE", help="a report in JSON, or a ledger; - reads it from stdin"
     )
     parser.add_argument(
-        "--json", metavar="OUT", help="also write the report to OUT as JSON (schema 1)"
+        "--json",
+        metavar="OUT",
+        help="also write the report to OUT as JSON (schema 1); with - that goes to stdout, and the "
+        "text to stderr",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     from headway import terminal
 
+    json_path = "" if arguments.json is None else check_path(arguments.json)
     report = read_report(arguments.file)
-    if arguments.json is not None:
+    if json_path:
         try:
-            write_json(report, os.path.abspath(arguments.json))
+            write_json(report, json_path)
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise CommandError(f"--json {arguments.json!r}: {error.strerror}") from error
-    encoding = sys.stdout.encoding
-    text = terminal.draw(report, terminal.Style.of_stream(sys.stdout.fileno(), encoding))
-    print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
+    descriptor, stream = (2, sys.stderr) if json_path == STDOUT else (1, sys.stdout)
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    text = terminal.draw(report, terminal.Style.of_stream(descriptor, encoding))
+    _write(text.encode(encoding, "backslashreplace"), descriptor)
     return 0
+
+
+def _write(data: bytes, descriptor: int) -> None:
+    """Past Python's streams: what they could not write, they would try again at the end."""
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        name = "stdout" if descriptor == 1 else "stderr"
+        raise CommandError(f"{name} cannot be written: {error.strerror}") from error
 
 
 def read_report(file: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import NamedTuple, NoReturn
 
 from headway.errors import CommandError
 from headway.follow import Settings
-from headway.json_file import is_special
+from headway.json_file import check_path, is_special
 
 FOLLOW_FILE = "headway_follow.pth"
 POLICIES = ("interval",)
@@ -68,7 +68,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
     )
     parser.add_argument(
-        "--json", metavar="FILE", help="also write the report to FILE as JSON (schema 1)"
+        "--json",
+        metavar="FILE",
+        help="also write the report to FILE as JSON (schema 1); - is stdout",
     )
     parser.add_argument(
         "--switch-interval",
@@ -124,7 +126,7 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         check_script(program.name)
     elif program.option == "-m":
         check_module(program.name)
-    json_path = check_json_path(arguments.json) if arguments.json is not None else ""
+    json_path = check_path(arguments.json) if arguments.json is not None else ""
     check_follow_file(site_directories())
 
     settings = Settings(
@@ -192,32 +194,6 @@ def check_module(name: str) -> None:
     problem = find_module(name)
     if problem:
         raise CommandError(f"-m {name}: {problem}", exit_code=2)
-
-
-def check_json_path(file: str) -> str:
-    """The absolute path to write the report to, or CommandError if it cannot be written."""
-    path = os.path.abspath(file)
-    trial = ""
-    try:
-        if not file or file.endswith("/"):
-            raise IsADirectoryError(0, "not a file name")
-        if is_special(path):
-            writable = os.access(path, os.W_OK)
-        else:
-            path = os.path.realpath(path)
-            if os.path.isdir(path):
-                raise IsADirectoryError(0, "is a directory")
-            writable = not os.path.exists(path) or os.access(path, os.W_OK)
-            # Permissions do not tell all (read-only file systems, long names): try it.
-            trial = f"{path}.{os.getpid()}.tmp"
-            os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-            os.unlink(trial)
-        if not writable:
-            raise PermissionError(0, "Permission denied")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CommandError(f"--json {file!r} cannot be written: {reason}", exit_code=2) from error
-    return path
 
 
 def ledger_path(json_path: str, follow: bool) -> str:

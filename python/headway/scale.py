@@ -8,8 +8,6 @@ multiple that most waits stay under, and doublings beyond. Knows nothing of term
 
 from __future__ import annotations
 
-from math import ceil
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -68,7 +66,8 @@ def _usual_s(histogram: dict[str, Any]) -> float:
 
 
 def _multiples(interval_s: float, longest_s: float, usual_s: float) -> list[Row]:
-    multiples = min(max(ceil(usual_s / interval_s), 1), MAX_MULTIPLES)
+    # Rounded up, without `math`: a program under `headway run` may have a math.py of its own.
+    multiples = min(max(int(-(-usual_s // interval_s)), 1), MAX_MULTIPLES)
     parts = next(parts for limit, parts in PARTS if multiples <= limit)
     made = _steps(interval_s / parts)
     for part in range(1, multiples * parts):

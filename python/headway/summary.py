@@ -7,7 +7,7 @@ figures do not show.
 
 from __future__ import annotations
 
-from headway import units
+from headway import columns, units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def _of_waits(gil: dict[str, Any], threads: list[dict[str, Any]], interval_s: fl
     wait = gil["wait"]
     waiter = max(threads, key=lambda thread: float(thread["waited"]))
     waited = (
-        f"{waiter['name']} waited {units.seconds(waiter['waited'])} of {units.seconds(gil['wall'])}"
+        f"{columns.name(waiter['name'])} waited {units.seconds(waiter['waited'])} "
+        f"of {units.seconds(gil['wall'])}"
     )
     if waiter["waited"] < LITTLE * gil["wall"]:
         much = "Hardly any" if waiter["waited"] < HARDLY * gil["wall"] else "A little"
@@ -59,7 +60,7 @@ def _of_waits(gil: dict[str, Any], threads: list[dict[str, Any]], interval_s: fl
     stubborn = max(threads, key=lambda thread: time_above(thread["hold"], 2 * interval_s))
     if _kept_asking(gil, interval_s) and time_above(stubborn["hold"], 2 * interval_s):
         return (
-            f"Long holds: {stubborn['name']} kept the GIL for up to "
+            f"Long holds: {columns.name(stubborn['name'])} kept the GIL for up to "
             f"{units.seconds(stubborn['hold']['max'])} at a time, and drop requests, due after a "
             f"switch interval of {units.seconds(interval_s)}, went unheard; {waited}."
         )
@@ -100,7 +101,7 @@ def _holders(threads: list[dict[str, Any]]) -> str:
     """The thread that held the GIL most, or how many did about as much."""
     ranked = sorted(threads, key=lambda thread: -float(thread["held"]))
     equal = [thread for thread in ranked if thread["held"] > ranked[0]["held"] / 4]
-    return f"{len(equal)} threads" if len(equal) > 1 else str(ranked[0]["name"])
+    return f"{len(equal)} threads" if len(equal) > 1 else columns.name(ranked[0]["name"])
 
 
 def _about_intervals(wait_s: float, interval_s: float) -> str:

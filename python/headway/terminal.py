@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from headway import scale, summary, units
+from headway import columns, scale, summary, units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ def draw(report: dict[str, Any], style: Style | None = None) -> str:
 
 def _heading(report: dict[str, Any], style: Style) -> list[str]:
     facts = [
-        f"Python {report['python']}",
+        f"Python {columns.name(report['python'])}",
         f"pid {report['pid']}",
         f"{units.seconds(report['wall'])} watched",
         f"switch interval {units.seconds(report['switch_interval'])}",
     ]
     if report["policy"] != "interval":
-        facts.append(f"policy {report['policy']}")
+        facts.append(f"policy {columns.name(report['policy'])}")
     if report["gil"] == "disabled":
         facts.insert(1, "GIL disabled")
     return _titled("headway", ", ".join(facts), style)
@@ -120,7 +120,7 @@ def _gil(gil: dict[str, Any], style: Style) -> list[str]:
         f"{units.number(gil['takes'], 'take')}, {gil['contended_takes']:,} contended; "
         f"drops: {gil['voluntary_drops']:,} voluntary, {gil['forced_drops']:,} forced"
     )
-    lines = _titled(f"GIL {gil['id']} ({gil['name']}{ended})", counts, style)
+    lines = _titled(f"GIL {gil['id']} ({columns.name(gil['name'])}{ended})", counts, style)
     for state in ("held", "handoff", "idle"):
         part = gil[state] / gil["wall"] if gil["wall"] else 0.0
         share = units.share(gil[state], gil["wall"])
@@ -153,9 +153,10 @@ def _threads(report: dict[str, Any], style: Style) -> list[str]:
         times = (row["waited"], row["held"])
         counts = (row["takes"], row["contended_takes"], row["forced_drops"])
         waits = (wait["p50"], wait["p99"], wait["max"]) if wait["count"] else (None,) * 3
+        name = columns.name(row["name"])
         table.append(
             [
-                f"{row['name']} (GIL {row['gil']})" if several else str(row["name"]),
+                f"{name} (GIL {row['gil']})" if several else name,
                 *(units.seconds(time) for time in times),
                 *(f"{count:,}" for count in counts),
                 *(units.seconds(time) for time in waits),
@@ -175,25 +176,21 @@ def _table(
 ) -> list[str]:
     """Columns to the right of a first one. Where they are too wide for the terminal, the
     `less_wanted` go, one by one; then the first is cut short."""
-    columns = [list(column) for column in zip(head, *rows, strict=True)]
+    table = [list(column) for column in zip(head, *rows, strict=True)]
     gone = list(less_wanted)
-    while _width(columns) > style.width and gone:
+    while _width(table) > style.width and gone:
         title = gone.pop(0)
-        columns = [column for column in columns if column[0] != title]
-    spare = style.width - _width(columns)
-    first = max(max(map(len, columns[0])) + min(spare, 0), MIN_NAME)
-    columns[0] = [_cut(cell, first) for cell in columns[0]]
-    columns[1:] = [[cell.rjust(max(map(len, column))) for cell in column] for column in columns[1:]]
-    lines = ["  ".join(cells) for cells in zip(*columns, strict=True)]
+        table = [column for column in table if column[0] != title]
+    spare = style.width - _width(table)
+    first = max(max(map(columns.width, table[0])) + min(spare, 0), MIN_NAME)
+    table[0] = [columns.pad(cell, first) for cell in table[0]]
+    table[1:] = [[cell.rjust(max(map(len, column))) for cell in column] for column in table[1:]]
+    lines = ["  ".join(cells) for cells in zip(*table, strict=True)]
     return [style.bold(lines[0]), *lines[1:]]
 
 
-def _width(columns: Sequence[Sequence[str]]) -> int:
-    return sum(max(map(len, column)) + 2 for column in columns) - 2
-
-
-def _cut(text: str, width: int) -> str:
-    return text.ljust(width) if len(text) <= width else text[: width - 1] + "~"
+def _width(table: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(columns.width, column)) + 2 for column in table) - 2
 
 
 def _waits(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[str]:
@@ -207,12 +204,12 @@ def _waits(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[st
     lines = _titled(f"waits for GIL{where}", f"{count}: {figures}", style)
     rows = scale.rows(wait, interval_s)
     most = max(row.count for row in rows)
-    columns = style.width - LABEL_COLUMNS - len(f" {most:,}")
+    length = style.width - LABEL_COLUMNS - len(f" {most:,}")
     line, crossing = "│├" if style.blocks else "|+"
     for row in rows:
         mark = f"{row.multiple} x" if row.multiple else ""
         limit = f"> {units.seconds(row.low_s)}" if row.low_s else f"to {units.seconds(row.high_s)}"
-        bar = style.bar(row.count / most, columns)
+        bar = style.bar(row.count / most, length)
         count = f" {row.count:,}" if row.count else ""
         drawn = f"{mark:>7} {limit:>11} {crossing if row.multiple else line}{bar}{count}"
         lines.append(style.marked(drawn) if row.multiple else drawn)
@@ -225,7 +222,6 @@ def _waits(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[st
 def _children(children: Sequence[dict[str, Any]], style: Style) -> list[str]:
     table = []
     for child in children[:MAX_CHILDREN]:
-        wall = sum(gil["wall"] for gil in child["gils"])
         held = sum(gil["held"] for gil in child["gils"])
         waits = [gil["wait"] for gil in child["gils"] if gil["wait"]["count"]]
         table.append(
@@ -233,7 +229,7 @@ def _children(children: Sequence[dict[str, Any]], style: Style) -> list[str]:
                 f"pid {child['pid']}",
                 units.seconds(child["wall"]),
                 units.seconds(held),
-                units.share(held, wall),
+                units.share(held, child["wall"]),
                 units.seconds(sum(thread["waited"] for thread in child["threads"])),
                 f"{sum(wait['count'] for wait in waits):,}",
                 units.seconds(max((wait["max"] for wait in waits), default=None)),
@@ -260,7 +256,7 @@ def _missing(report: dict[str, Any]) -> str:
 def _wrap(text: str, width: int) -> list[str]:
     lines = [""]
     for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+        if lines[-1] and columns.width(lines[-1]) + 1 + columns.width(word) > width:
             lines.append("")
         lines[-1] += f" {word}" if lines[-1] else word
     return lines

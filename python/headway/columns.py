@@ -1,0 +1,68 @@
+"""Text from elsewhere, such as a thread's name, made fit for the columns of a terminal.
+
+Pure, and without `unicodedata`: this runs at the end of other people's programs, which may have
+left the file system that a module would be loaded from.
+"""
+
+from __future__ import annotations
+
+# Names are cut here even where there is room: nobody reads more of one.
+MAX_NAME = 40
+
+# First and last of the blocks whose characters take two columns (Unicode Standard Annex 11: wide
+# and full-width), and of the combining marks, which take none. Rare blocks are left out.
+WIDE = (
+    (0x1100, 0x115F),
+    (0x2E80, 0x303E),
+    (0x3041, 0xA4CF),
+    (0xA960, 0xA97F),
+    (0xAC00, 0xD7A3),
+    (0xF900, 0xFAFF),
+    (0xFE30, 0xFE6F),
+    (0xFF00, 0xFF60),
+    (0xFFE0, 0xFFE6),
+    (0x1F300, 0x1F64F),
+    (0x1F680, 0x1F6FF),
+    (0x1F900, 0x1F9FF),
+    (0x20000, 0x3FFFD),
+)
+COMBINING = ((0x0300, 0x036F), (0x1AB0, 0x1AFF), (0x1DC0, 0x1DFF), (0x20D0, 0x20FF))
+
+
+def name(text: object, limit: int = MAX_NAME) -> str:
+    """`text` on one line of at most `limit` columns; what is not printable is escaped as in a
+    Python string, so that no name moves the cursor or colours the screen."""
+    # A name that is cut anyway need not be escaped whole.
+    start = str(text)[: 8 * limit]
+    return cut("".join(each if each.isprintable() else repr(each)[1:-1] for each in start), limit)
+
+
+def width(text: str) -> int:
+    """The columns that a terminal needs for printable `text`."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def cut(text: str, limit: int) -> str:
+    """As much of printable `text` as fits, with "~" for what does not."""
+    if width(text) <= limit:
+        return text
+    used, kept = 1, ""
+    for each in text:
+        used += _width(each)
+        if used > limit:
+            break
+        kept += each
+    return f"{kept}~"
+
+
+def pad(text: str, columns: int) -> str:
+    """`text` cut or filled up with spaces to exactly `columns`."""
+    text = cut(text, columns)
+    return text + " " * (columns - width(text))
+
+
+def _width(character: str) -> int:
+    code = ord(character)
+    if any(first <= code <= last for first, last in WIDE):
+        return 2
+    return 0 if any(first <= code <= last for first, last in COMBINING) else 1
