@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +138,8 @@ def test_headway_run_inside_headway_run(tmp_path: Path) -> None:
 
 
 def test_many_children_leave_no_files(tmp_path: Path) -> None:
-    before = set(os.listdir(tempfile.gettempdir()))
     child = [sys.executable, "-c", WORK]
     code = f"import subprocess; [subprocess.run({child!r}) for _ in range(5)]"
-    headway("run", "--follow", "-c", code)
-    left = set(os.listdir(tempfile.gettempdir())) - before
-    assert not [name for name in left if name.startswith("headway-")]
+    result = headway("run", "--follow", "-c", code, env=environment(TMPDIR=str(tmp_path)))
+    assert result.returncode == 0, result.stderr
+    assert os.listdir(tmp_path) == []
