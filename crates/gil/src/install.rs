@@ -59,8 +59,6 @@ pub enum Refusal {
     ProbeUnseen,
     /// Another thread installs or removes the meter now.
     Busy,
-    /// There are no hooks for this operating system, C library or processor.
-    Platform,
 }
 
 impl std::fmt::Display for Refusal {
@@ -95,9 +93,6 @@ impl std::fmt::Display for Refusal {
                 )
             }
             Self::Busy => write!(f, "another thread installs or removes the meter right now"),
-            Self::Platform => {
-                write!(f, "it needs Linux with glibc on x86-64 or aarch64")
-            }
         }
     }
 }
