@@ -38,6 +38,8 @@ def thread(
     *,
     forced_drops: int = 0,
     gil: int = 0,
+    preemptions: int = 0,
+    longest_unanswered: float | None = None,
 ) -> dict[str, Any]:
     return {
         "native_id": 1000 + sum(map(ord, name)),
@@ -52,7 +54,8 @@ def thread(
         "voluntary_drops": len(holds_s) - forced_drops,
         "forced_drops": forced_drops,
         "forced_waits": forced_drops,
-        "preemptions": 0,
+        "preemptions": preemptions,
+        "longest_unanswered": longest_unanswered,
         "wait": histogram(waits_s),
         "hold": histogram(holds_s),
         "_waits_s": waits_s,
@@ -65,7 +68,7 @@ def gil(
 ) -> dict[str, Any]:
     mine = [row for row in threads if row["gil"] == id]
     held_s = sum(row["held"] for row in mine)
-    counts = ("takes", "contended_takes", "voluntary_drops", "forced_drops")
+    counts = ("takes", "contended_takes", "voluntary_drops", "forced_drops", "preemptions")
     return {
         "id": id,
         "name": "main" if id == 0 else f"interpreter {id}",
@@ -77,7 +80,8 @@ def gil(
         "idle": wall_s - held_s,
         **{count: sum(row[count] for row in mine) for count in counts},
         "drop_requests": drop_requests,
-        "preemptions": 0,
+        "longest_wait_io_bound": None,
+        "longest_wait_cpu_bound": None,
         "wait": histogram([wait for row in mine for wait in row["_waits_s"]]),
         "hold": histogram([hold for row in mine for hold in row["_holds_s"]]),
     }

@@ -25,6 +25,7 @@ PYTHON_LAYERS = (
     {"follow"},
     {"report", "module_search", "telemetry"},
     {"server"},
+    {"policies"},
     {"gil"},
     {"snapshot"},
     {"difference"},

@@ -87,6 +87,13 @@ BAD = {
         "threads",
         wait={"count": 1},
     ),
+    "gils[0].preemptions is None, and must be an integer": with_row("gils", preemptions=None),
+    "gils[0].longest_wait_io_bound is '1', and must be a number or null": with_row(
+        "gils", longest_wait_io_bound="1"
+    ),
+    "threads[0].longest_unanswered is [], and must be a number or null": with_row(
+        "threads", longest_unanswered=[]
+    ),
     "gils[0].hold is [], and must be an object": with_row("gils", hold=[]),
     "gils[0] is 7, and must be an object": {**convoy(), "gils": [7]},
     "children[0].pid is missing": {**convoy(), "children": [without("pid")]},
@@ -103,6 +110,15 @@ def test_what_is_not_a_report_is_named(problem: str) -> None:
 
 def test_a_good_report_has_no_problem() -> None:
     assert schema.find_problem({**convoy(), "children": [convoy()], "more": 1}) == ""
+
+
+def test_a_report_from_before_there_were_policies_has_no_problem() -> None:
+    made = convoy()
+    for row in made["gils"]:
+        del row["longest_wait_io_bound"], row["longest_wait_cpu_bound"]
+    for row in made["threads"]:
+        del row["longest_unanswered"]
+    assert schema.find_problem(made) == ""
 
 
 @pytest.mark.parametrize(

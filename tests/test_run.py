@@ -235,7 +235,7 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
         (["-m", "a..b"], "-m a..b: not a module name"),
         (
             ["--policy", "fastest", "script.py"],
-            "--policy: 'fastest' is no policy; there is interval",
+            "--policy: 'fastest' is no policy; there are interval, priority, deadline",
         ),
         (["--switch-interval", "0", "script.py"], "--switch-interval: '0' is not a number"),
         (["--switch-interval", "-1", "script.py"], "--switch-interval: '-1' is not a number"),
@@ -320,6 +320,10 @@ def test_help_teaches() -> None:
         "--policy P",
         "--follow",
         "-m MODULE",
+        "policies:",
+        "interval  CPython's own rule",
+        "priority  threads that wait for I/O before threads that compute",
+        "deadline  every thread in turn",
         "examples:",
     ):
         assert word in result.stdout

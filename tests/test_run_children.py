@@ -81,7 +81,7 @@ def test_multiprocessing_is_followed(tmp_path: Path, start_method: str) -> None:
 
 def test_without_json_the_ledger_is_temporary(tmp_path: Path) -> None:
     code = (
-        "import os, subprocess, sys; path = os.environ['HEADWAY_FOLLOW'].rpartition(':')[0];"
+        "import os, subprocess, sys; path = os.environ['HEADWAY_FOLLOW'].rsplit(':', 3)[0];"
         "print(path, os.path.exists(path)); sys.stdout.flush();"
         f"subprocess.run([sys.executable, '-c', {WORK!r}])"
     )
@@ -95,7 +95,20 @@ def test_without_json_the_ledger_is_temporary(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", ":", "nonsense", "/nowhere/at/all:1", "/dev/null:1", "/dev/zero:1", ":1", "x:y", "/:0"],
+    [
+        "",
+        ":",
+        "nonsense",
+        "/nowhere/at/all:1:interval",
+        "/dev/null:1:priority",
+        "/dev/zero:1:deadline:-",
+        ":1:interval:-",
+        "x:y:interval",
+        "/:0:interval",
+        "/dev/null:1:nonsense",
+        "/dev/null:1",
+        ":::",
+    ],
 )
 def test_a_child_whose_owner_is_gone_runs_as_ever(value: str) -> None:
     code = "import sys; print('ran', sys.argv); sys.exit(4)"
@@ -106,7 +119,7 @@ def test_a_child_whose_owner_is_gone_runs_as_ever(value: str) -> None:
 
 def test_a_fifo_in_the_place_of_the_ledger_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    variables = environment(HEADWAY_FOLLOW=f"{tmp_path / 'fifo'}:7")
+    variables = environment(HEADWAY_FOLLOW=f"{tmp_path / 'fifo'}:7:interval")
     followed = execute([sys.executable, "-c", "print('ran')"], env=variables)
     assert (followed.stdout, followed.stderr) == ("ran\n", "")
 

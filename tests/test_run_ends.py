@@ -311,7 +311,8 @@ def test_a_meter_that_cannot_start_leaves_no_ledger(tmp_path: Path) -> None:
     ledger = str(tmp_path / "out.json.ledger")
     code = (
         "import os, sys; sys.modules['headway._native'] = None;"
-        f"os.environ['HEADWAY_RUN'] = f'{{os.getpid()}} interval - - {ledger.encode().hex()} -';"
+        "os.environ['HEADWAY_RUN'] = "
+        f"f'{{os.getpid()}} interval - - {ledger.encode().hex()} -';"
         "from headway import follow; follow.start(); print('ran')"
     )
     result = python("-c", code)

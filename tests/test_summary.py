@@ -103,6 +103,45 @@ def test_names_are_made_printable() -> None:
     )
 
 
+def unanswered(policy: str, *longest_s: float | None, **changes: Any) -> str:
+    threads = [thread(f"t{n}", longest_unanswered=each) for n, each in enumerate(longest_s)]
+    return summary.unanswered(report(threads, 1.0, policy=policy, **changes))
+
+
+def test_who_kept_the_gil_unasked() -> None:
+    assert unanswered("priority", 0.002, 0.048, None) == (
+        "t1 kept the GIL for 48 ms after it was asked to drop it: held by a call that cannot be "
+        "preempted (C code), if it had a core all that time."
+    )
+    several = unanswered("deadline", 0.011, 0.02, 0.03, 0.001)
+    assert several.startswith("t2 kept the GIL for 30 ms after it was asked to drop it (2 more thr")
+
+
+@pytest.mark.parametrize(
+    ("policy", "interval_s", "longest_s", "told"),
+    [
+        ("priority", 0.005, 0.0099, False),
+        ("priority", 0.005, 0.01, True),
+        ("priority", 1.0, 0.01, True),
+        ("interval", 0.005, 0.01, True),
+        ("interval", 0.05, 0.099, False),
+        ("interval", 0.05, 0.1, True),
+        ("interval", 1e-5, 0.0099, False),
+        ("interval", None, 0.01, True),
+    ],
+)
+def test_short_answers_are_not_told(
+    policy: str, interval_s: float | None, longest_s: float, told: bool
+) -> None:
+    assert bool(unanswered(policy, longest_s, switch_interval=interval_s)) is told
+
+
+def test_a_policy_is_told_by_what_it_did() -> None:
+    made = report([thread("a", preemptions=1)], 1.0)["gils"][0]
+    made["longest_wait_io_bound"] = 0.0001
+    assert summary.scheduling(made) == ("1 preemption; longest wait: I/O-bound 100 µs, CPU-bound -")
+
+
 def test_many_threads_are_not_long_holds() -> None:
     """Waits of many intervals come from many threads too: each drop begins an interval anew."""
     threads = [thread(f"hog-{n}", [0.095] * 10, [0.005] * 10, forced_drops=10) for n in range(20)]

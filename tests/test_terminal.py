@@ -7,6 +7,7 @@ import os
 import pty
 import struct
 import termios
+from typing import Any
 
 import pytest
 from made_reports import convoy, report, thread
@@ -53,9 +54,10 @@ def test_the_multiples_of_the_switch_interval_are_marked() -> None:
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 110])
 @pytest.mark.parametrize("blocks", [True, False])
 def test_no_line_is_wider_than_the_terminal(width: int, blocks: bool) -> None:
-    made = convoy()
+    made = scheduled() if blocks else convoy()
     made["children"] = [convoy(), report([], 0.1)]
     made["threads"][0]["name"] = "a name that nobody would give to a thread " * 3
+    made["threads"][0]["longest_unanswered"] = 0.5
     text = terminal.draw(made, Style(width, blocks=blocks))
     assert max(map(len, lines_of(text))) <= width
     assert text.isascii() is not blocks
@@ -99,6 +101,52 @@ def test_many_threads_end_in_a_sum() -> None:
     lines = lines_of(terminal.draw(made))
     assert "and 5 more threads: waited 10 ms, held 5 ms" in lines
     assert not any(line.startswith("worker-4 ") for line in lines)
+
+
+def scheduled() -> dict[str, Any]:
+    """The convoy again, under a policy."""
+    made = {**convoy(), "policy": "priority"}
+    hog = next(row for row in made["threads"] if row["name"] == "hog")
+    hog["preemptions"] = made["gils"][0]["preemptions"] = 1234
+    made["gils"][0].update(longest_wait_io_bound=0.0012, longest_wait_cpu_bound=0.0255)
+    return made
+
+
+def test_under_a_policy_preemptions_and_longest_waits_are_told() -> None:
+    lines = lines_of(terminal.draw(scheduled()))
+    assert "policy priority, switch interval 5 ms" in " ".join(" ".join(lines[:2]).split())
+    assert "  1,234 preemptions; longest wait: I/O-bound 1.2 ms, CPU-bound 25.5 ms" in lines
+    head = next(line for line in lines if line.startswith("thread "))
+    rows = {line.split()[0]: line for line in lines[lines.index(head) :] if line}
+    end = head.index("preempted") + len("preempted")
+    assert [rows[name][:end].split()[-1] for name in ("echo", "hog")] == ["0", "1,234"]
+
+
+def test_under_interval_there_is_nothing_of_a_policy() -> None:
+    text = terminal.draw(convoy())
+    for word in ("policy", "preempt", "longest wait:"):
+        assert word not in text
+
+
+def test_a_class_without_waits_and_a_report_that_does_not_know_of_classes() -> None:
+    made = scheduled()
+    made["gils"][0]["longest_wait_cpu_bound"] = None
+    assert "I/O-bound 1.2 ms, CPU-bound -" in terminal.draw(made)
+    for row in made["gils"]:
+        del row["longest_wait_io_bound"], row["longest_wait_cpu_bound"]
+    for row in made["threads"]:
+        del row["longest_unanswered"]
+    assert "I/O-bound -, CPU-bound -" in terminal.draw(made)
+
+
+def test_a_call_that_cannot_be_preempted_is_told_before_the_summary() -> None:
+    made = scheduled()
+    made["threads"][0]["longest_unanswered"] = 0.048
+    lines = lines_of(terminal.draw(made))
+    name = made["threads"][0]["name"]
+    start = lines.index(next(line for line in lines if line.startswith(f"{name} kept the GIL")))
+    assert lines[start - 1] == lines[start + 2] == ""
+    assert lines[start + 3].startswith("The convoy effect")
 
 
 def test_what_the_books_lack_is_said() -> None:

@@ -29,6 +29,13 @@ THREAD_COUNTS = (
     "forced_waits",
     "preemptions",
 )
+# Raw figures that are the longest of something: they have no sum and no difference. A policy other
+# than interval keeps the first two, by the class of the thread that waited.
+GIL_MAXIMA = {
+    "longest_wait_io_bound": "longest_io_bound_wait_ns",
+    "longest_wait_cpu_bound": "longest_cpu_bound_wait_ns",
+}
+THREAD_MAXIMA = {"longest_unanswered": "longest_answer_ns"}
 
 
 def sum_distributions(distributions: Iterable[Report]) -> Report:

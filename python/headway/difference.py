@@ -3,11 +3,21 @@
 Between the two, rows may have been folded: a thread that ended into the sum of its name, a GIL that
 ended into the sum of GILs. What such a row held before is taken from that sum, so the difference
 balances as the snapshots do. A row that is new is taken whole.
+
+Maxima cannot be subtracted. Those of a histogram are left out where they may be of an earlier
+time; the others keep their later value: nothing was longer than that in the stretch, but it may
+have been before it.
 """
 
 from __future__ import annotations
 
-from headway.books import GIL_COUNTS, THREAD_COUNTS, sum_distributions
+from headway.books import (
+    GIL_COUNTS,
+    GIL_MAXIMA,
+    THREAD_COUNTS,
+    THREAD_MAXIMA,
+    sum_distributions,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +26,9 @@ if TYPE_CHECKING:
 
     Report = dict[str, Any]
     Key = Callable[[Report], tuple[Any, ...]]
+
+
+KEPT = {*GIL_MAXIMA.values(), *THREAD_MAXIMA.values()}
 
 
 def difference(after: Report, before: Report) -> Report:
@@ -86,7 +99,8 @@ def _less(after: Report, before: list[Report]) -> Report:
     result = dict(after)
     for row in before:
         for key in after:
-            if key.endswith("_ns") or key in GIL_COUNTS or key in THREAD_COUNTS:
+            adds_up = key.endswith("_ns") and key not in KEPT
+            if adds_up or key in GIL_COUNTS or key in THREAD_COUNTS:
                 result[key] -= row[key]
     for key in ("wait", "hold"):
         if before and key in after:

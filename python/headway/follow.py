@@ -12,7 +12,7 @@ A process is one of two things:
 - the *owner*, the process that `headway run` became: HEADWAY_RUN has its settings. It alone
   reports: at a normal end from atexit, at a signal through `headway._native` (last_report.rs).
 - a *follower*, a Python child of a program under `headway run --follow`: HEADWAY_FOLLOW names the
-  owner's ledger. It keeps its books there and says nothing, whatever happens.
+  owner's ledger and policy. It keeps its books there and says nothing, whatever happens.
 
 Children that were forked are neither: the meter looks after their books, and `_finish` leaves them
 alone.
@@ -38,13 +38,20 @@ REPORT_CODE = (
 class Settings:
     """What `headway run` hands to the program's process, as text in HEADWAY_RUN.
 
-    `pid` is the process they are meant for; `switch_interval_s` is None to leave it as it is;
-    `ledger` is the file that the books are mapped to, "" if no other process ever needs to see
-    them; `json_path` is where the report goes, "" for nowhere, "-" for stdout. Other paths are
-    absolute.
+    `pid` is the process they are meant for;
+    `switch_interval_s` is None to leave it as it is; `ledger` is the file that the books are mapped
+    to, "" if no other process ever needs to see them; `json_path` is where the report goes, "" for
+    nowhere, "-" for stdout. Other paths are absolute.
     """
 
-    __slots__ = ("follow", "json_path", "ledger", "pid", "policy", "switch_interval_s")
+    __slots__ = (
+        "follow",
+        "json_path",
+        "ledger",
+        "pid",
+        "policy",
+        "switch_interval_s",
+    )
 
     def __init__(
         self,
@@ -100,20 +107,27 @@ def start() -> None:
 
 
 def _join(following: str) -> None:
-    """Keeps this process's books in the ledger that `following`, as PATH:RUN, tells of.
+    """Keeps this process's books in the ledger that `following` tells of, under the policy that it
+    tells of: see `_following`.
 
-    No effect where the meter is installed already: in the owner's own sub-interpreters, which run
-    site too.
+    No effect where the meter is installed already: in the owner itself, whose site reads the .pth
+    twice, and in its sub-interpreters, which run site too.
     """
     try:
         from headway import gil
 
-        ledger, _, run = following.rpartition(":")
-        gil.install(ledger=ledger, run=int(run))
+        if not gil.is_installed():
+            ledger, run, policy = following.rsplit(":", 2)
+            gil.install(policy, ledger=ledger, run=int(run))
     except Exception:
         # An owner that has ended, a full ledger, a platform without the meter: nothing that this
         # process should suffer for, or hear of.
         pass
+
+
+def _following(settings: Settings, run: int | None) -> str:
+    """What HEADWAY_FOLLOW tells a follower: LEDGER:RUN:POLICY."""
+    return f"{settings.ledger}:{run}:{settings.policy}"
 
 
 def _own(settings: Settings) -> None:
@@ -131,7 +145,7 @@ def _own(settings: Settings) -> None:
 
     ledger = settings.ledger
     if settings.follow and ledger:
-        os.environ["HEADWAY_FOLLOW"] = f"{ledger}:{_native.gil_run()}"
+        os.environ["HEADWAY_FOLLOW"] = _following(settings, _native.gil_run())
 
     _native.report_on_signals(
         [os.fsencode(word) for word in report_command(settings)],
@@ -148,14 +162,15 @@ def _install(settings: Settings) -> None:
     space), the books are kept in memory, `settings.ledger` becomes "", and a line says so."""
     from headway import errors, gil
 
+    policy = settings.policy
     ledger = settings.ledger
     if not ledger:
-        gil.install(settings.policy)
+        gil.install(policy)
         return
     _remove(ledger)  # what an earlier crash left
     reason = "No room in it"
     try:
-        gil.install(settings.policy, ledger=ledger)
+        gil.install(policy, ledger=ledger)
     except errors.Unsupported as error:
         reason = str(error).rpartition(": ")[2]
     else:
@@ -163,7 +178,7 @@ def _install(settings: Settings) -> None:
         if _can_be_read(ledger):
             return
     _remove(ledger)
-    gil.install(settings.policy)
+    gil.install(policy)
     settings.ledger = ""
     lost = ["after a crash there will be no report"] if settings.json_path else []
     if settings.follow:

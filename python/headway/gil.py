@@ -7,8 +7,9 @@
     print(gil.snapshot() - before)
     gil.uninstall()
 
-The meter watches and changes nothing. `snapshot()` may be called from any thread. Words and
-figures are defined in ARCHITECTURE.md; `Snapshot.to_dict()` is the GIL report, schema 1.
+The meter watches and changes nothing, unless `install()` is given a policy. `snapshot()` may be
+called from any thread. Words and figures are defined in ARCHITECTURE.md; `Snapshot.to_dict()` is
+the GIL report, schema 1.
 """
 
 from __future__ import annotations
@@ -30,40 +31,58 @@ __all__ = [
     "Snapshot",
     "install",
     "is_installed",
+    "policies",
     "read_ledger",
     "snapshot",
     "uninstall",
 ]
-
-POLICIES = ("interval",)
 
 
 class NotInstalled(Error):
     """There are no books to read: `install()` has not been called in this process."""
 
 
-def install(policy: str = "interval", *, ledger: str | None = None, run: int | None = None) -> None:
-    """Start measuring, with clean books; no effect if the meter is installed already.
+def install(
+    policy: str | None = None,
+    *,
+    ledger: str | None = None,
+    run: int | None = None,
+) -> None:
+    """Start measuring, with clean books, under a policy. Where the meter is installed already, only
+    change the policy, while threads run; the books go on.
 
-    `policy` is "interval": CPython's own scheduling, watched and left alone.
+    `policy` is who gets the GIL next, and when: "interval", CPython's own scheduling, watched and
+    left alone, or another of `policies()`; None leaves what is in force, at first "interval".
     `ledger` is the path of a file to keep the books in, so that `headway report` can read them if
     the process crashes; with `run`, the file of another process's run, which this one joins.
 
-    Raises `Unsupported`, saying why, where the meter cannot work: outside Linux with glibc on
-    x86-64 or aarch64, in a statically linked interpreter, from a sub-interpreter.
+    Raises `ValueError` for a policy that there is not, and `Unsupported`, saying why, where the
+    meter cannot work: outside Linux with glibc on x86-64 or aarch64, in a statically linked
+    interpreter, from a sub-interpreter.
     """
-    if policy not in POLICIES:
-        raise ValueError(f"policy is {policy!r}; there is only {', '.join(map(repr, POLICIES))}")
     native = _native()
+    names = list(policies())
+    if policy is not None and policy not in names:
+        raise ValueError(f"policy is {policy!r}, and must be one of {', '.join(map(repr, names))}")
     try:
-        native.gil_install(None if ledger is None else os.fsencode(ledger), run)
+        ledger_path = None if ledger is None else os.fsencode(ledger)
+        native.gil_install(policy, ledger_path, run)
     except RuntimeError as refusal:
         raise Unsupported(f"the GIL meter cannot be installed: {refusal}") from None
     thread_names.follow(native.gil_name_thread)
 
 
+def policies() -> dict[str, str]:
+    """The policies that `install()` takes, each with what it is for.
+
+    Raises `Unsupported` where the extension module cannot be imported.
+    """
+    return dict(_native().gil_policies())
+
+
 def uninstall() -> None:
-    """Stop measuring. The books close, and `snapshot()` goes on returning them."""
+    """Stop measuring, and leave scheduling to CPython. The books close, and `snapshot()` goes on
+    returning them."""
     native = _native()
     thread_names.tell_running(native.gil_name_thread)
     native.gil_uninstall()

@@ -24,19 +24,20 @@ import tempfile
 from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
+from headway import policies
 from headway.errors import CommandError
 from headway.follow import Settings
 from headway.json_file import check_path, is_special
 
 FOLLOW_FILE = "headway_follow.pth"
-POLICIES = ("interval",)
 MIN_SWITCH_INTERVAL_S = 1e-6
 # CPython keeps the interval in an unsigned long of microseconds, and rejects what overflows an int.
 MAX_SWITCH_INTERVAL_S = 1000.0
 
 DESCRIPTION = """\
 Runs a Python program exactly as `python` would, measures every take, wait and drop of its GIL, and
-ends with a report on stderr. The exit status is the program's own.
+ends with a report on stderr. With --policy it also decides which thread gets the GIL next. The exit
+status is the program's own.
 
 The report comes after a normal exit, an exception, Ctrl-C, and SIGTERM or SIGHUP that the program
 leaves at their default. Nothing can come from inside after SIGKILL, a crash or os._exit(); with
@@ -49,6 +50,7 @@ examples:
   headway run -m http.server                as python -m
   headway run --json run.json -c 'import this'
   headway run --switch-interval 0.0005 app.py
+  headway run --policy priority app.py      threads that answer need not wait for those that compute
 """
 
 
@@ -62,10 +64,10 @@ class Program(NamedTuple):
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
-    parser.epilog = EXAMPLES
+    parser.epilog = f"{policies.describe()}\n{EXAMPLES}"
     parser.usage = (
-        "headway run [--json FILE] [--switch-interval S] [--policy P] [--follow]\n"
-        "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
+        "headway run [--json FILE] [--switch-interval S] [--policy P]\n"
+        "                   [--follow] (SCRIPT | -m MODULE | -c CODE) [ARG...]"
     )
     parser.add_argument(
         "--json",
@@ -78,17 +80,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=_switch_interval,
         help="sys.setswitchinterval(S), in seconds, before the program starts (default: as it is)",
     )
-    parser.add_argument(
-        "--policy",
-        metavar="P",
-        type=_policy,
-        default="interval",
-        help="who gets the GIL next: interval, CPython's own rule, watched and not changed",
-    )
+    policies.add_option(parser)
     parser.add_argument(
         "--follow",
         action="store_true",
-        help="meter Python children started by exec or spawn too (forked ones always are)",
+        help="meter Python children started by exec or spawn too, under the same policy (forked "
+        "ones always are)",
     )
 
 
@@ -163,12 +160,6 @@ def _switch_interval(text: str) -> float:
             f"{MAX_SWITCH_INTERVAL_S:.0f}"
         )
     return value
-
-
-def _policy(text: str) -> str:
-    if text not in POLICIES:
-        raise argparse.ArgumentTypeError(f"{text!r} is no policy; there is {', '.join(POLICIES)}")
-    return text
 
 
 def check_script(script: str) -> None:

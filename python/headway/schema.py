@@ -1,6 +1,7 @@
 """What a GIL report of schema 1 (DESIGN.md) must have before anything is done with it.
 
-Checks only the fields that Headway itself reads, so that a later version may add others. Works on
+Checks only the fields that Headway itself reads, so that a later version may add others; fields
+that came later than the rest may be missing. Works on
 plain JSON values and knows nothing of files.
 """
 
@@ -23,6 +24,7 @@ BOOK_FIELDS: dict[str, tuple[type, ...]] = {
     "name": (str, type(None)),
     "held": NUMBER,
     **dict.fromkeys(("takes", "contended_takes", "voluntary_drops", "forced_drops"), (int,)),
+    "preemptions": (int,),
     "wait": (dict,),
     "hold": (dict,),
 }
@@ -35,6 +37,10 @@ GIL_FIELDS = {
     "wall": NUMBER,
 }
 THREAD_FIELDS = {**BOOK_FIELDS, "gil": (int, type(None)), "waited": NUMBER}
+# Reports from before there were policies lack these.
+LATER_FIELDS: dict[str, tuple[type, ...]] = dict.fromkeys(
+    ("longest_wait_io_bound", "longest_wait_cpu_bound", "longest_unanswered"), OPTIONAL_NUMBER
+)
 REPORT_FIELDS: dict[str, tuple[type, ...]] = {
     "python": (str,),
     "pid": (int,),
@@ -63,6 +69,8 @@ def _find_report_problem(report: Any, place: str) -> str:
         for index, row in enumerate(() if problem else report[key]):
             where = f"{place}{key}[{index}]."
             problem = problem or _find_field_problem(row, fields, where)
+            present = {} if problem else {k: v for k, v in LATER_FIELDS.items() if k in row}
+            problem = problem or _find_field_problem(row, present, where)
             for name in () if problem else ("wait", "hold"):
                 problem = problem or _find_histogram_problem(row[name], f"{where}{name}.")
     for index, child in enumerate(() if problem else report["children"]):

@@ -5,7 +5,14 @@ Knows nothing of how the books are kept. A *raw* process is what `headway._nativ
 
 from __future__ import annotations
 
-from headway.books import GIL_COUNTS, GIL_TIMES, THREAD_COUNTS, sum_distributions
+from headway.books import (
+    GIL_COUNTS,
+    GIL_MAXIMA,
+    GIL_TIMES,
+    THREAD_COUNTS,
+    THREAD_MAXIMA,
+    sum_distributions,
+)
 
 # `typing` is not loaded in every program that is measured, and this file is.
 TYPE_CHECKING = False
@@ -25,7 +32,10 @@ class Snapshot:
         self._raw = raw
 
     def __sub__(self, before: Snapshot) -> Snapshot:
-        """What happened between `before` and this snapshot of the same process."""
+        """What happened between `before` and this snapshot of the same process.
+
+        Longest waits and answers are those of the whole time: `longest_*` cannot be subtracted.
+        """
         if not isinstance(before, Snapshot):
             return NotImplemented
         from headway.difference import difference
@@ -55,7 +65,7 @@ def _process(raw: Report) -> Report:
         "python": raw["python"],
         "pid": raw["pid"],
         "gil": "enabled" if raw["gil_enabled"] else "disabled",
-        "policy": "interval",
+        "policy": raw["policy"],
         "switch_interval": raw["switch_interval_us"] / 1e6,
         "wall": raw["wall_ns"] / NS,
         "gils": [_gil(row, raw) for row in raw["gils"]],
@@ -88,6 +98,9 @@ def _gil(row: Report, process: Report) -> Report:
     }
     result.update({key: row[f"{key}_ns"] / NS for key in GIL_TIMES})
     result.update({key: row[key] for key in GIL_COUNTS})
+    # CPython's own scheduling knows no classes.
+    classes = process["policy"] != "interval"
+    result.update({key: _longest(row[raw]) if classes else None for key, raw in GIL_MAXIMA.items()})
     for key in ("wait", "hold"):
         result[key] = _histogram(sum_distributions(thread[key] for thread in rows))
     return result
@@ -105,9 +118,14 @@ def _thread(row: Report) -> Report:
         "forced_waited": row["forced_waited_ns"] / NS,
     }
     result.update({key: row[key] for key in THREAD_COUNTS})
+    result.update({key: _longest(row[raw]) for key, raw in THREAD_MAXIMA.items()})
     for key in ("wait", "hold"):
         result[key] = _histogram(row[key])
     return result
+
+
+def _longest(ns: int) -> float | None:
+    return ns / NS if ns else None
 
 
 def _histogram(distribution: Report) -> Report:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 HARDLY, LITTLE = 0.01, 0.1
 # "Most" of something: of waiting time, of held time.
 MOST = 0.5
+# An answer to a drop request may take this long because the kernel runs others meanwhile.
+SLOW_ANSWER_S = 0.01
 
 
 def sentence(report: dict[str, Any]) -> str:
@@ -34,6 +36,39 @@ def sentence(report: dict[str, Any]) -> str:
     if not waits or not threads:
         return f"No waiting: every take found the GIL free; {_held(gil)}"
     return _of_waits(gil, threads, report["switch_interval"])
+
+
+def scheduling(gil: dict[str, Any]) -> str:
+    """What a policy did on one GIL: how often it preempted, and how long each class waited."""
+    longest = ", ".join(
+        f"{label} {units.seconds(gil.get(key))}"
+        for label, key in (
+            ("I/O-bound", "longest_wait_io_bound"),
+            ("CPU-bound", "longest_wait_cpu_bound"),
+        )
+    )
+    return f"{units.number(gil['preemptions'], 'preemption')}; longest wait: {longest}"
+
+
+def unanswered(report: dict[str, Any]) -> str:
+    """Which thread kept the GIL longest after it was asked to drop it, if that was long; or "".
+
+    Python code answers a drop request within microseconds; only C code can keep the GIL. But the
+    time runs on while the kernel keeps the thread off its core.
+    """
+    limit_s = SLOW_ANSWER_S
+    if report["policy"] == "interval":
+        limit_s = max(limit_s, 2 * (report["switch_interval"] or 0.0))
+    slow = [row for row in report["threads"] if (row.get("longest_unanswered") or 0.0) >= limit_s]
+    if not slow:
+        return ""
+    worst = max(slow, key=lambda row: float(row["longest_unanswered"]))
+    others = f" ({units.number(len(slow) - 1, 'more thread')} did so too)" if slow[1:] else ""
+    return (
+        f"{columns.name(worst['name'])} kept the GIL for "
+        f"{units.seconds(worst['longest_unanswered'])} after it was asked to drop it{others}: held "
+        "by a call that cannot be preempted (C code), if it had a core all that time."
+    )
 
 
 def _of_waits(gil: dict[str, Any], threads: list[dict[str, Any]], interval_s: float | None) -> str:

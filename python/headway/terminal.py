@@ -77,7 +77,7 @@ def draw(report: dict[str, Any], style: Style | None = None) -> str:
     style = style or Style()
     lines = [*_heading(report, style), ""]
     for gil in report["gils"]:
-        lines += [*_gil(gil, style), ""]
+        lines += [*_gil(gil, style), *_scheduling(gil, report, style), ""]
     if report["threads"]:
         lines += [*_threads(report, style), ""]
     for gil in report["gils"]:
@@ -88,6 +88,9 @@ def draw(report: dict[str, Any], style: Style | None = None) -> str:
     missing = _missing(report)
     if missing:
         lines += [*_wrap(missing, style.width), ""]
+    stuck = summary.unanswered(report)
+    if stuck:
+        lines += [*_wrap(stuck, style.width), ""]
     lines += _wrap(summary.sentence(report), style.width)
     text = "\n".join(line.rstrip() for line in lines) + "\n"
     return text if style.blocks else text.replace("µ", "u")
@@ -98,10 +101,11 @@ def _heading(report: dict[str, Any], style: Style) -> list[str]:
         f"Python {columns.name(report['python'])}",
         f"pid {report['pid']}",
         f"{units.seconds(report['wall'])} watched",
+        f"policy {columns.name(report['policy'])}",
         f"switch interval {units.seconds(report['switch_interval'])}",
     ]
-    if report["policy"] != "interval":
-        facts.append(f"policy {columns.name(report['policy'])}")
+    if report["policy"] == "interval":
+        del facts[3]
     if report["gil"] == "disabled":
         facts.insert(1, "GIL disabled")
     return _titled("headway", ", ".join(facts), style)
@@ -129,6 +133,13 @@ def _gil(gil: dict[str, Any], style: Style) -> list[str]:
     return lines
 
 
+def _scheduling(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[str]:
+    """What the policy did, if there is one."""
+    if report["policy"] == "interval":
+        return []
+    return [f"  {line}" for line in _wrap(summary.scheduling(gil), style.width - 2)]
+
+
 THREAD_COLUMNS = (
     "thread",
     "waited",
@@ -136,22 +147,27 @@ THREAD_COLUMNS = (
     "takes",
     "contended",
     "forced drops",
+    "preempted",
     "p50",
     "p99",
     "longest",
 )
 # What a narrow terminal does without, first to last; the JSON has it all.
-LESS_WANTED = ("forced drops", "takes", "p99")
+LESS_WANTED = ("forced drops", "takes", "p99", "contended")
 
 
 def _threads(report: dict[str, Any], style: Style) -> list[str]:
     ranked = sorted(report["threads"], key=lambda row: (-row["waited"], -row["held"]))
     several = len(report["gils"]) > 1
+    preempts = report["policy"] != "interval"
+    head = [title for title in THREAD_COLUMNS if preempts or title != "preempted"]
     table = []
     for row in ranked[:MAX_THREADS]:
         wait = row["wait"]
         times = (row["waited"], row["held"])
-        counts = (row["takes"], row["contended_takes"], row["forced_drops"])
+        counts = [row["takes"], row["contended_takes"], row["forced_drops"]]
+        if preempts:
+            counts.append(row["preemptions"])
         waits = (wait["p50"], wait["p99"], wait["max"]) if wait["count"] else (None,) * 3
         name = columns.name(row["name"])
         table.append(
@@ -162,7 +178,7 @@ def _threads(report: dict[str, Any], style: Style) -> list[str]:
                 *(units.seconds(time) for time in waits),
             ]
         )
-    lines = _table(THREAD_COLUMNS, table, style, LESS_WANTED)
+    lines = _table(head, table, style, LESS_WANTED)
     rest = ranked[MAX_THREADS:]
     if rest:
         waited, held = (units.seconds(sum(row[key] for row in rest)) for key in ("waited", "held"))

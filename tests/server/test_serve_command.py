@@ -323,6 +323,46 @@ def test_the_switch_interval_is_set(tmp_path: Path) -> None:
         assert server.get("/").body == b"0.002"
 
 
+@pytest.mark.parametrize("policy", ["priority", "deadline"])
+def test_a_policy_is_in_force_and_in_the_table(policy: str) -> None:
+    with Served("pages:application", "--policy", policy) as server:
+        spin = threading.Thread(target=server.get, args=("/spin?0.3",))
+        spin.start()
+        time.sleep(0.1)
+        for _ in range(20):
+            assert server.get("/hello").body == b"hello\n"
+        spin.join()
+        server.stop()
+    told = re.search(rf"\n  policy {policy}: ([\d,]+) preemptions?; longest wait: ", server.stderr)
+    if GIL_ENABLED:
+        assert told, server.stderr
+        assert told[1] != "0"
+    else:
+        assert not told
+
+
+def test_a_policy_that_cannot_be_had_is_refused(tmp_path: Path) -> None:
+    """Here because the process has no pthread key left."""
+    (tmp_path / "takes_all.py").write_text(
+        "import ctypes\n"
+        "key = ctypes.c_uint()\n"
+        "create_key = ctypes.CDLL(None).pthread_key_create\n"
+        "while key.value < 40 and create_key(ctypes.byref(key), None) == 0: pass\n"
+        "def app(environ, start_response): pass\n"
+    )
+    command = [sys.executable, "-m", "headway", "serve", "takes_all:app", "--bind", "127.0.0.1:0"]
+    done = subprocess.run(
+        [*command, "--policy", "priority", "--app-dir", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("headway serve: --policy priority: the GIL meter cannot be inst")
+    assert "pthread keys" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_idle_workers_use_no_cpu() -> None:
     """Bounds work, not time: a monitor that polled would switch 2,000 times a second."""
     with Served("pages:application") as server, server.connect():

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::gil::{Gil, Locked, this_thread};
 use super::ledger::book::{GilBook, ThreadBook, gap};
 use super::ledger::region::Slot;
+use super::seats::Seats;
 use super::threads;
 use crate::histogram::add;
 
@@ -42,16 +43,32 @@ pub fn timed_wait_began(
     locked.switch_number
 }
 
+/// How a timed wait ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Woken,
+    /// After the switch interval.
+    TimedOut,
+    /// A policy made it end as if it had timed out.
+    AskedEarly,
+}
+
 /// The timed wait is over. CPython asks for a drop under the very condition tested here.
 pub fn timed_wait_ended(
     gil: &'static Gil,
     locked: &mut Locked,
-    timed_out: bool,
+    outcome: Outcome,
     switch_number: u64,
+    now_ns: u64,
 ) {
     locked.in_timed_wait = locked.in_timed_wait.saturating_sub(1);
-    if timed_out && locked.held && locked.switch_number == switch_number {
-        locked.drop_requested = true;
+    if outcome != Outcome::Woken && locked.held && locked.switch_number == switch_number {
+        if !locked.drop_requested {
+            locked.drop_requested = true;
+            locked.requested_ns = now_ns;
+        }
+        locked.requested_last_ns = now_ns;
+        locked.requested_early |= outcome == Outcome::AskedEarly;
         add(&gil.book().drop_requests, 1);
     }
 }
@@ -78,6 +95,7 @@ pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns:
     locked.holder = mine;
     locked.holder_thread = this_thread();
     locked.drop_requested = false;
+    locked.requested_early = false;
     if locked.last_holder != index {
         locked.last_holder = index;
         locked.switch_number += 1;
@@ -93,6 +111,20 @@ pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns:
         add(&mine.contended_takes, 1);
         add(&book.contended_takes, 1);
     }
+    if locked.queue.schedules() {
+        // SAFETY: the GIL's mutex is held.
+        let seats = unsafe { &mut Seats::of_locked_gil() };
+        if wait_began_ns != 0 {
+            let longest = match headway_sched::is_cpu_bound(seats, index) {
+                true => &book.longest_cpu_bound_wait_ns,
+                false => &book.longest_io_bound_wait_ns,
+            };
+            let wait_ns = now_ns.saturating_sub(wait_began_ns);
+            longest.store(longest.load(Relaxed).max(wait_ns), Relaxed);
+        }
+        locked.queue.took(seats, index, now_ns);
+        gil.switch.note_take();
+    }
 }
 
 /// `cond` was signalled: a drop if the calling thread holds. If it does not hold but waits, then it gives
@@ -102,8 +134,11 @@ pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns:
 pub fn signal(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) {
     if locked.held && locked.holder_thread == this_thread() {
         drop_by_holder(gil, locked, now_ns);
-    } else if let Some((_, book)) = threads::of_this_thread(gil, slot) {
+    } else if let Some((index, book)) = threads::of_this_thread(gil, slot) {
         book.wait_began_ns.store(0, Relaxed);
+        // SAFETY: the GIL's mutex is held.
+        let seats = unsafe { &mut Seats::of_locked_gil() };
+        locked.queue.gave_up(seats, index, now_ns);
     }
 }
 
@@ -122,9 +157,25 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
     };
     add(of_gil, 1);
     add(of_thread, 1);
+    if locked.drop_requested {
+        let answer_ns = now_ns.saturating_sub(locked.requested_ns);
+        if answer_ns > holder.longest_answer_ns.load(Relaxed) {
+            holder.longest_answer_ns.store(answer_ns, Relaxed);
+        }
+    }
+    if locked.requested_early {
+        add(&book.preemptions, 1);
+        add(&holder.preemptions, 1);
+    }
     locked.held = false;
     book.gap.store(if locked.in_timed_wait > 0 { gap::HANDOFF } else { gap::IDLE }, Relaxed);
     book.held_now.store(0, Relaxed);
+    if locked.queue.schedules() {
+        let (holder, forced) = (locked.last_holder, locked.drop_requested);
+        // SAFETY: the GIL's mutex is held.
+        let seats = unsafe { &mut Seats::of_locked_gil() };
+        gil.switch.note_called(locked.queue.dropped(seats, holder, forced, now_ns));
+    }
 }
 
 /// The calling thread was forced to switch, and has waited on `switch_cond`. Runs without the GIL's

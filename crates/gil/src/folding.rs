@@ -111,9 +111,7 @@ pub fn fold_gil(index: usize) {
     let (closed, sum) = (&slot.gils[index], &slot.gils[gils::ENDED_SUM]);
     let wall_ns = closed.closed_ns.load(Relaxed).saturating_sub(closed.opened_ns.load(Relaxed));
     closed.wall_ns.store(wall_ns, Relaxed);
-    for (mine, theirs) in sum.counters().into_iter().zip(closed.counters()) {
-        mine.fetch_add(theirs.load(Relaxed), Relaxed);
-    }
+    sum.merge(closed);
     sum.held_at_open.fetch_add(closed.held_at_open.load(Relaxed), Relaxed);
     sum.held_now.fetch_add(closed.held_now.load(Relaxed), Relaxed);
     sum.folded.fetch_add(1, Relaxed);

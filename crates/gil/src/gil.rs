@@ -3,6 +3,7 @@
 //!
 //! Events run in hooks, with the GIL's own mutex held. Readers come from anywhere and take no lock.
 
+use headway_sched::ThreadId;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
     AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, compiler_fence, fence,
@@ -13,6 +14,8 @@ use super::gils;
 use super::ledger::book::{GilBook, ThreadBook, state};
 use super::ledger::region::Slot;
 use super::ledger::slab;
+use super::queue::Queue;
+use super::switch::Switch;
 
 /// Which installation is in force; 0 for none. Grows with each. Written by install, uninstall and
 /// fork; read by every hook first.
@@ -41,6 +44,12 @@ pub struct Locked {
     pub in_timed_wait: u32,
     /// A drop request against the present hold is pending.
     pub drop_requested: bool,
+    /// When it was made first, and last.
+    pub requested_ns: u64,
+    pub requested_last_ns: u64,
+    /// And whether that was before the switch interval was over: the policy preempts.
+    pub requested_early: bool,
+    pub queue: Queue,
 }
 
 impl Locked {
@@ -53,7 +62,16 @@ impl Locked {
             switch_number: 0,
             in_timed_wait: 0,
             drop_requested: false,
+            requested_ns: 0,
+            requested_last_ns: 0,
+            requested_early: false,
+            queue: Queue::new(),
         }
+    }
+
+    /// The present holder, as its scheduler knows it.
+    pub fn holder_id(&self) -> Option<ThreadId> {
+        self.held.then_some(self.last_holder)
     }
 }
 
@@ -96,6 +114,8 @@ pub struct Gil {
     book: AtomicPtr<GilBook>,
     /// Book for threads that found none free; taken when the GIL's book opens.
     pub unmeasured: AtomicU32,
+    /// For those that are forced to switch, while a policy schedules.
+    pub switch: Switch,
     locked: UnsafeCell<Locked>,
 }
 
@@ -115,6 +135,7 @@ impl Gil {
             readers: AtomicU32::new(0),
             book: AtomicPtr::new(std::ptr::null_mut()),
             unmeasured: AtomicU32::new(u32::MAX),
+            switch: Switch::new(),
             locked: UnsafeCell::new(Locked::new()),
         }
     }
@@ -212,6 +233,7 @@ impl Gil {
 
     /// In a forked child, where no event and no reader is under way.
     pub fn rest(&self) {
+        self.switch.reset();
         self.sequence.store(0, Relaxed);
         self.readers.store(0, Relaxed);
     }
@@ -246,6 +268,7 @@ impl Gil {
     pub unsafe fn open(&'static self, slot: &'static Slot, now_ns: u64) {
         // SAFETY: the caller's promise.
         *unsafe { self.locked() } = Locked::new();
+        self.switch.set_in_use(false);
         self.serial.store(gils::next_serial(), Relaxed);
         let book = &slot.gils[self.index()];
         self.book.store(std::ptr::from_ref(book).cast_mut(), Relaxed);
@@ -269,6 +292,7 @@ impl Gil {
     pub unsafe fn reopen(&'static self, now_ns: u64) {
         // SAFETY: the caller's promise.
         *unsafe { self.locked() } = Locked::new();
+        self.switch.set_in_use(false);
         self.book().open(now_ns, false);
     }
 }

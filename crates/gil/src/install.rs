@@ -8,7 +8,7 @@ use super::hook::elf;
 use super::hook::slots::{self, SlotError};
 use super::ledger::region::{self, RegionError};
 use super::ledger::{self, slab};
-use super::{account, clock, fork, gils, learning, threads};
+use super::{account, clock, fork, gils, learning, queue, seats, threads};
 
 /// What the engine needs to know of the CPython that it is installed into.
 pub struct Host {
@@ -178,6 +178,7 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
         threads::forget_all();
         slab::reset(slot);
         slot.reset(now_ns, &host.python, host.gil_enabled);
+        slot.policy.store(queue::policy() as u32, Relaxed);
     }
     slab::prepare(slot);
     if let Some(addresses) = learned {
@@ -245,5 +246,7 @@ pub fn uninstall() -> Result<(), Refusal> {
     }
     EPOCH.store(0, SeqCst);
     slots::unpatch();
+    ledger::slot().into_iter().for_each(seats::call_all);
+    gils::all().iter().for_each(|gil| gil.switch.set_in_use(false));
     Ok(())
 }

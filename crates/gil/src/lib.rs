@@ -40,7 +40,11 @@ mod engine {
     pub(crate) mod install;
     pub(crate) mod learning;
     pub(crate) mod ledger;
+    pub(crate) mod parking;
+    pub(crate) mod queue;
+    pub(crate) mod seats;
     pub(crate) mod snapshot;
+    pub(crate) mod switch;
     pub(crate) mod threads;
 }
 
@@ -52,11 +56,13 @@ mod engine {
 compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
 
 pub use engine::install::{
-    Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe, uninstall,
+    Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,
 };
 pub use engine::ledger::region::RegionError;
 pub use engine::snapshot::{GilRow, Snapshot, ThreadRow, read_ledger, snapshot};
 pub use engine::threads::{name_this_thread, name_thread};
+
+pub use headway_sched::PolicyName;
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
@@ -92,6 +98,23 @@ pub fn match_interpreters(existing: &[(usize, i64)]) {
 /// The identity of this process's run, by which another joins its ledger.
 pub fn run_identity() -> Option<u64> {
     engine::ledger::region::header().map(|header| header.run.load(Relaxed))
+}
+
+/// Removes the meter, and with it the policy: scheduling is CPython's own again. The books close and stay
+/// readable. The caller holds the main GIL.
+pub fn uninstall() -> Result<(), Refusal> {
+    engine::install::uninstall()?;
+    engine::queue::set_policy(PolicyName::Interval);
+    Ok(())
+}
+
+/// Puts a policy in force where the meter is installed: each GIL follows at its next event. The caller
+/// holds the main GIL.
+pub fn set_policy(policy: PolicyName) {
+    engine::queue::set_policy(policy);
+    if let Some(slot) = engine::ledger::slot() {
+        slot.policy.store(policy as u32, Relaxed);
+    }
 }
 
 /// Copies the used part of the ledger to a file; the error is an errno. Async-signal-safe.

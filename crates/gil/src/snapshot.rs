@@ -7,6 +7,8 @@
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::*;
 
+use headway_sched::PolicyName;
+
 use super::clock::now_ns;
 use super::copies::Copies;
 use super::folding;
@@ -41,6 +43,9 @@ pub struct GilRow {
     pub forced_drops: u64,
     pub drop_requests: u64,
     pub preemptions: u64,
+    /// The longest wait of a thread of each class; 0 if there was none.
+    pub longest_io_bound_wait_ns: u64,
+    pub longest_cpu_bound_wait_ns: u64,
     /// Events that did not fit; the books were mended at each. 0 in a sound run.
     pub anomalies: u64,
 }
@@ -64,6 +69,8 @@ pub struct ThreadRow {
     pub preemptions: u64,
     pub forced_waits: u64,
     pub forced_waited_ns: u64,
+    /// The longest time from a drop request to the drop that answered it; 0 if there was none.
+    pub longest_answer_ns: u64,
     pub wait: Distribution,
     pub hold: Distribution,
 }
@@ -75,6 +82,8 @@ pub struct Snapshot {
     pub alive: bool,
     pub python: String,
     pub gil_enabled: bool,
+    /// The name of the policy in force; the last one, once the books are closed.
+    pub policy: &'static str,
     pub switch_interval_us: u64,
     pub wall_ns: u64,
     pub gils: Vec<GilRow>,
@@ -192,6 +201,10 @@ fn head(slot: &Slot) -> Snapshot {
         pid: slot.pid.load(Relaxed),
         python: text(slot.python.get(&mut [0; NAME_BYTES])),
         gil_enabled: slot.gil_enabled.load(Relaxed) != 0,
+        // Only the memory of a damaged ledger holds another number.
+        policy: PolicyName::ALL
+            .get(slot.policy.load(Relaxed) as usize)
+            .map_or("unknown", |policy| policy.as_str()),
         switch_interval_us: slot.switch_interval_us.load(Relaxed),
         unmeasured_events: slot.unmeasured.load(Relaxed),
         ..Snapshot::default()
@@ -227,6 +240,8 @@ fn gil_row(id: u32, book: &GilBook, now_ns: u64, alive: bool) -> GilRow {
         forced_drops: book.forced_drops.load(Relaxed),
         drop_requests: book.drop_requests.load(Relaxed),
         preemptions: book.preemptions.load(Relaxed),
+        longest_io_bound_wait_ns: book.longest_io_bound_wait_ns.load(Relaxed),
+        longest_cpu_bound_wait_ns: book.longest_cpu_bound_wait_ns.load(Relaxed),
         anomalies: book.anomalies.load(Relaxed),
     };
     if book.state.load(Relaxed) != state::FOLDED {
@@ -274,6 +289,7 @@ fn thread_row(book: &ThreadBook, present_ns: u64) -> Option<ThreadRow> {
         preemptions: book.preemptions.load(Relaxed),
         forced_waits: book.forced_waits.load(Relaxed),
         forced_waited_ns: book.forced_waited_ns.load(Relaxed),
+        longest_answer_ns: book.longest_answer_ns.load(Relaxed),
         wait: book.wait.read(),
         hold: book.hold.read(),
     })

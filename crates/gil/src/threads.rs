@@ -15,6 +15,7 @@ use super::gils;
 use super::ledger::book::{Name, ThreadBook, state};
 use super::ledger::region::{BOOKS, Slot};
 use super::ledger::{self, slab};
+use super::seats;
 
 /// Keys up to here need no allocation (glibc: `PTHREAD_KEY_2NDLEVEL_SIZE`).
 const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
@@ -201,6 +202,7 @@ fn first_event(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static 
     book.gil.store(gil.index() as u32, Relaxed);
     book.native_id.store(thread.native_id.load(Relaxed), Relaxed);
     book.name.copy_from(&thread.name);
+    seats::clear(index);
     book.state.store(state::LIVE, Release);
     link(thread, gil, index, book);
     Some((index, book))

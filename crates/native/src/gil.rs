@@ -6,15 +6,22 @@
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 
-use headway_gil::Place;
+use headway_gil::{Place, PolicyName};
 use pyo3_ffi::*;
 
 use crate::host::{all_interpreters, gil_enabled, host, interpreters_and_ids};
-use crate::report::{list, process_dict};
+use crate::report::{list, process_dict, string};
 use crate::{Methods, method};
 
-static METHODS: Methods<9> = Methods([
-    method(c"gil_install", install, c"gil_install(ledger: bytes | None, run: int | None)"),
+static METHODS: Methods<10> = Methods([
+    method(
+        c"gil_install",
+        install,
+        c"gil_install(policy: str | None, ledger: bytes | None, run: int | None)\n\
+          \n\
+          Where the meter is installed already, its policy changes and its books stay.",
+    ),
+    method(c"gil_policies", policies, c"gil_policies() -> list[tuple[str, str]]"),
     method(c"gil_uninstall", uninstall, c"gil_uninstall()"),
     method(c"gil_installed", installed, c"gil_installed() -> bool"),
     method(c"gil_snapshot", snapshot, c"gil_snapshot() -> dict | None"),
@@ -38,6 +45,25 @@ pub fn none() -> *mut PyObject {
     }
 }
 
+/// What a policy is for, in one line of `--help`.
+const fn purpose(policy: PolicyName) -> &'static str {
+    match policy {
+        PolicyName::Interval => "CPython's own rule, watched and not changed",
+        PolicyName::Priority => "threads that wait for I/O before threads that compute",
+        PolicyName::Deadline => "every thread in turn, by deadline",
+        PolicyName::Ticks | PolicyName::Requests | PolicyName::Beazley => "in simulations only",
+    }
+}
+
+/// The policies that can be installed, each with its purpose. Needs nothing of the meter.
+unsafe extern "C" fn policies(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
+    list(PolicyName::LIVE, |policy| {
+        let (name, purpose) = (policy.as_str(), purpose(policy));
+        // SAFETY: `N` takes over a new reference.
+        unsafe { Py_BuildValue(c"(NN)".as_ptr(), string(name), string(purpose)) }
+    })
+}
+
 fn raise(message: &str) -> *mut PyObject {
     let message = CString::new(message).unwrap_or_default();
     // SAFETY: the exception type is static, the message a C string.
@@ -46,15 +72,23 @@ fn raise(message: &str) -> *mut PyObject {
 }
 
 unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    let mut policy: *const c_char = ptr::null();
     let mut ledger: *mut PyObject = ptr::null_mut();
     let mut run: *mut PyObject = ptr::null_mut();
-    // SAFETY: `O` stores borrowed references; PyBytes_AsString checks for bytes, and its C string
-    // lives as long as the argument.
-    let place = unsafe {
-        if PyArg_ParseTuple(arguments, c"OO:gil_install".as_ptr(), &mut ledger, &mut run) == 0 {
+    // SAFETY: `z` stores null or a C string that lives as long as the argument, `O` a borrowed reference;
+    // PyBytes_AsString checks for bytes, and its C string lives as long as the argument.
+    let (policy, place) = unsafe {
+        if PyArg_ParseTuple(
+            arguments,
+            c"zOO:gil_install".as_ptr(),
+            &mut policy,
+            &mut ledger,
+            &mut run,
+        ) == 0
+        {
             return ptr::null_mut();
         }
-        if ledger == Py_None() {
+        let place = if ledger == Py_None() {
             Place::Memory
         } else {
             let path = PyBytes_AsString(ledger);
@@ -65,7 +99,9 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
                 true => Place::File(CStr::from_ptr(path).into()),
                 false => Place::Join(CStr::from_ptr(path).into(), PyLong_AsUnsignedLongLong(run)),
             }
-        }
+        };
+        let policy = (!policy.is_null()).then(|| CStr::from_ptr(policy).to_bytes());
+        (policy, place)
     };
     // SAFETY: a thread state is attached.
     if unsafe { !PyErr_Occurred().is_null() } {
@@ -74,8 +110,15 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
     if !in_main_interpreter() {
         return raise("it is installed from the main interpreter only");
     }
+    let named = |name: &[u8]| PolicyName::LIVE.into_iter().find(|p| p.as_str().as_bytes() == name);
+    let policy = match policy.map(|name| named(name).ok_or(name)) {
+        Some(Err(_)) => return raise("there is no such policy"),
+        Some(Ok(policy)) => Some(policy),
+        None => None,
+    };
     match headway_gil::install(&host(), place) {
         Ok(()) => {
+            policy.into_iter().for_each(headway_gil::set_policy);
             note();
             none()
         }

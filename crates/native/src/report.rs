@@ -38,7 +38,7 @@ fn optional(number: Option<u64>) -> *mut PyObject {
     number.map_or_else(none, |number| unsafe { PyLong_FromUnsignedLongLong(number) })
 }
 
-fn string(text: &str) -> *mut PyObject {
+pub fn string(text: &str) -> *mut PyObject {
     // SAFETY: the pointer and length describe UTF-8 text.
     unsafe { PyUnicode_FromStringAndSize(text.as_ptr().cast(), text.len() as Py_ssize_t) }
 }
@@ -55,7 +55,7 @@ pub fn process_dict(snapshot: &Snapshot) -> *mut PyObject {
     // SAFETY: formats and arguments agree, pair by pair.
     unsafe {
         Py_BuildValue(
-            c"{s:i,s:N,s:N,s:N,s:K,s:K,s:N,s:N,s:K,s:N,s:I}".as_ptr(),
+            c"{s:i,s:N,s:N,s:N,s:N,s:K,s:K,s:N,s:N,s:K,s:N,s:I}".as_ptr(),
             c"pid".as_ptr(),
             snapshot.pid as c_int,
             c"alive".as_ptr(),
@@ -64,6 +64,8 @@ pub fn process_dict(snapshot: &Snapshot) -> *mut PyObject {
             string(&snapshot.python),
             c"gil_enabled".as_ptr(),
             boolean(snapshot.gil_enabled),
+            c"policy".as_ptr(),
+            string(snapshot.policy),
             c"switch_interval_us".as_ptr(),
             snapshot.switch_interval_us,
             c"wall_ns".as_ptr(),
@@ -86,7 +88,8 @@ fn gil_dict(row: &GilRow) -> *mut PyObject {
     // SAFETY: formats and arguments agree, pair by pair.
     unsafe {
         Py_BuildValue(
-            c"{s:I,s:N,s:N,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}".as_ptr(),
+            c"{s:I,s:N,s:N,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}"
+                .as_ptr(),
             c"id".as_ptr(),
             row.id,
             c"interpreter".as_ptr(),
@@ -119,6 +122,10 @@ fn gil_dict(row: &GilRow) -> *mut PyObject {
             row.drop_requests,
             c"preemptions".as_ptr(),
             row.preemptions,
+            c"longest_io_bound_wait_ns".as_ptr(),
+            row.longest_io_bound_wait_ns,
+            c"longest_cpu_bound_wait_ns".as_ptr(),
+            row.longest_cpu_bound_wait_ns,
             c"anomalies".as_ptr(),
             row.anomalies,
         )
@@ -129,7 +136,7 @@ fn thread_dict(row: &ThreadRow) -> *mut PyObject {
     // SAFETY: formats and arguments agree, pair by pair.
     unsafe {
         Py_BuildValue(
-            c"{s:I,s:N,s:N,s:N,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}".as_ptr(),
+            c"{s:I,s:N,s:N,s:N,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}".as_ptr(),
             c"gil".as_ptr(),
             row.gil,
             c"native_id".as_ptr(),
@@ -156,6 +163,8 @@ fn thread_dict(row: &ThreadRow) -> *mut PyObject {
             row.forced_waits,
             c"forced_waited_ns".as_ptr(),
             row.forced_waited_ns,
+            c"longest_answer_ns".as_ptr(),
+            row.longest_answer_ns,
             c"wait".as_ptr(),
             distribution_dict(&row.wait),
             c"hold".as_ptr(),

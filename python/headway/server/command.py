@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from headway import gil
+from headway import gil, policies
 from headway.errors import CommandError, Unsupported
 from headway.server import table
 from headway.server.application import load_application
@@ -28,6 +28,7 @@ examples:
   headway serve shop.wsgi:application
   headway serve shop:app --bind 0.0.0.0:8080 --threads 8 --access-log json
   headway serve shop:app --bind unix:/run/shop.sock --access-log common:/var/log/shop.log
+  headway serve shop:app --policy priority  light pages need not wait for one that computes
 
 what clients are allowed:
   75 s    without a request on a connection that is kept open
@@ -47,7 +48,7 @@ MAX_GRACEFUL_TIMEOUT_S = 3600
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = DESCRIPTION
-    parser.epilog = EXAMPLES
+    parser.epilog = f"{policies.describe()}\n{EXAMPLES}"
     parser.add_argument(
         "application",
         metavar="APP",
@@ -73,12 +74,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=_argument(_parse_seconds_up_to(MAX_SWITCH_INTERVAL_S)),
         help="sys.setswitchinterval() in seconds (CPython's own: 0.005)",
     )
-    parser.add_argument(
-        "--policy",
-        choices=("interval",),
-        default="interval",
-        help="who gets the GIL next: interval is CPython's own scheduling, watched",
-    )
+    policies.add_option(parser)
     parser.add_argument(
         "--access-log",
         metavar="FORM[:PATH]",
@@ -174,9 +170,12 @@ class _StopSignal:
 
 
 def _install_meter(policy: str) -> None:
+    """Serving goes on without the meter, but not without a policy that was asked for."""
     try:
-        gil.install(policy=policy)
+        gil.install(policy)
     except Unsupported as reason:
+        if policy != "interval":
+            raise CommandError(f"--policy {policy}: {reason}") from None
         print(f"headway serve: GIL waits are not measured: {reason}", file=sys.stderr)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway import units
+from headway import summary, units
 from headway.server.serving import PathRow
 
 HEAD = (
@@ -72,4 +72,7 @@ def _gils(report: dict[str, Any]) -> list[str]:
             for state in ("held", "handoff", "idle")
         )
         lines.append(f"GIL {gil['id']} ({gil['name']}): {states}")
-    return lines
+        if report["policy"] != "interval":
+            lines.append(f"  policy {report['policy']}: {summary.scheduling(gil)}")
+    stuck = summary.unanswered(report)
+    return [*lines, stuck] if stuck else lines

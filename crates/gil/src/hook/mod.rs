@@ -9,11 +9,13 @@
 //! none of them owns anything that would need dropping.
 
 pub mod elf;
+mod scheduling;
 pub mod slots;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
+use super::account::Outcome;
 use super::clock::now_ns;
 use super::gil::{EPOCH, Gil, Role, life};
 use super::gils;
@@ -148,6 +150,10 @@ unsafe extern "C-unwind" fn cond_timedwait(
         // SAFETY: the caller's own call.
         return unsafe { real(cond, mutex, until) };
     };
+    // SAFETY: as below; `until` is the caller's.
+    if let Some(result) = unsafe { scheduling::timed_wait(gil, slot, epoch, mutex.cast(), until) } {
+        return result;
+    }
     // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
     let switch_number = unsafe {
         gil.event(epoch, |locked| account::timed_wait_began(gil, locked, slot, now_ns()))
@@ -156,11 +162,14 @@ unsafe extern "C-unwind" fn cond_timedwait(
     let result = unsafe { real(cond, mutex, until) };
     // `event` sees whether the meter has been removed meanwhile, or removed and installed afresh.
     if let Some(switch_number) = switch_number {
-        let timed_out = result == libc::ETIMEDOUT;
+        let outcome = match result == libc::ETIMEDOUT {
+            true => Outcome::TimedOut,
+            false => Outcome::Woken,
+        };
         // SAFETY: pthread_cond_timedwait has locked the GIL's mutex again.
         unsafe {
             gil.event(epoch, |locked| {
-                account::timed_wait_ended(gil, locked, timed_out, switch_number);
+                account::timed_wait_ended(gil, locked, outcome, switch_number, now_ns());
             });
         }
     }
@@ -176,8 +185,12 @@ unsafe extern "C-unwind" fn cond_wait(cond: Cond, mutex: Mutex) -> c_int {
         return unsafe { real(cond, mutex) };
     };
     let began_ns = now_ns();
-    // SAFETY: the caller's own call.
-    let result = unsafe { real(cond, mutex) };
+    // SAFETY: the caller's own mutex, which it holds.
+    let result = match unsafe { scheduling::forced_wait(gil, slot, mutex.cast()) } {
+        true => 0,
+        // SAFETY: the caller's own call.
+        false => unsafe { real(cond, mutex) },
+    };
     if EPOCH.load(Acquire) == epoch && gil.life.load(Relaxed) == life::OPEN {
         account::forced_wait(gil, slot, now_ns() - began_ns);
     }

@@ -97,6 +97,8 @@ pub struct ThreadBook {
     pub forced_waited_ns: AtomicU64,
     /// The hold during which the GIL's books closed, as far as it belongs to them.
     pub held_at_close_ns: AtomicU64,
+    /// The longest time from a drop request against a hold of this thread to the drop that answered it.
+    pub longest_answer_ns: AtomicU64,
     /// When the wait that this thread is in began; 0 while it is in none.
     pub wait_began_ns: AtomicU64,
     pub name: Name,
@@ -121,6 +123,7 @@ impl ThreadBook {
             forced_waits: AtomicU64::new(0),
             forced_waited_ns: AtomicU64::new(0),
             held_at_close_ns: AtomicU64::new(0),
+            longest_answer_ns: AtomicU64::new(0),
             wait_began_ns: AtomicU64::new(0),
             name: Name::new(),
             wait: Histogram::new(),
@@ -141,17 +144,19 @@ impl ThreadBook {
         for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
             mine.store(theirs.load(Relaxed), Relaxed);
         }
+        self.longest_answer_ns.store(other.longest_answer_ns.load(Relaxed), Relaxed);
         self.name.copy_from(&other.name);
         self.wait.copy_from(&other.wait);
         self.hold.copy_from(&other.hold);
     }
 
-    /// Adds the counters of `other`, which no thread writes any more.
+    /// Adds the counters of `other`, which no thread writes any more; what was longest in either stays.
     pub fn merge(&self, other: &ThreadBook) {
         use crate::histogram::add;
         for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
             add(mine, theirs.load(Relaxed));
         }
+        self.longest_answer_ns.fetch_max(other.longest_answer_ns.load(Relaxed), Relaxed);
         self.wait.merge(&other.wait);
         self.hold.merge(&other.hold);
     }
@@ -168,6 +173,7 @@ impl ThreadBook {
         for counter in self.counters() {
             counter.store(0, Relaxed);
         }
+        self.longest_answer_ns.store(0, Relaxed);
         self.wait_began_ns.store(0, Relaxed);
         self.folded.store(0, Relaxed);
         self.native_id.store(0, Relaxed);
@@ -176,6 +182,7 @@ impl ThreadBook {
         self.hold.clear();
     }
 
+    /// What adds up.
     fn counters(&self) -> [&AtomicU64; 8] {
         [
             &self.takes,
@@ -237,12 +244,17 @@ pub struct GilBook {
     pub forced_drops: AtomicU64,
     pub drop_requests: AtomicU64,
     pub preemptions: AtomicU64,
+    /// The longest wait that ended in a take, by the class that the taker had; under `interval` all
+    /// are counted as I/O-bound.
+    pub longest_io_bound_wait_ns: AtomicU64,
+    pub longest_cpu_bound_wait_ns: AtomicU64,
     /// Events that do not fit the state; the books were mended at each.
     pub anomalies: AtomicU64,
 }
 
 impl GilBook {
-    pub fn counters(&self) -> [&AtomicU64; 11] {
+    /// What adds up.
+    fn counters(&self) -> [&AtomicU64; 11] {
         [
             &self.wall_ns,
             &self.held_ns,
@@ -258,19 +270,82 @@ impl GilBook {
         ]
     }
 
+    /// What has a maximum and no sum.
+    fn longest(&self) -> [&AtomicU64; 2] {
+        [&self.longest_io_bound_wait_ns, &self.longest_cpu_bound_wait_ns]
+    }
+
+    pub fn clear(&self) {
+        for counter in self.counters().into_iter().chain(self.longest()) {
+            counter.store(0, Relaxed);
+        }
+        self.folded.store(0, Relaxed);
+    }
+
+    /// Adds the counters of `other`, which has closed; what was longest in either stays.
+    pub fn merge(&self, other: &GilBook) {
+        for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
+            mine.fetch_add(theirs.load(Relaxed), Relaxed);
+        }
+        for (mine, theirs) in self.longest().into_iter().zip(other.longest()) {
+            mine.fetch_max(theirs.load(Relaxed), Relaxed);
+        }
+    }
+
     /// Makes an empty book that opens now. The state comes last, so that a reader who sees it
     /// `LIVE` sees the rest.
     pub fn open(&self, now_ns: u64, held: bool) {
-        for counter in self.counters() {
-            counter.store(0, Relaxed);
-        }
+        self.clear();
         self.opened_ns.store(now_ns, Relaxed);
         self.changed_ns.store(now_ns, Relaxed);
         self.closed_ns.store(0, Relaxed);
         self.gap.store(gap::IDLE, Relaxed);
-        self.folded.store(0, Relaxed);
         self.held_at_open.store(held as u32, Relaxed);
         self.held_now.store(held as u32, Relaxed);
         self.state.store(state::LIVE, std::sync::atomic::Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_of_gils_adds_counters_and_keeps_the_longest() {
+        // SAFETY: all zero bytes are an unused book.
+        let [sum, first, second] = unsafe { std::mem::zeroed::<[GilBook; 3]>() };
+        for (book, takes, io_bound_ns, cpu_bound_ns) in [(&first, 3, 70, 10), (&second, 4, 20, 30)]
+        {
+            book.takes.store(takes, Relaxed);
+            book.preemptions.store(takes, Relaxed);
+            book.longest_io_bound_wait_ns.store(io_bound_ns, Relaxed);
+            book.longest_cpu_bound_wait_ns.store(cpu_bound_ns, Relaxed);
+        }
+        sum.merge(&first);
+        sum.merge(&second);
+        assert_eq!(sum.takes.load(Relaxed), 7);
+        assert_eq!(sum.preemptions.load(Relaxed), 7);
+        assert_eq!(sum.longest_io_bound_wait_ns.load(Relaxed), 70);
+        assert_eq!(sum.longest_cpu_bound_wait_ns.load(Relaxed), 30);
+        sum.clear();
+        assert!(sum.counters().into_iter().chain(sum.longest()).all(|one| one.load(Relaxed) == 0));
+    }
+
+    #[test]
+    fn a_sum_of_threads_adds_counters_and_keeps_the_longest() {
+        let [sum, first, second] = [const { ThreadBook::new() }; 3];
+        for (book, preemptions, answer_ns) in [(&first, 3, 70), (&second, 4, 20)] {
+            book.preemptions.store(preemptions, Relaxed);
+            book.longest_answer_ns.store(answer_ns, Relaxed);
+        }
+        sum.merge(&first);
+        sum.merge(&second);
+        assert_eq!(sum.preemptions.load(Relaxed), 7);
+        assert_eq!(sum.longest_answer_ns.load(Relaxed), 70);
+        let copy = ThreadBook::new();
+        copy.copy_from(&sum);
+        assert_eq!(copy.longest_answer_ns.load(Relaxed), 70);
+        sum.clear();
+        assert_eq!(sum.longest_answer_ns.load(Relaxed), 0);
     }
 }

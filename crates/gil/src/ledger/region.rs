@@ -22,7 +22,7 @@ pub const BOOKS: usize = 2048;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"HEADWAY1");
 /// Changes whenever a field of a book moves.
-const LAYOUT: u64 = 1 << 48 | (size_of::<Slot>() as u64) << 8 | SLOTS as u64;
+const LAYOUT: u64 = 2 << 48 | (size_of::<Slot>() as u64) << 8 | SLOTS as u64;
 
 /// The first bytes of a region.
 #[repr(C, align(4096))]
@@ -52,6 +52,8 @@ pub struct Slot {
     pub unmeasured: AtomicU64,
     /// Books from 0 to here have been in use.
     pub high_water: AtomicU32,
+    /// The policy in force, as an index into `headway_sched::PolicyName::ALL`.
+    pub policy: AtomicU32,
     pub python: Name,
     pub gils: [GilBook; GILS],
     pub books: [ThreadBook; BOOKS],
@@ -61,8 +63,7 @@ impl Slot {
     /// Begins clean books. The thread books are the slab's to reset.
     pub fn reset(&self, now_ns: u64, python: &str, gil_enabled: bool) {
         self.gils.iter().for_each(|book| book.state.store(state::FREE, Relaxed));
-        self.gils[GILS - 1].counters().iter().for_each(|counter| counter.store(0, Relaxed));
-        self.gils[GILS - 1].folded.store(0, Relaxed);
+        self.gils[GILS - 1].clear();
         self.python.set(python.as_bytes());
         self.gil_enabled.store(gil_enabled as u32, Relaxed);
         self.unmeasured.store(0, Relaxed);
@@ -74,6 +75,7 @@ impl Slot {
     pub fn begin_like(&self, parent: &Slot, now_ns: u64) {
         self.python.copy_from(&parent.python);
         self.gil_enabled.store(parent.gil_enabled.load(Relaxed), Relaxed);
+        self.policy.store(parent.policy.load(Relaxed), Relaxed);
         self.switch_interval_us.store(parent.switch_interval_us.load(Relaxed), Relaxed);
         self.opened_ns.store(now_ns, Relaxed);
     }

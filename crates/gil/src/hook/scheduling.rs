@@ -1,0 +1,153 @@
+//! What the hooks of the two waits do while a policy schedules the GIL: see `queue`.
+//!
+//! Under the rules of `hook`, but that a thread lets go of the mutex that it came with, waits, and takes
+//! it again, as the functions do that it stands in for.
+
+use std::ffi::c_int;
+
+use headway_sched::ThreadId;
+
+use crate::engine::account::{self, Outcome};
+use crate::engine::clock::now_ns;
+use crate::engine::gil::{Gil, Locked};
+use crate::engine::ledger::region::Slot;
+use crate::engine::queue::Step;
+use crate::engine::seats::{self, Seats};
+use crate::engine::{parking, threads};
+
+type Mutex = *mut libc::pthread_mutex_t;
+
+/// How long a thread spins before it sleeps: about what sleeping and waking cost on a core that is not
+/// idle. A holder that is asked drops within a microsecond if it runs Python at all.
+const SPIN_NS: u64 = 20_000;
+
+/// Stands in for a timed wait on `cond`; `None`, with nothing done, if this wait is CPython's own.
+///
+/// # Safety
+/// `mutex` is the GIL's, held by the caller; `until` is readable.
+pub unsafe fn timed_wait(
+    gil: &'static Gil,
+    slot: &'static Slot,
+    epoch: u32,
+    mutex: Mutex,
+    until: *const libc::timespec,
+) -> Option<c_int> {
+    // SAFETY: the caller's promise.
+    let until_ns = unsafe { (*until).tv_sec as u64 * 1_000_000_000 + (*until).tv_nsec as u64 };
+    // SAFETY: the mutex is held.
+    let (me, switch_number) =
+        unsafe { gil.event(epoch, |locked| begin(gil, locked, slot, until_ns)) }??;
+    loop {
+        // SAFETY: the mutex is held, here and whenever the loop comes back.
+        let step = unsafe { gil.event(epoch, |locked| step(gil, locked, me, switch_number)) };
+        match step {
+            Some(Step::Park { until_ns, spin }) => {
+                // SAFETY: the caller's mutex.
+                unsafe { libc::pthread_mutex_unlock(mutex) };
+                parking::park(seats::word(me), if spin { SPIN_NS } else { 0 }, until_ns);
+                // SAFETY: as above.
+                unsafe { lock(mutex) };
+            }
+            Some(Step::Ask { .. }) => return Some(libc::ETIMEDOUT),
+            // The GIL is to be looked at, or the meter was removed: a wait may end for no reason.
+            Some(Step::Look) | None => return Some(0),
+        }
+    }
+}
+
+/// Puts the calling thread into the queue. Its id and the switch number, or `None` if its wait is not to
+/// be scheduled.
+fn begin(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    slot: &'static Slot,
+    until_ns: u64,
+) -> Option<(ThreadId, u64)> {
+    follow_policy(gil, locked);
+    // CPython waits only while the GIL is held: if the books have it free they are wrong. A thread
+    // without a book of its own has no seat.
+    if !locked.queue.schedules() || !locked.held {
+        return None;
+    }
+    let (me, _) = threads::of_this_thread(gil, slot)?;
+    if me == gil.unmeasured.load(std::sync::atomic::Ordering::Relaxed) {
+        return None;
+    }
+    let now_ns = now_ns();
+    let switch_number = account::timed_wait_began(gil, locked, slot, now_ns);
+    // CPython computed the end of the wait from its switch interval a moment ago.
+    let interval_ns = until_ns.saturating_sub(now_ns).max(1);
+    // SAFETY: in an event, so the mutex is held.
+    let seats = unsafe { &mut Seats::of_locked_gil() };
+    locked.queue.begin_wait(seats, me, interval_ns, now_ns);
+    Some((me, switch_number))
+}
+
+fn step(gil: &'static Gil, locked: &mut Locked, me: ThreadId, switch_number: u64) -> Step {
+    follow_policy(gil, locked);
+    let now_ns = now_ns();
+    let holder = locked.holder_id();
+    // SAFETY: in an event, so the mutex is held.
+    let seats = unsafe { &mut Seats::of_locked_gil() };
+    let requested_ns = locked.drop_requested.then_some(locked.requested_last_ns);
+    let step = locked.queue.step(seats, me, holder, requested_ns, now_ns);
+    let outcome = match step {
+        Step::Park { .. } => return step,
+        Step::Look => Outcome::Woken,
+        Step::Ask { early: true } => Outcome::AskedEarly,
+        Step::Ask { early: false } => Outcome::TimedOut,
+    };
+    account::timed_wait_ended(gil, locked, outcome, switch_number, now_ns);
+    step
+}
+
+/// In an event.
+fn follow_policy(gil: &Gil, locked: &mut Locked) {
+    if locked.queue.is_outdated() {
+        let holder = locked.holder_id();
+        // SAFETY: in an event, so the mutex is held.
+        let seats = unsafe { &mut Seats::of_locked_gil() };
+        locked.queue.follow(seats, holder, now_ns());
+        gil.switch.set_in_use(locked.queue.schedules());
+    }
+}
+
+/// Stands in for the wait on `switch_cond` after a forced drop. `false`, with nothing done, if
+/// this wait is CPython's own.
+///
+/// # Safety
+/// `mutex` is the GIL's switch mutex, held by the caller.
+pub unsafe fn forced_wait(gil: &'static Gil, slot: &'static Slot, mutex: Mutex) -> bool {
+    if !gil.switch.is_in_use() {
+        return false;
+    }
+    let Some((me, _)) = threads::of_this_thread(gil, slot) else { return false };
+    let seen = gil.switch.takes();
+    // SAFETY: the caller's mutex.
+    unsafe { libc::pthread_mutex_unlock(mutex) };
+    let called = gil.switch.called();
+    seats::note_core(me);
+    let spin = called != headway_sched::NOBODY && !seats::share_a_core(me, called);
+    gil.switch.wait(seen, if spin { SPIN_NS } else { 0 });
+    seats::forced_wait_ended(me, now_ns());
+    // SAFETY: as above.
+    unsafe { lock(mutex) };
+    true
+}
+
+/// Takes the mutex back after a wait: most likely it is held for no more than an event.
+///
+/// # Safety
+/// As `pthread_mutex_lock`.
+unsafe fn lock(mutex: Mutex) {
+    const TRIES: u32 = 100;
+    for _ in 0..TRIES {
+        // SAFETY: the caller's promise.
+        if unsafe { libc::pthread_mutex_trylock(mutex) } == 0 {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+    // SAFETY: as above.
+    unsafe { libc::pthread_mutex_lock(mutex) };
+}

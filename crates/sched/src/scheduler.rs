@@ -1,0 +1,147 @@
+//! One GIL's scheduler: the times that every policy goes by, and the policy in force.
+
+use crate::deadline::Deadline;
+use crate::interval::Interval;
+use crate::policy::{Policy, PolicyName};
+use crate::priority::{self, Priority};
+use crate::thread::{ThreadId, Threads};
+use crate::{beazley::Beazley, requests::Requests, ticks::Ticks};
+
+/// CPython's own, until a waiter tells another.
+const DEFAULT_INTERVAL_NS: u64 = 5_000_000;
+
+/// Drives a policy. Its driver, live or in virtual time, calls it for each event of one GIL, in
+/// order, and does as it says.
+#[derive(Debug)]
+pub struct Scheduler {
+    policy: AnyPolicy,
+    /// Tells the schedulers apart that one GIL has, one after the other.
+    serial: u32,
+    interval_ns: u64,
+}
+
+#[derive(Debug)]
+enum AnyPolicy {
+    Interval(Interval),
+    Priority(Priority),
+    Deadline(Deadline),
+    Ticks(Ticks),
+    Requests(Requests),
+    Beazley(Beazley),
+}
+
+/// Calls a method of whichever policy it is.
+macro_rules! each {
+    ($of:expr, $policy:ident => $call:expr) => {
+        match $of {
+            AnyPolicy::Interval($policy) => $call,
+            AnyPolicy::Priority($policy) => $call,
+            AnyPolicy::Deadline($policy) => $call,
+            AnyPolicy::Ticks($policy) => $call,
+            AnyPolicy::Requests($policy) => $call,
+            AnyPolicy::Beazley($policy) => $call,
+        }
+    };
+}
+
+impl Scheduler {
+    /// With empty queues. Threads must have left those of the scheduler before, whose serial was another.
+    pub const fn new(policy: PolicyName, serial: u32) -> Self {
+        let policy = match policy {
+            PolicyName::Interval => AnyPolicy::Interval(Interval::new()),
+            PolicyName::Priority => AnyPolicy::Priority(Priority::new()),
+            PolicyName::Deadline => AnyPolicy::Deadline(Deadline::new()),
+            PolicyName::Ticks => AnyPolicy::Ticks(Ticks::new()),
+            PolicyName::Requests => AnyPolicy::Requests(Requests::new()),
+            PolicyName::Beazley => AnyPolicy::Beazley(Beazley::new()),
+        };
+        Self { policy, serial, interval_ns: DEFAULT_INTERVAL_NS }
+    }
+
+    /// `waiter` found the GIL held and waits, with this switch interval. Again after
+    /// [`leave`](Self::leave): its wait goes on, and so does its place.
+    pub fn wait(
+        &mut self,
+        threads: &mut impl Threads,
+        waiter: ThreadId,
+        interval_ns: u64,
+        now_ns: u64,
+    ) {
+        self.interval_ns = interval_ns;
+        let thread = &mut threads[waiter];
+        thread.enter(self.serial);
+        thread.interval_ns = interval_ns;
+        thread.come_back(now_ns);
+        if thread.waiting_since_ns == 0 {
+            thread.waiting_since_ns = now_ns.max(1);
+        }
+        each!(&mut self.policy, policy => policy.wait(threads, waiter, now_ns));
+    }
+
+    /// `waiter` goes to look whether the GIL is free, or has asked for it; it is in no queue then.
+    pub fn leave(&mut self, threads: &mut impl Threads, waiter: ThreadId) {
+        each!(&mut self.policy, policy => policy.leave(threads, waiter));
+    }
+
+    /// `thread` has taken the GIL.
+    pub fn take(&mut self, threads: &mut impl Threads, thread: ThreadId, now_ns: u64) {
+        self.leave(threads, thread);
+        let interval_ns = self.interval_ns;
+        let taker = &mut threads[thread];
+        if taker.interval_ns == 0 {
+            taker.interval_ns = interval_ns;
+        }
+        taker.enter(self.serial);
+        taker.come_back(now_ns);
+        each!(&mut self.policy, policy => policy.take(threads, thread, now_ns));
+        threads[thread].begin_hold(now_ns);
+    }
+
+    /// `thread` has dropped the GIL, because it was asked to or of its own accord.
+    pub fn drop(
+        &mut self,
+        threads: &mut impl Threads,
+        thread: ThreadId,
+        forced: bool,
+        now_ns: u64,
+    ) {
+        threads[thread].end_hold(forced, now_ns);
+        each!(&mut self.policy, policy => policy.drop(threads, thread, now_ns));
+    }
+
+    /// `thread` has waited for the switch that it was forced to, until now.
+    pub fn forced_wait_ended(&mut self, threads: &mut impl Threads, thread: ThreadId, now_ns: u64) {
+        threads[thread].away_since_ns = now_ns;
+    }
+
+    /// The waiter to wake if the GIL is free now.
+    pub fn next(&self, threads: &impl Threads, now_ns: u64) -> Option<ThreadId> {
+        each!(&self.policy, policy => policy.next(threads, now_ns))
+    }
+
+    /// From when on `waiter` is to ask `holder` to drop; see [`Policy::ask_ns`].
+    pub fn ask_ns(
+        &self,
+        threads: &impl Threads,
+        waiter: ThreadId,
+        holder: ThreadId,
+        now_ns: u64,
+    ) -> u64 {
+        each!(&self.policy, policy => policy.ask_ns(threads, waiter, holder, now_ns))
+    }
+
+    /// See [`Policy::check_every_ns`].
+    pub fn check_every_ns(&self) -> Option<u64> {
+        each!(&self.policy, policy => policy.check_every_ns())
+    }
+
+    /// See [`Policy::forces_switch`].
+    pub fn forces_switch(&self) -> bool {
+        each!(&self.policy, policy => policy.forces_switch())
+    }
+}
+
+/// Whether `priority` would count a thread that does not hold as CPU-bound, whatever the policy is.
+pub fn is_cpu_bound(threads: &impl Threads, thread: ThreadId) -> bool {
+    priority::is_cpu_bound(&threads[thread], 0)
+}

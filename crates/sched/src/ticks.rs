@@ -1,0 +1,68 @@
+//! `ticks`: the GIL before CPython 3.2.
+
+use crate::policy::{NEVER, Policy};
+use crate::queue::Queue;
+use crate::thread::{ThreadId, Threads};
+
+/// `sys.getcheckinterval()` was 100 ticks; a tick, about one bytecode, is taken as 50 ns.
+const CHECK_NS: u64 = 100 * 50;
+
+/// The holder drops the GIL every 100 ticks and at once tries to take it again. A waiter never asks: it
+/// is woken at each drop, and has the GIL if it is up before the old holder is back.
+///
+/// # Bound
+/// None. A waiter may lose against a CPU-bound holder any number of times.
+///
+/// Source: `Python/ceval.c` of CPython 2.7; David Beazley, "Inside the Python GIL" (2009).
+#[derive(Debug)]
+pub struct Ticks {
+    waiters: Queue,
+}
+
+impl Ticks {
+    pub const fn new() -> Self {
+        Self { waiters: Queue::new(1) }
+    }
+}
+
+impl Default for Ticks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Policy for Ticks {
+    fn wait<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId, _now_ns: u64) {
+        self.waiters.insert(threads, waiter, |threads, id| threads[id].waiting_since_ns);
+    }
+
+    fn leave<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId) {
+        self.waiters.remove(threads, waiter);
+    }
+
+    fn take<T: Threads>(&mut self, _threads: &mut T, _thread: ThreadId, _now_ns: u64) {}
+
+    fn drop<T: Threads>(&mut self, _threads: &mut T, _thread: ThreadId, _now_ns: u64) {}
+
+    fn next<T: Threads>(&self, _threads: &T, _now_ns: u64) -> Option<ThreadId> {
+        self.waiters.first()
+    }
+
+    fn ask_ns<T: Threads>(
+        &self,
+        _threads: &T,
+        _waiter: ThreadId,
+        _holder: ThreadId,
+        _now_ns: u64,
+    ) -> u64 {
+        NEVER
+    }
+
+    fn check_every_ns(&self) -> Option<u64> {
+        Some(CHECK_NS)
+    }
+
+    fn forces_switch(&self) -> bool {
+        false
+    }
+}
