@@ -1,162 +1,92 @@
-"""What the meter costs, on this machine, now. `make bench` runs it.
+"""Runs benchmarks in order, all of them by default. `make bench` runs it.
 
-Rounds with and without the meter alternate in one process, so that drift of the machine hits both
-alike; the difference is the median over pairs of rounds, given with its quartiles. The worst case
-is a loop of ctypes calls, each of which drops the GIL and takes it again at once. With valgrind
-installed, instructions are counted as well: they do not depend on what else the machine does.
+  meter         what the meter costs, in one process
+  echo          an echo server beside CPU-bound threads: the convoy
+  asyncio_echo  the same on asyncio's streams
+  gthread       gunicorn's gthread worker beside heavy pages
+  latency       UDP pings beside ccbench's workloads
+  countdown     what a policy costs pure-Python threads
+  throughput    what a policy costs ccbench's workloads
+
+Options go to every benchmark that has them; each has more of its own: bench/NAME.py --help.
 """
 
 from __future__ import annotations
 
-import argparse
-import ctypes
-import platform
-import re
-import shutil
-import socket
-import statistics
-import subprocess
+import json
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
-from headway import gil
+import sitting
+from processes import BenchmarkError, check_policies
 
-ROUNDS = 41
-NS = 1e9
-call_without_gil = ctypes.CDLL(None).abs
-
-
-class Paired(NamedTuple):
-    """Seconds per operation: medians without and with the meter, and of the paired differences."""
-
-    off: float
-    on: float
-    difference: float
-    low: float
-    high: float
+# In the order in which they run. The meter's rounds are pairs of its own, without cells.
+BENCHMARKS = ("meter", "echo", "asyncio_echo", "gthread", "latency", "countdown", "throughput")
+WITHOUT_CELLS = ("meter",)
 
 
-def drop_and_take(count: int) -> None:
-    call = call_without_gil
-    for _ in range(count):
-        call(1)
+def arguments_for(name: str, options: Namespace, json_path: Path) -> list[str]:
+    arguments = ["--quick"] if options.quick else []
+    if options.rounds:
+        arguments += ["--rounds", str(options.rounds)]
+    if name not in WITHOUT_CELLS:
+        if options.seconds:
+            arguments += ["--seconds", str(options.seconds)]
+        for policy in options.policy or ():
+            arguments += ["--policy", policy]
+    return [*arguments, "--json", str(json_path)]
 
 
-def compute(count: int) -> None:
-    for _ in range(count):
-        total = 0
-        for number in range(20_000):
-            total += number * number
-
-
-def serve_one_ms(count: int) -> None:
-    """Requests in the shape of a server's: receive, a millisecond of Python, send."""
-    client, server = socket.socketpair()
-    with client, server:
-        for _ in range(count):
-            client.sendall(b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n")
-            server.recv(4096)
-            compute(1)
-            server.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-            client.recv(4096)
-
-
-def seconds_per_operation(work: Callable[[int], None], count: int) -> float:
-    began = time.perf_counter_ns()
-    work(count)
-    return (time.perf_counter_ns() - began) / count / NS
-
-
-def pair(work: Callable[[int], None], count: int, rounds: int) -> Paired:
-    work(count)
-    off, on = [], []
-    for _ in range(rounds):
-        off.append(seconds_per_operation(work, count))
-        gil.install()
-        on.append(seconds_per_operation(work, count))
-        gil.uninstall()
-    differences = [with_meter - without for without, with_meter in zip(off, on, strict=True)]
-    low, middle, high = statistics.quantiles(differences, n=4)
-    return Paired(statistics.median(off), statistics.median(on), middle, low, high)
-
-
-def clock_read_seconds() -> float:
-    """One clock_gettime(CLOCK_MONOTONIC), measured in C, without Python around it."""
-    source = (
-        "#include <stdio.h>\n#include <time.h>\n"
-        "int main(void) { struct timespec a, b, t; clock_gettime(CLOCK_MONOTONIC, &a);\n"
-        "for (int i = 0; i < 5000000; i++) clock_gettime(CLOCK_MONOTONIC, &t);\n"
-        "clock_gettime(CLOCK_MONOTONIC, &b);\n"
-        'printf("%.3f", ((b.tv_sec - a.tv_sec) * 1e9 + b.tv_nsec - a.tv_nsec) / 5e6); }\n'
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / "clock"
-        compile_command = ["cc", "-O2", "-x", "c", "-", "-o", str(program)]
-        subprocess.run(compile_command, input=source, text=True, check=True)
-        runs = [subprocess.run([program], capture_output=True, text=True) for _ in range(5)]
-    return statistics.median(float(run.stdout) for run in runs) / NS
-
-
-def instructions_per_pair(metered: bool) -> float | None:
-    """Instructions of one drop and take, with Python's own around it; None without valgrind."""
-    if shutil.which("valgrind") is None:
-        return None
-    few, many = 1_000, 51_000
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import run; "
-    code += "run.gil.install(); " if metered else ""
-    code += "run.drop_and_take(int(sys.argv[2]))"
-    counted = []
-    with tempfile.TemporaryDirectory() as folder:
-        for count in (few, many):
-            command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
-            command += [sys.executable, "-c", code, str(Path(__file__).parent), str(count)]
-            said = subprocess.run(command, capture_output=True, text=True).stderr
-            found = re.search(r"Collected : (\d+)", said)
-            if found is None:
-                return None
-            counted.append(int(found[1]))
-    return (counted[1] - counted[0]) / (many - few)
-
-
-def tell(name: str, unit: str, scale: float, result: Paired) -> None:
-    share = 100 * result.difference / result.off
-    print(
-        f"{name}: {result.off * scale:.4g} {unit} without, {result.on * scale:.4g} with; "
-        f"difference {result.difference * scale:+.3g} {unit} ({share:+.2f} %), quartiles "
-        f"{result.low * scale:+.3g} to {result.high * scale:+.3g}",
-        flush=True,
-    )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of rounds (default: 41)")
-    rounds = parser.parse_args().rounds
-    print(f"CPython {platform.python_version()}, {platform.machine()}, {rounds} pairs of rounds")
-    clock = clock_read_seconds()
-    worst = pair(drop_and_take, 100_000, rounds)
-    tell("a drop and a take, uncontended", "ns", NS, worst)
-    print(
-        f"  two clock reads alone: {2 * clock * NS:.1f} ns; "
-        f"the meter's cost is {worst.difference / (2 * clock):.2f} times that"
-    )
-    without, with_meter = instructions_per_pair(False), instructions_per_pair(True)
-    if without is not None and with_meter is not None:
-        print(
-            f"  instructions: {without:.0f} without, {with_meter:.0f} with: "
-            f"{with_meter - without:+.0f} ({100 * (with_meter / without - 1):+.1f} %)"
-        )
-    else:
-        print("  instructions: not counted, valgrind is not installed")
-    tell("pure-Python compute", "ms", 1e3, pair(compute, 30, rounds))
-    tell("a request of about a millisecond", "ms", 1e3, pair(serve_one_ms, 30, rounds))
+def run(names: Sequence[str], options: Namespace) -> int:
+    """The first exit status that is not 0 ends the run."""
+    experiments: sitting.Experiments = []
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
+        for name in names:
+            results = Path(folder) / f"{name}.json"
+            status: int = import_module(name).main(arguments_for(name, options, results))
+            if status != 0:
+                return status
+            experiments += json.loads(results.read_text())["experiments"]
+            print()
+    if options.json:
+        sitting.write_json(options.json, experiments)
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = sitting.Parser("run", __doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which benchmarks, in this order")
+    parser.add_argument("--rounds", type=sitting.at_least_two, metavar="N", help="how many rounds")
+    parser.add_argument(
+        "--seconds",
+        type=sitting.positive_seconds,
+        metavar="S",
+        help="how long each cell is measured",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few short rounds: shows that all run, not how fast"
+    )
+    parser.add_argument(
+        "--policy", action="append", metavar="P", help="a policy to measure; may be given again"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write all values to FILE")
+    try:
+        options = parser.parse_args(arguments)
+        for name in options.names:
+            if name not in BENCHMARKS:
+                known = ", ".join(BENCHMARKS)
+                raise BenchmarkError(f"no benchmark is called {name!r}; there are {known}", 2)
+        sitting.check_json(options.json)
+        sitting.check_headway()
+        check_policies(options.policy or ())
+    except BenchmarkError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return error.exit_code
+    return run(options.names or BENCHMARKS, options)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,167 @@
+"""What a benchmark measured: values by cell and round, their ratios, tables and targets.
+
+A *cell* is one thing that is measured once a round, such as a policy beside four threads; a
+*figure* is one number that each of its rounds brings. Since the machine drifts, two cells are
+compared by the median of their ratios round by round. It knows nothing of how values come about.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+# Where the rounds of a row differ by more than this share of their median, the row says so.
+UNSTABLE_SPREAD = 0.5
+
+Cell = TypeVar("Cell", bound=tuple[Any, ...])
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of all are not above; NaN without values."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    return ordered[math.ceil(share * len(ordered)) - 1]
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, middle, high
+
+
+def ratio(value: float, other: float) -> float:
+    if other == 0:
+        return math.nan if value == 0 else math.inf
+    return value / other
+
+
+class Figures(Generic[Cell]):
+    """All values of a sitting. A cell is a NamedTuple whose fields are its parameters."""
+
+    def __init__(self) -> None:
+        self._values: dict[Cell, dict[str, list[float]]] = {}
+
+    def record(self, cell: Cell, **figures: float) -> None:
+        """One round's figures; their names carry their units."""
+        for figure, value in figures.items():
+            self._values.setdefault(cell, {}).setdefault(figure, []).append(value)
+
+    def values(self, cell: Cell, figure: str) -> list[float]:
+        """By round; empty for what the cell does not have."""
+        return self._values.get(cell, {}).get(figure, [])
+
+    def median(self, cell: Cell, figure: str) -> float:
+        values = self.values(cell, figure)
+        return statistics.median(values) if values else math.nan
+
+    def highest(self, cell: Cell, figure: str) -> float:
+        return max(self.values(cell, figure), default=math.nan)
+
+    def ratios(self, cell: Cell, other: Cell, figure: str) -> list[float]:
+        """Round by round."""
+        pairs = zip(self.values(cell, figure), self.values(other, figure), strict=True)
+        return [ratio(value, base) for value, base in pairs]
+
+    def ratio(self, cell: Cell, other: Cell, figure: str) -> float:
+        """The median of the ratios round by round; NaN where one of the two is missing."""
+        if not self.values(cell, figure) or not self.values(other, figure):
+            return math.nan
+        return statistics.median(self.ratios(cell, other, figure))
+
+    def experiments(
+        self, name: str, parameters: Callable[[Cell], dict[str, Any]], targets: Sequence[Target]
+    ) -> list[dict[str, Any]]:
+        """Of the benchmark results' schema 1: one for each figure; the first has the targets."""
+        names = dict.fromkeys(figure for figures in self._values.values() for figure in figures)
+        experiments: list[dict[str, Any]] = [
+            {
+                "name": f"{name} {figure}",
+                "unit": unit_of(figure),
+                "rows": [
+                    {"parameters": parameters(cell), **spread(figures[figure])}
+                    for cell, figures in self._values.items()
+                    if figure in figures
+                ],
+                "statements": [],
+            }
+            for figure in names
+        ]
+        experiments[0]["statements"] = [target.statement() for target in targets]
+        return experiments
+
+
+def unit_of(figure: str) -> str:
+    """From the figure's name, which carries it."""
+    if figure.endswith("_per_s"):
+        return figure.removesuffix("_per_s").replace("_", " ") + "/s"
+    return "s" if figure.endswith("_s") else ""
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """A row of the results: its median, its extremes, and the values by round; null for NaN."""
+    known = [value for value in values if math.isfinite(value)]
+    median = statistics.median(known) if known else None
+    low, high = min(known, default=None), max(known, default=None)
+    unstable = bool(median) and high - low > UNSTABLE_SPREAD * abs(median)  # type: ignore[operator,arg-type]
+    return {
+        "median": median,
+        "low": low,
+        "high": high,
+        "values": [value if math.isfinite(value) else None for value in values],
+        "published": None,
+        "unstable": unstable,
+    }
+
+
+class Target(NamedTuple):
+    """A figure that Headway sets itself, at least or at most, and what was measured."""
+
+    text: str
+    value: float
+    bound: float
+    at_most: bool = False
+    unit: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.bound if self.at_most else self.value >= self.bound
+
+    def __str__(self) -> str:
+        return f"{'met    ' if self.met else 'NOT MET'}  {self.statement()['text']}"
+
+    def statement(self) -> dict[str, Any]:
+        """For the benchmark results, schema 1."""
+        relation = "at most" if self.at_most else "at least"
+        unit = f" {self.unit}" if self.unit else ""
+        text = f"{self.text}: {number(self.value)}{unit}, {relation} {number(self.bound)}{unit}"
+        value = self.value if math.isfinite(self.value) else None
+        return {"text": text, "value": value, "agrees": self.met}
+
+
+def number(value: float) -> str:
+    """Three significant digits, and no more than a reader needs; - for what is not known."""
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "inf"
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    digits = min(4, max(0, 2 - math.floor(math.log10(abs(value)))))
+    return f"{value:.{digits}f}"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], names: int = 2) -> str:
+    """Aligned columns: the first `names` to the left, figures to the right."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    lines = []
+    for row in (headings, *rows):
+        cells = [
+            cell.ljust(width) if index < names else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,97 @@
+"""CPU-bound threads, and how much they get done.
+
+    computation.py THREADS [WORKLOAD]
+
+computes and does nothing else: what work gets done alone, or in a process of its own. Without a
+workload (see `workloads`) the work is the convoy's endless loop of additions and subtractions.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import window
+from workloads import WORKLOADS
+
+LOOPS = 1_000
+
+
+def add_and_subtract() -> None:
+    n = 0
+    for _ in range(LOOPS):
+        n += 1
+        n -= 1
+
+
+class Computation:
+    """Threads that call `work` until they are stopped, and how often they did."""
+
+    def __init__(self, threads: int, work: Callable[[], object] = add_and_subtract) -> None:
+        self._work = work
+        self._stopping = False
+        self._done = [0] * threads
+        self._threads = [
+            threading.Thread(target=self._compute, args=(index,), name=f"compute-{index}")
+            for index in range(threads)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.daemon = True
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping = True
+        for thread in self._threads:
+            thread.join()
+
+    def done(self) -> int:
+        return sum(self._done)
+
+    def _compute(self, index: int) -> None:
+        work = self._work
+        while not self._stopping:
+            work()
+            # Only this thread writes its place.
+            self._done[index] += 1
+
+
+def measure(times: window.Window, computation: Computation) -> dict[str, Any]:
+    """Calls of the work a second within the window; under `headway run`, its GIL report too."""
+    # A program under `headway run` has the meter loaded; plain python is to stay plain.
+    gil = sys.modules.get("headway.gil")
+    window.sleep_until(times.begin_ns)
+    before = gil.snapshot() if gil else None
+    began_ns, done_before = time.monotonic_ns(), computation.done()
+    window.sleep_until(times.end_ns)
+    ended_ns, done = time.monotonic_ns(), computation.done()
+    after = gil.snapshot() if gil else None
+    computation.stop()
+    return {
+        "work_per_s": (done - done_before) / (ended_ns - began_ns) * window.NS,
+        "gil": (after - before).to_dict() if after else None,
+    }
+
+
+def control(
+    cpu_threads: int, work: Callable[[], object] = add_and_subtract, **ready: Any
+) -> dict[str, Any]:
+    """A program's conversation up to its answer; its CPU-bound threads start with the warm-up."""
+    window.say(**ready)
+    times = window.hear_window()
+    computation = Computation(cpu_threads, work)
+    computation.start()
+    return measure(times, computation)
+
+
+def main() -> None:
+    work = WORKLOADS[sys.argv[2]] if sys.argv[2:] else add_and_subtract
+    window.answer(**control(int(sys.argv[1]), work))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Visitors of `pages`: light requests at a given rate, whatever the server does, and heavy ones.
+
+    page_client.py PORT LIGHT_PER_S CONNECTIONS HEAVY_VISITORS
+
+Light requests are an open loop: each has its intended start, at a random moment of its period, and
+its latency counts from there, also if it had to wait for one of the CONNECTIONS. A heavy visitor
+asks for the next page when the last has come. One thread does it all, with select(), whose timeout
+is exact to the microsecond.
+
+It answers with the latencies of the light requests that the window intends, in seconds; those that
+are still under way some time after its end get the time until then.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import sys
+import time
+from collections import deque
+
+import window
+from window import NS
+
+# After the window, for the requests still under way.
+GRACE_NS = 2_000_000_000
+SEED = 946
+
+
+class Connection:
+    """One connection with at most one request under way; `intended_ns` is that request's start."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.intended_ns = 0
+        self._received = b""
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def ask(self, path: str, intended_ns: int) -> None:
+        self.intended_ns = intended_ns
+        self._received = b""
+        self.socket.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+
+    def receive(self) -> bool:
+        """Whether the response is whole."""
+        data = self.socket.recv(65536)
+        if not data:
+            raise ConnectionError("the server closed a connection")
+        self._received += data
+        head, separator, body = self._received.partition(b"\r\n\r\n")
+        if not separator:
+            return False
+        if not head.startswith(b"HTTP/1.1 200 "):
+            raise ConnectionError(f"the server answered {head[:40]!r}")
+        length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
+        return len(body) >= int(length)
+
+
+class Visit:
+    """All visitors of one window, from the warm-up to the grace after its end."""
+
+    def __init__(
+        self, port: int, light_per_s: float, connections: int, heavy_visitors: int
+    ) -> None:
+        self._port = port
+        self._connections = connections
+        self._period_ns = NS / light_per_s
+        self._chance = random.Random(SEED)
+        self._idle = [Connection(port)]
+        self._under_way: set[Connection] = set()
+        self._late: deque[int] = deque()
+        self._heavy = [Connection(port) for _ in range(heavy_visitors)]
+        self.latencies_s: list[float] = []
+        self.light_within = 0
+        self.heavy_within = 0
+
+    def run(self, times: window.Window) -> None:
+        begin_ns, end_ns = times
+        slot_ns = float(time.monotonic_ns())
+        next_ns = self._moment_in(slot_ns)
+        for connection in self._heavy:
+            connection.ask("/heavy", 0)
+        while True:
+            now_ns = time.monotonic_ns()
+            while next_ns <= now_ns and next_ns < end_ns:
+                self._late.append(next_ns)
+                slot_ns += self._period_ns
+                next_ns = self._moment_in(slot_ns)
+            self._send_light()
+            if now_ns >= end_ns + GRACE_NS or (now_ns >= end_ns and not self._owed(begin_ns)):
+                break
+            wake_ns = min(next_ns, end_ns) if now_ns < end_ns else end_ns + GRACE_NS
+            self._receive(max(0, wake_ns - now_ns) / NS, times)
+        self._give_up_on(begin_ns)
+
+    def _moment_in(self, slot_ns: float) -> int:
+        return round(slot_ns + self._chance.random() * self._period_ns)
+
+    def _send_light(self) -> None:
+        while self._late:
+            if not self._idle:
+                if len(self._under_way) >= self._connections:
+                    return
+                self._idle.append(Connection(self._port))
+            connection = self._idle.pop()
+            connection.ask("/", self._late.popleft())
+            self._under_way.add(connection)
+
+    def _receive(self, timeout_s: float, times: window.Window) -> None:
+        readable, _, _ = select.select([*self._under_way, *self._heavy], [], [], timeout_s)
+        now_ns = time.monotonic_ns()
+        within = times.begin_ns <= now_ns < times.end_ns
+        for connection in readable:
+            if not connection.receive():
+                continue
+            if connection in self._under_way:
+                self._under_way.remove(connection)
+                self._idle.append(connection)
+                self.light_within += within
+                if connection.intended_ns >= times.begin_ns:
+                    self.latencies_s.append((now_ns - connection.intended_ns) / NS)
+            else:
+                self.heavy_within += within
+                connection.ask("/heavy", 0)
+
+    def _owed(self, begin_ns: int) -> list[int]:
+        """When the unanswered requests of the window were to start."""
+        starts = [*self._late, *(connection.intended_ns for connection in self._under_way)]
+        return [start_ns for start_ns in starts if start_ns >= begin_ns]
+
+    def _give_up_on(self, begin_ns: int) -> None:
+        now_ns = time.monotonic_ns()
+        self.latencies_s += [(now_ns - start_ns) / NS for start_ns in self._owed(begin_ns)]
+
+
+def main() -> None:
+    port, light_per_s, connections, heavy_visitors = sys.argv[1:]
+    visit = Visit(int(port), float(light_per_s), int(connections), int(heavy_visitors))
+    window.say()
+    visit.run(window.hear_window())
+    window.answer(
+        latencies_s=visit.latencies_s,
+        light_within=visit.light_within,
+        heavy_within=visit.heavy_within,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Notes when each UDP ping is received, beside CPU-bound threads with a workload of ccbench's.
+
+    ping_server.py WORKLOAD CPU_THREADS
+
+A ping holds the time when it was sent; its latency ends when the thread "ping" is back from recv in
+Python. The datagram then goes back, which lets the client send the next.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+
+import window
+from computation import control
+from workloads import WORKLOADS
+
+
+def receive_pings(server: socket.socket, pings: list[tuple[int, int]]) -> None:
+    while True:
+        data, address = server.recvfrom(64)
+        received_ns = time.monotonic_ns()
+        server.sendto(data, address)
+        sent_ns = int(data)
+        pings.append((sent_ns, received_ns - sent_ns))
+
+
+def main() -> None:
+    work, cpu_threads = WORKLOADS[sys.argv[1]], int(sys.argv[2])
+    pings: list[tuple[int, int]] = []
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("127.0.0.1", 0))
+    threading.Thread(target=receive_pings, args=(server, pings), name="ping", daemon=True).start()
+    found = control(cpu_threads, work, port=server.getsockname()[1])
+    window.answer(pings=pings, **found)
+
+
+if __name__ == "__main__":
+    main()

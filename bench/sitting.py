@@ -1,0 +1,262 @@
+"""A sitting of one benchmark: its options, its rounds, its progress, its end.
+
+All that is to be compared is measured in every round, so that drift of the machine hits all alike;
+every other round goes backwards. Progress goes to stderr, results to stdout. It knows nothing of
+what a benchmark measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from processes import BenchmarkError, check_policies
+
+DEFAULT_POLICIES = ("priority", "deadline")
+QUICK_ROUNDS = 2
+MAX_THREADS = 64
+
+Cell = TypeVar("Cell")
+Found = TypeVar("Found")
+Experiments = list[dict[str, Any]]
+Measure = Callable[[argparse.Namespace], Experiments]
+
+# This process was stopped, and goes on.
+continued = threading.Event()
+
+
+class Parser(argparse.ArgumentParser):
+    """Options of all benchmarks. A complaint is one line."""
+
+    def __init__(self, name: str, description: str | None) -> None:
+        super().__init__(
+            prog=f"bench/{name}.py",
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise BenchmarkError(f"{message} (see --help)", exit_code=2)
+
+
+def prepare_parser(parser: Parser, *, rounds: int, seconds: float, quick_seconds: float) -> None:
+    """The options that benchmarks share, with this benchmark's defaults."""
+    parser.add_argument(
+        "--rounds", type=at_least_one, metavar="N", help=f"how many rounds (default: {rounds})"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=positive_seconds,
+        metavar="S",
+        help=f"how long each cell is measured (default: {seconds:g})",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"{QUICK_ROUNDS} rounds of {quick_seconds:g} s: shows that it runs, not how fast",
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="P",
+        help="a policy of headway run to measure; may be given again (default: "
+        + " and ".join(DEFAULT_POLICIES)
+        + ")",
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write the values of every round to FILE"
+    )
+    parser.set_defaults(defaults=(rounds, seconds, quick_seconds))
+
+
+def add_threads(parser: Parser, option: str, counts: Sequence[int], text: str) -> None:
+    """An option that takes some numbers of threads; 0 only where a default has it."""
+    parser.add_argument(
+        option,
+        type=thread_count if 0 in counts else positive_thread_count,
+        nargs="+",
+        default=counts,
+        metavar="N",
+        help=f"{text} (default: {' '.join(map(str, counts))})",
+    )
+
+
+def add_workloads(parser: Parser, workloads: Sequence[str]) -> None:
+    parser.add_argument(
+        "--workload",
+        nargs="+",
+        choices=workloads,
+        default=workloads,
+        help="which of ccbench's workloads (default: all)",
+    )
+
+
+def complete(options: argparse.Namespace) -> None:
+    rounds, seconds, quick_seconds = options.defaults
+    options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else rounds)
+    options.seconds = options.seconds or (quick_seconds if options.quick else seconds)
+    # In the order given, each once.
+    options.policy = list(dict.fromkeys(options.policy or DEFAULT_POLICIES))
+
+
+def at_least_one(text: str, least: int = 1) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"found {text!r}; it is a whole number from {least} on")
+    return int(text)
+
+
+def at_least_two(text: str) -> int:
+    """As many as quartiles need."""
+    return at_least_one(text, least=2)
+
+
+def thread_count(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or not least <= int(text) <= MAX_THREADS:
+        raise argparse.ArgumentTypeError(f"found {text!r}; it is from {least} to {MAX_THREADS}")
+    return int(text)
+
+
+def positive_thread_count(text: str) -> int:
+    return thread_count(text, least=1)
+
+
+def positive_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 300:
+        raise argparse.ArgumentTypeError(f"found {text!r}; it is a number of seconds up to 300")
+    return seconds
+
+
+def hold(
+    name: str, parser: Parser, measure: Measure, arguments: Sequence[str] | None = None
+) -> int:
+    """Runs a benchmark from its command line to its exit status."""
+    signal.signal(signal.SIGTERM, end_at_signal)
+    signal.signal(signal.SIGCONT, lambda *_: continued.set())
+    try:
+        options = parser.parse_args(arguments)
+        complete(options)
+        check_json(options.json)
+        check_headway()
+        check_policies(options.policy)
+        print(heading(name, options), flush=True)
+        experiments = measure(options)
+        if options.json:
+            write_json(
+                options.json,
+                experiments,
+                rounds=options.rounds,
+                seconds=options.seconds,
+                policies=options.policy,
+            )
+    except BenchmarkError as error:
+        clear_progress()
+        print(f"bench {name}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        clear_progress()
+        return 130
+    return 0
+
+
+def end_at_signal(number: int, _: object) -> NoReturn:
+    """Unwinds, so that what was started is ended."""
+    raise SystemExit(128 + number)
+
+
+def check_headway() -> None:
+    if importlib.util.find_spec("headway") is None:
+        raise BenchmarkError(
+            f"{sys.executable} has no headway: run `make build`, then use .venv/bin/python",
+            exit_code=2,
+        )
+
+
+def check_json(path: str | None) -> None:
+    if path is not None and not os.access(Path(path).absolute().parent, os.W_OK):
+        raise BenchmarkError(f"--json {path}: its folder cannot be written to", exit_code=2)
+
+
+def heading(name: str, options: argparse.Namespace) -> str:
+    """What was measured where, and how busy the machine had been before."""
+    return (
+        f"{name}: CPython {platform.python_version()}, Linux {platform.release()}, "
+        f"{len(os.sched_getaffinity(0))} CPUs, load {os.getloadavg()[0]:.1f}; "
+        f"rounds: {options.rounds}, {options.seconds:g} s a cell"
+    )
+
+
+def write_json(path: str, experiments: Experiments, **metadata: Any) -> None:
+    """The benchmark results, schema 1."""
+    metadata = {
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **metadata,
+    }
+    results = {"schema": 1, "metadata": metadata, "experiments": experiments}
+    Path(path).write_text(json.dumps(results, indent=1) + "\n")
+
+
+def rounds(
+    name: str, count: int, cells: Sequence[Cell], measure: Callable[[Cell], Found]
+) -> Iterator[tuple[Cell, Found]]:
+    """Every cell once a round, with what was found, and a line of progress before each."""
+    total, done = count * len(cells), 0
+    began = time.monotonic()
+    for number in range(count):
+        for cell in cells if number % 2 == 0 else reversed(cells):
+            left_s = (time.monotonic() - began) / done * (total - done) if done else 0.0
+            left = f", {left_s:.0f} s left" if done else ""
+            text = f"{name}: round {number + 1} of {count}: {cell}"
+            progress(text + left)
+            yield cell, measure_undisturbed(cell, measure, text)
+            done += 1
+    clear_progress()
+
+
+def measure_undisturbed(cell: Cell, measure: Callable[[Cell], Found], text: str) -> Found:
+    """Measures once more if this process was stopped meanwhile (Ctrl-Z, SIGSTOP): the time that it
+    stood still would count as a latency."""
+    while True:
+        continued.clear()
+        try:
+            found = measure(cell)
+        except BenchmarkError:
+            if not continued.is_set():
+                raise
+        else:
+            if not continued.is_set():
+                return found
+        progress(f"{text}: stopped meanwhile, once more")
+
+
+def progress(text: str) -> None:
+    """One line that replaces the last on a terminal, a line of its own elsewhere."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+    else:
+        sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def clear_progress() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
