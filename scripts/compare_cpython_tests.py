@@ -1,6 +1,7 @@
 """Runs CPython's own tests as plain Python and under `headway run --follow`, and compares them.
 
-    .venvs/3.13/bin/python scripts/compare_cpython_tests.py [--ignore PATTERN] [TEST...]
+    .venvs/3.13/bin/python scripts/compare_cpython_tests.py
+        [--policy P]... [--ignore PATTERN]... [TEST...]
 
 The outcome of every single test must be the same: passed, failed, error or skipped. A test whose
 outcome differs is run again on both sides, since some of CPython's tests depend on timing; it
@@ -33,6 +34,14 @@ TESTS = [
     "test_faulthandler",
     "test_gc",
     "test_interpreters",
+    "test_ssl",
+    "test_multiprocessing_fork",
+    "test_multiprocessing_spawn",
+    "test_signal",
+    "test_ctypes",
+    "test_import",
+    "test_sched",
+    "test_io",
 ]
 ATTEMPTS = 4
 TIMEOUT_S = 1500
@@ -87,26 +96,34 @@ def differing(plain: Outcomes, metered: Outcomes) -> list[str]:
     return sorted(name for name in names if plain.get(name) != metered.get(name))
 
 
-def compare(test: str, ignore: list[str]) -> tuple[Outcomes, list[str]]:
-    """Outcomes as plain Python, and the tests that never agreed."""
-    sides = [[sys.executable], [sys.executable, "-m", "headway", "run", "--follow"]]
-    plain, metered = (run_tests(prefix, test, [], ignore) for prefix in sides)
+def compare(test: str, policy: str, plain: Outcomes, ignore: list[str]) -> list[str]:
+    """The tests whose outcome under `policy` never agreed with that as plain Python."""
+    headway = [sys.executable, "-m", "headway", "run", "--follow", "--policy", policy]
+    sides = [[sys.executable], headway]
+    metered = run_tests(headway, test, [], ignore)
     different = differing(plain, metered)
     for _ in range(ATTEMPTS - 1):
         if not different:
             break
-        print(f"  again: {', '.join(different)}", flush=True)
+        print(f"  {policy}, again: {', '.join(different)}", flush=True)
         # A test that did not come out at all took the whole run with it.
         match = [] if not plain or not metered else different
         again = [run_tests(prefix, test, match, ignore) for prefix in sides]
         different = [name for name in different if again[0].get(name) != again[1].get(name)]
-    return plain, different
+    return different
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "tests", nargs="*", metavar="TEST", help="default: those the meter could harm"
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="P",
+        action="append",
+        default=[],
+        help="compare under this policy; may be given several times (default: interval)",
     )
     parser.add_argument(
         "--ignore",
@@ -119,9 +136,15 @@ def main() -> int:
     arguments = parser.parse_args()
     result: dict[str, dict[str, Any]] = {}
     for test in existing_tests(arguments.tests or TESTS):
-        plain, different = compare(test, arguments.ignore)
+        plain = run_tests([sys.executable], test, [], arguments.ignore)
+        different = {
+            policy: names
+            for policy in arguments.policy or ["interval"]
+            if (names := compare(test, policy, plain, arguments.ignore))
+        }
         counts = {what: list(plain.values()).count(what) for what in sorted(set(plain.values()))}
-        verdict = f"DIFFERENT: {', '.join(different)}" if different else "same"
+        each = (f"under {policy}: {', '.join(names)}" for policy, names in different.items())
+        verdict = f"DIFFERENT {'; '.join(each)}" if different else "same"
         if not plain:
             verdict = "DIFFERENT: no outcome as plain Python"
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
