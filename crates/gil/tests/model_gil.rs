@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headway_gil::{GilRow, Host, Place, Snapshot, ThreadRow};
+use headway_gil::{GilRow, Host, Place, PolicyName, Snapshot, ThreadRow};
 
 /// The fields of `struct _gil_runtime_state` that matter, in its order.
 #[repr(C)]
@@ -349,6 +349,109 @@ fn snapshots_balance_at_any_moment() {
         stop.store(true, SeqCst);
     });
     GIL.take(INTERVAL);
+}
+
+const POLICIES: [PolicyName; 2] = [PolicyName::Priority, PolicyName::Deadline];
+
+/// A holder of the GIL that computes until it is told to stop, and drops whenever it is asked.
+fn compute(stop: &AtomicBool) {
+    GIL.take(INTERVAL);
+    while !stop.load(SeqCst) {
+        if GIL.drop_request.load(SeqCst) {
+            GIL.drop();
+            GIL.take(INTERVAL);
+        }
+    }
+    GIL.drop();
+}
+
+#[test]
+fn a_policy_has_a_computing_holder_asked_before_the_interval_is_over() {
+    for policy in POLICIES {
+        let _turn = Turn::metered();
+        headway_gil::set_policy(policy);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| compute(&stop));
+            GIL.drop();
+            for _ in 0..20 {
+                // Away for longer than it takes to become CPU-bound, or to use up a slice.
+                thread::sleep(2 * INTERVAL);
+                GIL.take(INTERVAL);
+                GIL.drop();
+            }
+            stop.store(true, SeqCst);
+        });
+        GIL.take(INTERVAL);
+        let snapshot = books();
+        let gil = main_gil(&snapshot);
+        // Under CPython's own rule there is none.
+        assert!(gil.preemptions >= 10, "{policy:?}: {gil:?}");
+        assert!(gil.preemptions <= gil.forced_drops);
+    }
+}
+
+#[test]
+fn threads_that_wait_while_the_policy_changes_get_the_gil() {
+    const ROUNDS: u64 = 300;
+    let _turn = Turn::metered();
+    let taken = AtomicU64::new(0);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| compute(&stop));
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        GIL.take(INTERVAL);
+                        taken.fetch_add(1, SeqCst);
+                        GIL.drop();
+                        thread::yield_now();
+                    }
+                })
+            })
+            .collect();
+        for policy in PolicyName::LIVE.into_iter().cycle() {
+            if workers.iter().all(|worker| worker.is_finished()) {
+                break;
+            }
+            // As Python does, with the GIL held.
+            headway_gil::set_policy(policy);
+            GIL.drop();
+            thread::sleep(Duration::from_millis(1));
+            GIL.take(INTERVAL);
+        }
+        stop.store(true, SeqCst);
+        GIL.drop();
+    });
+    assert_eq!(taken.into_inner(), 4 * ROUNDS);
+    GIL.take(INTERVAL);
+    books();
+}
+
+#[test]
+fn threads_that_a_policy_has_queued_get_the_gil_when_the_meter_goes() {
+    for policy in POLICIES {
+        let _turn = Turn::metered();
+        headway_gil::set_policy(policy);
+        let taken = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    GIL.take(INTERVAL);
+                    taken.fetch_add(1, SeqCst);
+                    GIL.drop();
+                });
+            }
+            while main_gil(&books()).drop_requests == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            headway_gil::uninstall().unwrap();
+            GIL.drop();
+        });
+        assert_eq!(taken.into_inner(), 8);
+        GIL.take(INTERVAL);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use headway_sched::ThreadId;
 
 use crate::engine::account::{self, Outcome};
-use crate::engine::clock::now_ns;
+use crate::engine::clock::{self, now_ns};
 use crate::engine::gil::{Gil, Locked};
 use crate::engine::ledger::region::Slot;
 use crate::engine::queue::Step;
@@ -33,10 +33,10 @@ pub unsafe fn timed_wait(
     until: *const libc::timespec,
 ) -> Option<c_int> {
     // SAFETY: the caller's promise.
-    let until_ns = unsafe { (*until).tv_sec as u64 * 1_000_000_000 + (*until).tv_nsec as u64 };
+    let until = unsafe { *until };
     // SAFETY: the mutex is held.
     let (me, switch_number) =
-        unsafe { gil.event(epoch, |locked| begin(gil, locked, slot, until_ns)) }??;
+        unsafe { gil.event(epoch, |locked| begin(gil, locked, slot, until)) }??;
     loop {
         // SAFETY: the mutex is held, here and whenever the loop comes back.
         let step = unsafe { gil.event(epoch, |locked| step(gil, locked, me, switch_number)) };
@@ -61,7 +61,7 @@ fn begin(
     gil: &'static Gil,
     locked: &mut Locked,
     slot: &'static Slot,
-    until_ns: u64,
+    until: libc::timespec,
 ) -> Option<(ThreadId, u64)> {
     follow_policy(gil, locked);
     // CPython waits only while the GIL is held: if the books have it free they are wrong. A thread
@@ -75,12 +75,23 @@ fn begin(
     }
     let now_ns = now_ns();
     let switch_number = account::timed_wait_began(gil, locked, slot, now_ns);
-    // CPython computed the end of the wait from its switch interval a moment ago.
-    let interval_ns = until_ns.saturating_sub(now_ns).max(1);
+    let interval_ns = interval_ns(until, now_ns);
     // SAFETY: in an event, so the mutex is held.
     let seats = unsafe { &mut Seats::of_locked_gil() };
     locked.queue.begin_wait(seats, me, interval_ns, now_ns);
     Some((me, switch_number))
+}
+
+/// The switch interval, from which CPython computed the end of the wait a moment ago: by the clock of the
+/// books, CLOCK_MONOTONIC, or where a platform lacks that for condition variables, by CLOCK_REALTIME.
+fn interval_ns(until: libc::timespec, now_ns: u64) -> u64 {
+    const LONGEST_NS: u64 = 1_000_000_000_000;
+    let until_ns = clock::nanoseconds(until);
+    let interval_ns = match until_ns.saturating_sub(now_ns) {
+        by_monotonic if by_monotonic <= LONGEST_NS => by_monotonic,
+        _ => until_ns.saturating_sub(clock::wall_ns()),
+    };
+    interval_ns.clamp(1, LONGEST_NS)
 }
 
 fn step(gil: &'static Gil, locked: &mut Locked, me: ThreadId, switch_number: u64) -> Step {
