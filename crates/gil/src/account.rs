@@ -122,8 +122,9 @@ pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns:
             let wait_ns = now_ns.saturating_sub(wait_began_ns);
             longest.store(longest.load(Relaxed).max(wait_ns), Relaxed);
         }
-        locked.queue.took(seats, index, now_ns);
-        gil.switch.note_take();
+        if locked.queue.took(seats, index, now_ns) {
+            gil.switch.note_take();
+        }
     }
 }
 

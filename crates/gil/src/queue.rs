@@ -148,24 +148,27 @@ impl Queue {
         Step::Park { until_ns, spin }
     }
 
-    /// `me` has taken the GIL. The next waiter is called if it may ask sooner now than it knows.
-    pub fn took<W: Waiters>(&mut self, waiters: &mut W, me: ThreadId, now_ns: u64) {
-        let Some(scheduler) = &mut self.scheduler else { return };
+    /// `me` has taken the GIL. The next waiter is called if it may ask sooner now than it knows. `false` if
+    /// `me` did not wait while others do: then those forced to switch wait on, so that each can come
+    /// before a waiter like that only once after it was asked.
+    pub fn took<W: Waiters>(&mut self, waiters: &mut W, me: ThreadId, now_ns: u64) -> bool {
+        let Some(scheduler) = &mut self.scheduler else { return true };
+        let waited = waiters[me].waiting_since_ns != 0;
         scheduler.take(waiters, me, now_ns);
         waiters.note_core(me);
-        if let Some(next) = scheduler.next(waiters, now_ns) {
-            let ask_ns = scheduler.ask_ns(waiters, next, me, now_ns);
-            let Thread { interval_ns, looks_at_ns, .. } = waiters[next];
-            // To look a little late is better than to wake up twice.
-            let slack_ns = if ask_ns <= now_ns { 0 } else { interval_ns / 8 };
-            if ask_ns.saturating_add(slack_ns) < looks_at_ns {
-                waiters[next].looks_at_ns = ask_ns;
-                parking::call(waiters.word(next));
-            }
+        let Some(next) = scheduler.next(waiters, now_ns) else { return true };
+        let ask_ns = scheduler.ask_ns(waiters, next, me, now_ns);
+        let Thread { interval_ns, looks_at_ns, .. } = waiters[next];
+        // To look a little late is better than to wake up twice.
+        let slack_ns = if ask_ns <= now_ns { 0 } else { interval_ns / 8 };
+        if ask_ns.saturating_add(slack_ns) < looks_at_ns {
+            waiters[next].looks_at_ns = ask_ns;
+            parking::call(waiters.word(next));
         }
+        waited
     }
 
-    /// `me` has dropped the GIL. Calls the thread that is to have it, and returns its id if it is awake.
+    /// `me` has dropped the GIL. Calls the thread that is to have it, and returns its id.
     pub fn dropped<W: Waiters>(
         &mut self,
         waiters: &mut W,
@@ -176,8 +179,8 @@ impl Queue {
         let scheduler = self.scheduler.as_mut()?;
         scheduler.drop(waiters, me, forced, now_ns);
         let next = scheduler.next(waiters, now_ns)?;
-        let asleep = parking::call(waiters.word(next));
-        (!asleep).then_some(next)
+        parking::call(waiters.word(next));
+        Some(next)
     }
 
     /// `me` signalled `cond` without holding the GIL: it gives up waiting, and whoever is next is to look too.
@@ -190,3 +193,7 @@ impl Queue {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

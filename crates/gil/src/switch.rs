@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use headway_sched::{NOBODY, ThreadId};
 
-use super::{clock, parking};
+use super::clock;
+use super::parking::{Futex, Word};
 
 /// One for each GIL.
-pub struct Switch {
+pub struct Switch<W = Futex> {
     /// Whether the takes are noted here. Writer: an event, with the GIL's mutex held.
     in_use: AtomicBool,
-    /// Grows with every take. Writer: the take, with the GIL's mutex and its switch mutex held.
-    takes: AtomicU32,
+    /// Grows with the takes of threads that waited, and with all while none waits. Writer: the take, with the GIL's mutex and its switch mutex held.
+    takes: W,
     /// Threads that sleep on `takes`, or are about to. Writers: these threads. Each adds itself before it
     /// looks at `takes` the last time, and the take changes `takes` before it looks here: both
     /// sequentially consistent, so one of them sees the other.
     sleepers: AtomicU32,
-    /// Who was called at the last drop, if it was awake: a thread that sleeps is not waited for by
-    /// spinning, and its waker's core is the best for it to wake up on. Writer: the drop, with the GIL's mutex held.
+    /// Who was called at the last drop. Writer: the drop, with the GIL's mutex held.
     called: AtomicU32,
 }
 
@@ -28,16 +28,19 @@ const LIMIT_NS: u64 = 10_000_000;
 
 impl Switch {
     pub const fn new() -> Self {
+        Self::on(Futex::new())
+    }
+}
+
+impl<W: Word> Switch<W> {
+    /// `takes` is 0.
+    pub const fn on(takes: W) -> Self {
         Self {
             in_use: AtomicBool::new(false),
-            takes: AtomicU32::new(0),
+            takes,
             sleepers: AtomicU32::new(0),
             called: AtomicU32::new(NOBODY),
         }
-    }
-
-    pub fn is_in_use(&self) -> bool {
-        self.in_use.load(Relaxed)
     }
 
     /// From now on takes are noted, or not any more; then nobody waits for them.
@@ -60,31 +63,32 @@ impl Switch {
         self.called.store(next.unwrap_or(NOBODY), Relaxed);
     }
 
-    /// Takes so far. The caller holds the switch mutex.
-    pub fn takes(&self) -> u32 {
-        self.takes.load(Acquire)
+    /// Takes so far, or `None` if they are not noted. The caller holds the switch mutex.
+    pub fn takes(&self) -> Option<u32> {
+        // In this order: if the use ends in between, the take that `set_in_use` notes is still to come
+        // for who read the number before.
+        let takes = self.takes.load();
+        self.in_use.load(Relaxed).then_some(takes)
     }
 
-    /// The GIL was taken.
+    /// The GIL was taken by a thread that waited, or nobody waits.
     pub fn note_take(&self) {
-        self.takes.store(self.takes.load(Relaxed).wrapping_add(1), SeqCst);
+        self.takes.store(self.takes.load().wrapping_add(1));
         if self.sleepers.load(SeqCst) > 0 {
-            parking::wake_on(&self.takes, i32::MAX);
+            self.takes.wake(i32::MAX);
         }
     }
 
-    /// Waits until the GIL was taken since `takes` was `seen`; for the first `spin_ns` without sleep.
+    /// Waits until such a take, since `takes` was `seen`; for the first `spin_ns` without sleep.
     /// Without any mutex.
     pub fn wait(&self, seen: u32, spin_ns: u64) {
-        let taken = || self.takes.load(SeqCst) != seen;
-        if spin_ns > 0 && parking::spin(spin_ns, taken) {
+        let taken = || self.takes.load() != seen;
+        if spin_ns > 0 && self.takes.spin(spin_ns, taken) {
             return;
         }
         let until_ns = clock::now_ns() + LIMIT_NS;
         self.sleepers.fetch_add(1, SeqCst);
-        while !taken() && clock::now_ns() < until_ns {
-            parking::sleep_on(&self.takes, seen, until_ns);
-        }
+        while !taken() && self.takes.sleep(seen, until_ns) {}
         self.sleepers.fetch_sub(1, SeqCst);
     }
 }

@@ -13,16 +13,20 @@ const SHORT_BURST_NS: u64 = 200_000;
 /// Every thread has a slice of GIL time, one switch interval long, and a deadline, eight slices after
 /// the slice began. Both move on only when the slice is used up, wherever the thread was meanwhile. The
 /// earliest deadline goes first; a waiter whose deadline is earlier than the holder's asks at once.
-/// Deadlines that have passed are served in their order, so nobody is overtaken twice.
+/// A deadline moves by eight slices for each slice used, but lies never more than eight slices from now
+/// when it moves: so nobody saves up, and nobody falls behind for good.
 ///
 /// # Bound
-/// With `n` threads and a switch interval `i`, a thread that waits has the GIL at the latest
-/// `(8 + n - 1) * i` after its slice began, if it has not used it up before: whoever begins a slice later
-/// than `8 * i` after that has a later deadline, and each of the others can hold for one slice. Added to
-/// that is what no policy can cut short: a call that keeps the GIL, the time a thread needs to
-/// wake up, and threads that find the GIL free in that time: each other thread once.
+/// With `n` threads and a switch interval `i`, a thread waits for the lesser of `3 * (n - 1) * i` and
+/// `(16 + n - 1) * i` at most, and 0.2 ms for a short burst. Its deadline is at most `8 * i` away when it begins to
+/// wait, and stays; with equal deadlines it goes first. Another thread is before it with the rest of a slice, and,
+/// when that is used up, from `8 * i` ago at the earliest for two slices more. And no deadline
+/// that moves `16 * i` later or after that is before it: then each other has the rest of one slice.
 ///
-/// Source: Nir Aides' patch for bpo-7946, in turn after the BFS scheduler of Linux.
+/// Added to that is what no policy can cut short: a call that keeps the GIL, and the time that a called thread
+/// needs to wake up. Threads that come in that time find the GIL free and take it before the
+/// waiter. From when on the waiter may ask, each of them can do so once more: asked, it waits after its drop
+/// until a thread has the GIL that waited for it, if the driver does as `crates/gil` does.
 #[derive(Debug)]
 pub struct Deadline {
     waiters: Queue,
@@ -84,11 +88,14 @@ impl Policy for Deadline {
     ) -> u64 {
         let earlier = threads[waiter].turn < threads[holder].turn;
         let first = self.waiters.first() == Some(waiter);
+        let waiting_since_ns = threads[waiter].waiting_since_ns;
         let holder = &threads[holder];
         let slice_end_ns = holder.slice_end_ns(now_ns);
         match (first, earlier) {
             (true, true) => {
-                slice_end_ns.min(holder.taken_ns + SHORT_BURST_NS.saturating_sub(holder.burst_ns))
+                let burst_end_ns = holder.taken_ns + SHORT_BURST_NS.saturating_sub(holder.burst_ns);
+                // Many short bursts in a row, of threads that found the GIL free, are no short burst.
+                slice_end_ns.min(burst_end_ns).min(waiting_since_ns + SHORT_BURST_NS)
             }
             (true, false) => slice_end_ns,
             // The first asks. This one looks again when it may have become the first.

@@ -10,10 +10,15 @@ const LONG_BURST_NS: u64 = 1_000_000;
 /// So is one that holds for more than 7/8 of the time that it does not wait. The habit must be
 /// established by this much of holding.
 const HABIT_NS: u64 = 2_000_000;
-/// After so many switch intervals without a CPU-bound holder, a CPU-bound waiter goes first, once.
+/// After so many switch intervals in which CPU-bound threads got less than `PROTECTED_NS`, one of them goes
+/// first. For so long one that waits to begin a turn can be overtaken by threads that just turned CPU-bound.
 const OVERDUE_INTERVALS: u64 = 4;
-/// And is not asked to drop for so long.
+/// And they are not asked to drop for so long.
 const PROTECTED_NS: u64 = 1_000_000;
+
+/// The marks of a holder: it found the GIL free when it came; it was CPU-bound when it took.
+const BARGED: u32 = 1;
+const TOOK_CPU_BOUND: u32 = 2;
 
 /// Two classes, by what a thread really does: CPU-bound is one that computes for more than a
 /// millisecond at a stretch, or, over some 20 ms, for more than 7/8 of the time that it does not wait, so
@@ -22,43 +27,49 @@ const PROTECTED_NS: u64 = 1_000_000;
 /// - An I/O-bound waiter asks a CPU-bound holder to drop at once, and an I/O-bound one when it has
 ///   computed for a millisecond.
 /// - I/O-bound waiters go first, in the order in which they came.
-/// - CPU-bound threads take turns of one switch interval of GIL time each. A turn goes on after an
-///   interruption, and after a voluntary absence: who has a turn resumes before those who begin one.
-/// - When no CPU-bound thread has held for four switch intervals, the first that waits goes before all
-///   others, for a millisecond in which it is not asked to drop and with which its turn is over.
+/// - CPU-bound threads take turns of one switch interval of GIL time each, in the order in which they
+///   began to wait. A turn goes on after an interruption, and after a voluntary absence: who has a turn
+///   resumes before those who begin one. A thread that turns CPU-bound while it holds has had its turn since
+///   it took; it goes before those who wait to begin one for less than four switch intervals.
+/// - When the CPU-bound threads have wanted the GIL for four switch intervals without holding it for a
+///   millisecond, the first that waits goes before all others, for what is left of the
+///   millisecond. It is not asked to drop in that time, and its turn is over with it.
+/// - Who finds the GIL free while others wait gains nothing by it: a CPU-bound thread begins no turn, and an
+///   I/O-bound waiter that was overtaken asks when it has waited for a millisecond.
 ///
 /// # Bounds
-/// With `i` the switch interval, `n` I/O-bound and `m` CPU-bound threads:
-/// - An I/O-bound thread waits behind each other I/O-bound thread once, for a millisecond at most, and for
-///   another millisecond in each four switch intervals: no more than `(n + 1)` ms while
-///   that is less than `4 * i`.
-/// - A CPU-bound thread waits for `m * (4 * i + 2)` ms at most even if I/O-bound threads want all of the
-///   GIL, and for `m * i` if they want none.
+/// With `i` the switch interval and `n` threads in all, of whatever class:
+/// - An I/O-bound thread waits for `n` ms at most, or, if that is more than `4 * i`, for another
+///   millisecond in each `4 * i`, never more than `2 * n` ms. For whoever goes before it holds for no more
+///   than a millisecond until it is asked or has left, and comes back behind it; and between two holds
+///   of I/O-bound threads lies one protected millisecond at most.
+/// - A CPU-bound thread waits for `4 * i` and until each other thread has had the rest of a turn, so for
+///   `(4 + n - 1) * i` in which CPU-bound threads hold, and that is all if no thread is I/O-bound. If
+///   I/O-bound threads want all of the GIL, CPU-bound ones still hold it for a millisecond in each
+///   `4 * i + 1 ms`. So it waits for `4 * i + ((n - 1) * i / 1 ms + 1) * (4 * i + 1 ms)` at most.
 ///
-/// Added to both is what no policy can cut short: a call that keeps the GIL, the time a thread needs to
-/// wake up, and threads that find the GIL free in that time: each other thread once.
+/// Added to both is what no policy can cut short: a call that keeps the GIL, and the time that a called thread
+/// needs to wake up. Threads that come in that time find the GIL free and take it before the
+/// waiter. From when on the waiter may ask, each of them can do so once more: asked, it waits after its drop
+/// until a thread has the GIL that waited for it, if the driver does as `crates/gil` does.
 #[derive(Debug)]
 pub struct Priority {
     io_bound: Queue,
     cpu_bound: Queue,
-    next_turn: u64,
-    /// When a CPU-bound thread last dropped.
-    cpu_bound_held_ns: u64,
+    /// Since when the CPU-bound threads want the GIL and have not held it for `PROTECTED_NS`; 0 while
+    /// they do not want it.
+    owed_since_ns: u64,
+    /// How long they have held it since then.
+    served_ns: u64,
 }
 
 impl Priority {
     pub const fn new() -> Self {
-        Self {
-            io_bound: Queue::new(1),
-            cpu_bound: Queue::new(2),
-            next_turn: 1,
-            cpu_bound_held_ns: 0,
-        }
+        Self { io_bound: Queue::new(1), cpu_bound: Queue::new(2), owed_since_ns: 0, served_ns: 0 }
     }
 
     fn overdue_from_ns(&self, waiter: &Thread) -> u64 {
-        let since_ns = waiter.waiting_since_ns.max(self.cpu_bound_held_ns);
-        since_ns + OVERDUE_INTERVALS * waiter.interval_ns
+        self.owed_since_ns + OVERDUE_INTERVALS * waiter.interval_ns
     }
 }
 
@@ -77,13 +88,19 @@ pub fn is_cpu_bound(thread: &Thread, hold_ns: u64) -> bool {
 }
 
 impl Policy for Priority {
-    fn wait<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId, _now_ns: u64) {
+    fn wait<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId, now_ns: u64) {
         if is_cpu_bound(&threads[waiter], 0) {
             self.cpu_bound.insert(threads, waiter, |threads, id| {
                 let thread = &threads[id];
-                let turn = if thread.slice_left_ns > 0 { thread.turn } else { u64::MAX };
-                (turn, thread.waiting_since_ns)
+                match thread.slice_left_ns > 0 {
+                    true => thread.turn,
+                    false => thread.waiting_since_ns + OVERDUE_INTERVALS * thread.interval_ns,
+                }
             });
+            if self.owed_since_ns == 0 {
+                self.owed_since_ns = now_ns;
+                self.served_ns = 0;
+            }
         } else {
             threads[waiter].slice_left_ns = 0;
             self.io_bound.insert(threads, waiter, |threads, id| threads[id].waiting_since_ns);
@@ -98,21 +115,34 @@ impl Policy for Priority {
     fn take<T: Threads>(&mut self, threads: &mut T, thread: ThreadId, now_ns: u64) {
         let thread = &mut threads[thread];
         let cpu_bound = is_cpu_bound(thread, 0);
-        if thread.slice_left_ns == 0 || !cpu_bound {
-            thread.slice_left_ns = thread.interval_ns;
-            thread.turn = self.next_turn;
-            self.next_turn += 1;
-        }
         let waited = thread.waiting_since_ns != 0;
+        thread.mark = if waited { 0 } else { BARGED } | if cpu_bound { TOOK_CPU_BOUND } else { 0 };
+        if thread.slice_left_ns == 0 || !cpu_bound {
+            // Who finds the GIL free while others wait to begin a turn holds it without one.
+            let out_of_turn = cpu_bound && !waited && self.cpu_bound.first().is_some();
+            thread.slice_left_ns = if out_of_turn { 0 } else { thread.interval_ns };
+            thread.turn = if cpu_bound && waited { thread.waiting_since_ns } else { now_ns };
+        }
         if cpu_bound && waited && self.overdue_from_ns(thread) <= now_ns {
-            thread.protected_until_ns = now_ns + PROTECTED_NS;
-            thread.slice_left_ns = thread.slice_left_ns.min(PROTECTED_NS);
+            thread.protected_until_ns = now_ns + PROTECTED_NS - self.served_ns;
         }
     }
 
     fn drop<T: Threads>(&mut self, threads: &mut T, thread: ThreadId, now_ns: u64) {
-        if is_cpu_bound(&threads[thread], 0) {
-            self.cpu_bound_held_ns = now_ns;
+        let thread = &mut threads[thread];
+        if thread.mark & TOOK_CPU_BOUND == 0 {
+            return;
+        }
+        if thread.protected_until_ns > thread.taken_ns {
+            thread.slice_left_ns = 0;
+        }
+        self.served_ns += now_ns.saturating_sub(thread.taken_ns);
+        if self.served_ns >= PROTECTED_NS {
+            self.owed_since_ns = now_ns;
+            self.served_ns = 0;
+        }
+        if !thread.was_forced && self.cpu_bound.first().is_none() {
+            self.owed_since_ns = 0;
         }
     }
 
@@ -141,7 +171,10 @@ impl Policy for Priority {
         let waiter_id = waiter;
         let waiter = &threads[waiter];
         let has_turn = waiter.slice_left_ns > 0 && waiter.turn < holder.turn;
-        let ask_ns = if waits_for_io || has_turn {
+        let overtaken = holder.mark & BARGED != 0 && holder.taken_ns > waiter.waiting_since_ns;
+        let ask_ns = if waits_for_io && overtaken {
+            cpu_bound_from_ns.min(waiter.waiting_since_ns + LONG_BURST_NS)
+        } else if waits_for_io || has_turn {
             cpu_bound_from_ns
         } else {
             let slice_end_ns = holder.slice_end_ns(now_ns);

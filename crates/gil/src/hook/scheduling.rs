@@ -129,11 +129,8 @@ fn follow_policy(gil: &Gil, locked: &mut Locked) {
 /// # Safety
 /// `mutex` is the GIL's switch mutex, held by the caller.
 pub unsafe fn forced_wait(gil: &'static Gil, slot: &'static Slot, mutex: Mutex) -> bool {
-    if !gil.switch.is_in_use() {
-        return false;
-    }
+    let Some(seen) = gil.switch.takes() else { return false };
     let Some((me, _)) = threads::of_this_thread(gil, slot) else { return false };
-    let seen = gil.switch.takes();
     // SAFETY: the caller's mutex.
     unsafe { libc::pthread_mutex_unlock(mutex) };
     let called = gil.switch.called();

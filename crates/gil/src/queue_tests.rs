@@ -1,0 +1,586 @@
+//! The queue, the words that its threads park on and the forced wait, explored by a model checker.
+//!
+//! `Gil` here is CPython's `take_gil` and `drop_gil`, step by step, with the hooks of `hook/scheduling`
+//! and `account` in their places; `Queue`, `parking` and `Switch` are the real ones, on words that shuttle
+//! schedules. Each run has other threads, other scripts and another interleaving.
+//!
+//! Time passes only while somebody holds the GIL and computes, and only that ends a timed wait. So no
+//! time limit can make up for a lost wake-up: neither `LOOK_NS` nor the forced wait's limit exists here,
+//! and a timed wait never ends while the GIL is free. Who waits for a call that does not come waits
+//! forever, which shuttle reports as a deadlock.
+//!
+//! Bugs that were put in, one at a time, and whether the tests found them (400 to 1,000 runs each):
+//!
+//! | bug | found |
+//! |---|---|
+//! | `call` without its wake | yes |
+//! | `prepare` after the mutex was let go of | yes |
+//! | `park` stores `ASLEEP` whatever the word was | yes |
+//! | `dropped` calls nobody | yes |
+//! | `took` does not call the next waiter | yes |
+//! | `change` does not call the waiters that it sends away | yes |
+//! | `step`: a waiter never asks again once somebody has asked (as it was) | yes: threads that exit |
+//! | `step`: no `leave` before `Ask` | yes |
+//! | `note_take` without its wake | yes |
+//! | `note_take` looks for sleepers before it counts the take | yes |
+//! | `step`: no `leave` before `Look` | no: `Scheduler::take` leaves too |
+//! | `step` without `prepare` | run did not end: the waiter never sleeps again |
+//! | `note_take` wakes one of several | run did not end within a minute; no failure |
+//!
+//! Not tried yet: the order of reads in `Switch::takes`, `set_in_use` without its take, a sleeper that adds
+//! itself late, `Scheduler::take` without `leave`, an uninstall that calls nobody. The uninstall and the hooks
+//! themselves are the model's own copies.
+//!
+//! `HEADWAY_MODEL_RUNS` sets the number of runs for each scheduler and test.
+
+use std::ops::{Index, IndexMut};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::PctScheduler;
+use shuttle::sync::atomic::{
+    AtomicBool as SharedBool, AtomicU32 as SharedU32, AtomicUsize as SharedUsize,
+};
+use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
+use shuttle::thread;
+use shuttle::{Config, MaxSteps, Runner};
+
+use headway_sched::{PolicyName, Thread, ThreadId, Threads};
+
+use super::{LOOK_NS, Queue, Step, Waiters};
+use crate::engine::parking::{self, Word};
+use crate::engine::switch::Switch;
+
+const INTERVAL_NS: u64 = 5_000_000;
+const NEVER: u64 = u64::MAX;
+
+/// A futex of the model.
+struct ModelWord {
+    value: SharedU32,
+    /// Until when its threads sleep; empty if nobody does.
+    sleepers: Mutex<Vec<Sleeper>>,
+    changed: Condvar,
+    clock: Arc<Clock>,
+    /// Whether sleep on it ends at a time.
+    has_time_limit: bool,
+}
+
+struct Sleeper {
+    until_ns: u64,
+    woken: bool,
+    time_is_up: bool,
+    serial: u64,
+}
+
+impl ModelWord {
+    fn new(clock: &Arc<Clock>, has_time_limit: bool) -> Self {
+        Self {
+            value: SharedU32::new(0),
+            sleepers: Mutex::new(Vec::new()),
+            changed: Condvar::new(),
+            clock: clock.clone(),
+            has_time_limit,
+        }
+    }
+}
+
+impl Word for ModelWord {
+    fn load(&self) -> u32 {
+        self.value.load(SeqCst)
+    }
+
+    fn store(&self, value: u32) {
+        self.value.store(value, SeqCst);
+        thread::yield_now();
+    }
+
+    fn swap(&self, value: u32) -> u32 {
+        self.value.swap(value, SeqCst)
+    }
+
+    fn change(&self, from: u32, to: u32) -> bool {
+        self.value.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
+    }
+
+    fn sleep(&self, value: u32, until_ns: u64) -> bool {
+        let mut sleepers = self.sleepers.lock().unwrap();
+        if self.value.load(SeqCst) != value {
+            return true;
+        }
+        let until_ns = if self.has_time_limit { until_ns } else { NEVER };
+        let serial = self.clock.serial.fetch_add(1, SeqCst);
+        sleepers.push(Sleeper { until_ns, woken: false, time_is_up: false, serial });
+        self.clock.somebody_sleeps();
+        loop {
+            let mine = sleepers.iter().position(|sleeper| sleeper.serial == serial).unwrap();
+            if sleepers[mine].woken || sleepers[mine].time_is_up {
+                return sleepers.swap_remove(mine).woken;
+            }
+            sleepers = self.changed.wait(sleepers).unwrap();
+        }
+    }
+
+    fn wake(&self, threads: i32) {
+        let mut sleepers = self.sleepers.lock().unwrap();
+        sleepers.iter_mut().take(threads as usize).for_each(|sleeper| sleeper.woken = true);
+        self.changed.notify_all();
+    }
+
+    fn spin(&self, _spin_ns: u64, done: impl Fn() -> bool) -> bool {
+        (0..2).any(|_| done())
+    }
+}
+
+/// The time, which stands still but for the holder's work.
+struct Clock {
+    now_ns: AtomicU64,
+    serial: AtomicU64,
+    /// Counts the reasons for a holder that computes to look up.
+    reasons: Mutex<u64>,
+    looks_up: Condvar,
+}
+
+impl Clock {
+    fn somebody_sleeps(&self) {
+        *self.reasons.lock().unwrap() += 1;
+        self.looks_up.notify_all();
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns.fetch_add(100, SeqCst)
+    }
+}
+
+struct Table {
+    threads: Vec<Thread>,
+    words: Vec<Arc<ModelWord>>,
+}
+
+impl Index<ThreadId> for Table {
+    type Output = Thread;
+    fn index(&self, id: ThreadId) -> &Thread {
+        &self.threads[id as usize]
+    }
+}
+
+impl IndexMut<ThreadId> for Table {
+    fn index_mut(&mut self, id: ThreadId) -> &mut Thread {
+        &mut self.threads[id as usize]
+    }
+}
+
+impl Threads for Table {}
+
+impl Waiters for Table {
+    type Word = ModelWord;
+    fn word(&self, thread: ThreadId) -> &ModelWord {
+        &self.words[thread as usize]
+    }
+    fn note_core(&mut self, _this_thread: ThreadId) {}
+    fn share_a_core(&self, _one: ThreadId, _other: ThreadId) -> bool {
+        false
+    }
+}
+
+/// What the GIL's mutex guards: first CPython's, then the engine's.
+struct Locked {
+    locked: bool,
+    switch_number: u64,
+    /// Threads in CPython's own timed wait: who, until when, and whether it is over.
+    own_waits: Vec<(ThreadId, u64, bool)>,
+
+    policy: PolicyName,
+    queue: Queue,
+    table: Table,
+    held: bool,
+    last_holder: ThreadId,
+    drop_requested: bool,
+    requested_last_ns: u64,
+    books_switch_number: u64,
+}
+
+struct Gil {
+    mutex: Mutex<Locked>,
+    cond: Condvar,
+    switch_mutex: Mutex<()>,
+    switch_cond: Condvar,
+    drop_request: SharedBool,
+    last_holder: SharedUsize,
+
+    installed: SharedBool,
+    /// Held by an event, which an uninstall waits for: `Gil::settle`.
+    event: Mutex<()>,
+    wanted: Mutex<PolicyName>,
+    switch: Switch<ModelWord>,
+    words: Vec<Arc<ModelWord>>,
+    clock: Arc<Clock>,
+
+    /// Threads that will want the GIL again.
+    running: AtomicUsize,
+    inside: AtomicBool,
+}
+
+type Guard<'a> = MutexGuard<'a, Locked>;
+
+impl Gil {
+    fn new(threads: usize, policy: PolicyName) -> Self {
+        let clock = Arc::new(Clock {
+            now_ns: AtomicU64::new(1_000_000),
+            serial: AtomicU64::new(0),
+            reasons: Mutex::new(0),
+            looks_up: Condvar::new(),
+        });
+        let words: Vec<_> = (0..threads).map(|_| Arc::new(ModelWord::new(&clock, true))).collect();
+        let table = Table { threads: vec![Thread::new(); threads], words: words.clone() };
+        Self {
+            mutex: Mutex::new(Locked {
+                locked: false,
+                switch_number: 0,
+                own_waits: Vec::new(),
+                policy: PolicyName::Interval,
+                queue: Queue::new(),
+                table,
+                held: false,
+                last_holder: ThreadId::MAX,
+                drop_requested: false,
+                requested_last_ns: 0,
+                books_switch_number: 0,
+            }),
+            cond: Condvar::new(),
+            switch_mutex: Mutex::new(()),
+            switch_cond: Condvar::new(),
+            drop_request: SharedBool::new(false),
+            last_holder: SharedUsize::new(usize::MAX),
+            installed: SharedBool::new(true),
+            event: Mutex::new(()),
+            wanted: Mutex::new(policy),
+            switch: Switch::on(ModelWord::new(&clock, false)),
+            words,
+            clock,
+            running: AtomicUsize::new(threads),
+            inside: AtomicBool::new(false),
+        }
+    }
+
+    // CPython's side.
+
+    /// `take_gil`. Whether the GIL was taken: a thread that `exits` leaves instead of asking, if it has
+    /// not got the GIL before, and takes back a request that it made earlier.
+    fn take(&self, me: ThreadId, exits: &SharedBool) -> bool {
+        let mut locked = self.mutex.lock().unwrap();
+        let mut requested = false;
+        while locked.locked {
+            let switch_number = locked.switch_number;
+            let timed_out;
+            (locked, timed_out) = self.timed_wait(locked, me);
+            if timed_out && locked.locked && locked.switch_number == switch_number {
+                if exits.load(SeqCst) {
+                    if requested {
+                        // CPython does this after it has let go of the mutex; then a holder that drops just
+                        // between waits for a switch, with or without us.
+                        self.drop_request.store(false, SeqCst);
+                    }
+                    return false;
+                }
+                self.drop_request.store(true, SeqCst);
+                self.clock.somebody_sleeps();
+                requested = true;
+            }
+        }
+        let switch_lock = self.switch_mutex.lock().unwrap();
+        locked.locked = true;
+        if self.last_holder.swap(me as usize, SeqCst) != me as usize {
+            locked.switch_number += 1;
+        }
+        self.take_event(&mut locked, me);
+        self.switch_cond.notify_one();
+        drop(switch_lock);
+        self.drop_request.store(false, SeqCst);
+        assert!(!self.inside.swap(true, SeqCst), "two threads hold");
+        true
+    }
+
+    /// `drop_gil`.
+    fn drop(&self, me: ThreadId) {
+        assert!(self.inside.swap(false, SeqCst), "nobody holds");
+        let mut locked = self.mutex.lock().unwrap();
+        locked.locked = false;
+        self.drop_event(&mut locked, me);
+        self.cond.notify_one();
+        drop(locked);
+        if self.drop_request.load(SeqCst) {
+            let switch_lock = self.switch_mutex.lock().unwrap();
+            if self.last_holder.load(SeqCst) == me as usize {
+                self.drop_request.store(false, SeqCst);
+                self.forced_wait(switch_lock);
+            }
+        }
+    }
+
+    // The hooks, as in `hook/scheduling` and `account`.
+
+    fn event<T>(&self, change: impl FnOnce() -> T) -> Option<T> {
+        let _event = self.event.lock().unwrap();
+        self.installed.load(SeqCst).then(change)
+    }
+
+    fn follow_policy(&self, locked: &mut Locked) {
+        let wanted = *self.wanted.lock().unwrap();
+        if locked.policy != wanted {
+            locked.policy = wanted;
+            let holder = locked.held.then_some(locked.last_holder);
+            locked.queue.change(wanted, &mut locked.table, holder, self.clock.now_ns());
+            self.switch.set_in_use(locked.queue.schedules());
+        }
+    }
+
+    fn timed_wait<'a>(&'a self, mut locked: Guard<'a>, me: ThreadId) -> (Guard<'a>, bool) {
+        let began = self.event(|| {
+            self.follow_policy(&mut locked);
+            let begins = locked.queue.schedules() && locked.held;
+            begins.then(|| {
+                let locked = &mut *locked;
+                locked.queue.begin_wait(&mut locked.table, me, INTERVAL_NS, self.clock.now_ns());
+                locked.books_switch_number
+            })
+        });
+        let Some(Some(switch_number)) = began else { return self.own_timed_wait(locked, me) };
+        loop {
+            match self.event(|| self.step(&mut locked, me, switch_number)) {
+                Some((Step::Park { until_ns, spin }, now_ns)) => {
+                    drop(locked);
+                    let until_ns = if until_ns == now_ns + LOOK_NS { NEVER } else { until_ns };
+                    parking::park(&*self.words[me as usize], spin as u64, until_ns);
+                    locked = self.mutex.lock().unwrap();
+                }
+                Some((Step::Ask { .. }, _)) => return (locked, true),
+                Some((Step::Look, _)) | None => return (locked, false),
+            }
+        }
+    }
+
+    fn step(&self, locked: &mut Locked, me: ThreadId, switch_number: u64) -> (Step, u64) {
+        self.follow_policy(locked);
+        let now_ns = self.clock.now_ns();
+        let holder = locked.held.then_some(locked.last_holder);
+        let requested_ns = locked.drop_requested.then_some(locked.requested_last_ns);
+        let step = locked.queue.step(&mut locked.table, me, holder, requested_ns, now_ns);
+        if matches!(step, Step::Ask { .. })
+            && locked.held
+            && locked.books_switch_number == switch_number
+        {
+            locked.drop_requested = true;
+            locked.requested_last_ns = now_ns;
+        }
+        (step, now_ns)
+    }
+
+    /// `pthread_cond_timedwait` itself, which may end early.
+    fn own_timed_wait<'a>(&'a self, mut locked: Guard<'a>, me: ThreadId) -> (Guard<'a>, bool) {
+        let until_ns = self.clock.now_ns() + INTERVAL_NS;
+        locked.own_waits.push((me, until_ns, false));
+        self.clock.somebody_sleeps();
+        locked = self.cond.wait(locked).unwrap();
+        let mine = locked.own_waits.iter().position(|wait| wait.0 == me).unwrap();
+        let timed_out = locked.own_waits.swap_remove(mine).2;
+        (locked, timed_out)
+    }
+
+    fn take_event(&self, locked: &mut Locked, me: ThreadId) {
+        self.event(|| {
+            locked.held = true;
+            locked.drop_requested = false;
+            if locked.last_holder != me {
+                locked.last_holder = me;
+                locked.books_switch_number += 1;
+            }
+            let schedules = locked.queue.schedules();
+            if schedules && locked.queue.took(&mut locked.table, me, self.clock.now_ns()) {
+                self.switch.note_take();
+            }
+        });
+    }
+
+    fn drop_event(&self, locked: &mut Locked, me: ThreadId) {
+        self.event(|| {
+            locked.held = false;
+            if locked.queue.schedules() {
+                let (forced, now_ns) = (locked.drop_requested, self.clock.now_ns());
+                let called = locked.queue.dropped(&mut locked.table, me, forced, now_ns);
+                self.switch.note_called(called);
+            }
+        });
+    }
+
+    fn forced_wait(&self, switch_lock: MutexGuard<'_, ()>) {
+        if self.installed.load(SeqCst)
+            && let Some(seen) = self.switch.takes()
+        {
+            drop(switch_lock);
+            self.switch.wait(seen, thread_rng().gen_range(0..2));
+        } else {
+            drop(self.switch_cond.wait(switch_lock).unwrap());
+        }
+    }
+
+    /// As `install::uninstall`: the books close, an event under way ends, and everybody is called.
+    fn uninstall(&self) {
+        self.installed.store(false, SeqCst);
+        drop(self.event.lock().unwrap());
+        for word in &self.words {
+            parking::call(&**word);
+        }
+        self.switch.set_in_use(false);
+    }
+
+    // What a thread does with the GIL.
+
+    /// Computes until it is asked to drop, or nobody is left who could ask. The time passes to the
+    /// next moment at which a timed wait ends, again and again.
+    fn compute_until_asked(&self) {
+        let mut seen = 0;
+        while !self.drop_request.load(SeqCst) && self.running.load(SeqCst) > 1 {
+            let mut reasons = self.clock.reasons.lock().unwrap();
+            if *reasons == seen {
+                reasons = self.clock.looks_up.wait(reasons).unwrap();
+            }
+            seen = *reasons;
+            drop(reasons);
+            while !self.drop_request.load(SeqCst) && self.pass_time() {}
+        }
+    }
+
+    /// To the next moment at which a timed wait ends. Whether there is one.
+    fn pass_time(&self) -> bool {
+        let mut locked = self.mutex.lock().unwrap();
+        let mut next_ns = NEVER;
+        for wait in locked.own_waits.iter().filter(|wait| !wait.2) {
+            next_ns = next_ns.min(wait.1);
+        }
+        for word in &self.words {
+            for sleeper in word.sleepers.lock().unwrap().iter() {
+                if !sleeper.time_is_up {
+                    next_ns = next_ns.min(sleeper.until_ns);
+                }
+            }
+        }
+        if next_ns == NEVER {
+            return false;
+        }
+        self.clock.now_ns.fetch_max(next_ns, SeqCst);
+        for wait in &mut locked.own_waits {
+            wait.2 |= wait.1 <= next_ns;
+        }
+        self.cond.notify_all();
+        drop(locked);
+        for word in &self.words {
+            for sleeper in word.sleepers.lock().unwrap().iter_mut() {
+                sleeper.time_is_up |= sleeper.until_ns <= next_ns;
+            }
+            word.changed.notify_all();
+        }
+        true
+    }
+
+    fn live(&self, me: ThreadId, exits: &SharedBool, rounds: usize, what: &What) {
+        let mut alive = self.take(me, exits);
+        for _ in 0..rounds {
+            if !alive {
+                break;
+            }
+            match thread_rng().gen_range(0..8) {
+                0..3 => self.compute_until_asked(),
+                3 if what.policies => {
+                    let policy = PolicyName::LIVE[thread_rng().gen_range(0..3)];
+                    *self.wanted.lock().unwrap() = policy;
+                }
+                4 if what.uninstalls && self.installed.load(SeqCst) => self.uninstall(),
+                5 if what.exits => exits.store(true, SeqCst),
+                _ => {
+                    self.clock.now_ns.fetch_add(thread_rng().gen_range(0..2_000_000), SeqCst);
+                }
+            }
+            self.drop(me);
+            if thread_rng().gen_bool(0.3) {
+                // Away for a while.
+                self.clock.now_ns.fetch_add(thread_rng().gen_range(0..30_000_000), SeqCst);
+                thread::yield_now();
+            }
+            alive = self.take(me, exits);
+        }
+        if alive {
+            // Not forced by who waits: it will not come back.
+            self.drop(me);
+        }
+        self.running.fetch_sub(1, SeqCst);
+        self.clock.somebody_sleeps();
+    }
+}
+
+/// What happens besides takes and drops.
+#[derive(Clone, Copy, Default)]
+struct What {
+    policies: bool,
+    uninstalls: bool,
+    exits: bool,
+}
+
+fn run(what: What) {
+    let threads = thread_rng().gen_range(2..=3);
+    let policy = PolicyName::LIVE[thread_rng().gen_range(1..3)];
+    let gil = Arc::new(Gil::new(threads, policy));
+    // As when a daemon thread finds the interpreter gone: one thread never does.
+    let lasting = Arc::new(SharedBool::new(false));
+    let exiting = Arc::new(SharedBool::new(false));
+    let handles: Vec<_> = (0..threads as ThreadId)
+        .map(|me| {
+            let gil = gil.clone();
+            let rounds = thread_rng().gen_range(1..=4);
+            let exits = if me == 0 { lasting.clone() } else { exiting.clone() };
+            let what = What { exits: what.exits && me == 0, ..what };
+            let other = exiting.clone();
+            thread::spawn(move || {
+                if what.exits && thread_rng().gen_bool(0.5) {
+                    other.store(true, SeqCst);
+                }
+                gil.live(me, &exits, rounds, &what);
+            })
+        })
+        .collect();
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+    let locked = gil.mutex.lock().unwrap();
+    assert!(!locked.locked);
+    let queued = locked.table.threads.iter().filter(|thread| thread.is_queued()).count();
+    // An uninstall sends the waiters away as they are; the books that they get afterwards are new.
+    assert!(queued == 0 || !gil.installed.load(SeqCst), "{queued} do not wait and are in a queue");
+}
+
+fn explore(what: What) {
+    let runs = std::env::var("HEADWAY_MODEL_RUNS").ok().and_then(|text| text.parse().ok());
+    let runs = runs.unwrap_or(2_000);
+    shuttle::check_random(move || run(what), runs);
+    // This one may keep a thread from running for good while others pass the time; that is no deadlock.
+    let mut config = Config::new();
+    config.max_steps = MaxSteps::ContinueAfter(100_000);
+    Runner::new(PctScheduler::new(3, runs), config).run(move || run(what));
+}
+
+#[test]
+fn nobody_waits_forever() {
+    explore(What::default());
+}
+
+#[test]
+fn nobody_waits_forever_while_policies_change() {
+    explore(What { policies: true, ..What::default() });
+}
+
+#[test]
+fn nobody_waits_forever_when_the_meter_is_removed() {
+    explore(What { policies: true, uninstalls: true, ..What::default() });
+}
+
+#[test]
+fn nobody_waits_forever_when_threads_exit_in_take_gil() {
+    explore(What { exits: true, ..What::default() });
+}

@@ -1,0 +1,133 @@
+//! The bounds that the policies state, held against random scripts in virtual time.
+//!
+//! The bounds are those of the policy alone: wake-ups and answers take no time, so nobody barges.
+//! `HEADWAY_MODEL_CASES` sets the number of scripts for each.
+
+mod virtual_gil;
+
+use headway_sched::PolicyName;
+use proptest::prelude::*;
+use virtual_gil::*;
+
+const INTERVAL_NS: u64 = 5 * MS;
+const RUN_NS: u64 = 1_500 * MS;
+
+fn ns(low_ns: u64, high_ns: u64) -> impl Strategy<Value = u64> {
+    low_ns..=high_ns
+}
+
+/// What threads in the field are like, and a few that no program should have.
+fn bursts() -> impl Strategy<Value = Vec<Burst>> {
+    let burst = |compute: (u64, u64), away: (u64, u64)| {
+        (ns(compute.0, compute.1), ns(away.0, away.1))
+            .prop_map(|(compute_ns, away_ns)| Burst { compute_ns, away_ns })
+    };
+    let hog = Just(vec![Burst { compute_ns: 10_000 * MS, away_ns: 0 }]);
+    let masquerader = burst((US, 2 * MS), (US, 10 * US)).prop_map(|burst| vec![burst]);
+    let server = burst((5 * US, 900 * US), (10 * US, 5 * MS)).prop_map(|burst| vec![burst]);
+    let sleeper = burst((US, 3 * MS), (15 * MS, 60 * MS)).prop_map(|burst| vec![burst]);
+    // I/O-bound whenever it comes, and CPU-bound whenever it drops.
+    let borderline = burst((900 * US, 3 * MS), (150 * US, 600 * US)).prop_map(|burst| vec![burst]);
+    let turns_cpu_bound = (burst((10 * US, 500 * US), (10 * US, MS)), ns(2 * MS, 50 * MS))
+        .prop_map(|(io, compute_ns)| {
+            let mut bursts = vec![io; 20];
+            bursts.push(Burst { compute_ns, away_ns: 100 * US });
+            bursts
+        });
+    let any = prop::collection::vec(burst((US, 20 * MS), (US, 20 * MS)), 1..6);
+    prop_oneof![hog, masquerader, server, sleeper, borderline, turns_cpu_bound, any]
+}
+
+fn scripts() -> impl Strategy<Value = Vec<Script>> {
+    let script =
+        (ns(0, 30 * MS), bursts()).prop_map(|(starts_ns, bursts)| Script { starts_ns, bursts });
+    prop::collection::vec(script, 2..=12)
+}
+
+/// All of the above alike, so that one kind can fill the GIL.
+fn crowds() -> impl Strategy<Value = Vec<Script>> {
+    let crowd = (bursts(), prop::collection::vec(ns(0, 30 * MS), 1..=11));
+    let rest = prop::collection::vec((ns(0, 30 * MS), bursts()), 1..=3);
+    (crowd, rest).prop_map(|((bursts, starts), rest)| {
+        let mut scripts: Vec<Script> = starts
+            .into_iter()
+            .map(|starts_ns| Script { starts_ns, bursts: bursts.clone() })
+            .collect();
+        scripts.extend(rest.into_iter().map(|(starts_ns, bursts)| Script { starts_ns, bursts }));
+        scripts
+    })
+}
+
+fn machines() -> impl Strategy<Value = Machine> {
+    (
+        prop_oneof![Just(INTERVAL_NS), Just(MS), ns(50 * US, 20 * MS)],
+        ns(0, 100 * US),
+        ns(0, 20 * US),
+        ns(0, 300 * US),
+    )
+        .prop_map(|(interval_ns, wake_ns, spin_ns, answer_ns)| Machine {
+            interval_ns,
+            wake_ns,
+            spin_ns,
+            answer_ns,
+            remedy: Remedy::None,
+        })
+}
+
+fn config() -> ProptestConfig {
+    let cases = std::env::var("HEADWAY_MODEL_CASES").ok().and_then(|text| text.parse().ok());
+    ProptestConfig { cases: cases.unwrap_or(48), failure_persistence: None, ..Default::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// The checks are in `VirtualGil`.
+    #[test]
+    fn every_policy_keeps_its_queues_whole_and_leaves_nobody_without_a_waker(
+        policy in prop::sample::select(PolicyName::ALL.to_vec()),
+        machine in machines(),
+        scripts in prop_oneof![scripts(), crowds()],
+    ) {
+        VirtualGil::new(policy, machine, &scripts).run(RUN_NS / 10);
+    }
+
+    #[test]
+    fn priority_bounds_the_wait_of_io_bound_threads(
+        scripts in prop_oneof![scripts(), crowds()],
+        interval_ns in prop_oneof![Just(INTERVAL_NS), ns(100 * US, 20 * MS)],
+    ) {
+        let gil = VirtualGil::new(PolicyName::Priority, Machine::ideal(interval_ns), &scripts).run(RUN_NS);
+        let n = scripts.len() as u64;
+        for wait in gil.waits.iter().filter(|wait| !wait.cpu_bound) {
+            let overdue_turns = (1 + wait.ns() / (4 * interval_ns)).min(n);
+            prop_assert!(wait.ns() <= (n - 1 + overdue_turns) * MS, "{wait:?} among {n}");
+        }
+    }
+
+    #[test]
+    fn priority_bounds_the_wait_of_cpu_bound_threads(
+        scripts in prop_oneof![scripts(), crowds()],
+    ) {
+        let gil = VirtualGil::new(PolicyName::Priority, Machine::ideal(INTERVAL_NS), &scripts).run(RUN_NS);
+        let m = scripts.len() as u64;
+        for wait in gil.waits.iter().filter(|wait| wait.cpu_bound) {
+            let paces = (m - 1) * INTERVAL_NS / MS + 1;
+            let bound_ns = 4 * INTERVAL_NS + paces * (4 * INTERVAL_NS + MS);
+            prop_assert!(wait.ns() <= bound_ns, "{wait:?} among {m}");
+        }
+    }
+
+    #[test]
+    fn deadline_bounds_every_wait(
+        scripts in prop_oneof![scripts(), crowds()],
+        interval_ns in prop_oneof![Just(INTERVAL_NS), ns(100 * US, 20 * MS)],
+    ) {
+        let gil = VirtualGil::new(PolicyName::Deadline, Machine::ideal(interval_ns), &scripts).run(RUN_NS);
+        let others = scripts.len() as u64 - 1;
+        for wait in &gil.waits {
+            let slices = (3 * others).min(16 + others);
+            prop_assert!(wait.ns() <= slices * interval_ns + 200 * US, "{wait:?} beside {others}");
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! What each policy answers: who is next, when a waiter asks, and what a thread's past changes.
+
+mod virtual_gil;
+
+use std::ops::{Index, IndexMut};
+
+use headway_sched::{NEVER, PolicyName, Queue, Scheduler, Thread, ThreadId, Threads};
+use proptest::prelude::*;
+use virtual_gil::{Burst, Machine, Remedy, Script, VirtualGil};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const INTERVAL_NS: u64 = 5 * MS;
+
+struct Table(Vec<Thread>);
+
+impl Index<ThreadId> for Table {
+    type Output = Thread;
+    fn index(&self, id: ThreadId) -> &Thread {
+        &self.0[id as usize]
+    }
+}
+
+impl IndexMut<ThreadId> for Table {
+    fn index_mut(&mut self, id: ThreadId) -> &mut Thread {
+        &mut self.0[id as usize]
+    }
+}
+
+impl Threads for Table {}
+
+/// A scheduler and a handful of threads, told what happens event by event.
+struct Gil {
+    scheduler: Scheduler,
+    threads: Table,
+    now_ns: u64,
+}
+
+impl Gil {
+    fn under(policy: PolicyName) -> Self {
+        let threads = Table(vec![Thread::new(); 6]);
+        Self { scheduler: Scheduler::new(policy, 1), threads, now_ns: MS }
+    }
+
+    fn pass(&mut self, ns: u64) -> &mut Self {
+        self.now_ns += ns;
+        self
+    }
+
+    fn wait(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.wait(&mut self.threads, thread, INTERVAL_NS, self.now_ns);
+        self
+    }
+
+    fn take(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.take(&mut self.threads, thread, self.now_ns);
+        self
+    }
+
+    fn drop(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.drop(&mut self.threads, thread, false, self.now_ns);
+        self
+    }
+
+    fn drop_forced(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.drop(&mut self.threads, thread, true, self.now_ns);
+        self
+    }
+
+    /// Holds for so long, unasked, and drops.
+    fn hold(&mut self, thread: ThreadId, ns: u64) -> &mut Self {
+        self.take(thread).pass(ns).drop(thread)
+    }
+
+    /// Holds for so long, and drops because it was asked to.
+    fn hold_until_asked(&mut self, thread: ThreadId, ns: u64) -> &mut Self {
+        self.take(thread).pass(ns).drop_forced(thread)
+    }
+
+    fn next(&self) -> Option<ThreadId> {
+        self.scheduler.next(&self.threads, self.now_ns)
+    }
+
+    /// How long from now until `waiter` asks `holder`.
+    fn asks_in_ns(&self, waiter: ThreadId, holder: ThreadId) -> u64 {
+        let ask_ns = self.scheduler.ask_ns(&self.threads, waiter, holder, self.now_ns);
+        if ask_ns == NEVER { NEVER } else { ask_ns.saturating_sub(self.now_ns) }
+    }
+
+    /// `holder` and `other`, both I/O-bound, have the GIL in turns of less than a millisecond, each
+    /// waiting when the other holds; `holder` first and last.
+    fn fill_with_io_bound_holds(&mut self, holder: ThreadId, other: ThreadId, ns: u64) {
+        let end_ns = self.now_ns + ns;
+        while self.now_ns < end_ns {
+            assert_ne!(self.next(), Some(holder));
+            self.pass(400 * US).wait(other);
+            assert_eq!(self.next(), Some(other));
+            self.drop(holder).take(other).pass(400 * US).wait(holder);
+            self.drop(other).take(holder);
+        }
+    }
+
+    /// The order in which the waiters would have the GIL if none came back and no time passed.
+    fn order(&mut self) -> Vec<ThreadId> {
+        let order: Vec<_> = std::iter::from_fn(|| {
+            let next = self.next()?;
+            self.scheduler.leave(&mut self.threads, next);
+            Some(next)
+        })
+        .collect();
+        assert!(self.threads.0.iter().all(|thread| !thread.is_queued()));
+        order
+    }
+}
+
+#[test]
+fn every_policy_has_a_name_of_its_own() {
+    for policy in PolicyName::ALL {
+        assert_eq!(PolicyName::named(policy.as_str()), Some(policy));
+    }
+    assert_eq!(PolicyName::named("fifo"), None);
+}
+
+#[test]
+fn a_waiter_that_leaves_to_ask_comes_back_with_its_place() {
+    for policy in PolicyName::ALL {
+        let mut gil = Gil::under(policy);
+        gil.take(0).pass(US).wait(1).pass(US).wait(2).pass(US);
+        gil.scheduler.leave(&mut gil.threads, 1);
+        assert_eq!(gil.next(), Some(2), "{policy:?}");
+        gil.wait(1);
+        assert_eq!(gil.order(), [1, 2], "{policy:?}");
+    }
+}
+
+#[test]
+fn a_new_scheduler_knows_the_thread_and_not_the_old_policys_notes() {
+    let mut gil = Gil::under(PolicyName::Requests);
+    gil.hold(1, MS).pass(MS).hold_until_asked(2, 5 * MS);
+    gil.scheduler = Scheduler::new(PolicyName::Beazley, 2);
+    gil.take(0).pass(US).wait(2).pass(US).wait(1);
+    // Under `beazley` all begin as I/O-bound.
+    assert_eq!(gil.order(), [2, 1]);
+    gil.scheduler = Scheduler::new(PolicyName::Priority, 3);
+    gil.wait(2).pass(US).wait(1);
+    // What it did is known: it held for 5 ms.
+    assert_eq!(gil.order(), [1, 2]);
+}
+
+#[test]
+fn interval_asks_after_one_interval_without_a_switch() {
+    let mut gil = Gil::under(PolicyName::Interval);
+    gil.take(0).pass(2 * MS).wait(1);
+    assert_eq!(gil.asks_in_ns(1, 0), INTERVAL_NS);
+    gil.pass(3 * MS).drop(0).take(2);
+    // A switch fell into the first wait; the second is over an interval later.
+    assert_eq!(gil.asks_in_ns(1, 2), 7 * MS);
+    gil.wait(0);
+    assert_eq!(gil.order(), [1, 0]);
+}
+
+#[test]
+fn priority_puts_io_bound_waiters_first_in_the_order_in_which_they_came() {
+    let mut gil = Gil::under(PolicyName::Priority);
+    gil.hold_until_asked(1, 5 * MS).hold_until_asked(2, 5 * MS);
+    gil.take(0).wait(1).pass(US).wait(3).pass(US).wait(2).pass(US).wait(4);
+    assert_eq!(gil.order(), [3, 4, 1, 2]);
+}
+
+#[test]
+fn priority_lets_an_io_bound_waiter_ask_a_cpu_bound_holder_at_once() {
+    let mut gil = Gil::under(PolicyName::Priority);
+    gil.hold_until_asked(0, 5 * MS).take(0).wait(1);
+    assert_eq!(gil.asks_in_ns(1, 0), 0);
+}
+
+#[test]
+fn priority_lets_it_ask_an_io_bound_holder_when_that_has_held_for_a_millisecond() {
+    let mut gil = Gil::under(PolicyName::Priority);
+    gil.take(0).pass(300 * US).wait(1);
+    assert_eq!(gil.asks_in_ns(1, 0), 700 * US);
+    // A hold that was cut short goes on: the millisecond is that of the burst.
+    gil.drop_forced(0).hold(1, 10 * US).take(0).wait(2);
+    assert_eq!(gil.asks_in_ns(2, 0), 700 * US);
+}
+
+#[test]
+fn priority_resumes_a_preempted_thread_before_others_begin_a_turn() {
+    let mut gil = Gil::under(PolicyName::Priority);
+    gil.hold_until_asked(1, 5 * MS).hold_until_asked(2, 5 * MS);
+    gil.take(0).wait(1).pass(US).wait(2).drop(0);
+    assert_eq!(gil.next(), Some(1));
+    gil.take(1).pass(2 * MS).wait(3);
+    assert_eq!(gil.asks_in_ns(2, 1), 3 * MS, "at the end of the turn");
+    gil.drop_forced(1).take(3).wait(1);
+    assert_eq!(gil.next(), Some(1), "three milliseconds of its turn are left");
+    gil.pass(10 * US).drop(3).take(1);
+    assert_eq!(gil.asks_in_ns(2, 1), 3 * MS);
+    gil.pass(3 * MS).drop_forced(1).take(2).wait(1);
+    assert_eq!(gil.asks_in_ns(1, 2), INTERVAL_NS);
+}
+
+#[test]
+fn priority_lets_a_cpu_bound_waiter_go_first_after_four_intervals_and_protects_it() {
+    let mut gil = Gil::under(PolicyName::Priority);
+    gil.hold_until_asked(1, 5 * MS).take(0).wait(1);
+    gil.fill_with_io_bound_holds(0, 2, 20 * MS);
+    assert_eq!(gil.asks_in_ns(1, 0), 0, "and asks whoever holds");
+    gil.wait(2).drop_forced(0);
+    assert_eq!(gil.next(), Some(1));
+    gil.take(1);
+    assert_eq!(gil.asks_in_ns(2, 1), MS);
+    gil.pass(MS).drop_forced(1).take(2).wait(1);
+    gil.wait(0);
+    assert_eq!(gil.order(), [0, 1], "once, and then not for four intervals");
+}
+
+#[test]
+fn priority_lets_a_protected_turn_end_with_the_first_drop() {
+    let mut gil = Gil::under(PolicyName::Priority);
+    gil.hold_until_asked(1, 5 * MS).hold_until_asked(2, 5 * MS);
+    gil.take(0).wait(1).pass(US).wait(2);
+    gil.fill_with_io_bound_holds(0, 3, 20 * MS);
+    gil.drop(0);
+    assert_eq!(gil.next(), Some(1));
+    gil.hold(1, 10 * US).pass(US);
+    // Thread 2 is owed the rest of the millisecond, and thread 1 is behind it.
+    gil.take(0).wait(1);
+    assert_eq!(gil.order(), [2, 1]);
+}
+
+#[test]
+fn priority_puts_threads_that_just_turned_cpu_bound_behind_one_that_has_waited_for_long() {
+    let mut gil = Gil::under(PolicyName::Priority);
+    gil.hold_until_asked(1, 5 * MS).take(0).wait(1).drop(0);
+    gil.hold_until_asked(2, 2 * MS).pass(MS).take(0).wait(2).drop(0);
+    assert_eq!(gil.next(), Some(2), "its turn began when it took");
+    gil.hold(2, 3 * MS).pass(20 * MS);
+    gil.hold_until_asked(3, 2 * MS).take(0).wait(3);
+    assert_eq!(gil.order(), [1, 3]);
+}
+
+#[test]
+fn priority_goes_by_what_a_thread_does_and_not_by_how_it_drops() {
+    let mut gil = Gil::under(PolicyName::Priority);
+    // Thread 1 leaves for a moment every half a millisecond, thread 2 for as long as it holds.
+    for _ in 0..60 {
+        gil.hold(1, 500 * US).pass(10 * US);
+    }
+    gil.take(0).wait(1).pass(US).wait(2);
+    assert_eq!(gil.order(), [2, 1]);
+    // After a sleep longer than the window nothing is left of the habit.
+    gil.drop(0).hold(1, US).hold(2, US).pass(30 * MS).take(0).wait(1).pass(US).wait(2);
+    assert_eq!(gil.order(), [1, 2]);
+}
+
+#[test]
+fn deadline_moves_by_eight_slices_when_a_slice_is_used_up() {
+    let mut gil = Gil::under(PolicyName::Deadline);
+    gil.hold(1, INTERVAL_NS).pass(MS);
+    gil.take(0).pass(30 * MS).wait(2).pass(US).wait(1);
+    assert_eq!(gil.order(), [2, 1], "thread 1's deadline is at 41 ms, thread 2's now");
+    gil.drop(0).pass(20 * MS).take(0).wait(1).pass(US).wait(3);
+    assert_eq!(gil.order(), [1, 3], "and has passed by now");
+}
+
+#[test]
+fn deadline_lags_behind_by_eight_slices_at_most() {
+    let mut gil = Gil::under(PolicyName::Deadline);
+    gil.hold(1, MS).pass(500 * MS);
+    // Its deadline is half a second old; the slice that it uses up now moves it to 40 ms ago, not more.
+    gil.hold(1, 4 * MS);
+    gil.hold(2, INTERVAL_NS).take(0).wait(1).wait(2);
+    assert_eq!(gil.order(), [1, 2]);
+    gil.drop(0);
+    for _ in 0..3 {
+        gil.hold(1, INTERVAL_NS);
+    }
+    gil.take(0).wait(1).wait(2);
+    assert_eq!(gil.order(), [2, 1]);
+}
+
+#[test]
+fn deadline_asks_at_once_if_it_is_earlier_and_at_the_end_of_the_slice_if_not() {
+    let mut gil = Gil::under(PolicyName::Deadline);
+    gil.hold(0, INTERVAL_NS).take(0).pass(MS).wait(1);
+    assert_eq!(gil.asks_in_ns(1, 0), 0);
+    gil.drop_forced(0).take(1).wait(0);
+    assert_eq!(gil.asks_in_ns(0, 1), INTERVAL_NS);
+    gil.wait(2);
+    assert_eq!(gil.next(), Some(2));
+    assert_eq!(gil.asks_in_ns(0, 1), 2 * INTERVAL_NS, "not the first: it looks again later");
+}
+
+#[test]
+fn deadline_leaves_a_short_burst_alone() {
+    let mut gil = Gil::under(PolicyName::Deadline);
+    gil.hold(0, INTERVAL_NS).pass(MS).take(0).pass(50 * US).wait(1);
+    assert_eq!(gil.asks_in_ns(1, 0), 150 * US);
+}
+
+#[test]
+fn requests_put_who_comes_back_from_a_call_before_all_others() {
+    let mut gil = Gil::under(PolicyName::Requests);
+    gil.hold_until_asked(1, MS).hold(2, 30 * MS);
+    gil.take(0).wait(1).pass(US).wait(2);
+    assert_eq!(gil.asks_in_ns(2, 0), 0);
+    assert_eq!(gil.asks_in_ns(1, 0), INTERVAL_NS - US);
+    assert_eq!(gil.order(), [2, 1]);
+}
+
+#[test]
+fn beazley_goes_by_the_last_drop_alone() {
+    let mut gil = Gil::under(PolicyName::Beazley);
+    gil.hold_until_asked(0, US).hold_until_asked(1, US).hold(2, 30 * MS);
+    gil.take(0).wait(1).pass(US).wait(2);
+    assert_eq!(gil.asks_in_ns(2, 0), 0);
+    assert_eq!(gil.asks_in_ns(1, 0), INTERVAL_NS - US);
+    assert_eq!(gil.order(), [2, 1]);
+    // An I/O-bound holder is left its interval.
+    gil.drop(0).take(0).wait(2);
+    assert_eq!(gil.asks_in_ns(2, 0), INTERVAL_NS);
+}
+
+#[test]
+fn ticks_never_ask() {
+    let mut gil = Gil::under(PolicyName::Ticks);
+    gil.take(0).wait(1).pass(60_000 * MS);
+    assert_eq!(gil.asks_in_ns(1, 0), NEVER);
+    assert_eq!(gil.scheduler.check_every_ns(), Some(5 * US));
+    assert!(!gil.scheduler.forces_switch());
+}
+
+fn repeat(compute_ns: u64, away_ns: u64) -> Script {
+    Script { starts_ns: 0, bursts: vec![Burst { compute_ns, away_ns }] }
+}
+
+fn hog() -> Script {
+    repeat(60_000 * MS, 0)
+}
+
+const MACHINE: Machine = Machine {
+    interval_ns: INTERVAL_NS,
+    wake_ns: 50 * US,
+    spin_ns: 20 * US,
+    answer_ns: US,
+    remedy: Remedy::None,
+};
+
+/// A hog, and one that masquerades: it computes as much, but drops the GIL for a moment now and then.
+#[test]
+fn a_masquerader_keeps_its_priority_under_the_literal_policies_and_not_under_ours() {
+    let share = |policy, compute_ns, away_ns| {
+        let scripts = [hog(), repeat(compute_ns, away_ns)];
+        let gil = VirtualGil::new(policy, MACHINE, &scripts).run(1_000 * MS);
+        gil.held_ns(1) as f64 / (gil.held_ns(0) + gil.held_ns(1)) as f64
+    };
+    for (compute_ns, away_ns) in
+        [(1_500 * US, 60 * US), (400 * US, 40 * US), (150 * US, 10 * US), (20 * US, US)]
+    {
+        // It has the GIL whenever it wants: all but the moments.
+        for literal in [PolicyName::Requests, PolicyName::Beazley] {
+            let share = share(literal, compute_ns, away_ns);
+            assert!(share > 0.8, "{literal:?}, {compute_ns} ns: {share}");
+        }
+        for ours in [PolicyName::Priority, PolicyName::Deadline] {
+            let share = share(ours, compute_ns, away_ns);
+            assert!((0.4..0.6).contains(&share), "{ours:?}, {compute_ns} ns: {share}");
+        }
+    }
+}
+
+/// Threads that are I/O-bound whenever they come and CPU-bound whenever they drop, enough to fill the GIL.
+#[test]
+fn priority_does_not_count_a_hold_as_a_cpu_bound_threads_if_that_came_as_io_bound() {
+    for away_ns in [130 * US, 140 * US] {
+        let mut scripts = vec![repeat(800 * US, away_ns); 10];
+        scripts.push(hog());
+        let machine = Machine::ideal(INTERVAL_NS);
+        let gil = VirtualGil::new(PolicyName::Priority, machine, &scripts).run(1_000 * MS);
+        let longest_ns = gil.longest_wait_ns(|wait| wait.thread == 10);
+        assert!(longest_ns <= 4 * INTERVAL_NS + MS, "{away_ns}: {longest_ns}");
+    }
+}
+
+/// Seed 002 in small: an I/O-bound thread beside a hog.
+#[test]
+fn the_convoy_is_there_under_interval_and_gone_under_the_others() {
+    let bursts = |policy| {
+        let scripts = [hog(), repeat(20 * US, 100 * US)];
+        let gil = VirtualGil::new(policy, MACHINE, &scripts).run(1_000 * MS);
+        gil.holds.iter().filter(|hold| hold.thread == 1).count()
+    };
+    assert!(bursts(PolicyName::Interval) < 200);
+    for policy in
+        [PolicyName::Priority, PolicyName::Deadline, PolicyName::Requests, PolicyName::Beazley]
+    {
+        assert!(bursts(policy) > 2_000, "{policy:?}: {}", bursts(policy));
+    }
+}
+
+/// The race of Beazley's talk: the holder is back before the waiter is up.
+#[test]
+fn under_ticks_a_waiter_loses_to_a_hog_again_and_again() {
+    let machine = Machine { spin_ns: 0, ..MACHINE };
+    let gil = VirtualGil::new(PolicyName::Ticks, machine, &[hog(), repeat(10 * US, MS)]);
+    let gil = gil.run(100 * MS);
+    let lost = gil.waits.iter().map(|wait| wait.lost).max();
+    assert!(lost > Some(1_000), "{lost:?}");
+}
+
+proptest! {
+    /// A queue is a sorted list in which equals stay in the order in which they came.
+    #[test]
+    fn a_queue_is_a_stable_sort(
+        operations in prop::collection::vec((any::<bool>(), 0u32..6, 0u64..4), 1..60),
+    ) {
+        let mut threads = Table(vec![Thread::new(); 6]);
+        let mut queue = Queue::new(1);
+        let mut other = Queue::new(2);
+        let mut model: Vec<(u64, ThreadId)> = Vec::new();
+        for (inserts, id, key) in operations {
+            if threads[id].is_queued() || !inserts {
+                other.remove(&mut threads, id);
+                queue.remove(&mut threads, id);
+                model.retain(|(_, waiter)| *waiter != id);
+            } else {
+                threads[id].turn = key;
+                queue.insert(&mut threads, id, |threads, id| threads[id].turn);
+                let place = model.partition_point(|(before, _)| *before <= key);
+                model.insert(place, (key, id));
+            }
+            prop_assert_eq!(queue.first(), model.first().map(|(_, id)| *id));
+            for id in 0..6 {
+                let in_model = model.iter().any(|(_, waiter)| *waiter == id);
+                prop_assert_eq!(queue.has(&threads, id), in_model);
+            }
+        }
+        for (_, id) in model {
+            prop_assert_eq!(queue.first(), Some(id));
+            queue.remove(&mut threads, id);
+        }
+        prop_assert_eq!(queue.first(), None);
+    }
+}

@@ -1,0 +1,418 @@
+//! One GIL in virtual time: threads that follow scripts, and a scheduler that is driven as the live queue
+//! of `crates/gil` drives it. Each event is followed by a check of what must hold whatever the policy.
+#![allow(dead_code)] // Each test file is a crate of its own and uses a part.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::{Index, IndexMut};
+
+use headway_sched::{NEVER, PolicyName, Scheduler, Thread, ThreadId, Threads, is_cpu_bound};
+
+pub const US: u64 = 1_000;
+pub const MS: u64 = 1_000_000;
+
+/// Compute with the GIL for so long, then be without it, of one's own accord, for so long.
+#[derive(Clone, Copy, Debug)]
+pub struct Burst {
+    pub compute_ns: u64,
+    pub away_ns: u64,
+}
+
+/// What one thread does, from when on. The bursts are repeated until the end.
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub starts_ns: u64,
+    pub bursts: Vec<Burst>,
+}
+
+/// What the policy has no power over.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    pub interval_ns: u64,
+    /// From the call of a waiter that sleeps until it looks. Who comes in that time takes the GIL.
+    pub wake_ns: u64,
+    /// A waiter that is called within this time after it began to wait is awake, and looks at once.
+    pub spin_ns: u64,
+    /// From a request until the holder drops.
+    pub answer_ns: u64,
+    /// Remedies that are being considered, see `barging.rs`.
+    pub remedy: Remedy,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remedy {
+    #[default]
+    None,
+    /// A waiter that was called and found the GIL held by another asks at once.
+    LoserAsks,
+    /// And forced waits are ended by the take of the thread that was called, no other.
+    LoserAsksAndCalledEndsForcedWaits,
+}
+
+impl Machine {
+    /// Wake-ups and answers take no time, so nobody can barge: what is left is the policy.
+    pub const fn ideal(interval_ns: u64) -> Self {
+        Self { interval_ns, wake_ns: 0, spin_ns: 0, answer_ns: 0, remedy: Remedy::None }
+    }
+}
+
+/// From the first look at a held GIL until the take.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    pub thread: ThreadId,
+    pub began_ns: u64,
+    /// Or the end of the run, if it went on then.
+    pub ended_ns: u64,
+    /// How `priority` saw the thread when it began to wait.
+    pub cpu_bound: bool,
+    /// How often it was called and found that another had taken the GIL meanwhile.
+    pub lost: u32,
+}
+
+impl Wait {
+    pub fn ns(&self) -> u64 {
+        self.ended_ns - self.began_ns
+    }
+}
+
+/// One hold: who, from when to when, and whether it was asked to end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub thread: ThreadId,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub forced: bool,
+}
+
+struct Table(Vec<Thread>);
+
+impl Index<ThreadId> for Table {
+    type Output = Thread;
+    fn index(&self, id: ThreadId) -> &Thread {
+        &self.0[id as usize]
+    }
+}
+
+impl IndexMut<ThreadId> for Table {
+    fn index_mut(&mut self, id: ThreadId) -> &mut Thread {
+        &mut self.0[id as usize]
+    }
+}
+
+impl Threads for Table {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Away,
+    Waiting { called: bool, parked_ns: u64 },
+    Holding,
+    ForcedWait,
+}
+
+/// In this order when at the same time: so a called waiter is there before who comes back just then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Look,
+    BurstOver,
+    Answer,
+    /// The holder drops unasked and comes back at once, as before CPython 3.2.
+    Check,
+    Back,
+}
+
+/// When, what, which one of those that were pushed, to whom, and in which of its states.
+type Event = (u64, Kind, u64, ThreadId, u64);
+
+struct Actor {
+    script: Script,
+    burst: usize,
+    compute_left_ns: u64,
+    state: State,
+    /// Events of an earlier state are void.
+    state_number: u64,
+    wait: Option<Wait>,
+}
+
+pub struct VirtualGil {
+    machine: Machine,
+    scheduler: Scheduler,
+    threads: Table,
+    actors: Vec<Actor>,
+    events: BinaryHeap<Reverse<Event>>,
+    pushed: u64,
+    now_ns: u64,
+    holder: Option<ThreadId>,
+    requested: bool,
+    called: Option<ThreadId>,
+    pub waits: Vec<Wait>,
+    pub holds: Vec<Hold>,
+}
+
+impl VirtualGil {
+    pub fn new(policy: PolicyName, machine: Machine, scripts: &[Script]) -> Self {
+        let mut gil = Self {
+            machine,
+            scheduler: Scheduler::new(policy, 1),
+            threads: Table(vec![Thread::new(); scripts.len() + 1]),
+            actors: Vec::new(),
+            events: BinaryHeap::new(),
+            pushed: 0,
+            now_ns: 1,
+            holder: None,
+            requested: false,
+            called: None,
+            waits: Vec::new(),
+            holds: Vec::new(),
+        };
+        // A scheduler learns the switch interval from waiters; until then it goes by CPython's default.
+        let first_to_wait = scripts.len() as ThreadId;
+        gil.scheduler.wait(&mut gil.threads, first_to_wait, machine.interval_ns, 0);
+        gil.scheduler.leave(&mut gil.threads, first_to_wait);
+        for (id, script) in scripts.iter().enumerate() {
+            gil.actors.push(Actor {
+                script: script.clone(),
+                burst: 0,
+                compute_left_ns: script.bursts[0].compute_ns,
+                state: State::Away,
+                state_number: 0,
+                wait: None,
+            });
+            gil.at(1 + script.starts_ns, Kind::Back, id as ThreadId);
+        }
+        gil
+    }
+
+    /// Runs until then, and ends the waits that go on.
+    pub fn run(mut self, until_ns: u64) -> Self {
+        while let Some(&Reverse((at_ns, kind, _, id, state_number))) = self.events.peek() {
+            if at_ns > until_ns {
+                break;
+            }
+            self.events.pop();
+            if self.actors[id as usize].state_number == state_number {
+                self.now_ns = at_ns;
+                self.happen(kind, id);
+                self.check();
+            }
+        }
+        self.now_ns = until_ns;
+        let unfinished: Vec<Wait> = self.actors.iter().filter_map(|actor| actor.wait).collect();
+        self.waits.extend(unfinished.iter().map(|wait| Wait { ended_ns: until_ns, ..*wait }));
+        self.drain();
+        self
+    }
+
+    pub fn longest_wait_ns(&self, of: impl Fn(&Wait) -> bool) -> u64 {
+        self.waits.iter().filter(|wait| of(wait)).map(Wait::ns).max().unwrap_or(0)
+    }
+
+    pub fn held_ns(&self, thread: ThreadId) -> u64 {
+        let mine = self.holds.iter().filter(|hold| hold.thread == thread);
+        mine.map(|hold| hold.to_ns - hold.from_ns).sum()
+    }
+
+    fn at(&mut self, at_ns: u64, kind: Kind, id: ThreadId) {
+        self.pushed += 1;
+        let state_number = self.actors[id as usize].state_number;
+        self.events.push(Reverse((at_ns, kind, self.pushed, id, state_number)));
+    }
+
+    fn enter(&mut self, id: ThreadId, state: State) {
+        let actor = &mut self.actors[id as usize];
+        actor.state = state;
+        actor.state_number += 1;
+    }
+
+    fn happen(&mut self, kind: Kind, id: ThreadId) {
+        match kind {
+            Kind::Back => self.come(id),
+            Kind::Look => self.look(id),
+            Kind::BurstOver => {
+                self.drop(id);
+            }
+            Kind::Answer => {
+                assert!(self.requested);
+                self.drop(id);
+            }
+            Kind::Check => self.drop(id),
+        }
+    }
+
+    /// `take_gil`.
+    fn come(&mut self, id: ThreadId) {
+        if self.holder.is_none() {
+            return self.take(id);
+        }
+        self.scheduler.wait(&mut self.threads, id, self.machine.interval_ns, self.now_ns);
+        let cpu_bound = is_cpu_bound(&self.threads, id);
+        let (began_ns, ended_ns) = (self.now_ns, 0);
+        self.actors[id as usize].wait.get_or_insert(Wait {
+            thread: id,
+            began_ns,
+            ended_ns,
+            cpu_bound,
+            lost: 0,
+        });
+        self.park_or_ask(id, false);
+    }
+
+    /// A waiter was called, or the time has come at which it asks.
+    fn look(&mut self, id: ThreadId) {
+        let State::Waiting { called, .. } = self.actors[id as usize].state else { unreachable!() };
+        if self.holder.is_none() {
+            self.scheduler.leave(&mut self.threads, id);
+            return self.take(id);
+        }
+        let lost = called && self.called == Some(id);
+        if lost && let Some(wait) = &mut self.actors[id as usize].wait {
+            wait.lost += 1;
+        }
+        self.park_or_ask(id, lost && self.machine.remedy != Remedy::None);
+    }
+
+    fn park_or_ask(&mut self, id: ThreadId, at_once: bool) {
+        let Some(holder) = self.holder else { unreachable!() };
+        let mut ask_ns = match self.requested {
+            true => NEVER,
+            false if at_once => self.now_ns,
+            false => self.scheduler.ask_ns(&self.threads, id, holder, self.now_ns),
+        };
+        if ask_ns <= self.now_ns {
+            // It leaves, asks and comes back with its place.
+            self.scheduler.leave(&mut self.threads, id);
+            self.requested = true;
+            self.at(self.now_ns + self.machine.answer_ns, Kind::Answer, holder);
+            self.scheduler.wait(&mut self.threads, id, self.machine.interval_ns, self.now_ns);
+            ask_ns = NEVER;
+        }
+        self.threads[id].looks_at_ns = ask_ns;
+        self.enter(id, State::Waiting { called: false, parked_ns: self.now_ns });
+        if ask_ns != NEVER {
+            self.at(ask_ns, Kind::Look, id);
+        }
+    }
+
+    fn take(&mut self, id: ThreadId) {
+        assert!(self.holder.is_none(), "two threads hold");
+        self.scheduler.take(&mut self.threads, id, self.now_ns);
+        self.holder = Some(id);
+        self.requested = false;
+        self.enter(id, State::Holding);
+        if let Some(wait) = self.actors[id as usize].wait.take() {
+            self.waits.push(Wait { ended_ns: self.now_ns, ..wait });
+        }
+        self.at(self.now_ns + self.actors[id as usize].compute_left_ns, Kind::BurstOver, id);
+        if let Some(check_ns) = self.scheduler.check_every_ns() {
+            self.at(self.now_ns + check_ns, Kind::Check, id);
+        }
+        self.end_forced_waits(id);
+        if let Some(next) = self.scheduler.next(&self.threads, self.now_ns) {
+            let ask_ns = self.scheduler.ask_ns(&self.threads, next, id, self.now_ns);
+            if ask_ns < self.threads[next].looks_at_ns {
+                self.threads[next].looks_at_ns = ask_ns;
+                self.call(next);
+            }
+        }
+    }
+
+    fn end_forced_waits(&mut self, taker: ThreadId) {
+        let only_called = self.machine.remedy == Remedy::LoserAsksAndCalledEndsForcedWaits;
+        if only_called && self.called.is_some_and(|called| called != taker) {
+            return;
+        }
+        for id in 0..self.actors.len() as ThreadId {
+            if self.actors[id as usize].state == State::ForcedWait {
+                self.scheduler.forced_wait_ended(&mut self.threads, id, self.now_ns);
+                self.go_on(id);
+            }
+        }
+    }
+
+    /// `drop_gil`.
+    fn drop(&mut self, id: ThreadId) {
+        let forced = self.requested;
+        let from_ns = self.threads[id].taken_ns;
+        let actor = &mut self.actors[id as usize];
+        actor.compute_left_ns = actor.compute_left_ns.saturating_sub(self.now_ns - from_ns);
+        self.holds.push(Hold { thread: id, from_ns, to_ns: self.now_ns, forced });
+        self.scheduler.drop(&mut self.threads, id, forced, self.now_ns);
+        self.holder = None;
+        self.called = self.scheduler.next(&self.threads, self.now_ns);
+        if let Some(next) = self.called {
+            self.call(next);
+        }
+        if forced && self.called.is_some() && self.scheduler.forces_switch() {
+            self.enter(id, State::ForcedWait);
+        } else {
+            self.go_on(id);
+        }
+    }
+
+    /// Away, if the burst is over, or back for its rest.
+    fn go_on(&mut self, id: ThreadId) {
+        let actor = &mut self.actors[id as usize];
+        let mut away_ns = 0;
+        if actor.compute_left_ns == 0 {
+            away_ns = actor.script.bursts[actor.burst].away_ns;
+            actor.burst = (actor.burst + 1) % actor.script.bursts.len();
+            actor.compute_left_ns = actor.script.bursts[actor.burst].compute_ns;
+        }
+        self.enter(id, State::Away);
+        self.at(self.now_ns + away_ns, Kind::Back, id);
+    }
+
+    fn call(&mut self, id: ThreadId) {
+        let State::Waiting { called, parked_ns } = self.actors[id as usize].state else {
+            panic!("{id} was called and does not wait");
+        };
+        if !called {
+            let awake = self.now_ns < parked_ns + self.machine.spin_ns;
+            self.enter(id, State::Waiting { called: true, parked_ns });
+            let wake_ns = if awake { 0 } else { self.machine.wake_ns };
+            self.at(self.now_ns + wake_ns, Kind::Look, id);
+        }
+    }
+
+    /// What holds between any two events.
+    fn check(&self) {
+        let state = |id: usize| self.actors[id].state;
+        let holders: Vec<usize> =
+            (0..self.actors.len()).filter(|&id| state(id) == State::Holding).collect();
+        assert_eq!(holders.first().map(|&id| id as ThreadId), self.holder);
+        assert!(holders.len() <= 1, "two threads hold");
+        let mut waiters = 0;
+        let mut called = false;
+        let mut looks = false;
+        for (id, actor) in self.actors.iter().enumerate() {
+            let queued = self.threads.0[id].is_queued();
+            let waits = matches!(actor.state, State::Waiting { .. });
+            assert_eq!(queued, waits, "thread {id} is {:?}", actor.state);
+            if let State::Waiting { called: is_called, .. } = actor.state {
+                waiters += 1;
+                called |= is_called;
+                looks |= self.threads.0[id].looks_at_ns != NEVER;
+            }
+        }
+        let next = self.scheduler.next(&self.threads, self.now_ns);
+        assert_eq!(next.is_some(), waiters > 0, "the policy's queues hold the waiters, no others");
+        if let Some(next) = next {
+            assert!(matches!(state(next as usize), State::Waiting { .. }), "{next} does not wait");
+            let asked = self.holder.is_some()
+                && (self.requested || looks || self.scheduler.check_every_ns().is_some());
+            assert!(called || asked, "{waiters} wait, and nobody will wake them");
+        }
+    }
+
+    /// The queues give back each waiter once.
+    fn drain(&mut self) {
+        let waiters =
+            self.actors.iter().filter(|actor| matches!(actor.state, State::Waiting { .. })).count();
+        for _ in 0..waiters {
+            let next =
+                self.scheduler.next(&self.threads, self.now_ns).expect("a waiter is in a queue");
+            self.scheduler.leave(&mut self.threads, next);
+            assert!(!self.threads[next].is_queued(), "{next} is in a second queue");
+        }
+        assert_eq!(self.scheduler.next(&self.threads, self.now_ns), None);
+    }
+}
