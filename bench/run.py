@@ -7,6 +7,7 @@
   latency       UDP pings beside ccbench's workloads
   countdown     what a policy costs pure-Python threads
   throughput    what a policy costs ccbench's workloads
+  pathological  what is hard on any scheduler of the GIL, one case at a time
 
 Options go to every benchmark that has them; each has more of its own: bench/NAME.py --help.
 """
@@ -25,7 +26,16 @@ import sitting
 from processes import BenchmarkError, check_policies
 
 # In the order in which they run. The meter's rounds are pairs of its own, without cells.
-BENCHMARKS = ("meter", "echo", "asyncio_echo", "gthread", "latency", "countdown", "throughput")
+BENCHMARKS = (
+    "meter",
+    "echo",
+    "asyncio_echo",
+    "gthread",
+    "latency",
+    "countdown",
+    "throughput",
+    "pathological",
+)
 WITHOUT_CELLS = ("meter",)
 
 

@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 from processes import BenchmarkError, check_policies
 
-DEFAULT_POLICIES = ("priority", "deadline")
+DEFAULT_POLICIES = ("deadline", "priority")
 QUICK_ROUNDS = 2
 MAX_THREADS = 64
 
