@@ -34,11 +34,14 @@ REPORT_CODE = (
     "import sys; sys.path.append(sys.argv.pop(1)); from headway.cli import main; sys.exit(main())"
 )
 
+# Behind the name of a policy that is to give the kernel no hints.
+NO_HINTS = ",no-hints"
+
 
 class Settings:
     """What `headway run` hands to the program's process, as text in HEADWAY_RUN.
 
-    `pid` is the process they are meant for;
+    `pid` is the process they are meant for; `kernel_hints` is whether `policy` may give any;
     `switch_interval_s` is None to leave it as it is; `ledger` is the file that the books are mapped
     to, "" if no other process ever needs to see them; `json_path` is where the report goes, "" for
     nowhere, "-" for stdout. Other paths are absolute.
@@ -47,6 +50,7 @@ class Settings:
     __slots__ = (
         "follow",
         "json_path",
+        "kernel_hints",
         "ledger",
         "pid",
         "policy",
@@ -58,6 +62,7 @@ class Settings:
         *,
         pid: int,
         policy: str,
+        kernel_hints: bool,
         switch_interval_s: float | None,
         follow: bool,
         ledger: str,
@@ -65,6 +70,7 @@ class Settings:
     ) -> None:
         self.pid = pid
         self.policy = policy
+        self.kernel_hints = kernel_hints
         self.switch_interval_s = switch_interval_s
         self.follow = follow
         self.ledger = ledger
@@ -75,7 +81,11 @@ class Settings:
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
         paths = [os.fsencode(path).hex() or "-" for path in (self.ledger, self.json_path)]
-        return " ".join((str(self.pid), self.policy, interval, follow, *paths))
+        return " ".join((str(self.pid), self.policy_word(), interval, follow, *paths))
+
+    def policy_word(self) -> str:
+        """The policy and whether it may give hints, in one word."""
+        return self.policy if self.kernel_hints else self.policy + NO_HINTS
 
     @classmethod
     def from_text(cls, text: str) -> Settings:
@@ -84,7 +94,8 @@ class Settings:
         ledger, json_path = ("" if p == "-" else os.fsdecode(bytes.fromhex(p)) for p in paths)
         return cls(
             pid=int(pid),
-            policy=policy,
+            policy=policy.removesuffix(NO_HINTS),
+            kernel_hints=not policy.endswith(NO_HINTS),
             switch_interval_s=None if interval == "-" else float(interval),
             follow=follow == "follow",
             ledger=ledger,
@@ -118,7 +129,12 @@ def _join(following: str) -> None:
 
         if not gil.is_installed():
             ledger, run, policy = following.rsplit(":", 2)
-            gil.install(policy, ledger=ledger, run=int(run))
+            gil.install(
+                policy.removesuffix(NO_HINTS),
+                kernel_hints=not policy.endswith(NO_HINTS),
+                ledger=ledger,
+                run=int(run),
+            )
     except Exception:
         # An owner that has ended, a full ledger, a platform without the meter: nothing that this
         # process should suffer for, or hear of.
@@ -127,7 +143,7 @@ def _join(following: str) -> None:
 
 def _following(settings: Settings, run: int | None) -> str:
     """What HEADWAY_FOLLOW tells a follower: LEDGER:RUN:POLICY."""
-    return f"{settings.ledger}:{run}:{settings.policy}"
+    return f"{settings.ledger}:{run}:{settings.policy_word()}"
 
 
 def _own(settings: Settings) -> None:
@@ -162,15 +178,15 @@ def _install(settings: Settings) -> None:
     space), the books are kept in memory, `settings.ledger` becomes "", and a line says so."""
     from headway import errors, gil
 
-    policy = settings.policy
+    policy, hints = settings.policy, settings.kernel_hints
     ledger = settings.ledger
     if not ledger:
-        gil.install(policy)
+        gil.install(policy, kernel_hints=hints)
         return
     _remove(ledger)  # what an earlier crash left
     reason = "No room in it"
     try:
-        gil.install(policy, ledger=ledger)
+        gil.install(policy, kernel_hints=hints, ledger=ledger)
     except errors.Unsupported as error:
         reason = str(error).rpartition(": ")[2]
     else:
@@ -178,7 +194,7 @@ def _install(settings: Settings) -> None:
         if _can_be_read(ledger):
             return
     _remove(ledger)
-    gil.install(policy)
+    gil.install(policy, kernel_hints=hints)
     settings.ledger = ""
     lost = ["after a crash there will be no report"] if settings.json_path else []
     if settings.follow:

@@ -45,6 +45,7 @@ class NotInstalled(Error):
 def install(
     policy: str | None = None,
     *,
+    kernel_hints: bool = True,
     ledger: str | None = None,
     run: int | None = None,
 ) -> None:
@@ -53,6 +54,8 @@ def install(
 
     `policy` is who gets the GIL next, and when: "interval", CPython's own scheduling, watched and
     left alone, or another of `policies()`; None leaves what is in force, at first "interval".
+    `kernel_hints` says whether a policy may ask the kernel to run I/O-bound threads sooner when
+    they wake up (a shorter EEVDF slice, Linux 6.12 and later); it belongs to the policy.
     `ledger` is the path of a file to keep the books in, so that `headway report` can read them if
     the process crashes; with `run`, the file of another process's run, which this one joins.
 
@@ -66,7 +69,7 @@ def install(
         raise ValueError(f"policy is {policy!r}, and must be one of {', '.join(map(repr, names))}")
     try:
         ledger_path = None if ledger is None else os.fsencode(ledger)
-        native.gil_install(policy, ledger_path, run)
+        native.gil_install(policy, kernel_hints, ledger_path, run)
     except RuntimeError as refusal:
         raise Unsupported(f"the GIL meter cannot be installed: {refusal}") from None
     thread_names.follow(native.gil_name_thread)

@@ -1,4 +1,4 @@
-"""`--policy`, for every verb that has it.
+"""`--policy` and `--no-kernel-hints`, for every verb that has them.
 
 Which policies there are is known to the extension module alone. Where it cannot be imported, help
 is shown without them, and nothing that could use one can run.
@@ -12,14 +12,20 @@ from headway import gil
 from headway.errors import Unsupported
 
 
-def add_option(parser: argparse.ArgumentParser) -> None:
-    """Adds it, as `arguments.policy`."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds both, as `arguments.policy` and `arguments.kernel_hints`."""
     parser.add_argument(
         "--policy",
         metavar="P",
         type=_policy,
         default="interval",
         help="who gets the GIL next, and when: see below (default: interval)",
+    )
+    parser.add_argument(
+        "--no-kernel-hints",
+        dest="kernel_hints",
+        action="store_false",
+        help="do not ask the kernel to run I/O-bound threads sooner when they wake up",
     )
 
 

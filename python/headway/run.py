@@ -66,7 +66,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.epilog = f"{policies.describe()}\n{EXAMPLES}"
     parser.usage = (
-        "headway run [--json FILE] [--switch-interval S] [--policy P]\n"
+        "headway run [--json FILE] [--switch-interval S] [--policy P] [--no-kernel-hints]\n"
         "                   [--follow] (SCRIPT | -m MODULE | -c CODE) [ARG...]"
     )
     parser.add_argument(
@@ -80,7 +80,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=_switch_interval,
         help="sys.setswitchinterval(S), in seconds, before the program starts (default: as it is)",
     )
-    policies.add_option(parser)
+    policies.add_options(parser)
     parser.add_argument(
         "--follow",
         action="store_true",
@@ -129,6 +129,7 @@ def run(arguments: argparse.Namespace) -> NoReturn:
     settings = Settings(
         pid=os.getpid(),
         policy=arguments.policy,
+        kernel_hints=arguments.kernel_hints,
         switch_interval_s=arguments.switch_interval,
         follow=arguments.follow,
         ledger=ledger_path(json_path, arguments.follow),

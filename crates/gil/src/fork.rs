@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use super::gil::{EPOCH, Gil, life, this_thread};
 use super::ledger::{self, region, slab};
-use super::{account, clock, gils, install, learning, threads};
+use super::{account, clock, gils, hints, install, learning, threads};
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// The child's main GIL is about to be made anew. Writer: the only thread of the child.
@@ -19,8 +19,13 @@ pub fn register() {
     if !REGISTERED.swap(true, SeqCst) {
         // SAFETY: the handler stays loaded. If there is no memory for it, the first fork's child has
         // its parent's books; nothing else breaks.
-        unsafe { libc::pthread_atfork(None, None, Some(child)) };
+        unsafe { libc::pthread_atfork(Some(prepare), None, Some(child)) };
     }
+}
+
+/// In the thread that forks, before it does.
+unsafe extern "C" fn prepare() {
+    hints::take_back_from_this_thread(threads::books_of_this_thread_by_index());
 }
 
 unsafe extern "C" fn child() {

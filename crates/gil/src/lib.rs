@@ -36,6 +36,7 @@ mod engine {
     pub(crate) mod fork;
     pub(crate) mod gil;
     pub(crate) mod gils;
+    pub(crate) mod hints;
     pub(crate) mod hook;
     pub(crate) mod install;
     pub(crate) mod learning;
@@ -105,15 +106,22 @@ pub fn run_identity() -> Option<u64> {
 pub fn uninstall() -> Result<(), Refusal> {
     engine::install::uninstall()?;
     engine::queue::set_policy(PolicyName::Interval);
+    engine::hints::allow(false);
+    engine::ledger::slot().into_iter().for_each(engine::hints::take_back_from_all);
     Ok(())
 }
 
-/// Puts a policy in force where the meter is installed: each GIL follows at its next event. The caller
-/// holds the main GIL.
-pub fn set_policy(policy: PolicyName) {
+/// Puts a policy in force where the meter is installed, with or without hints to the kernel: each GIL
+/// follows at its next event. The caller holds the main GIL.
+pub fn set_policy(policy: PolicyName, kernel_hints: bool) {
+    let hints = kernel_hints && policy != PolicyName::Interval;
+    engine::hints::allow(hints);
     engine::queue::set_policy(policy);
     if let Some(slot) = engine::ledger::slot() {
         slot.policy.store(policy as u32, Relaxed);
+        if !hints {
+            engine::hints::take_back_from_all(slot);
+        }
     }
 }
 

@@ -136,7 +136,7 @@ impl Word for Futex {
 }
 
 /// The error of a system call, or 0. Leaves errno as it was.
-fn keeping_errno(call: impl FnOnce() -> libc::c_long) -> c_int {
+pub fn keeping_errno(call: impl FnOnce() -> libc::c_long) -> c_int {
     // SAFETY: the address of the calling thread's errno.
     unsafe {
         let errno = libc::__errno_location();

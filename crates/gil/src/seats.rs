@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Index, IndexMut};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use headway_sched::{Thread, ThreadId, Threads};
 
@@ -20,6 +20,8 @@ struct Seat {
     word: Futex,
     /// The core that the thread was last seen on. Written by the thread.
     core: AtomicU32,
+    /// Whether the thread has the hint of `hints`. Written by the thread, and by whoever ends the policy.
+    hint: AtomicBool,
 }
 
 // SAFETY: `thread` is reached only as `Seats` and `forced_wait_ended` allow.
@@ -30,6 +32,7 @@ static SEATS: [Seat; BOOKS] = [const {
         thread: UnsafeCell::new(Thread::new()),
         word: Futex::new(),
         core: AtomicU32::new(u32::MAX),
+        hint: AtomicBool::new(false),
     }
 }; BOOKS];
 
@@ -84,6 +87,14 @@ pub fn word(this_thread: ThreadId) -> &'static Futex {
     &SEATS[this_thread as usize].word
 }
 
+pub fn has_hint(book: ThreadId) -> bool {
+    SEATS[book as usize].hint.load(Relaxed)
+}
+
+pub fn set_hint(book: ThreadId, given: bool) {
+    SEATS[book as usize].hint.store(given, Relaxed);
+}
+
 pub fn note_core(this_thread: ThreadId) {
     // SAFETY: no preconditions. The C library reads it from memory that the kernel keeps (rseq).
     let core = unsafe { libc::sched_getcpu() };
@@ -100,6 +111,7 @@ pub fn share_a_core(one: ThreadId, other: ThreadId) -> bool {
 pub fn clear(book: ThreadId) {
     // SAFETY: nobody else knows the book yet.
     unsafe { *SEATS[book as usize].thread.get() = Thread::new() };
+    set_hint(book, false);
 }
 
 /// The calling thread has waited for the switch that it was forced to. Without the mutex: nobody

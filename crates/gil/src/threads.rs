@@ -186,6 +186,13 @@ pub fn books_of_this_thread() -> impl Iterator<Item = &'static ThreadBook> {
     })
 }
 
+/// The indices of these books.
+pub fn books_of_this_thread_by_index() -> impl Iterator<Item = u32> {
+    let links = current().map_or(&[][..], |thread| &thread.links);
+    let used = links.iter().filter(|link| link.serial.load(Relaxed) != 0);
+    used.map(|link| link.index.load(Relaxed))
+}
+
 #[cold]
 #[inline(never)]
 fn first_event(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static ThreadBook)> {

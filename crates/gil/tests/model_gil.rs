@@ -369,7 +369,7 @@ fn compute(stop: &AtomicBool) {
 fn a_policy_has_a_computing_holder_asked_before_the_interval_is_over() {
     for policy in POLICIES {
         let _turn = Turn::metered();
-        headway_gil::set_policy(policy);
+        headway_gil::set_policy(policy, true);
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| compute(&stop));
@@ -416,7 +416,7 @@ fn threads_that_wait_while_the_policy_changes_get_the_gil() {
                 break;
             }
             // As Python does, with the GIL held.
-            headway_gil::set_policy(policy);
+            headway_gil::set_policy(policy, true);
             GIL.drop();
             thread::sleep(Duration::from_millis(1));
             GIL.take(INTERVAL);
@@ -433,7 +433,7 @@ fn threads_that_wait_while_the_policy_changes_get_the_gil() {
 fn threads_that_a_policy_has_queued_get_the_gil_when_the_meter_goes() {
     for policy in POLICIES {
         let _turn = Turn::metered();
-        headway_gil::set_policy(policy);
+        headway_gil::set_policy(policy, true);
         let taken = AtomicU64::new(0);
         thread::scope(|scope| {
             for _ in 0..8 {

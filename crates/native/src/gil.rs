@@ -3,7 +3,7 @@
 //! Every function is called with a thread state attached. Errors of the meter become
 //! `RuntimeError`; `headway.gil` turns them into its own documented exceptions.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
 use headway_gil::{Place, PolicyName};
@@ -17,7 +17,7 @@ static METHODS: Methods<10> = Methods([
     method(
         c"gil_install",
         install,
-        c"gil_install(policy: str | None, ledger: bytes | None, run: int | None)\n\
+        c"gil_install(policy: str | None, kernel_hints: bool, ledger: bytes | None, run: int | None)\n\
           \n\
           Where the meter is installed already, its policy changes and its books stay.",
     ),
@@ -73,15 +73,17 @@ fn raise(message: &str) -> *mut PyObject {
 
 unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
     let mut policy: *const c_char = ptr::null();
+    let mut kernel_hints: c_int = 0;
     let mut ledger: *mut PyObject = ptr::null_mut();
     let mut run: *mut PyObject = ptr::null_mut();
-    // SAFETY: `z` stores null or a C string that lives as long as the argument, `O` a borrowed reference;
+    // SAFETY: `p` stores an int, `z` stores null or a C string that lives as long as the argument, `O` a borrowed reference;
     // PyBytes_AsString checks for bytes, and its C string lives as long as the argument.
     let (policy, place) = unsafe {
         if PyArg_ParseTuple(
             arguments,
-            c"zOO:gil_install".as_ptr(),
+            c"zpOO:gil_install".as_ptr(),
             &mut policy,
+            &mut kernel_hints,
             &mut ledger,
             &mut run,
         ) == 0
@@ -118,7 +120,9 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
     };
     match headway_gil::install(&host(), place) {
         Ok(()) => {
-            policy.into_iter().for_each(headway_gil::set_policy);
+            if let Some(policy) = policy {
+                headway_gil::set_policy(policy, kernel_hints != 0);
+            }
             note();
             none()
         }

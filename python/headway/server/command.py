@@ -74,7 +74,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=_argument(_parse_seconds_up_to(MAX_SWITCH_INTERVAL_S)),
         help="sys.setswitchinterval() in seconds (CPython's own: 0.005)",
     )
-    policies.add_option(parser)
+    policies.add_options(parser)
     parser.add_argument(
         "--access-log",
         metavar="FORM[:PATH]",
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         application = load_application(arguments.application)
         if arguments.switch_interval is not None:
             sys.setswitchinterval(arguments.switch_interval)
-        _install_meter(arguments.policy)
+        _install_meter(arguments.policy, arguments.kernel_hints)
         server = Server(
             application,
             listener,
@@ -169,10 +169,10 @@ class _StopSignal:
         os.write(self._write_fd, b"!")
 
 
-def _install_meter(policy: str) -> None:
+def _install_meter(policy: str, kernel_hints: bool) -> None:
     """Serving goes on without the meter, but not without a policy that was asked for."""
     try:
-        gil.install(policy)
+        gil.install(policy, kernel_hints=kernel_hints)
     except Unsupported as reason:
         if policy != "interval":
             raise CommandError(f"--policy {policy}: {reason}") from None

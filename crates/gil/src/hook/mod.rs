@@ -19,7 +19,7 @@ use super::account::Outcome;
 use super::clock::now_ns;
 use super::gil::{EPOCH, Gil, Role, life};
 use super::gils;
-use super::{account, fork, learning, ledger};
+use super::{account, fork, hints, learning, ledger, threads};
 
 type Cond = *mut c_void;
 type Mutex = *mut c_void;
@@ -249,6 +249,7 @@ unsafe extern "C-unwind" fn create(
         && let Some(slot) = ledger::slot()
     {
         ledger::slab::prepare(slot);
+        hints::take_back_from_this_thread(threads::books_of_this_thread_by_index());
     }
     // SAFETY: the caller's own call.
     unsafe { real(thread, attributes, start, argument) }

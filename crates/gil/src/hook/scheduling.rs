@@ -13,7 +13,7 @@ use crate::engine::gil::{Gil, Locked};
 use crate::engine::ledger::region::Slot;
 use crate::engine::queue::Step;
 use crate::engine::seats::{self, Seats};
-use crate::engine::{parking, threads};
+use crate::engine::{hints, parking, threads};
 
 type Mutex = *mut libc::pthread_mutex_t;
 
@@ -35,7 +35,7 @@ pub unsafe fn timed_wait(
     // SAFETY: the caller's promise.
     let until = unsafe { *until };
     // SAFETY: the mutex is held.
-    let (me, switch_number) =
+    let (me, switch_number, cpu_bound) =
         unsafe { gil.event(epoch, |locked| begin(gil, locked, slot, until)) }??;
     loop {
         // SAFETY: the mutex is held, here and whenever the loop comes back.
@@ -44,6 +44,7 @@ pub unsafe fn timed_wait(
             Some(Step::Park { until_ns, spin }) => {
                 // SAFETY: the caller's mutex.
                 unsafe { libc::pthread_mutex_unlock(mutex) };
+                hints::follow_class(me, cpu_bound);
                 parking::park(seats::word(me), if spin { SPIN_NS } else { 0 }, until_ns);
                 // SAFETY: as above.
                 unsafe { lock(mutex) };
@@ -55,14 +56,14 @@ pub unsafe fn timed_wait(
     }
 }
 
-/// Puts the calling thread into the queue. Its id and the switch number, or `None` if its wait is not to
+/// Puts the calling thread into the queue. Its id, the switch number and its class, or `None` if its wait is not to
 /// be scheduled.
 fn begin(
     gil: &'static Gil,
     locked: &mut Locked,
     slot: &'static Slot,
     until: libc::timespec,
-) -> Option<(ThreadId, u64)> {
+) -> Option<(ThreadId, u64, bool)> {
     follow_policy(gil, locked);
     // CPython waits only while the GIL is held: if the books have it free they are wrong. A thread
     // without a book of its own has no seat.
@@ -79,7 +80,7 @@ fn begin(
     // SAFETY: in an event, so the mutex is held.
     let seats = unsafe { &mut Seats::of_locked_gil() };
     locked.queue.begin_wait(seats, me, interval_ns, now_ns);
-    Some((me, switch_number))
+    Some((me, switch_number, headway_sched::is_cpu_bound(seats, me)))
 }
 
 /// The switch interval, from which CPython computed the end of the wait a moment ago: by the clock of the
