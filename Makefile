@@ -25,7 +25,7 @@ test-matrix: ## Run the Rust tests, and the Python tests on 3.10 to 3.15 and fre
 lint: ## Check formatting, types, lints and that no import runs up the layers
 	@scripts/lint
 
-bench: ## Measure what the meter costs and what the policies bring (half an hour)
+bench: ## Measure what the meter costs and what the policies bring (40 minutes)
 	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/run.py
 
