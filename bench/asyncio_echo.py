@@ -15,7 +15,7 @@ import echo_cell
 import sitting
 from echo_cell import Cell
 from figures import Figures, Target, number, table
-from processes import STOCK, Setting
+from processes import STOCK, stock_and
 
 NAME = "asyncio_echo"
 SERVER = "asyncio_echo_server"
@@ -77,7 +77,7 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
 
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
-    settings = [STOCK, *(Setting(policy, STOCK.switch_interval_s) for policy in options.policy)]
+    settings = stock_and(options.policy)
     # Without CPU-bound threads in any case: it is what the others are held against.
     counts = sorted({0, *options.cpu_threads})
     cells = [Cell(count, "threads", setting) for count in counts for setting in settings]

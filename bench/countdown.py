@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, Target, number, quartiles, table
-from processes import STOCK, Setting, Window, program
+from processes import STOCK, Setting, Window, program, stock_and
 
 NAME = "countdown"
 THREADS = (1, 2, 4, 8)
@@ -35,8 +35,7 @@ class Cell(NamedTuple):
     def parameters(self) -> dict[str, Any]:
         return {
             "threads": self.threads,
-            "policy": self.setting.policy,
-            "switch_interval": self.setting.switch_interval_s,
+            **self.setting.parameters(),
         }
 
     def __str__(self) -> str:
@@ -65,7 +64,7 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell]) -> None:
 
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
-    settings = [STOCK, *(Setting(policy, STOCK.switch_interval_s) for policy in options.policy)]
+    settings = stock_and(options.policy)
     cells = [Cell(threads, setting) for threads in options.threads for setting in settings]
     trials = [count_down(Cell(1, STOCK), TRIAL_DECREMENTS) for _ in range(TRIALS)]
     decrements = round(TRIAL_DECREMENTS * options.seconds / min(trials))

@@ -34,8 +34,7 @@ class Cell(NamedTuple):
         return {
             "cpu_threads": self.cpu_threads,
             "mode": self.mode,
-            "policy": self.setting.policy,
-            "switch_interval": self.setting.switch_interval_s,
+            **self.setting.parameters(),
         }
 
     def __str__(self) -> str:

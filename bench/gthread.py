@@ -22,7 +22,17 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, Target, number, percentile, table
-from processes import PROGRAMS, STOCK, BenchmarkError, Program, Setting, Window, program, started
+from processes import (
+    PROGRAMS,
+    STOCK,
+    BenchmarkError,
+    Program,
+    Setting,
+    Window,
+    program,
+    started,
+    stock_and,
+)
 
 NAME = "gthread"
 THREADS = 4
@@ -51,8 +61,7 @@ class Cell(NamedTuple):
         return {
             "light_per_s": self.light_per_s,
             "heavy_visitors": HEAVY_VISITORS,
-            "policy": self.setting.policy,
-            "switch_interval": self.setting.switch_interval_s,
+            **self.setting.parameters(),
         }
 
     def __str__(self) -> str:
@@ -168,7 +177,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
         raise BenchmarkError(
             f"{sys.executable} has no gunicorn: install bench/requirements.txt (make bench does)", 2
         )
-    settings = [STOCK, *(Setting(policy, STOCK.switch_interval_s) for policy in options.policy)]
+    settings = stock_and(options.policy)
     cells = [Cell(rate, setting) for rate in options.light for setting in settings]
     loops = page_loops()
     print(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, Target, number, percentile, table
-from processes import NS, STOCK, Setting, Window, program
+from processes import NS, STOCK, Setting, Window, program, stock_and
 
 NAME = "latency"
 WORKLOADS = ("A", "B", "C")
@@ -42,8 +42,7 @@ class Cell(NamedTuple):
         return {
             "workload": self.workload,
             "cpu_threads": self.cpu_threads,
-            "policy": self.setting.policy,
-            "switch_interval": self.setting.switch_interval_s,
+            **self.setting.parameters(),
         }
 
     def __str__(self) -> str:
@@ -125,7 +124,7 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
 
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
-    settings = [STOCK, *(Setting(policy, STOCK.switch_interval_s) for policy in options.policy)]
+    settings = stock_and(options.policy)
     cells = [
         Cell(workload, cpu_threads, setting)
         for workload in options.workload

@@ -22,7 +22,17 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, number, percentile, ratio, table
-from processes import NS, PROGRAMS, STOCK, BenchmarkError, Setting, Window, program, started
+from processes import (
+    NS,
+    PROGRAMS,
+    STOCK,
+    BenchmarkError,
+    Setting,
+    Window,
+    program,
+    started,
+    stock_and,
+)
 
 NAME = "pathological"
 THREAD_CASES = (
@@ -56,8 +66,7 @@ class Cell(NamedTuple):
     def parameters(self) -> dict[str, Any]:
         return {
             "case": self.case,
-            "policy": self.setting.policy,
-            "switch_interval": self.setting.switch_interval_s,
+            **self.setting.parameters(),
         }
 
     def __str__(self) -> str:
@@ -196,7 +205,7 @@ def lost(figures: Figures[Cell], cells: Sequence[Cell]) -> list[str]:
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     policies = list(dict.fromkeys(("interval", *options.policy)))
-    settings = [STOCK, *(Setting(policy, STOCK.switch_interval_s) for policy in policies)]
+    settings = stock_and(policies)
     cases = options.case
     refusal = why_no_quota() if "quota" in cases else None
     if refusal is not None:

@@ -56,6 +56,10 @@ class Setting(NamedTuple):
     def name(self) -> str:
         return self.policy or f"stock {self.switch_interval_s * 1e3:g} ms"
 
+    def parameters(self) -> dict[str, Any]:
+        """As a row of the results has them."""
+        return {"policy": self.policy, "switch_interval": self.switch_interval_s}
+
     def command(self, *words: str, options: Sequence[str] = ()) -> list[str]:
         """`python WORDS...`, or `headway run OPTIONS... WORDS...`."""
         if self.policy is None:
@@ -66,6 +70,11 @@ class Setting(NamedTuple):
 
 
 STOCK = Setting(None, DEFAULT_SWITCH_INTERVAL_S)
+
+
+def stock_and(policies: Sequence[str]) -> list[Setting]:
+    """The settings that most benchmarks compare, at the default switch interval."""
+    return [STOCK, *(Setting(policy, DEFAULT_SWITCH_INTERVAL_S) for policy in policies)]
 
 
 class Window(NamedTuple):

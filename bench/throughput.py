@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, Target, number, quartiles, table
-from processes import STOCK, Setting, Window, program
+from processes import STOCK, Setting, Window, program, stock_and
 
 NAME = "throughput"
 WORKLOADS = ("A", "B", "C")
@@ -36,8 +36,7 @@ class Cell(NamedTuple):
         return {
             "workload": self.workload,
             "threads": self.threads,
-            "policy": self.setting.policy,
-            "switch_interval": self.setting.switch_interval_s,
+            **self.setting.parameters(),
         }
 
     def __str__(self) -> str:
@@ -71,7 +70,7 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell]) -> None:
 
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
-    settings = [STOCK, *(Setting(policy, STOCK.switch_interval_s) for policy in options.policy)]
+    settings = stock_and(options.policy)
     cells = [
         Cell(workload, threads, setting)
         for workload in options.workload

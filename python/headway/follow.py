@@ -90,17 +90,23 @@ class Settings:
     @classmethod
     def from_text(cls, text: str) -> Settings:
         """Raises ValueError if `text` is not of `to_text`'s making."""
-        pid, policy, interval, follow, *paths = text.split(" ")
+        pid, policy_word, interval, follow, *paths = text.split(" ")
+        name, hints = parse_policy_word(policy_word)
         ledger, json_path = ("" if p == "-" else os.fsdecode(bytes.fromhex(p)) for p in paths)
         return cls(
             pid=int(pid),
-            policy=policy.removesuffix(NO_HINTS),
-            kernel_hints=not policy.endswith(NO_HINTS),
+            policy=name,
+            kernel_hints=hints,
             switch_interval_s=None if interval == "-" else float(interval),
             follow=follow == "follow",
             ledger=ledger,
             json_path=json_path,
         )
+
+
+def parse_policy_word(word: str) -> tuple[str, bool]:
+    """The policy, and whether it may give hints, of `Settings.policy_word`."""
+    return word.removesuffix(NO_HINTS), not word.endswith(NO_HINTS)
 
 
 def start() -> None:
@@ -128,13 +134,9 @@ def _join(following: str) -> None:
         from headway import gil
 
         if not gil.is_installed():
-            ledger, run, policy = following.rsplit(":", 2)
-            gil.install(
-                policy.removesuffix(NO_HINTS),
-                kernel_hints=not policy.endswith(NO_HINTS),
-                ledger=ledger,
-                run=int(run),
-            )
+            ledger, run, policy_word = following.rsplit(":", 2)
+            policy, hints = parse_policy_word(policy_word)
+            gil.install(policy, kernel_hints=hints, ledger=ledger, run=int(run))
     except Exception:
         # An owner that has ended, a full ledger, a platform without the meter: nothing that this
         # process should suffer for, or hear of.

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::clock::now_ns;
 use super::gil::{Gil, Locked, this_thread};
 use super::ledger::book::{GilBook, ThreadBook, gap};
 use super::ledger::region::Slot;
@@ -59,10 +60,10 @@ pub fn timed_wait_ended(
     locked: &mut Locked,
     outcome: Outcome,
     switch_number: u64,
-    now_ns: u64,
 ) {
     locked.in_timed_wait = locked.in_timed_wait.saturating_sub(1);
     if outcome != Outcome::Woken && locked.held && locked.switch_number == switch_number {
+        let now_ns = now_ns();
         if !locked.drop_requested {
             locked.drop_requested = true;
             locked.requested_ns = now_ns;

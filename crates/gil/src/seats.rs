@@ -118,7 +118,7 @@ pub fn clear(book: ThreadId) {
 /// looks at a thread that neither waits nor holds.
 pub fn forced_wait_ended(this_thread: ThreadId, now_ns: u64) {
     // SAFETY: see above.
-    unsafe { (*SEATS[this_thread as usize].thread.get()).away_since_ns = now_ns };
+    unsafe { (*SEATS[this_thread as usize].thread.get()).forced_wait_ended(now_ns) };
 }
 
 /// Calls everybody who may wait in any queue. After the books were closed, so that nobody begins to.

@@ -48,8 +48,6 @@ impl Policy for Beazley {
         self.cpu_bound.remove(threads, waiter);
     }
 
-    fn take<T: Threads>(&mut self, _threads: &mut T, _thread: ThreadId, _now_ns: u64) {}
-
     fn drop<T: Threads>(&mut self, threads: &mut T, thread: ThreadId, _now_ns: u64) {
         let thread = &mut threads[thread];
         thread.mark = if thread.was_forced { CPU_BOUND } else { 0 };

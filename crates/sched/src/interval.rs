@@ -39,10 +39,6 @@ impl Policy for Interval {
         self.waiters.remove(threads, waiter);
     }
 
-    fn take<T: Threads>(&mut self, _threads: &mut T, _thread: ThreadId, _now_ns: u64) {}
-
-    fn drop<T: Threads>(&mut self, _threads: &mut T, _thread: ThreadId, _now_ns: u64) {}
-
     fn next<T: Threads>(&self, _threads: &T, _now_ns: u64) -> Option<ThreadId> {
         self.waiters.first()
     }

@@ -23,11 +23,11 @@ pub trait Policy {
     /// `waiter` is to be in no queue any more: it goes to look for itself, or has given up.
     fn leave<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId);
 
-    /// `thread`, in no queue by now, has taken the GIL.
-    fn take<T: Threads>(&mut self, threads: &mut T, thread: ThreadId, now_ns: u64);
+    /// The thread, in no queue by now, has taken the GIL.
+    fn take<T: Threads>(&mut self, _threads: &mut T, _thread: ThreadId, _now_ns: u64) {}
 
-    /// `thread` has dropped it. Its times are up to date.
-    fn drop<T: Threads>(&mut self, threads: &mut T, thread: ThreadId, now_ns: u64);
+    /// The thread has dropped it. Its times are up to date.
+    fn drop<T: Threads>(&mut self, _threads: &mut T, _thread: ThreadId, _now_ns: u64) {}
 
     /// The waiter to wake if the GIL is free now.
     fn next<T: Threads>(&self, threads: &T, now_ns: u64) -> Option<ThreadId>;

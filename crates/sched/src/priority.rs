@@ -168,7 +168,7 @@ impl Policy for Priority {
             false => holder.taken_ns + (LONG_BURST_NS - holder.burst_ns),
         };
         let waits_for_io = self.io_bound.has(threads, waiter);
-        let waiter_id = waiter;
+        let is_first = self.cpu_bound.first() == Some(waiter);
         let waiter = &threads[waiter];
         let has_turn = waiter.slice_left_ns > 0 && waiter.turn < holder.turn;
         let overtaken = holder.mark & BARGED != 0 && holder.taken_ns > waiter.waiting_since_ns;
@@ -178,7 +178,7 @@ impl Policy for Priority {
             cpu_bound_from_ns
         } else {
             let slice_end_ns = holder.slice_end_ns(now_ns);
-            match self.cpu_bound.first() == Some(waiter_id) {
+            match is_first {
                 true => slice_end_ns.min(self.overdue_from_ns(waiter)),
                 // The first asks. This one looks again when it may have become the first.
                 false => slice_end_ns + holder.interval_ns,

@@ -109,11 +109,6 @@ impl Scheduler {
         each!(&mut self.policy, policy => policy.drop(threads, thread, now_ns));
     }
 
-    /// `thread` has waited for the switch that it was forced to, until now.
-    pub fn forced_wait_ended(&mut self, threads: &mut impl Threads, thread: ThreadId, now_ns: u64) {
-        threads[thread].away_since_ns = now_ns;
-    }
-
     /// The waiter to wake if the GIL is free now.
     pub fn next(&self, threads: &impl Threads, now_ns: u64) -> Option<ThreadId> {
         each!(&self.policy, policy => policy.next(threads, now_ns))

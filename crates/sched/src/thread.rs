@@ -86,6 +86,12 @@ impl Thread {
         self.queue != 0
     }
 
+    /// It has waited for the switch that it was forced to, until now. For the driver: no policy looks at a
+    /// thread that neither waits nor holds.
+    pub fn forced_wait_ended(&mut self, now_ns: u64) {
+        self.away_since_ns = now_ns;
+    }
+
     /// Clears what an earlier scheduler's policy left.
     pub(crate) fn enter(&mut self, scheduler: u32) {
         if self.scheduler != scheduler {

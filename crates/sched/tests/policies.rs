@@ -2,32 +2,13 @@
 
 mod virtual_gil;
 
-use std::ops::{Index, IndexMut};
-
-use headway_sched::{NEVER, PolicyName, Queue, Scheduler, Thread, ThreadId, Threads};
+use headway_sched::{NEVER, PolicyName, Queue, Scheduler, Thread, ThreadId};
 use proptest::prelude::*;
-use virtual_gil::{Burst, Machine, Remedy, Script, VirtualGil};
+use virtual_gil::{Burst, Machine, Remedy, Script, Table, VirtualGil};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const INTERVAL_NS: u64 = 5 * MS;
-
-struct Table(Vec<Thread>);
-
-impl Index<ThreadId> for Table {
-    type Output = Thread;
-    fn index(&self, id: ThreadId) -> &Thread {
-        &self.0[id as usize]
-    }
-}
-
-impl IndexMut<ThreadId> for Table {
-    fn index_mut(&mut self, id: ThreadId) -> &mut Thread {
-        &mut self.0[id as usize]
-    }
-}
-
-impl Threads for Table {}
 
 /// A scheduler and a handful of threads, told what happens event by event.
 struct Gil {

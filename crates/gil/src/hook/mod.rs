@@ -169,7 +169,7 @@ unsafe extern "C-unwind" fn cond_timedwait(
         // SAFETY: pthread_cond_timedwait has locked the GIL's mutex again.
         unsafe {
             gil.event(epoch, |locked| {
-                account::timed_wait_ended(gil, locked, outcome, switch_number, now_ns());
+                account::timed_wait_ended(gil, locked, outcome, switch_number);
             });
         }
     }

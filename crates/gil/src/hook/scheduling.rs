@@ -109,7 +109,7 @@ fn step(gil: &'static Gil, locked: &mut Locked, me: ThreadId, switch_number: u64
         Step::Ask { early: true } => Outcome::AskedEarly,
         Step::Ask { early: false } => Outcome::TimedOut,
     };
-    account::timed_wait_ended(gil, locked, outcome, switch_number, now_ns);
+    account::timed_wait_ended(gil, locked, outcome, switch_number);
     step
 }
 

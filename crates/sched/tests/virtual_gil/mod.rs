@@ -84,7 +84,8 @@ pub struct Hold {
     pub forced: bool,
 }
 
-struct Table(Vec<Thread>);
+/// A scheduler's threads, in a vector.
+pub struct Table(pub Vec<Thread>);
 
 impl Index<ThreadId> for Table {
     type Output = Thread;
@@ -322,7 +323,7 @@ impl VirtualGil {
         }
         for id in 0..self.actors.len() as ThreadId {
             if self.actors[id as usize].state == State::ForcedWait {
-                self.scheduler.forced_wait_ended(&mut self.threads, id, self.now_ns);
+                self.threads[id].forced_wait_ended(self.now_ns);
                 self.go_on(id);
             }
         }
