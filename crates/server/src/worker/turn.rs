@@ -5,7 +5,7 @@
 //! application does.
 
 use super::Application;
-use super::exchange::{Exchange, Patience, Progress, encode_refusal};
+use super::exchange::{Exchange, Progress, encode_refusal};
 use super::peer::{Peer, Stage};
 use super::pool::Pool;
 use super::socket::{self, Transfer};
@@ -22,8 +22,6 @@ use std::sync::{Arc, Mutex};
 const GATHERED_BODY_BYTES: usize = 65_536;
 /// Requests of one connection that a turn runs before others get theirs.
 const REQUESTS_PER_TURN: usize = 16;
-
-const PATIENCE: Patience = Patience { receive_ms: 60_000, send_ms: 60_000 };
 
 /// What one worker thread keeps between turns.
 pub struct TurnState<'a, T> {
@@ -144,7 +142,7 @@ impl<A: Application> Pool<A> {
         state.date.clear();
         state.date.extend_from_slice(state.dates.http().as_bytes());
         let is_stopping = || self.is_stopping();
-        let mut exchange = Exchange::new(peer, &state.date, PATIENCE, &is_stopping);
+        let mut exchange = Exchange::new(peer, &state.date, self.patience, &is_stopping);
         self.application().handle(state.thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
         let write_ns = now_ns();
