@@ -19,10 +19,11 @@ def app(environ, start_response):
 
 from headway.server.binding import Address, bind
 from headway.server.serving import Server
-listener, address = bind(Address("127.0.0.1", 0))
-server = Server(app, listener, address, threads=2, daemon=False)
+from headway.server.settings import ProcessGroup
+listener = bind(Address("127.0.0.1", 0))
+server = Server(app, [listener], ProcessGroup(threads=2), daemon=False)
 server.start()
-os.write({ready_fd}, str(address.port).encode().ljust(5))
+os.write({ready_fd}, str(listener.address.port).encode().ljust(5))
 os.read({stop_fd}, 1)
 server.stop()
 assert server.join(10) == 0

@@ -1,23 +1,20 @@
-"""`headway serve`: serves a WSGI application from one process with several threads."""
+"""`headway serve`: its command line, as settings for the supervisor."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from headway import gil, policies
-from headway.errors import CommandError, Unsupported
-from headway.server import table
-from headway.server.application import load_application
-from headway.server.binding import Address, bind, parse_address
-from headway.server.serving import LOG_FORMS, Server
+from headway import policies
+from headway.server.binding import Address, parse_address
+from headway.server.serving import LOG_FORMS
+from headway.server.settings import Mount, ProcessGroup, ServerSettings
+from headway.server.supervisor import supervise
 
 DESCRIPTION = """\
-Serves a WSGI application (PEP 3333) over HTTP/1.1 from one process. Its threads share the work:
+Serves a WSGI application (PEP 3333) over HTTP/1.1. The threads of a process share the work:
 whichever takes up a request reads it, takes the GIL once, calls the application and writes the
 response. SIGINT or SIGTERM ends it after the requests that clients have sent by then; then a table
 on stderr shows, by path, response times and how long requests waited for the GIL, exactly.
@@ -39,6 +36,7 @@ what clients are allowed:
 """
 
 MAX_THREADS = 1000
+MAX_PROCESSES = 1000
 # CPython keeps the switch interval in whole microseconds.
 MIN_SECONDS = 1e-6
 MAX_SWITCH_INTERVAL_S = 1000
@@ -62,9 +60,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="where to listen (127.0.0.1:8000); port 0 takes a free one and says which",
     )
     parser.add_argument(
+        "--processes",
+        metavar="N",
+        type=_argument(_parse_count_up_to(MAX_PROCESSES)),
+        default=1,
+        help=f"worker processes, each with its own threads and GIL, 1 to {MAX_PROCESSES} (1)",
+    )
+    parser.add_argument(
         "--threads",
         metavar="N",
-        type=_argument(_parse_threads),
+        type=_argument(_parse_count_up_to(MAX_THREADS)),
         default=4,
         help=f"threads that run requests, 1 to {MAX_THREADS} (4)",
     )
@@ -102,91 +107,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serves until a signal comes; returns the exit code."""
-    sys.path.insert(0, os.path.abspath(arguments.app_dir or ""))
-    listener, address = bind(arguments.bind)
-    try:
-        log_form, log_path = arguments.access_log
-        log_fd = -1 if log_form == "off" else _open_log(log_path)
-        application = load_application(arguments.application)
-        if arguments.switch_interval is not None:
-            sys.setswitchinterval(arguments.switch_interval)
-        _install_meter(arguments.policy, arguments.kernel_hints)
-        server = Server(
-            application,
-            listener,
-            address,
-            threads=arguments.threads,
-            log_form=log_form,
-            log_fd=log_fd,
-        )
-        return _serve(server, arguments.graceful_timeout)
-    finally:
-        listener.close()
-        if address.path is not None:
-            os.unlink(address.path)
-
-
-def _serve(server: Server, graceful_timeout_s: float) -> int:
-    stop_signal = _StopSignal()
-    server.start()
-    where = server.address if server.address.path is not None else f"http://{server.address}"
-    print(f"headway serve: listening on {where}", file=sys.stderr, flush=True)
-    stop_signal.wait()
-    server.stop()
-    cut_off = server.join(graceful_timeout_s)
-    report = gil.snapshot().to_dict() if gil.is_installed() else None
-    sys.stderr.write("\n" + table.draw(server.requests(), report))
-    if not cut_off:
-        return 0
-    threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
-    print(
-        f"headway serve: {threads} still in the application after {graceful_timeout_s:g} s "
-        "(--graceful-timeout) and cut off",
-        file=sys.stderr,
+    log_form, log_path = arguments.access_log
+    group = ProcessGroup(
+        mounts=(Mount("", arguments.application),),
+        binds=(arguments.bind,),
+        processes=arguments.processes,
+        threads=arguments.threads,
+        policy=arguments.policy,
+        kernel_hints=arguments.kernel_hints,
+        switch_interval_s=arguments.switch_interval,
+        python_path=(os.path.abspath(arguments.app_dir or ""),),
+        graceful_timeout_s=arguments.graceful_timeout,
+        access_log=log_form,
+        access_log_path=log_path,
     )
-    # A thread that hangs in the application would hang the end of the interpreter too, or be
-    # killed in the middle of it.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
-
-
-class _StopSignal:
-    """Waits for SIGINT or SIGTERM. From the first one on, the next has its default effect."""
-
-    def __init__(self) -> None:
-        # A pipe, since a handler may interrupt its own thread anywhere, a lock included.
-        self._read_fd, self._write_fd = os.pipe()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._note)
-
-    def wait(self) -> None:
-        os.read(self._read_fd, 1)
-
-    def _note(self, *_: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        os.write(self._write_fd, b"!")
-
-
-def _install_meter(policy: str, kernel_hints: bool) -> None:
-    """Serving goes on without the meter, but not without a policy that was asked for."""
-    try:
-        gil.install(policy, kernel_hints=kernel_hints)
-    except Unsupported as reason:
-        if policy != "interval":
-            raise CommandError(f"--policy {policy}: {reason}") from None
-        print(f"headway serve: GIL waits are not measured: {reason}", file=sys.stderr)
-
-
-def _open_log(path: str | None) -> int:
-    if path is None:
-        return os.dup(1)
-    try:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise CommandError(f"--access-log {path}: {reason}", exit_code=2) from None
+    settings = ServerSettings((group,))
+    return supervise(settings, lambda: settings)
 
 
 def _argument(parse: Any) -> Any:
@@ -201,10 +137,13 @@ def _argument(parse: Any) -> Any:
     return parse_argument
 
 
-def _parse_threads(text: str) -> int:
-    if text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_THREADS:
-        return int(text)
-    raise ValueError(f"it must be a whole number from 1 to {MAX_THREADS}")
+def _parse_count_up_to(maximum: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if text.isascii() and text.isdecimal() and 1 <= int(text) <= maximum:
+            return int(text)
+        raise ValueError(f"it must be a whole number from 1 to {maximum}")
+
+    return parse
 
 
 def _parse_seconds_up_to(maximum: int) -> Callable[[str], float]:
