@@ -28,11 +28,12 @@ class Served:
 
     def __init__(self, app: str, *options: str, **changes: str) -> None:
         bind = () if "--bind" in options else ("--bind", "127.0.0.1:0")
-        self._start(["serve", app, "--app-dir", str(APPS), *bind, *options], **changes)
+        command = ["-m", "headway", "serve", app, "--app-dir", str(APPS), *bind, *options]
+        self._start(command, **changes)
 
-    def _start(self, arguments: list[str], **changes: str) -> None:
+    def _start(self, command: list[str], **changes: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "headway", *arguments],
+            [sys.executable, *command],
             env={**os.environ, **changes},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
