@@ -1,4 +1,4 @@
-"""A supervisor on the settings in a JSON file, read again on SIGHUP: what no flag says, tests say so.
+"""A supervisor on the settings in a JSON file, read again on SIGHUP.
 
     python supervise_file.py SETTINGS.json
 

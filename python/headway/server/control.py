@@ -8,7 +8,8 @@ to a process    its task, once, as the first (see `worker.Task`), {"command": "s
 from a process  {"event": "started", "pid"}, {"event": "ready"}, {"event": "files", "paths"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"} (native threads send this too),
-                {"event": "stopped"}
+                {"event": "closed"}: its listening sockets, after it emptied the accept queues;
+                {"event": "stopped"}: no request is under way any more
 """
 
 from __future__ import annotations

@@ -8,10 +8,13 @@ import contextlib
 import enum
 import os
 import signal
+import subprocess
 import sys
 import time
 from typing import NamedTuple
 
+from headway import __version__
+from headway.errors import CommandError
 from headway.server.control import Control, Gone, Message, open_pair
 from headway.server.settings import ProcessGroup
 from headway.server.task import Task
@@ -24,6 +27,8 @@ PROGRAM = (
     "from headway.server.start import main\n"
     "main()\n"
 )
+
+CHECK_TIMEOUT_S = 30
 
 
 class State(enum.Enum):
@@ -65,8 +70,8 @@ class Process:
         self.failure: Failure | None = None
         # Why the supervisor ends it; "" if it does not.
         self.reason = ""
-        self.limit_detail = ""
         self.was_killed = False
+        self.has_closed = False
 
     def __str__(self) -> str:
         what = "template" if self.is_template else f"process {self.number}"
@@ -147,15 +152,37 @@ def fork(template: Process, number: int) -> Process:
 
 
 def interpreter(group: ProcessGroup) -> str:
+    """The Python that the group's processes run."""
     if group.python_home is None:
         return sys.executable
     return os.path.join(group.python_home, "bin", "python")
 
 
+def check_interpreter(group: ProcessGroup) -> None:
+    """Raises `CommandError` if the group's own Python is not there or has not this Headway."""
+    if group.python_home is None:
+        return
+    python = interpreter(group)
+    place = f"process group {group.name!r}: python-home {group.python_home!r}"
+    program = "import headway, headway._native; print(headway.__version__)"
+    try:
+        asked = subprocess.run(
+            [python, "-I", "-c", program], capture_output=True, text=True, timeout=CHECK_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{place}: {python} does not run ({error})", exit_code=2) from None
+    found = asked.stdout.strip()
+    if asked.returncode != 0 or found != __version__:
+        what = f"has headway {found}" if asked.returncode == 0 else "has no headway"
+        raise CommandError(
+            f"{place}: {python} {what}, and the same version must be there: "
+            f"{python} -m pip install headway=={__version__}",
+            exit_code=2,
+        )
+
+
 def _flags() -> list[str]:
     """What this interpreter was started with and the other should be: -X and -W options, mostly."""
-    import subprocess
-
     arguments: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return arguments
 

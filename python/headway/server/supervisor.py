@@ -28,7 +28,7 @@ from headway.server import identity
 from headway.server.deaths import Deaths
 from headway.server.generation import Generation, RunningGroup, Slot
 from headway.server.listeners import Listeners, inherited_from_systemd
-from headway.server.process import End, Failure, Process, State, fork, spawn
+from headway.server.process import End, Failure, Process, State, check_interpreter, fork, spawn
 from headway.server.settings import ServerSettings
 from headway.server.signals import Signals
 from headway.server.task import Task
@@ -138,6 +138,8 @@ class Supervisor:
                 )
             elif event == "limit":
                 self._replace(process, str(message["reason"]), str(message.get("detail", "")))
+            elif event == "closed":
+                process.has_closed = True
             elif event == "stopped":
                 process.enter(State.STOPPING, process.group.shutdown_timeout_s)
         if process.control.fileno() < 0 and not process.pid:
@@ -167,6 +169,8 @@ class Supervisor:
 
     def _begin(self, settings: ServerSettings) -> None:
         """Starts a generation, which becomes the current one when it is ready."""
+        for group in settings.groups:
+            check_interpreter(group)
         self._listeners.open(settings.groups)
         self._generations += 1
         self.pending = Generation(self._generations, settings)
@@ -323,7 +327,10 @@ class Supervisor:
         process.control.close()
         how = str(end) if end is not None else "ended"
         self._was_cut_off |= process.was_killed or (
-            process.state is State.STOPPING and end is not None and end.exit_code not in (0, None)
+            process.serving_since is not None
+            and process.state is State.STOPPING
+            and end is not None
+            and end.exit_code not in (0, None)
         )
         reason = process.reason or (end.reason if end is not None else "unknown")
         self._deaths_of(process).count(reason, process.pid)
@@ -412,6 +419,8 @@ class Supervisor:
                 say(f"{process} does not end, and is killed")
                 process.was_killed = True
                 self._kill(process)
+        if not self._is_wanted() and all(each.has_closed for each in self.processes):
+            self._listeners.shut_down()
         if self.current is not None and self._is_wanted():
             for running, slot in list(self.current.slots()):
                 if slot.retry_at is not None and slot.retry_at <= now:
@@ -444,8 +453,6 @@ class Supervisor:
         for process in self.processes:
             process.reason = process.reason or "shutdown_signal"
             self._terminate(process)
-        # The last process that holds a socket closes it.
-        self._listeners.close(self._listeners.addresses())
 
     def _end_at_once(self, number: signal.Signals) -> None:
         """The second signal: as if there were no handler, but without leaving anything behind."""

@@ -87,11 +87,16 @@ class Worker:
             elif word == RETIRE and self._is_serving and self._deadline is None:
                 self._deadline = time.monotonic() + self._grace_s
                 self._server.stop(min(KEEP_IDLE_S, self._grace_s / 2))
+        if not self._is_serving and self._next_command() == SERVE:
+            # A signal may overtake the command, and connections are waiting since.
+            self._server.start(self._note_end)
+            self._is_serving = True
         return self._finish() if self._is_serving else 0
 
     def _finish(self) -> int:
         """Answers what there is, says how it went."""
         self._server.stop()
+        self._control.send({"event": "closed"}, wait=False)
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace_s
         cut_off = self._server.join(max(self._deadline - time.monotonic(), 0.0))
@@ -119,6 +124,11 @@ class Worker:
         signal.signal(signal.SIGINT, lambda *_: None)
         signal.signal(signal.SIGHUP, lambda *_: None)
         signal.signal(signal.SIGXCPU, self._tell_cpu_limit)
+        # A signal may reach any thread, and then does not bring the main one out of its poll.
+        self._signal_fd, write_fd = os.pipe()
+        os.set_blocking(self._signal_fd, False)
+        os.set_blocking(write_fd, False)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
 
     def _stop_on_signal(self, *_: object) -> None:
         # The next one has its default effect.
@@ -142,9 +152,14 @@ class Worker:
         while True:
             poll = select.poll()
             poll.register(self._read_fd, select.POLLIN)
+            poll.register(self._signal_fd, select.POLLIN)
             if self._has_supervisor:
                 poll.register(self._control, select.POLLIN)
             ready = [fd for fd, _ in poll.poll(self._patience_ms())]
+            if self._signal_fd in ready:
+                # Its handler has run by now, or does before the next instruction.
+                os.read(self._signal_fd, 4096)
+                continue
             if self._read_fd in ready:
                 return os.read(self._read_fd, 1)
             if not ready:
@@ -152,13 +167,18 @@ class Worker:
                 if self._deadline is not None and time.monotonic() >= self._deadline:
                     return TERMINATE
                 continue
-            try:
-                message = self._control.receive(wait=False) or {}
-            except Gone:
-                self._has_supervisor = False
-                return TERMINATE
-            if message.get("command") in COMMANDS:
-                return COMMANDS[message["command"]]
+            word = self._next_command()
+            if word is not None:
+                return word
+
+    def _next_command(self) -> bytes | None:
+        """What the supervisor has said, if anything; TERMINATE if it has gone."""
+        try:
+            message = self._control.receive(wait=False) or {}
+        except Gone:
+            self._has_supervisor = False
+            return TERMINATE
+        return COMMANDS.get(message.get("command", ""))
 
     def _patience_ms(self) -> int | None:
         waits_s = []
