@@ -96,9 +96,9 @@ def check_policy(gunicorn: Program, port: int, setting: Setting) -> None:
     """Waits for the first answer: the worker, a forked child, says which policy it runs under."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_TIMEOUT_S)
     try:
-        connection.request("GET", "/policy")
-        found = json.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        connection.request("GET", "/gil")
+        found = json.loads(connection.getresponse().read())["policy"]
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
         said = gunicorn.last_message()
         raise BenchmarkError(
             f"{gunicorn.name} does not answer ({error}); it said: {said}"
