@@ -1,0 +1,131 @@
+"""Keeps many idle connections to a server, and asks for hello beside them.
+
+    idle_client.py PORT CONNECTIONS
+
+Each connection asks once and is then kept open. After the first line that it hears, the client asks
+again on connections of its own, one after the other, and on a share of the idle ones. It answers
+with both counts of answers and with the latencies of the first kind, each with its connect().
+
+One source address has 28,000 ports at most, some of them in TIME_WAIT: it uses several of
+127.0.0.0/8.
+"""
+
+from __future__ import annotations
+
+import resource
+import socket
+import sys
+import time
+
+import window
+
+ASKED_AT_ONCE = 200
+CONNECTIONS_PER_ADDRESS = 2_000
+FRESH_REQUESTS = 200
+# The server may have to be waited for, up to here; then it does not answer.
+TIMEOUT_S = 10.0
+SPARE_DESCRIPTORS = 100
+IDLE_SHARE = 10
+REQUEST = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n"
+
+
+def raise_descriptor_limit(connections: int) -> None:
+    """Every process may go up to its hard limit, root beyond."""
+    wanted = connections + SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, hard)))
+
+
+def connect(port: int, number: int) -> socket.socket:
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    connection.settimeout(TIMEOUT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # The port is to be chosen by connect(), which knows all four parts of the connection.
+    connection.setsockopt(socket.IPPROTO_IP, socket.IP_BIND_ADDRESS_NO_PORT, 1)
+    connection.bind((f"127.0.1.{1 + number // CONNECTIONS_PER_ADDRESS}", 0))
+    connection.connect(("127.0.0.1", port))
+    return connection
+
+
+def is_answered(connection: socket.socket) -> bool:
+    """Waits for one response to its end: that of `hello`."""
+    received = b""
+    try:
+        while not (received.startswith(b"HTTP/1.1 200 ") and received.endswith(b"hello")):
+            data = connection.recv(4096)
+            if not data:
+                return False
+            received += data
+    except OSError:
+        return False
+    return True
+
+
+def ask_all(connections: list[socket.socket]) -> int:
+    """Some at a time; how many were answered. The first that was not ends it."""
+    answered = 0
+    for begin in range(0, len(connections), ASKED_AT_ONCE):
+        some = connections[begin : begin + ASKED_AT_ONCE]
+        try:
+            for connection in some:
+                connection.sendall(REQUEST)
+        except OSError:
+            return answered
+        for connection in some:
+            if not is_answered(connection):
+                return answered
+            answered += 1
+    return answered
+
+
+def open_idle(port: int, count: int) -> list[socket.socket]:
+    """Those that were answered. The server is to have accepted some before more come."""
+    idle: list[socket.socket] = []
+    while len(idle) < count:
+        number = min(ASKED_AT_ONCE, count - len(idle))
+        try:
+            some = [connect(port, len(idle) + index) for index in range(number)]
+        except OSError:
+            break
+        answered = ask_all(some)
+        idle += some[:answered]
+        if answered < number:
+            break
+    return idle
+
+
+def fresh_latencies(port: int) -> list[float]:
+    """In seconds, up to the first request that was not answered."""
+    latencies_s = []
+    for _ in range(FRESH_REQUESTS):
+        began_s = time.perf_counter()
+        try:
+            with connect(port, 0) as connection:
+                if ask_all([connection]) != 1:
+                    break
+        except OSError:
+            break
+        latencies_s.append(time.perf_counter() - began_s)
+    return latencies_s
+
+
+def main() -> None:
+    port, count = map(int, sys.argv[1:])
+    raise_descriptor_limit(count)
+    idle = open_idle(port, count)
+    window.say(idle=len(idle))
+    if not sys.stdin.readline():
+        window.leave()
+    latencies_s = fresh_latencies(port)
+    still = idle[::IDLE_SHARE]
+    window.answer(
+        latencies_s=latencies_s,
+        fresh_asked=FRESH_REQUESTS,
+        idle_asked=len(still),
+        idle_answered=ask_all(still),
+    )
+
+
+if __name__ == "__main__":
+    main()
