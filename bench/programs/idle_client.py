@@ -2,9 +2,9 @@
 
     idle_client.py PORT CONNECTIONS
 
-Each connection asks once and is then kept open. After the first line that it hears, the client asks
-again on connections of its own, one after the other, and on a share of the idle ones. It answers
-with both counts of answers and with the latencies of the first kind, each with its connect().
+Each connection asks once and is then kept open. Within the window the client asks on new
+connections, now and then; after it, once more on a share of the idle ones. It answers with both
+counts of requests and of answers, and with the latencies of the first kind, each with its connect().
 
 One source address has 28,000 ports at most, some of them in TIME_WAIT: it uses several of
 127.0.0.0/8.
@@ -19,11 +19,14 @@ import time
 
 import window
 
-ASKED_AT_ONCE = 200
+# No more than a server's threads for connections: Apache drops idle ones when all are busy.
+ASKED_AT_ONCE = 50
 CONNECTIONS_PER_ADDRESS = 2_000
-FRESH_REQUESTS = 200
+FRESH_EVERY_NS = 5_000_000
 # The server may have to be waited for, up to here; then it does not answer.
 TIMEOUT_S = 10.0
+# By then those connections count that there are; a server may take longer over each, the more it has.
+OPENING_S = 30.0
 SPARE_DESCRIPTORS = 100
 IDLE_SHARE = 10
 REQUEST = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n"
@@ -82,7 +85,8 @@ def ask_all(connections: list[socket.socket]) -> int:
 def open_idle(port: int, count: int) -> list[socket.socket]:
     """Those that were answered. The server is to have accepted some before more come."""
     idle: list[socket.socket] = []
-    while len(idle) < count:
+    end_s = time.monotonic() + OPENING_S
+    while len(idle) < count and time.monotonic() < end_s:
         number = min(ASKED_AT_ONCE, count - len(idle))
         try:
             some = [connect(port, len(idle) + index) for index in range(number)]
@@ -95,19 +99,24 @@ def open_idle(port: int, count: int) -> list[socket.socket]:
     return idle
 
 
-def fresh_latencies(port: int) -> list[float]:
-    """In seconds, up to the first request that was not answered."""
-    latencies_s = []
-    for _ in range(FRESH_REQUESTS):
-        began_s = time.perf_counter()
+def ask_anew(port: int, times: window.Window) -> tuple[int, list[float]]:
+    """How many were asked, and the latencies in seconds. The first without an answer ends it."""
+    latencies_s: list[float] = []
+    next_ns = times.begin_ns
+    while next_ns < times.end_ns:
+        window.sleep_until(next_ns)
+        began_ns = time.monotonic_ns()
         try:
             with connect(port, 0) as connection:
-                if ask_all([connection]) != 1:
-                    break
+                answered = ask_all([connection])
         except OSError:
-            break
-        latencies_s.append(time.perf_counter() - began_s)
-    return latencies_s
+            answered = 0
+        if not answered:
+            return len(latencies_s) + 1, latencies_s
+        now_ns = time.monotonic_ns()
+        latencies_s.append((now_ns - began_ns) / window.NS)
+        next_ns = max(next_ns + FRESH_EVERY_NS, now_ns)
+    return len(latencies_s), latencies_s
 
 
 def main() -> None:
@@ -115,15 +124,13 @@ def main() -> None:
     raise_descriptor_limit(count)
     idle = open_idle(port, count)
     window.say(idle=len(idle))
-    if not sys.stdin.readline():
-        window.leave()
-    latencies_s = fresh_latencies(port)
-    still = idle[::IDLE_SHARE]
+    fresh_asked, latencies_s = ask_anew(port, window.hear_window())
+    again = idle[::IDLE_SHARE]
     window.answer(
         latencies_s=latencies_s,
-        fresh_asked=FRESH_REQUESTS,
-        idle_asked=len(still),
-        idle_answered=ask_all(still),
+        fresh_asked=fresh_asked,
+        idle_asked=len(again),
+        idle_answered=ask_all(again),
     )
 
 

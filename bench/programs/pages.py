@@ -28,7 +28,7 @@ WAIT_S = 0.001
 BODY = "x" * 1024
 # The other threads and processes are to be reached too, by requests sent at the same time.
 GIL_PAGE_S = 0.02
-TRIALS = 15
+TRIALS = 50
 
 if "SWITCH_INTERVAL" in os.environ:
     sys.setswitchinterval(float(os.environ["SWITCH_INTERVAL"]))
