@@ -13,7 +13,7 @@ use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
 use super::monitor::Monitor;
 use super::parking::{LONG_TURN_NS, Parking, Seat};
-use super::peer::{Peer, Stage};
+use super::peer::{Buffers, Peer, Stage};
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
@@ -148,6 +148,7 @@ impl<A: Application> Pool<A> {
             dates: DateCache::default(),
             log: LogBuffer::default(),
             paths,
+            spare: Buffers::default(),
             date: Vec::new(),
             cpu_ns: thread_cpu_ns(),
         };
@@ -195,6 +196,7 @@ impl<A: Application> Pool<A> {
             peer.hangup = slot.word.has_hangup();
             match self.turn(peer, state) {
                 Outcome::Close => {
+                    peer.return_buffers(&mut state.spare);
                     self.close(index);
                     break;
                 }
@@ -203,6 +205,9 @@ impl<A: Application> Pool<A> {
                     break;
                 }
                 Outcome::Wait => {
+                    if peer.stage == Stage::Idle {
+                        peer.return_buffers(&mut state.spare);
+                    }
                     slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
                     if !slot.word.release() {
                         peer.readable = true;

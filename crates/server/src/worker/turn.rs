@@ -6,7 +6,7 @@
 
 use super::Application;
 use super::exchange::{Exchange, Progress, encode_refusal};
-use super::peer::{Peer, Stage};
+use super::peer::{Buffers, Peer, Stage};
 use super::pool::Pool;
 use super::socket::{self, Transfer};
 use crate::http::connection::Finished;
@@ -30,6 +30,8 @@ pub struct TurnState<'a, T> {
     pub log: LogBuffer,
     /// Written by this thread, read when the table is wanted.
     pub paths: Arc<Mutex<PathTable>>,
+    /// Memory for the next request that begins.
+    pub spare: Buffers,
     /// The date of the response under way, so that it does not borrow from `dates`.
     pub date: Vec<u8>,
     /// CPU time of this thread at the end of its last request.
@@ -49,6 +51,7 @@ pub enum Outcome {
 impl<A: Application> Pool<A> {
     pub(super) fn turn(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
         let mut requests = 0;
+        peer.borrow_buffers(&mut state.spare);
         if peer.expired {
             return self.give_up(peer, state);
         }
@@ -205,7 +208,6 @@ fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
     match finished {
         Finished::KeepAlive => {
             peer.stage = if peer.http.is_idle() { Stage::Idle } else { Stage::Head };
-            peer.shrink();
             Outcome::Wait
         }
         Finished::Close => {
