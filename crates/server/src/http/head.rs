@@ -3,6 +3,7 @@
 //! httparse knows the grammar. What it leaves to us is here: where the head ends, its limits, and
 //! which body follows it (RFC 9112 sections 3 and 6). Nothing here knows of connections.
 
+use super::octets;
 use super::rejection::Rejection;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -238,10 +239,7 @@ pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// `uri-host [":" port]`: no user information, path, space or list (RFC 9110 section 7.2).
 fn check_host(value: &[u8]) -> Result<(), Rejection> {
-    let allowed = |byte: &u8| {
-        byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=%:[]".contains(byte) || *byte >= 0x80
-    };
-    if value.iter().all(allowed) { Ok(()) } else { Err(Rejection::HostSyntax) }
+    if octets::is_host(value) { Ok(()) } else { Err(Rejection::HostSyntax) }
 }
 
 fn parse_length(value: &[u8]) -> Result<u64, Rejection> {

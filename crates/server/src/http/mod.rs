@@ -11,6 +11,7 @@
 pub mod body;
 pub mod connection;
 pub mod head;
+mod octets;
 pub mod rejection;
 pub mod response;
 
