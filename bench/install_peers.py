@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import sitting
-from peers import PEERS, PEERS_FOLDER, ROOT
+from installed import PEERS_FOLDER
+from peers import PEERS, ROOT
 from processes import BenchmarkError
 
 # apache2-bin is Apache without the service that Debian's apache2 starts.

@@ -6,7 +6,8 @@ import argparse
 from typing import Any, NamedTuple
 
 import wrk
-from peers import Installed, Server
+from installed import Installed
+from peers import Server
 from serving import Served, serving
 
 WARM_UP_S = 1.0

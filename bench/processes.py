@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
@@ -161,7 +161,7 @@ def started(
     *,
     pass_fds: Sequence[int] = (),
     speaks: bool = True,
-    **environment: str,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Program]:
     """A child process, from its start to its end, in a process group of its own. One that does not
     speak in lines, such as a server, ends at SIGTERM."""
@@ -174,7 +174,7 @@ def started(
             stdout=subprocess.PIPE if speaks else messages,
             stderr=messages,
             pass_fds=pass_fds,
-            env={**os.environ, **environment},
+            env={**os.environ, **(environment or {})},
             preexec_fn=prepare_child,
         )
         try:

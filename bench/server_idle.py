@@ -1,8 +1,8 @@
-"""`headway serve` beside other servers with 10,000 idle connections, 1 x 4 (1 x 1 without threads).
+"""`headway serve` beside others with 10,000 idle connections, 1 x 4 (1 x 1 without threads).
 
-Each connection asks for hello once and is kept open. What the server's memory grew by meanwhile, per
-connection; then, beside them, hello on new connections, latency with the connect, and once more on
-some of the idle ones. Only memory of the server's own is counted, not the kernel's sockets.
+Each connection asks for hello once and is kept open. What the server's memory grew by meanwhile,
+per connection; then, beside them, hello on new connections, latency with the connect, and once more
+on some of the idle ones. Only memory of the server's own is counted, not the kernel's sockets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, Target, number, percentile, table
-from peers import PEERS, Installed, Server
+from installed import Installed
+from peers import PEERS, Server
 from processes import PROGRAMS, STOCK, BenchmarkError, Window, started
 from serving import serving
 from side_by_side import (
@@ -161,9 +162,7 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
 
 def servers(installed: Installed, options: argparse.Namespace) -> list[Server]:
     threaded = installed.servers(1, THREADS)
-    others = [
-        server for server in installed.servers(1, 1) if not PEERS[server.name].has_threads
-    ]
+    others = [server for server in installed.servers(1, 1) if not PEERS[server.name].has_threads]
     return [*headways(options, 1, THREADS), *threaded, *others]
 
 

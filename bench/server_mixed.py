@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, Target, number, table
-from peers import HEADWAY, PEERS, Installed, Server
+from installed import Installed
+from peers import HEADWAY, PEERS, Server
 from processes import DEFAULT_SWITCH_INTERVAL_S
 from serving import serving
 from side_by_side import Sitting, add_options, best, installed_peers, is_peer, spread_text

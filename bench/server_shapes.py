@@ -10,6 +10,7 @@ how much of the GIL's time went by between a drop and the take of a thread that 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -19,8 +20,9 @@ import load_cell
 import sitting
 import wrk
 from figures import Figures, Target, number, ratio, table
+from installed import Installed
 from load_cell import Cell
-from peers import HEADWAY, Installed, Server, headway_has_processes
+from peers import HEADWAY, Server, headway_has_processes
 from serving import serving
 from side_by_side import (
     Sitting,
@@ -78,7 +80,9 @@ def handoff_share(before: dict[int, dict[str, Any]], after: dict[int, dict[str, 
     """Of the time of all processes' GILs between two looks at their books."""
 
     def passed_s(what: str) -> float:
-        return sum(page["gil"][what] - before[pid]["gil"][what] for pid, page in after.items())
+        return math.fsum(
+            page["gil"][what] - before[pid]["gil"][what] for pid, page in after.items()
+        )
 
     return ratio(passed_s("handoff"), passed_s("wall"))
 
@@ -146,9 +150,7 @@ def is_alike(cell: Cell, other: Cell) -> bool:
     return cell.path == other.path and shape(cell.server) == shape(other.server)
 
 
-def servers(
-    installed: Installed, options: argparse.Namespace, has_processes: bool
-) -> list[Server]:
+def servers(installed: Installed, options: argparse.Namespace, has_processes: bool) -> list[Server]:
     found = []
     for processes, threads, switch_interval_s in SHAPES:
         ours = headways(options, processes, threads) if has_processes else []

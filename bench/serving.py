@@ -127,7 +127,8 @@ def serving(
         environment["PYTHONPATH"] = str(program.folder)
         if server.name != HEADWAY:
             environment["SWITCH_INTERVAL"] = str(server.switch_interval_s)
-        with started(command(launch), str(server), speaks=False, **environment) as child:
+        words = command(launch)
+        with started(words, str(server), speaks=False, environment=environment) as child:
             served = Served(server, launch.port, child)
             served.wait_for_answer()
             served.check_meter()
@@ -138,4 +139,3 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
-

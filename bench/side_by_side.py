@@ -1,7 +1,7 @@
 """What benchmarks of servers share: options, rounds in which a peer may fail, comparisons.
 
-A peer that is not installed, or that fails, is named with its reason wherever results are; Headway's
-failure ends the sitting. It knows nothing of what a cell measures.
+A peer that is not installed, or that fails, is named with its reason wherever results are;
+Headway's failure ends the sitting. It knows nothing of what a cell measures.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import sitting
-from figures import Figures, number
-from peers import HEADWAY, PEERS, PEERS_FOLDER, Installed, Server
+from figures import Figures, Target, number
+from installed import PEERS_FOLDER, Installed
+from peers import HEADWAY, PEERS, Server
 from processes import BenchmarkError
 
 
@@ -91,10 +92,12 @@ class Sitting:
         for what, reason in self.missing.items():
             print(f"without {what}: {reason}")
 
-    def experiments(self, parameters: Callable[[Any], dict[str, Any]], targets: Any) -> Any:
+    def experiments(
+        self, parameters: Callable[[Any], dict[str, Any]], targets: Sequence[Target]
+    ) -> sitting.Experiments:
         """With one more, of what could not be measured."""
         experiments = self.figures.experiments(self.name, parameters, targets)
-        absent = [
+        absent: list[dict[str, Any]] = [
             {"parameters": {"missing": what, "reason": reason}, "median": None, "values": []}
             for what, reason in self.missing.items()
         ]

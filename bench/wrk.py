@@ -13,7 +13,7 @@ from processes import PROGRAMS, BenchmarkError, prepare_child
 
 CONNECTIONS = 10
 PATIENCE_S = 20
-MISSING = "there is no wrk: run bench/install_peers.py (Debian has it)"
+MISSING = "there is no wrk: run bench/install_peers.py"
 
 
 class Load(NamedTuple):

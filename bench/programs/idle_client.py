@@ -4,7 +4,7 @@
 
 Each connection asks once and is then kept open. Within the window the client asks on new
 connections, now and then; after it, once more on a share of the idle ones. It answers with both
-counts of requests and of answers, and with the latencies of the first kind, each with its connect().
+counts of requests and of answers, and with the latencies of the first kind, connect() included.
 
 One source address has 28,000 ports at most, some of them in TIME_WAIT: it uses several of
 127.0.0.0/8.
@@ -25,9 +25,10 @@ CONNECTIONS_PER_ADDRESS = 2_000
 FRESH_EVERY_NS = 5_000_000
 # The server may have to be waited for, up to here; then it does not answer.
 TIMEOUT_S = 10.0
-# By then those connections count that there are; a server may take longer over each, the more it has.
+# After that it goes on with what there is: some servers take longer the more connections they have.
 OPENING_S = 30.0
 SPARE_DESCRIPTORS = 100
+IP_BIND_ADDRESS_NO_PORT = 24  # <linux/in.h>; Python knows it from 3.12 on
 IDLE_SHARE = 10
 REQUEST = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n"
 
@@ -45,7 +46,7 @@ def connect(port: int, number: int) -> socket.socket:
     connection.settimeout(TIMEOUT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # The port is to be chosen by connect(), which knows all four parts of the connection.
-    connection.setsockopt(socket.IPPROTO_IP, socket.IP_BIND_ADDRESS_NO_PORT, 1)
+    connection.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
     connection.bind((f"127.0.1.{1 + number // CONNECTIONS_PER_ADDRESS}", 0))
     connection.connect(("127.0.0.1", port))
     return connection
