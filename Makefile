@@ -29,7 +29,7 @@ bench: ## Measure what the meter costs and what the policies bring (40 minutes)
 	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/run.py
 
-bench-server: ## Measure headway serve beside other WSGI servers, which it installs (3 hours)
+bench-server: ## Measure headway serve beside other WSGI servers, which it installs (2.5 hours)
 	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/install_peers.py
 	@.venv/bin/python bench/run.py server

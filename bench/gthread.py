@@ -66,7 +66,9 @@ def serving(setting: Setting, loops: int) -> Iterator[int]:
         name = f"gunicorn under {setting.name}"
         descriptors = [listener.fileno()]
         environment = {"PAGE_LOOPS": str(loops)}
-        with started(command, name, pass_fds=descriptors, speaks=False, environment=environment) as gunicorn:
+        with started(
+            command, name, pass_fds=descriptors, speaks=False, environment=environment
+        ) as gunicorn:
             check_policy(gunicorn, port, setting)
             yield port
 
