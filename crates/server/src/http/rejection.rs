@@ -25,6 +25,8 @@ pub enum Rejection {
     UnknownMethod,
     MethodTooLong,
     Version,
+    /// queue-timeout: no thread was free for the request in time.
+    QueueTimeout,
 }
 
 impl Rejection {
@@ -38,6 +40,7 @@ impl Rejection {
             Self::UnknownCoding | Self::UnknownMethod | Self::MethodTooLong => {
                 b"501 Not Implemented"
             }
+            Self::QueueTimeout => b"504 Gateway Timeout",
             Self::Version => b"505 HTTP Version Not Supported",
             _ => b"400 Bad Request",
         }
@@ -70,6 +73,7 @@ impl Rejection {
             Self::UnknownCoding => "The only transfer coding known here is chunked.",
             Self::UnknownMethod => "CONNECT is for proxies; this is an origin server.",
             Self::MethodTooLong => "The method is longer than 32 bytes.",
+            Self::QueueTimeout => "No thread of this server was free for the request in time.",
             Self::Version => "This server speaks HTTP/1.0 and HTTP/1.1.",
         }
     }
