@@ -82,7 +82,8 @@ class Limited:
         self.process.kill()
         self.process.wait()
         self._reader.join()
-        assert self.process.stdout and self.process.stderr
+        assert self.process.stdout
+        assert self.process.stderr
         self.process.stdout.close()
         self.process.stderr.close()
         self.control.close()
@@ -112,10 +113,9 @@ def test_a_request_that_runs_too_long_is_named_with_its_stack() -> None:
         assert server.get("/sleeping_and_hello").body == b"entered\n"
         event = server.next_event()
         assert event["reason"] == "request_timeout"
-        named = r"GET /sleep\?600 has run for [\d.]+ s on thread headway-worker-\d \(native id \d+\)"
-        if not HAS_GIL:
-            # Without a meter nobody knows Python's names.
-            named = r"GET /sleep\?600 has run for [\d.]+ s on thread .* \(native id \d+\)"
+        # Without a meter nobody knows Python's names.
+        name = r"headway-worker-\d" if HAS_GIL else r".*"
+        named = rf"GET /sleep\?600 has run for [\d.]+ s on thread {name} \(native id \d+\)"
         assert re.match(named, event["detail"]), event
         # Once, though it goes on; and others are served.
         for _ in range(20):
@@ -153,10 +153,11 @@ def test_a_thread_that_never_drops_the_gil_is_named_with_its_stack(policy: str) 
 @pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")
 @pytest.mark.parametrize("policy", ["interval", "priority", "deadline"])
 def test_a_long_computation_is_no_deadlock(policy: str) -> None:
-    with limited(threads=2, deadlock_timeout_s=0.1, policy=policy) as server:
+    # Not less than a second: on a busy machine a thread may get no core for a part of one.
+    with limited(threads=2, deadlock_timeout_s=1, policy=policy) as server:
         # Alone first, so that nobody asks it to drop; then beside others that do.
-        assert server.get("/compute?0.5").body == b"computed\n"
-        computing = server.send("/compute?0.5")
+        assert server.get("/compute?1.5").body == b"computed\n"
+        computing = server.send("/compute?1.5")
         while not is_readable(computing):
             assert server.get("/hello").body == b"hello\n"
         assert read_response(computing).body == b"computed\n"
@@ -192,17 +193,16 @@ def test_what_waits_too_long_for_a_thread_is_answered_504() -> None:
 
 
 def test_accepting_goes_on_once_the_application_gives_descriptors_back() -> None:
-    with limited(threads=2, descriptors=64) as server:
-        with server.connect() as kept:
-            send(kept, "/take_descriptors")
-            assert read_response(kept).body == b"none left\n"
-            # Accepted by the kernel, while the server has no descriptor for it.
-            with server.send("/hello") as waiting:
-                send(kept, "/hello")
-                assert read_response(kept).body == b"hello\n"
-                send(kept, "/give_back")
-                assert read_response(kept).body == b"given back\n"
-                assert read_response(waiting).body == b"hello\n"
+    with limited(threads=2, descriptors=64) as server, server.connect() as kept:
+        send(kept, "/take_descriptors")
+        assert read_response(kept).body == b"none left\n"
+        # Accepted by the kernel, while the server has no descriptor for it.
+        with server.send("/hello") as waiting:
+            send(kept, "/hello")
+            assert read_response(kept).body == b"hello\n"
+            send(kept, "/give_back")
+            assert read_response(kept).body == b"given back\n"
+            assert read_response(waiting).body == b"hello\n"
 
 
 def test_the_request_timeout_grows_with_the_threads() -> None:
@@ -213,6 +213,8 @@ def test_the_request_timeout_grows_with_the_threads() -> None:
 def test_jitter_lets_processes_end_at_different_times() -> None:
     group = ProcessGroup(maximum_requests=1000, maximum_requests_jitter=100)
     drawn = {native_limits(group, -1)["maximum_requests"] for _ in range(200)}
-    assert min(drawn) >= 1000 and max(drawn) <= 1100 and len(drawn) > 10
+    assert min(drawn) >= 1000
+    assert max(drawn) <= 1100
+    assert len(drawn) > 10
     none = native_limits(ProcessGroup(maximum_requests_jitter=100, deadlock_timeout_s=0), -1)
     assert none == {**NO_LIMITS, "stack_signal": STACK_SIGNAL}
