@@ -1,6 +1,7 @@
 //! `_native.server_*`: the server's functions for `headway.server`, which checks arguments and
 //! says what they mean. A server is a capsule.
 
+use headway_server::http::Limits;
 use headway_server::record::paths::percentile_ns;
 use headway_server::record::{AccessLog, LogForm};
 use headway_server::worker::PoolSettings;
@@ -80,7 +81,12 @@ unsafe extern "C" fn server_open(_: *mut PyObject, arguments: *mut PyObject) -> 
         let settings = ServerSettings {
             application: Object::from_borrowed(application),
             report: Object::from_borrowed(report),
-            pool: PoolSettings { listener, access_log, free_threaded: free_threaded != 0 },
+            pool: PoolSettings {
+                listener,
+                access_log,
+                free_threaded: free_threaded != 0,
+                limits: Limits::default(),
+            },
         };
         match Server::open(settings) {
             Ok(server) => {

@@ -4,6 +4,8 @@
 //! characters in a field (response splitting), hop-by-hop fields, two lengths. How a body is
 //! framed is decided by the connection, not here.
 
+use super::head::{is_text, is_token};
+
 /// A response head under construction. Reused from request to request.
 #[derive(Debug, Default)]
 pub struct Response {
@@ -66,7 +68,7 @@ impl Response {
             _ => return Err(InvalidResponse::Status),
         };
         // `200` alone is not PEP 3333's form, yet its meaning is clear; the reason may be empty.
-        if !matches!(reason, [] | [b' ', ..]) || !reason.iter().all(is_field_text) {
+        if !matches!(reason, [] | [b' ', ..]) || !reason.iter().copied().all(is_text) {
             return Err(InvalidResponse::Status);
         }
         self.code = code;
@@ -79,10 +81,10 @@ impl Response {
     }
 
     pub fn push_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidResponse> {
-        if name.is_empty() || !name.iter().all(is_token) {
+        if name.is_empty() || !name.iter().copied().all(is_token) {
             return Err(InvalidResponse::FieldName);
         }
-        if !value.iter().all(is_field_text) {
+        if !value.iter().copied().all(is_text) {
             return Err(InvalidResponse::FieldValue);
         }
         if HOP_BY_HOP.iter().any(|other| name.eq_ignore_ascii_case(other)) {
@@ -120,9 +122,10 @@ impl Response {
         self.content_length
     }
 
-    /// True for the responses that never have a body (RFC 9112 section 6.3).
+    /// True for the responses that never have a body (RFC 9112 section 6.3; for 205 RFC 9110
+    /// section 15.3.6).
     pub fn is_bodiless(&self) -> bool {
-        matches!(self.code, 204 | 304)
+        matches!(self.code, 204 | 205 | 304)
     }
 
     /// Status line and fields, up to where the connection adds its own.
@@ -142,14 +145,6 @@ impl Response {
         }
         out.extend_from_slice(&self.fields);
     }
-}
-
-fn is_field_text(byte: &u8) -> bool {
-    *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f)
-}
-
-fn is_token(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 
 use super::exchange::Progress;
 use super::socket::{self, Direction, PeerAddress, Transfer};
-use crate::http::Connection;
 use crate::http::connection::Finished;
+use crate::http::{Connection, Limits};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 pub struct Peer {
     pub socket: OwnedFd,
@@ -49,11 +50,11 @@ pub enum Stage {
 }
 
 impl Peer {
-    pub fn new(socket: OwnedFd, address: PeerAddress) -> Self {
+    pub fn new(socket: OwnedFd, address: PeerAddress, limits: Arc<Limits>) -> Self {
         Self {
             socket,
             address,
-            http: Connection::default(),
+            http: Connection::new(limits),
             body: Vec::new(),
             outgoing: Vec::new(),
             sent: 0,
@@ -108,7 +109,7 @@ impl Peer {
 
     /// Gives back what a large request or response needed.
     pub fn shrink(&mut self) {
-        const KEPT_BYTES: usize = 16_384;
+        const KEPT_BYTES: usize = 1_024;
         if self.outgoing.capacity() > KEPT_BYTES {
             self.outgoing = Vec::new();
         }

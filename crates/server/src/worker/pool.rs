@@ -17,6 +17,7 @@ use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
 use super::word::Noted;
+use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
 use crate::record::clock::{DateCache, now_ns, thread_cpu_ns};
 use crate::record::{AccessLog, PathTable};
@@ -45,6 +46,7 @@ pub struct PoolSettings {
     pub access_log: Option<AccessLog>,
     /// Threads run Python at the same time: wake one more whenever work is waiting.
     pub free_threaded: bool,
+    pub limits: Limits,
 }
 
 pub struct Pool<A: Application> {
@@ -70,6 +72,7 @@ pub struct Pool<A: Application> {
     phase: AtomicU8,
     access_log: Option<AccessLog>,
     free_threaded: bool,
+    limits: Arc<Limits>,
     /// One table for each thread that ever worked here.
     paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
 }
@@ -100,6 +103,7 @@ impl<A: Application> Pool<A> {
             phase: AtomicU8::new(RUNNING),
             access_log: settings.access_log,
             free_threaded: settings.free_threaded,
+            limits: Arc::new(settings.limits),
             paths: Mutex::default(),
         })
     }
@@ -264,7 +268,11 @@ impl<A: Application> Pool<A> {
                 Accepted::Nothing => return,
                 Accepted::Exhausted => return self.pause_accepting(listener),
                 Accepted::Connection(socket, address) => {
-                    let Some(token) = self.slab.insert(Box::new(Peer::new(socket, address))) else {
+                    let Some(token) = self.slab.insert(Box::new(Peer::new(
+                        socket,
+                        address,
+                        Arc::clone(&self.limits),
+                    ))) else {
                         return self.pause_accepting(listener);
                     };
                     let slot = self.slab.slot(token.index).expect("inserted just now");

@@ -37,8 +37,12 @@ impl Application for Targets {
 fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u64 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    let settings =
-        PoolSettings { listener: Listener::Tcp(listener), access_log: None, free_threaded: false };
+    let settings = PoolSettings {
+        listener: Listener::Tcp(listener),
+        access_log: None,
+        free_threaded: false,
+        limits: Default::default(),
+    };
     let pool = Pool::new(Targets::default(), settings).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| pool.monitor());

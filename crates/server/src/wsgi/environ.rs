@@ -4,7 +4,7 @@
 //! free-threaded threads fight for their reference counts.
 
 use super::object::{Object, PyResult, Raised, set_item};
-use crate::http::head::split_absolute;
+use crate::http::target::split_absolute;
 use crate::http::{Framing, Head};
 use crate::worker::Exchange;
 use pyo3_ffi::*;
@@ -81,7 +81,13 @@ impl EnvironBuilder {
             None => (target, &b""[..]),
         };
         self.path.clear();
-        decode_percent(path, &mut self.path);
+        match path {
+            // `http://host` is `http://host/` (RFC 9110 section 4.2.3), and `OPTIONS *` asks about
+            // no path at all.
+            [] => self.path.push(b'/'),
+            b"*" => {}
+            _ => decode_percent(path, &mut self.path),
+        }
         set_latin1(&environ, &self.path_info, &self.path)?;
         set_latin1(&environ, &self.query_string, query)?;
         let protocol = if head.minor_version == 1 { &self.http_11 } else { &self.http_10 };
@@ -220,6 +226,7 @@ fn decode_percent(path: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Limits;
 
     #[test]
     fn field_names_become_cgi_names() {
@@ -246,7 +253,7 @@ mod tests {
         let text =
             b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\nCookie: a=1\r\nx: 2\r\nCookie: b=2\r\n\r\n";
         let mut head = Head::default();
-        head.parse(text).unwrap();
+        head.parse(text, &Limits::default()).unwrap();
         assert_eq!(join_repeated(&head, text, b"X"), b"1, 2");
         assert_eq!(join_repeated(&head, text, b"Cookie"), b"a=1; b=2");
     }
