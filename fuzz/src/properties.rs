@@ -25,8 +25,12 @@ pub fn connection(bytes: &[u8]) {
     let [choice, cut_a, cut_b, sent @ ..] = bytes else { return };
     let limits = match choice % 4 {
         0 => Limits::default(),
-        1 => Limits { max_target_bytes: 24, max_head_bytes: 120, max_fields: 4, max_body_bytes: 20 },
-        2 => Limits { max_target_bytes: 200, max_head_bytes: 100, max_fields: 3, max_body_bytes: 9 },
+        1 => {
+            Limits { max_target_bytes: 24, max_head_bytes: 120, max_fields: 4, max_body_bytes: 20 }
+        }
+        2 => {
+            Limits { max_target_bytes: 200, max_head_bytes: 100, max_fields: 3, max_body_bytes: 9 }
+        }
         _ => Limits { max_fields: 200, max_body_bytes: 1, ..Limits::default() },
     };
     let limits = Arc::new(limits);
@@ -35,7 +39,8 @@ pub fn connection(bytes: &[u8]) {
     assert_eq!(conversation(&limits, cuts(sent, *cut_a, *cut_b)), whole, "cut");
 
     let (requests, refused) = plain_reading(sent, &limits);
-    let understood: Vec<_> = whole.iter().filter(|seen| !matches!(seen, Seen::Refused(_))).collect();
+    let understood: Vec<_> =
+        whole.iter().filter(|seen| !matches!(seen, Seen::Refused(_))).collect();
     assert_eq!(understood, requests.iter().collect::<Vec<_>>(), "another reading");
     assert_eq!(matches!(whole.last(), Some(Seen::Refused(_))), refused, "{whole:?}");
 
@@ -68,10 +73,7 @@ fn feed(connection: &mut Connection, mut bytes: &[u8]) {
 }
 
 /// Answers each request when it is complete, until nothing more can follow.
-fn conversation<'a>(
-    limits: &Arc<Limits>,
-    pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> Vec<Seen> {
+fn conversation<'a>(limits: &Arc<Limits>, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Seen> {
     let mut connection = Connection::new(Arc::clone(limits));
     let mut pieces = pieces.into_iter();
     let (mut seen, mut body, mut framing) = (Vec::new(), Vec::new(), Framing::Empty);
@@ -184,11 +186,12 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
 /// What is wrong with the beginning of a head whatever comes next.
 fn cannot_begin(bytes: &[u8], limits: &Limits) -> bool {
     let bytes = &bytes[..bytes.len().min(limits.max_head_bytes)];
-    let lone_line_feed = (0..bytes.len()).any(|at| bytes[at] == b'\n' && !bytes[..at].ends_with(b"\r"));
+    let lone_line_feed =
+        (0..bytes.len()).any(|at| bytes[at] == b'\n' && !bytes[..at].ends_with(b"\r"));
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
-    let method_too_long =
-        bytes.iter().take(33).filter(|byte| !byte.is_ascii_whitespace()).count() == 33
+    let method_too_long = bytes.iter().take(33).filter(|byte| !byte.is_ascii_whitespace()).count()
+        == 33
         && !bytes[..33].iter().any(u8::is_ascii_whitespace);
     let target_too_long = words.nth(1).is_some_and(|target| target.len() > limits.max_target_bytes);
     let no_letter = !matches!(bytes, [] | [b'\r']) && !bytes[0].is_ascii_alphabetic();
@@ -214,8 +217,10 @@ impl PlainHead {
             "HTTP/1.1" => 1,
             _ => return None,
         };
-        let is_token =
-            |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c));
+        let is_token = |text: &str| {
+            !text.is_empty()
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
+        };
         if !is_token(method) || method == "CONNECT" || !is_target(method, target) {
             return None;
         }
@@ -249,7 +254,8 @@ impl PlainHead {
                 if !lengths.iter().all(|length| digits(length)) {
                     return None;
                 }
-                let numbers: Vec<u64> = lengths.iter().map(|text| text.parse().unwrap_or(0)).collect();
+                let numbers: Vec<u64> =
+                    lengths.iter().map(|text| text.parse().unwrap_or(0)).collect();
                 let number = first.parse().unwrap_or(0);
                 if numbers.iter().any(|other| *other != number) || number > limits.body_bytes() {
                     return None;
@@ -261,11 +267,15 @@ impl PlainHead {
             }
             _ => return None,
         };
-        if minor_version == 1 && all("expect").iter().any(|e| !e.eq_ignore_ascii_case("100-continue")) {
+        if minor_version == 1
+            && all("expect").iter().any(|e| !e.eq_ignore_ascii_case("100-continue"))
+        {
             return None;
         }
         let connection = all("connection").join(",").to_ascii_lowercase();
-        let has = |wanted: &str| connection.split(',').any(|option| option.trim_matches([' ', '\t']) == wanted);
+        let has = |wanted: &str| {
+            connection.split(',').any(|option| option.trim_matches([' ', '\t']) == wanted)
+        };
         let keep_alive = !has("close") && (minor_version == 1 || has("keep-alive"));
         let fields = fields.iter().map(|field| field.map(latin1)).collect();
         let (method, target) = (latin1(method), latin1(target));
@@ -300,12 +310,10 @@ fn plain_chunks(bytes: &[u8], limits: &Limits) -> Result<(Vec<u8>, usize), ()> {
         let size_end = line.iter().position(|byte| b"; \t".contains(byte)).unwrap_or(line.len());
         let (size, rest) = line.split_at(size_end);
         let is_size = (1..=15).contains(&size.len()) && size.iter().all(u8::is_ascii_hexdigit);
-        let before = rest.iter().take_while(|byte| b" \t".contains(byte)).count();
-        let extension = &rest[before..];
-        if !is_size || !(rest.is_empty() || extension.first() == Some(&b';')) || !is_text(extension) {
+        if !is_size || !are_extensions(rest) {
             return Err(());
         }
-        extras += (before + extension.len().saturating_sub(1)) as u64;
+        extras += rest.len() as u64;
         let size = std::str::from_utf8(size).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
         let size = size.ok_or(())?;
         if extras > 8_192 || body.len() as u64 + size > limits.body_bytes() {
@@ -332,12 +340,52 @@ fn plain_chunks(bytes: &[u8], limits: &Limits) -> Result<(Vec<u8>, usize), ()> {
         }
         let colon = line.iter().position(|byte| *byte == b':').ok_or(())?;
         let (name, value) = line.split_at(colon);
-        let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+        let is_token =
+            |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
         extras += line.len() as u64 - 1;
         if name.is_empty() || !name.iter().all(is_token) || !is_text(value) || extras > 8_192 {
             return Err(());
         }
     }
+}
+
+/// `; name`, `; name=token`, `; name="text"`, again and again.
+fn are_extensions(mut rest: &[u8]) -> bool {
+    let is_token = |byte: &&u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    while !rest.is_empty() {
+        let Some(after) = skip_space(rest).strip_prefix(b";") else { return false };
+        let after = skip_space(after);
+        let name = after.iter().take_while(is_token).count();
+        rest = &after[name..];
+        if name == 0 {
+            return false;
+        }
+        let Some(value) = skip_space(rest).strip_prefix(b"=") else { continue };
+        let value = skip_space(value);
+        let length = match value.strip_prefix(b"\"") {
+            Some(quoted) => {
+                let mut at = 0;
+                while quoted.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if quoted[at] == b'\\' { 2 } else { 1 };
+                }
+                if at >= quoted.len() || !is_text(&quoted[..at]) {
+                    return false;
+                }
+                at + 2
+            }
+            None => value.iter().take_while(is_token).count(),
+        };
+        if length == 0 {
+            return false;
+        }
+        rest = &value[length..];
+    }
+    true
+}
+
+fn skip_space(bytes: &[u8]) -> &[u8] {
+    let count = bytes.iter().take_while(|byte| b" \t".contains(byte)).count();
+    &bytes[count..]
 }
 
 fn is_text(bytes: &[u8]) -> bool {
@@ -348,10 +396,13 @@ fn is_text(bytes: &[u8]) -> bool {
 fn write_plainly(requests: &[Seen]) -> Vec<u8> {
     let mut out = Vec::new();
     for pair in requests.chunks(2) {
-        let [Seen::Request { method, target, minor_version, fields }, Seen::Body(body)] = pair else {
+        let [Seen::Request { method, target, minor_version, fields }, Seen::Body(body)] = pair
+        else {
             break;
         };
-        out.extend([&method[..], b" ", target, b" HTTP/1.", &[b'0' + minor_version], b"\r\n"].concat());
+        out.extend(
+            [&method[..], b" ", target, b" HTTP/1.", &[b'0' + minor_version], b"\r\n"].concat(),
+        );
         for [name, value] in fields.iter().filter(|[name, _]| !is_framing(name)) {
             out.extend([&name[..], b": ", value, b"\r\n"].concat());
         }
@@ -365,7 +416,8 @@ fn write_plainly(requests: &[Seen]) -> Vec<u8> {
 fn write_back(requests: &[Seen]) -> Vec<Seen> {
     let mut back = Vec::new();
     for pair in requests.chunks_exact(2) {
-        let [Seen::Request { method, target, minor_version, fields }, Seen::Body(body)] = pair else {
+        let [Seen::Request { method, target, minor_version, fields }, Seen::Body(body)] = pair
+        else {
             break;
         };
         let mut fields: Vec<_> =
@@ -490,7 +542,8 @@ pub fn response(bytes: &[u8]) {
     for header in parsed.headers.iter() {
         let name = header.name.to_ascii_lowercase();
         let ours = ["server", "date", "content-length", "transfer-encoding", "connection"];
-        let asked = accepted.contains(&(name.clone().into_bytes(), header.value.trim_ascii().to_vec()));
+        let asked =
+            accepted.contains(&(name.clone().into_bytes(), header.value.trim_ascii().to_vec()));
         assert!(asked || ours.contains(&name.as_str()), "{name} was not asked for");
     }
     let payload = &out[length..];

@@ -4,6 +4,7 @@
 //! how they are cut. Chunk extensions and trailers are checked, then dropped: trailers may not be
 //! merged into the head of whoever does not know their fields (RFC 9110 section 6.5.1).
 
+use super::chunk_extension::ChunkExtension;
 use super::head::{Framing, is_text, is_token};
 use super::rejection::Rejection;
 
@@ -24,8 +25,7 @@ pub struct BodyDecoder {
 enum State {
     Sized { left: u64 },
     ChunkSize { size: u64, digits: u8 },
-    ChunkSizeSpace { size: u64 },
-    ChunkExtension { size: u64 },
+    ChunkExtension { size: u64, extension: ChunkExtension },
     ChunkSizeLineFeed { size: u64 },
     ChunkData { left: u64 },
     ChunkDataReturn,
@@ -115,18 +115,19 @@ impl BodyDecoder {
             }
             (State::ChunkSize { digits: 0, .. }, _) => return refused,
             (State::ChunkSize { size, .. }, b'\r') => State::ChunkSizeLineFeed { size },
-            (State::ChunkSize { size, .. } | State::ChunkSizeSpace { size }, b';') => {
-                State::ChunkExtension { size }
-            }
-            // Only before an extension: `3 5` is not to be read as a 3 by some and a 35 by others.
-            (State::ChunkSize { size, .. } | State::ChunkSizeSpace { size }, b' ' | b'\t') => {
+            (State::ChunkSize { size, .. }, _) => {
                 self.count_extra()?;
-                State::ChunkSizeSpace { size }
+                let extension =
+                    ChunkExtension::default().next(byte).ok_or(Rejection::ChunkSyntax)?;
+                State::ChunkExtension { size, extension }
             }
-            (State::ChunkExtension { size }, b'\r') => State::ChunkSizeLineFeed { size },
-            (State::ChunkExtension { .. }, _) if is_text(byte) => {
+            (State::ChunkExtension { size, extension }, b'\r') if extension.is_complete() => {
+                State::ChunkSizeLineFeed { size }
+            }
+            (State::ChunkExtension { size, extension }, _) => {
                 self.count_extra()?;
-                self.state
+                let extension = extension.next(byte).ok_or(Rejection::ChunkSyntax)?;
+                State::ChunkExtension { size, extension }
             }
             (State::ChunkSizeLineFeed { size: 0 }, b'\n') => State::TrailerStart,
             (State::ChunkSizeLineFeed { size }, b'\n') => {
@@ -239,8 +240,8 @@ mod tests {
             let (extension, trailer) = ("e".repeat(extension), "t".repeat(trailer));
             format!("4;{extension}\r\ndata\r\n0\r\n{trailer}:\r\n\r\n").into_bytes()
         };
-        assert!(decode_all(Framing::Chunked, &body(max, 4)).is_ok());
-        for (extension, trailer) in [(max + 1, 1), (max, 5), (1, max + 4)] {
+        assert!(decode_all(Framing::Chunked, &body(max - 1, 4)).is_ok());
+        for (extension, trailer) in [(max, 1), (max - 1, 5), (1, max + 3)] {
             let refused = decode_all(Framing::Chunked, &body(extension, trailer));
             assert_eq!(refused, Err(Rejection::ChunkSyntax), "{extension} {trailer}");
         }

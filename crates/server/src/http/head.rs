@@ -101,6 +101,7 @@ impl Head {
         match request.parse_with_uninit_headers(bytes, storage) {
             Ok(httparse::Status::Complete(_)) => {}
             Ok(httparse::Status::Partial) => return Err(Rejection::RequestLine),
+            Err(httparse::Error::Version) => return Err(refuse_version(bytes)),
             Err(error) => return Err(from_httparse(error)),
         }
         let (Some(method), Some(target), Some(version)) =
@@ -219,10 +220,23 @@ fn check_target_length(bytes: &[u8], limits: &Limits) -> Result<(), Rejection> {
     }
 }
 
+/// Of a version that is not ours, or of what is none: `HTTP/` and two digits with a point.
+fn refuse_version(bytes: &[u8]) -> Rejection {
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ').skip(2);
+    match (words.next(), words.next()) {
+        (Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]), None)
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Rejection::Version
+        }
+        _ => Rejection::RequestLine,
+    }
+}
+
 fn from_httparse(error: httparse::Error) -> Rejection {
     match error {
         httparse::Error::TooManyHeaders => Rejection::TooManyFields,
-        httparse::Error::Version => Rejection::Version,
         httparse::Error::HeaderName | httparse::Error::HeaderValue => Rejection::Field,
         _ => Rejection::RequestLine,
     }
@@ -310,6 +324,14 @@ mod tests {
             ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", Target),
             ("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", UnknownMethod),
             ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", Version),
+            ("PRI * HTTP/2.0\r\n\r\n", Version),
+            ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", Version),
+            ("GET / HTTP/1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET / HTTP/01.1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET / http/1.1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET / HTTP/ 1.1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET / HTTP/1.1\r\nHost:\r\n\r\n", HostSyntax),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", ContentLengthSyntax),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", ContentLengthSyntax),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1_0\r\n\r\n", ContentLengthSyntax),

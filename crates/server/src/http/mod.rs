@@ -9,6 +9,7 @@
 //! holds what we answer, `rejection` names everything that we refuse.
 
 pub mod body;
+mod chunk_extension;
 pub mod connection;
 pub mod head;
 pub mod limits;

@@ -29,11 +29,11 @@ pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = &target[scheme_end + 3..];
     let host_end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
     let (host, path) = rest.split_at(host_end);
-    (!matches!(host, [] | [b':', ..]) && check_host(host).is_ok()).then_some((host, path))
+    check_host(host).is_ok().then_some((host, path))
 }
 
-/// `uri-host [":" port]`: no user information, path, space or list. It may be empty, for targets
-/// without an authority.
+/// `uri-host [":" port]`: no user information, path, space or list. Not empty: `http` has no target
+/// without a host (RFC 9110 section 4.2.1).
 pub fn check_host(value: &[u8]) -> Result<(), Rejection> {
     let name_end = match value {
         [b'[', ..] => value.iter().position(|byte| *byte == b']').map_or(0, |at| at + 1),
@@ -41,6 +41,7 @@ pub fn check_host(value: &[u8]) -> Result<(), Rejection> {
     };
     let (name, port) = value.split_at(name_end);
     let name_is_valid = match name {
+        [] => false,
         [b'[', address @ .., b']'] => is_ip_literal(address),
         _ => is_registered_name(name),
     };
@@ -94,12 +95,12 @@ mod tests {
     #[test]
     fn hosts_with_and_without_ports() {
         let valid = |host: &[u8]| check_host(host).is_ok();
-        for host in ["", "a", "a.b-c:80", "a:", "127.0.0.1:8000", "[::1]", "[fe80::1]:1", "a%20b"] {
+        for host in ["a", "a.b-c:80", "a:", "127.0.0.1:8000", "[::1]", "[fe80::1]:1", "a%20b"] {
             assert!(valid(host.as_bytes()), "{host:?}");
         }
         for host in [
-            "a b", "a/b", "a@b", "a,b", "a:b", "a:1:2", "a:-1", "a:123456", "::1", "[::1",
-            "[::1]a", "[a]", "[]", "a%2", "a%zz", "a\\b", "a?b", "a#b", "\u{e9}",
+            "", ":80", "a b", "a/b", "a@b", "a,b", "a:b", "a:1:2", "a:-1", "a:123456", "::1",
+            "[::1", "[::1]a", "[a]", "[]", "a%2", "a%zz", "a\\b", "a?b", "a#b", "\u{e9}",
         ] {
             assert!(!valid(host.as_bytes()), "{host:?}");
         }
