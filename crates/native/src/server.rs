@@ -1,6 +1,7 @@
 //! `_native.server_*`: the server's functions for `headway.server`, which checks arguments and
 //! says what they mean. A server is a capsule.
 
+use headway_server::http::Limits;
 use headway_server::record::paths::percentile_ns;
 use headway_server::record::{AccessLog, LogForm};
 use headway_server::worker::socket::Listener;
@@ -124,6 +125,12 @@ unsafe fn pool_settings(
                 write_ns: number(c"write_timeout_ns")? as u64,
             },
             max_connections: number(c"max_connections")? as usize,
+            limits: Limits {
+                max_target_bytes: number(c"max_target_bytes")? as usize,
+                max_head_bytes: number(c"max_head_bytes")? as usize,
+                max_fields: number(c"max_fields")? as usize,
+                max_body_bytes: number(c"max_body_bytes")? as u64,
+            },
         })
     }
 }

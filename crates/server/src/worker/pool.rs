@@ -18,6 +18,7 @@ use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
 use super::word::Noted;
+use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
 use crate::record::clock::{CpuCharges, DateCache, now_ns};
 use crate::record::{AccessLog, PathTable};
@@ -47,6 +48,7 @@ pub struct PoolSettings {
     /// Threads run Python at the same time: wake one more whenever work is waiting.
     pub free_threaded: bool,
     pub timeouts: Timeouts,
+    pub limits: Limits,
     /// Connections that may be open at once, at most `MAX_CONNECTIONS`.
     pub max_connections: usize,
 }
@@ -96,6 +98,7 @@ pub struct Pool<A: Application> {
     timeouts: Timeouts,
     pub(super) patience: Patience,
     max_connections: usize,
+    limits: Arc<Limits>,
     /// One table for each thread that ever worked here.
     paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
 }
@@ -131,6 +134,7 @@ impl<A: Application> Pool<A> {
             timeouts: settings.timeouts,
             patience: settings.timeouts.patience(),
             max_connections: settings.max_connections.min(MAX_CONNECTIONS),
+            limits: Arc::new(settings.limits),
             paths: Mutex::default(),
         })
     }
@@ -306,7 +310,8 @@ impl<A: Application> Pool<A> {
                 Accepted::Nothing => return true,
                 Accepted::Exhausted => return false,
                 Accepted::Connection(socket, address) => {
-                    let Some(token) = self.slab.insert(Box::new(Peer::new(socket, address))) else {
+                    let peer = Box::new(Peer::new(socket, address, Arc::clone(&self.limits)));
+                    let Some(token) = self.slab.insert(peer) else {
                         return false;
                     };
                     let slot = self.slab.slot(token.index).expect("inserted just now");

@@ -47,6 +47,7 @@ fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u
             body_ns: 60_000_000_000,
             write_ns: 60_000_000_000,
         },
+        limits: Default::default(),
         max_connections: MAX_CONNECTIONS,
     };
     let pool = Pool::new(Targets::default(), settings).unwrap();
