@@ -6,7 +6,7 @@
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
 use crate::http::connection::{Finished, Surroundings};
-use crate::http::{Connection, Event, Head, Rejection, Response};
+use crate::http::{Connection, Event, Head, Limits, Rejection, Response};
 use crate::record::RequestRecord;
 use crate::record::clock::now_ns;
 
@@ -54,6 +54,8 @@ pub struct Exchange<'a> {
     excess: bool,
     finished: Option<Finished>,
     broken: Option<Broken>,
+    /// When the application was done; when the request began if it was never called.
+    pub ended_ns: u64,
     /// The application's adapter fills in what it knows; the rest is filled in here.
     pub record: RequestRecord,
 }
@@ -65,6 +67,7 @@ impl<'a> Exchange<'a> {
         patience: Patience,
         is_stopping: &'a dyn Fn() -> bool,
     ) -> Self {
+        let ended_ns = peer.progress.started_ns;
         let record =
             RequestRecord { input_bytes: peer.body.len() as u64, ..RequestRecord::default() };
         Self {
@@ -79,6 +82,7 @@ impl<'a> Exchange<'a> {
             excess: false,
             finished: None,
             broken: None,
+            ended_ns,
             record,
         }
     }
@@ -266,6 +270,10 @@ impl<'a> Exchange<'a> {
         self.finished = Some(Finished::Close);
     }
 
+    pub fn limits(&self) -> &Limits {
+        self.peer.http.limits()
+    }
+
     /// What went wrong with the peer, if anything.
     pub fn broken(&self) -> Option<Broken> {
         self.broken
@@ -297,7 +305,7 @@ pub fn encode_refusal(
         .push_field(b"Content-Type", b"text/plain; charset=utf-8")
         .expect("a constant that is valid");
     let surroundings = Surroundings { date, server: SERVER_FIELD, body_bytes: None, closing: true };
-    let body = format!("{}\n", rejection.explanation());
+    let body = format!("{}\n", rejection.explanation(http.limits()));
     http.refuse(&response, surroundings, body.as_bytes(), out);
     response.code()
 }

@@ -33,8 +33,9 @@ impl<A: Application> Pool<A> {
                 }
             }
         }
+        state.late = true;
         while let Some(ready) = self.ready.pop_late(limit_ns, now_ns()) {
-            state.late = true;
+            state.now_ns = now_ns();
             self.converse(ready.index, state);
         }
         self.flush_log(&mut state.log);

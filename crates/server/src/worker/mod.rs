@@ -23,7 +23,7 @@ pub mod word;
 
 pub use exchange::{Broken, Exchange};
 pub use pool::{Pool, PoolSettings, Timeouts};
-pub use watch::Limits;
+pub use watch::ProcessLimits;
 
 /// What the worker calls for each request.
 pub trait Application {

@@ -18,8 +18,9 @@ use super::ready::{Ready, ReadyQueue};
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
-use super::watch::{Limits, Watch};
+use super::watch::{ProcessLimits, Watch};
 use super::word::Noted;
+use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
 use crate::record::clock::now_ns;
 use crate::record::{AccessLog, PathTable};
@@ -48,9 +49,10 @@ pub struct PoolSettings {
     /// Threads run Python at the same time: wake one more whenever work is waiting.
     pub free_threaded: bool,
     pub timeouts: Timeouts,
+    pub limits: Limits,
     /// Connections that may be open at once, at most `MAX_CONNECTIONS`.
     pub max_connections: usize,
-    pub limits: Limits,
+    pub process_limits: ProcessLimits,
 }
 
 /// How long a connection may take for what; see `Stage`.
@@ -98,6 +100,7 @@ pub struct Pool<A: Application> {
     timeouts: Timeouts,
     pub(super) patience: Patience,
     max_connections: usize,
+    limits: Arc<Limits>,
     /// One table for each thread that ever worked here.
     paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
 }
@@ -125,7 +128,7 @@ impl<A: Application> Pool<A> {
             polling: AtomicBool::new(false),
             parking: Parking::default(),
             monitor: Monitor::default(),
-            watch: Watch::new(settings.limits),
+            watch: Watch::new(settings.process_limits),
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
             phase: AtomicU8::new(RUNNING),
@@ -134,6 +137,7 @@ impl<A: Application> Pool<A> {
             timeouts: settings.timeouts,
             patience: settings.timeouts.patience(),
             max_connections: settings.max_connections.min(MAX_CONNECTIONS),
+            limits: Arc::new(settings.limits),
             paths: Mutex::default(),
         })
     }
@@ -195,11 +199,12 @@ impl<A: Application> Pool<A> {
         let limit_ns = self.watch.limits.queue_ns;
         state.late = limit_ns != 0 && begun_ns.saturating_sub(ready.since_ns) > limit_ns;
         seat.begin_turn(begun_ns);
+        state.now_ns = begun_ns;
         self.converse(ready.index, state);
         seat.end_turn();
         self.turns.fetch_add(1, Relaxed);
         let average_ns = self.service_ns.load(Relaxed);
-        let this_ns = now_ns() - begun_ns;
+        let this_ns = state.now_ns - begun_ns;
         self.service_ns.store(average_ns - average_ns / 16 + this_ns / 16, Relaxed);
     }
 
@@ -212,6 +217,7 @@ impl<A: Application> Pool<A> {
             peer.hangup = slot.word.has_hangup();
             match self.turn(peer, state) {
                 Outcome::Close => {
+                    peer.return_buffers(&mut state.spare);
                     self.close(index);
                     break;
                 }
@@ -220,6 +226,9 @@ impl<A: Application> Pool<A> {
                     break;
                 }
                 Outcome::Wait => {
+                    if peer.stage == Stage::Idle {
+                        peer.return_buffers(&mut state.spare);
+                    }
                     slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
                     if !slot.word.release() {
                         peer.readable = true;
@@ -316,7 +325,8 @@ impl<A: Application> Pool<A> {
                 Accepted::Nothing => return true,
                 Accepted::Exhausted => return false,
                 Accepted::Connection(socket, address) => {
-                    let Some(token) = self.slab.insert(Box::new(Peer::new(socket, address))) else {
+                    let peer = Box::new(Peer::new(socket, address, Arc::clone(&self.limits)));
+                    let Some(token) = self.slab.insert(peer) else {
                         return false;
                     };
                     let slot = self.slab.slot(token.index).expect("inserted just now");

@@ -12,11 +12,14 @@ use std::time::Duration;
 const LIMIT_NS: u64 = 40_000_000;
 
 /// A pool with limits, and the supervisor's end of its control socket.
-fn limited(limits: Limits) -> (Pool<Targets>, SocketAddr, UnixDatagram, UnixDatagram) {
+fn limited(limits: ProcessLimits) -> (Pool<Targets>, SocketAddr, UnixDatagram, UnixDatagram) {
     let (listener, address) = listen();
     let (supervisor, worker) = UnixDatagram::pair().unwrap();
-    let limits = Limits { control_fd: worker.as_raw_fd(), ..limits };
-    let pool = Pool::new(Targets::default(), PoolSettings { limits, ..settings(listener) });
+    let limits = ProcessLimits { control_fd: worker.as_raw_fd(), ..limits };
+    let pool = Pool::new(
+        Targets::default(),
+        PoolSettings { process_limits: limits, ..settings(listener) },
+    );
     (pool.unwrap(), address, supervisor, worker)
 }
 
@@ -49,7 +52,7 @@ fn read_status_to_end(connection: &mut TcpStream) -> String {
 
 #[test]
 fn after_the_maximum_of_requests_the_supervisor_is_told_once_and_serving_goes_on() {
-    let limits = Limits { maximum_requests: 3, ..Limits::default() };
+    let limits = ProcessLimits { maximum_requests: 3, ..ProcessLimits::default() };
     let (pool, address, supervisor, _worker) = limited(limits);
     run(&pool, 2, true, || {
         let mut connection = TcpStream::connect(address).unwrap();
@@ -67,7 +70,7 @@ fn after_the_maximum_of_requests_the_supervisor_is_told_once_and_serving_goes_on
 
 #[test]
 fn a_process_is_inactive_only_after_its_requests_have_ended() {
-    let limits = Limits { inactivity_ns: LIMIT_NS, ..Limits::default() };
+    let limits = ProcessLimits { inactivity_ns: LIMIT_NS, ..ProcessLimits::default() };
     let (pool, address, supervisor, _worker) = limited(limits);
     run(&pool, 1, true, || {
         wait_for_sweeps();
@@ -83,7 +86,7 @@ fn a_process_is_inactive_only_after_its_requests_have_ended() {
 
 #[test]
 fn a_request_that_runs_too_long_is_told_while_it_runs() {
-    let limits = Limits { request_ns: LIMIT_NS, ..Limits::default() };
+    let limits = ProcessLimits { request_ns: LIMIT_NS, ..ProcessLimits::default() };
     let (pool, address, supervisor, _worker) = limited(limits);
     run(&pool, 2, true, || {
         let mut busy = occupy(&pool, address);
@@ -101,7 +104,7 @@ fn a_request_that_runs_too_long_is_told_while_it_runs() {
 
 #[test]
 fn the_monitor_answers_504_while_all_threads_are_stuck() {
-    let limits = Limits { queue_ns: LIMIT_NS, ..Limits::default() };
+    let limits = ProcessLimits { queue_ns: LIMIT_NS, ..ProcessLimits::default() };
     let (pool, address, ..) = limited(limits);
     run(&pool, 2, true, || {
         let connect = || TcpStream::connect(address).unwrap();
@@ -132,7 +135,7 @@ fn the_monitor_answers_504_while_all_threads_are_stuck() {
 
 #[test]
 fn who_takes_up_a_late_request_answers_504() {
-    let limits = Limits { queue_ns: LIMIT_NS, ..Limits::default() };
+    let limits = ProcessLimits { queue_ns: LIMIT_NS, ..ProcessLimits::default() };
     let (pool, address, ..) = limited(limits);
     run(&pool, 1, false, || {
         let mut connections = [(); 2].map(|()| TcpStream::connect(address).unwrap());

@@ -50,8 +50,9 @@ pub fn settings(listener: TcpListener) -> PoolSettings {
             body_ns: 60_000_000_000,
             write_ns: 60_000_000_000,
         },
+        limits: Default::default(),
         max_connections: MAX_CONNECTIONS,
-        limits: Limits::default(),
+        process_limits: ProcessLimits::default(),
     }
 }
 

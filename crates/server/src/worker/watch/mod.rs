@@ -26,7 +26,7 @@ const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
 
 /// 0 turns a limit off.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ProcessLimits {
     pub maximum_requests: u64,
     /// Without a request, once there was one.
     pub inactivity_ns: u64,
@@ -42,7 +42,7 @@ pub struct Limits {
     pub stack_signal: i32,
 }
 
-impl Default for Limits {
+impl Default for ProcessLimits {
     fn default() -> Self {
         Self {
             maximum_requests: 0,
@@ -56,7 +56,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ProcessLimits {
     fn times(&self) -> impl Iterator<Item = u64> {
         let all = [self.inactivity_ns, self.request_ns, self.deadlock_ns, self.queue_ns];
         all.into_iter().filter(|ns| *ns != 0)
@@ -64,7 +64,7 @@ impl Limits {
 }
 
 pub struct Watch {
-    pub limits: Limits,
+    pub limits: ProcessLimits,
     control: Control,
     /// One for each thread that works here. Held while a thread is sent a signal, so that it exists.
     threads: Mutex<Vec<Arc<Activity>>>,
@@ -73,7 +73,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: ProcessLimits) -> Self {
         let control = Control::new(limits.control_fd);
         Self { limits, control, threads: Mutex::default(), requests: AtomicU64::new(0) }
     }
