@@ -4,7 +4,7 @@
 //! free-threaded threads fight for their reference counts.
 
 use super::object::{Object, PyResult, Raised, set_item};
-use crate::http::head::split_absolute;
+use crate::http::target::split_absolute;
 use crate::http::{Framing, Head};
 use crate::worker::Exchange;
 use pyo3_ffi::*;
@@ -144,11 +144,17 @@ impl EnvironBuilder {
             Some(at) => (&target[..at], &target[at + 1..]),
             None => (target, &b""[..]),
         };
-        if path.len() == whole.len() && memchr::memchr(b'%', path).is_none() {
+        if path.len() == whole.len() && path != b"*" && memchr::memchr(b'%', path).is_none() {
             set_item(&environ, &self.path_info, &request_uri)?;
         } else {
             self.path.clear();
-            decode_percent(path, &mut self.path);
+            match path {
+                // `http://host` is `http://host/` (RFC 9110 section 4.2.3), and `OPTIONS *` asks
+                // about no path at all.
+                [] => self.path.push(b'/'),
+                b"*" => {}
+                _ => decode_percent(path, &mut self.path),
+            }
             set_latin1(&environ, &self.path_info, &self.path)?;
         }
         set_latin1(&environ, &self.query_string, query)?;
@@ -301,6 +307,7 @@ fn decode_percent(path: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Limits;
 
     #[test]
     fn field_names_become_cgi_names() {
@@ -327,7 +334,7 @@ mod tests {
         let text =
             b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\nCookie: a=1\r\nx: 2\r\nCookie: b=2\r\n\r\n";
         let mut head = Head::default();
-        head.parse(text).unwrap();
+        head.parse(text, &Limits::default()).unwrap();
         assert_eq!(join_repeated(&head, text, b"X"), b"1, 2");
         assert_eq!(join_repeated(&head, text, b"Cookie"), b"a=1; b=2");
     }
