@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 import threading
 import time
 
@@ -40,6 +41,17 @@ def sleeping_and_hello(seconds):
     return b"entered\n"
 
 
+def wait_for_rest(seconds):
+    """Answers once the main thread rests where it is."""
+    main, seen, same = threading.main_thread().ident, None, 0
+    while same < 20:
+        time.sleep(0.01)
+        frame = sys._current_frames()[main]
+        same = same + 1 if seen == (frame, frame.f_lasti) else 0
+        seen = (frame, frame.f_lasti)
+    return b"rests\n"
+
+
 def wedge(seconds):
     """Waits in C with the GIL held, for ever or so long."""
     libc = ctypes.PyDLL(None)
@@ -74,5 +86,14 @@ def give_back(seconds):
 
 PAGES = {
     each.__name__: each
-    for each in (hello, sleep, compute, sleeping_and_hello, wedge, take_descriptors, give_back)
+    for each in (
+        hello,
+        sleep,
+        compute,
+        sleeping_and_hello,
+        wait_for_rest,
+        wedge,
+        take_descriptors,
+        give_back,
+    )
 }

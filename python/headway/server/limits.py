@@ -6,7 +6,6 @@ and tells the supervisor through a descriptor; see `crates/server/src/worker/wat
 
 from __future__ import annotations
 
-import faulthandler
 import math
 import random
 import signal
@@ -59,11 +58,15 @@ def _with_jitter(maximum: int, jitter: int) -> int:
 
 
 def _register_stack_signal() -> int:
-    """In a process whose stderr is closed there is nowhere to write to: then no signal is sent."""
     try:
+        # Not at the top: in own-GIL sub-interpreters it cannot be imported.
+        import faulthandler
+
         faulthandler.register(STACK_SIGNAL, file=STDERR_FD, all_threads=False, chain=False)
-    except (OSError, RuntimeError, ValueError):
-        return 0
+    except (ImportError, OSError, ValueError):
+        # Nothing is lost but stacks, for example where stderr is closed. The native part sends the
+        # signal only where it has a handler.
+        pass
     return STACK_SIGNAL
 
 

@@ -23,6 +23,8 @@ use std::time::Duration;
 /// How late it may be noticed that a limit has passed; less where the limit is short itself.
 const LONGEST_SWEEP: Duration = Duration::from_secs(1);
 const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
+/// So that the monitor is back at its other duties soon.
+const STACKS_PER_SWEEP: usize = 8;
 
 /// 0 turns a limit off.
 #[derive(Clone, Copy, Debug)]
@@ -143,8 +145,12 @@ impl Watch {
         if limit_ns == 0 {
             return;
         }
-        for thread in self.lock().iter() {
-            let Some(request) = thread.overdue(now_ns, limit_ns) else { continue };
+        let threads = self.lock();
+        let overdue = threads
+            .iter()
+            .filter_map(|thread| thread.overdue(now_ns, limit_ns).map(|request| (thread, request)));
+        // The others come with the next sweep.
+        for (thread, request) in overdue.take(STACKS_PER_SWEEP) {
             let native_id = thread.native_id;
             let name = headway_gil::name_of(native_id as u32).unwrap_or_default();
             let detail = format!(
