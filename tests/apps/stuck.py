@@ -1,5 +1,6 @@
 """Pages that do not return soon, or ever, or take what others need."""
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -33,6 +34,14 @@ def compute(seconds):
     while time.monotonic() < end:
         pass
     return b"computed\n"
+
+
+def stubborn(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(BaseException):
+            compute(seconds)
+    return b"never\n"
 
 
 def sleeping_and_hello(seconds):
@@ -90,6 +99,7 @@ PAGES = {
         hello,
         sleep,
         compute,
+        stubborn,
         sleeping_and_hello,
         wait_for_rest,
         wedge,
