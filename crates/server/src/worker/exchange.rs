@@ -5,6 +5,7 @@
 
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
+use super::watch::Activity;
 use crate::http::connection::{Finished, Surroundings};
 use crate::http::{Connection, Event, Head, Limits, Rejection, Response};
 use crate::record::RequestRecord;
@@ -46,6 +47,7 @@ pub struct Exchange<'a> {
     /// Whether the server is stopping: asked when the head is framed, which may be long after the
     /// request began.
     is_stopping: &'a dyn Fn() -> bool,
+    activity: &'a Activity,
     /// How much of the peer's body the application has taken.
     taken: usize,
     head_sent: bool,
@@ -66,6 +68,7 @@ impl<'a> Exchange<'a> {
         date: &'a [u8],
         patience: Patience,
         is_stopping: &'a dyn Fn() -> bool,
+        activity: &'a Activity,
     ) -> Self {
         let ended_ns = peer.progress.started_ns;
         let record =
@@ -75,6 +78,7 @@ impl<'a> Exchange<'a> {
             date,
             patience,
             is_stopping,
+            activity,
             taken: 0,
             head_sent: false,
             transmitted: false,
@@ -90,6 +94,11 @@ impl<'a> Exchange<'a> {
     /// The head, and the bytes that its ranges refer to.
     pub fn head(&self) -> (&Head, &[u8]) {
         self.peer.http.head()
+    }
+
+    /// What others know of the thread that runs this request.
+    pub fn activity(&self) -> &'a Activity {
+        self.activity
     }
 
     pub fn peer_ip(&self) -> &str {
