@@ -116,7 +116,10 @@ fn conversation<'a>(limits: &Arc<Limits>, pieces: impl IntoIterator<Item = &'a [
                 if !answer(&mut connection, &mut out) {
                     return seen;
                 }
-                connection.shrink();
+                if connection.is_idle() {
+                    let buffer = connection.take_buffer();
+                    connection.lend_buffer(buffer);
+                }
             }
             Event::Refused(rejection) => {
                 assert!(!rejection.explanation(limits).is_empty());

@@ -26,11 +26,8 @@ def report_on_signals(
 def server_open(
     application: Callable[..., Iterable[bytes]],
     report: Callable[[BaseException, str], None],
-    listener_fd: int,
-    is_unix: bool,
-    log_form: int,
-    log_fd: int,
-    free_threaded: bool,
+    listeners: list[int],
+    options: dict[str, int],
     /,
 ) -> object: ...
 def server_work(server: object, environ: dict[str, Any], /) -> None: ...

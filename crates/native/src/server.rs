@@ -4,8 +4,8 @@
 use headway_server::http::Limits;
 use headway_server::record::paths::percentile_ns;
 use headway_server::record::{AccessLog, LogForm};
-use headway_server::worker::PoolSettings;
 use headway_server::worker::socket::Listener;
+use headway_server::worker::{PoolSettings, Timeouts};
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_server::wsgi::server::{OpenError, Server, ServerSettings};
 use pyo3_ffi::*;
@@ -21,8 +21,9 @@ static METHODS: Methods<6> = Methods([
     method(
         c"server_open",
         server_open,
-        c"server_open(application, report, listener_fd, is_unix, log_form, log_fd, free_threaded)\n\
-          Takes over both descriptors. log_form: 0 off, 1 common, 2 json.",
+        c"server_open(application, report, listeners, options)\n\
+          listeners: descriptors of listening sockets, which are taken over, as is log_fd.\n\
+          options: a dict of numbers, all of them required; see Server in serving.py.",
     ),
     method(
         c"server_work",
@@ -47,48 +48,31 @@ pub fn methods() -> *mut PyMethodDef {
 
 unsafe extern "C" fn server_open(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
     let (mut application, mut report) = (ptr::null_mut(), ptr::null_mut());
-    let (mut listener_fd, mut is_unix, mut log_form, mut log_fd, mut free_threaded) =
-        (-1, 0, 0, -1, 0);
-    // SAFETY: the format matches the places that follow it.
+    let (mut listeners, mut options) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the format matches the places that follow it, and CPython checks the types that it
+    // names. The capsule owns the server.
     unsafe {
-        let format = c"OOipiip:server_open".as_ptr();
         let parsed = PyArg_ParseTuple(
             arguments,
-            format,
+            c"OOO!O!:server_open".as_ptr(),
             &raw mut application,
             &raw mut report,
-            &raw mut listener_fd,
-            &raw mut is_unix,
-            &raw mut log_form,
-            &raw mut log_fd,
-            &raw mut free_threaded,
+            &raw mut PyList_Type,
+            &raw mut listeners,
+            &raw mut PyDict_Type,
+            &raw mut options,
         );
         if parsed == 0 {
             return ptr::null_mut();
         }
-        let access_log = match log_form {
-            1 => Some(LogForm::Common),
-            2 => Some(LogForm::Json),
-            _ => None,
-        }
-        .map(|form| AccessLog { form, file: OwnedFd::from_raw_fd(log_fd) });
-        let listener = OwnedFd::from_raw_fd(listener_fd);
-        let listener = if is_unix != 0 {
-            Listener::Unix(listener.into())
-        } else {
-            Listener::Tcp(listener.into())
-        };
-        let settings = ServerSettings {
-            application: Object::from_borrowed(application),
-            report: Object::from_borrowed(report),
-            pool: PoolSettings {
-                listener,
-                access_log,
-                free_threaded: free_threaded != 0,
-                limits: Limits::default(),
-            },
-        };
-        match Server::open(settings) {
+        let opened = pool_settings(listeners, options).and_then(|pool| {
+            Server::open(ServerSettings {
+                application: Object::from_borrowed(application),
+                report: Object::from_borrowed(report),
+                pool,
+            })
+        });
+        match opened {
             Ok(server) => {
                 let server = Box::into_raw(Box::new(server));
                 PyCapsule_New(server.cast(), CAPSULE_NAME.as_ptr(), Some(drop_server))
@@ -98,6 +82,82 @@ unsafe extern "C" fn server_open(_: *mut PyObject, arguments: *mut PyObject) -> 
                 raise(PyExc_OSError, &error.to_string());
                 ptr::null_mut()
             }
+        }
+    }
+}
+
+/// # Safety
+/// `listeners` is a live list of descriptors that the caller gives away, `options` a live dict.
+unsafe fn pool_settings(
+    listeners: *mut PyObject,
+    options: *mut PyObject,
+) -> Result<PoolSettings, OpenError> {
+    // SAFETY: as the caller promises, here and below; so is the log's descriptor, where there is a
+    // log.
+    unsafe {
+        let number = |name| option(options, name);
+        let mut opened = Vec::new();
+        for index in 0..PyList_Size(listeners) {
+            let item = Object::from_new(PySequence_GetItem(listeners, index))?;
+            let fd = OwnedFd::from_raw_fd(to_number(item.as_ptr())? as c_int);
+            opened.push(Listener::from_fd(fd).map_err(OpenError::System)?);
+        }
+        let form = match number(c"log_form")? {
+            1 => Some(LogForm::Common),
+            2 => Some(LogForm::Json),
+            _ => None,
+        };
+        let access_log = match form {
+            Some(form) => {
+                let file = OwnedFd::from_raw_fd(number(c"log_fd")? as c_int);
+                Some(AccessLog { form, file })
+            }
+            None => None,
+        };
+        Ok(PoolSettings {
+            listeners: opened,
+            access_log,
+            free_threaded: number(c"free_threaded")? != 0,
+            timeouts: Timeouts {
+                keep_alive_ns: number(c"keep_alive_timeout_ns")? as u64,
+                head_ns: number(c"head_timeout_ns")? as u64,
+                body_ns: number(c"body_timeout_ns")? as u64,
+                write_ns: number(c"write_timeout_ns")? as u64,
+            },
+            max_connections: number(c"max_connections")? as usize,
+            limits: Limits {
+                max_target_bytes: number(c"max_target_bytes")? as usize,
+                max_head_bytes: number(c"max_head_bytes")? as usize,
+                max_fields: number(c"max_fields")? as usize,
+                max_body_bytes: number(c"max_body_bytes")? as u64,
+            },
+        })
+    }
+}
+
+/// The number under `name`; KeyError if there is none.
+///
+/// # Safety
+/// `options` is a live dict.
+unsafe fn option(options: *mut PyObject, name: &CStr) -> PyResult<i64> {
+    // SAFETY: a dict; the value is borrowed from it, and nothing of Python runs before it is read.
+    unsafe {
+        let value = PyDict_GetItemString(options, name.as_ptr());
+        if value.is_null() {
+            return Err(raise(PyExc_KeyError, &name.to_string_lossy()));
+        }
+        to_number(value)
+    }
+}
+
+/// # Safety
+/// `object` is a live object.
+unsafe fn to_number(object: *mut PyObject) -> PyResult<i64> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match PyLong_AsLongLong(object) {
+            -1 if !PyErr_Occurred().is_null() => Err(Raised),
+            number => Ok(number),
         }
     }
 }

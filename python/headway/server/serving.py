@@ -18,6 +18,7 @@ from wsgiref.util import FileWrapper
 from headway import __version__, _native
 from headway.server.application import Application
 from headway.server.binding import BACKLOG, Address
+from headway.server.settings import NO_LIMITS_GIVEN, HttpLimits
 
 # How long a thread outside the application takes, at the very most, to notice the end.
 ABORT_TIMEOUT_S = 1.0
@@ -52,6 +53,7 @@ class Server:
         threads: int,
         log_form: str = "off",
         log_fd: int = -1,
+        http: HttpLimits = NO_LIMITS_GIVEN,
         daemon: bool = True,
     ) -> None:
         """Takes over `listener` (bound, perhaps not listening yet) and, unless `log_form` is
@@ -66,11 +68,21 @@ class Server:
         self._native = _native.server_open(
             application,
             report_exception,
-            listener.detach(),
-            address.path is not None,
-            LOG_FORMS[log_form],
-            log_fd,
-            not getattr(sys, "_is_gil_enabled", lambda: True)(),
+            [listener.detach()],
+            {
+                "log_form": LOG_FORMS[log_form],
+                "log_fd": log_fd,
+                "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
+                "max_target_bytes": http.max_target_bytes,
+                "max_head_bytes": http.max_head_bytes,
+                "max_fields": http.max_fields,
+                "max_body_bytes": http.max_body_bytes,
+                "max_connections": http.max_connections,
+                "head_timeout_ns": _ns(http.head_timeout_s),
+                "body_timeout_ns": _ns(http.body_timeout_s),
+                "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
+                "write_timeout_ns": _ns(http.write_timeout_s),
+            },
         )
         self._threads = [
             threading.Thread(target=self._work, name=f"headway-worker-{number}", daemon=daemon)
@@ -123,6 +135,10 @@ class Server:
             # Not in PEP 3333: the input ends where the body does, chunked or not.
             "wsgi.input_terminated": True,
         }
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 def report_exception(exception: BaseException, request: str) -> None:

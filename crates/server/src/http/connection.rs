@@ -23,8 +23,8 @@ use super::response::Response;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A read buffer starts with this much, and idle connections keep no more. Few heads are larger.
-const BUFFER_BYTES: usize = 4_096;
+/// A read buffer starts with this much.
+const BUFFER_BYTES: usize = 8_192;
 /// Idle connections keep room for this many fields.
 const KEPT_FIELDS: usize = 32;
 /// Bodies are read in steps of at most this.
@@ -214,18 +214,21 @@ impl Connection {
         self.head.expects_continue = false;
     }
 
-    /// Gives memory back while nothing is going on.
-    pub fn shrink(&mut self) {
-        if !self.is_idle() {
-            return;
-        }
-        if self.buffer.len() > BUFFER_BYTES {
-            self.buffer = Vec::new();
-            (self.start, self.end, self.head_start, self.head_end) = (0, 0, 0, 0);
-        }
+    /// Gives a connection that has no memory for received bytes some: all of `buffer`, whatever
+    /// it holds.
+    pub fn lend_buffer(&mut self, buffer: Vec<u8>) {
+        debug_assert!(self.buffer.is_empty());
+        self.buffer = buffer;
+    }
+
+    /// Takes that memory away. Only while the connection is idle, or never used again.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        (self.kept, self.start, self.end) = (0, 0, 0);
+        (self.head_start, self.head_end) = (0, 0);
         if self.head.fields.capacity() > KEPT_FIELDS {
             self.head.fields = Vec::new();
         }
+        std::mem::take(&mut self.buffer)
     }
 
     pub fn next_event(&mut self) -> Event {

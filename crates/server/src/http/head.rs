@@ -273,16 +273,6 @@ fn check_coding(value: &[u8]) -> Result<(), Rejection> {
     }
 }
 
-/// What a field value consists of.
-pub fn is_text(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
-}
-
-/// What a field name consists of (RFC 9110 section 5.6.2).
-pub fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

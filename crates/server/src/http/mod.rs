@@ -13,6 +13,7 @@ mod chunk_extension;
 pub mod connection;
 pub mod head;
 pub mod limits;
+mod octets;
 pub mod rejection;
 pub mod response;
 pub mod target;

@@ -32,15 +32,16 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, CONNECTION_EVENTS, data)
     }
 
-    /// Registers a listener or an eventfd, level-triggered.
+    /// Registers an eventfd, level-triggered.
     pub fn add(&self, fd: BorrowedFd, data: u64) -> Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32, data)
     }
 
-    /// Turns a level-triggered registration off (`listen` false) or on again.
-    pub fn listen(&self, fd: BorrowedFd, data: u64, listen: bool) -> Result<()> {
-        let events = if listen { libc::EPOLLIN as u32 } else { 0 };
-        self.control(libc::EPOLL_CTL_MOD, fd, events, data)
+    /// Registers a listener, level-triggered. Of the processes that share it, a new connection
+    /// wakes one (exclusive; such a registration cannot be changed, only removed).
+    pub fn add_listener(&self, fd: BorrowedFd, data: u64) -> Result<()> {
+        let events = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32;
+        self.control(libc::EPOLL_CTL_ADD, fd, events, data)
     }
 
     /// Needed before closing: a forked child may hold the same open file, and then closing alone

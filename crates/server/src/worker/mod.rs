@@ -18,7 +18,7 @@ pub mod turn;
 pub mod word;
 
 pub use exchange::{Broken, Exchange};
-pub use pool::{Pool, PoolSettings};
+pub use pool::{Pool, PoolSettings, Timeouts};
 
 /// What the worker calls for each request.
 pub trait Application {

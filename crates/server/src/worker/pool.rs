@@ -10,51 +10,74 @@
 
 use super::Application;
 use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
+use super::exchange::Patience;
 use super::monitor::Monitor;
 use super::parking::{LONG_TURN_NS, Parking, Seat};
-use super::peer::{Peer, Stage};
+use super::peer::{Buffers, Peer, Stage};
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
 use super::word::Noted;
 use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
-use crate::record::clock::{DateCache, now_ns, thread_cpu_ns};
+use crate::record::clock::{CpuCharges, DateCache, now_ns};
 use crate::record::{AccessLog, PathTable};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-const LISTENER_DATA: u64 = u64::MAX;
-const KICK_DATA: u64 = u64::MAX - 1;
+/// What epoll hands back for what is no connection: beyond the index of any slot.
+const KICK_DATA: u64 = u64::MAX;
+const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
+/// Listening sockets of one server.
+pub const MAX_LISTENERS: usize = 64;
 /// Connections accepted before those that are ready get their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
 /// Connections taken from the listen queue when the server stops: as many as the queue can hold
 /// where `net.core.somaxconn` is as Linux sets it, and an end if clients keep coming.
 const ACCEPTS_AT_STOP: usize = 4_096;
 
-/// How long a connection may take for what; see `Stage`.
-const IDLE_NS: u64 = 75_000_000_000;
-const HEAD_NS: u64 = 30_000_000_000;
-const BODY_NS: u64 = 60_000_000_000;
-const WRITING_NS: u64 = 60_000_000_000;
+/// What a closed connection may still send before it is forgotten.
 const LINGERING_NS: u64 = 2_000_000_000;
 
 pub struct PoolSettings {
-    pub listener: Listener,
+    /// At most `MAX_LISTENERS`.
+    pub listeners: Vec<Listener>,
     pub access_log: Option<AccessLog>,
     /// Threads run Python at the same time: wake one more whenever work is waiting.
     pub free_threaded: bool,
     pub limits: Limits,
+    pub timeouts: Timeouts,
+    /// Connections that may be open at once, at most `MAX_CONNECTIONS`.
+    pub max_connections: usize,
+}
+
+/// How long a connection may take for what; see `Stage`.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    pub keep_alive_ns: u64,
+    pub head_ns: u64,
+    /// Also how long an application waits for the next piece.
+    pub body_ns: u64,
+    /// Also how long an application waits for room to write.
+    pub write_ns: u64,
+}
+
+impl Timeouts {
+    /// How long an application's thread waits for its client.
+    fn patience(&self) -> Patience {
+        let to_ms = |ns: u64| i32::try_from(ns.div_ceil(1_000_000)).unwrap_or(i32::MAX);
+        Patience { receive_ms: to_ms(self.body_ns), send_ms: to_ms(self.write_ns) }
+    }
 }
 
 pub struct Pool<A: Application> {
     application: A,
     epoll: Epoll,
     kick: Kick,
-    /// `None` once the server has stopped accepting.
-    listener: Mutex<Option<Listener>>,
+    /// Empty once the server has stopped accepting.
+    listeners: Mutex<Vec<Listener>>,
     /// Accepting failed for want of descriptors or slots; a close turns it on again.
     accepting_paused: AtomicBool,
     pub(super) slab: Slab,
@@ -73,6 +96,9 @@ pub struct Pool<A: Application> {
     access_log: Option<AccessLog>,
     free_threaded: bool,
     limits: Arc<Limits>,
+    timeouts: Timeouts,
+    pub(super) patience: Patience,
+    max_connections: usize,
     /// One table for each thread that ever worked here.
     paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
 }
@@ -84,14 +110,16 @@ const ABORTED: u8 = 2;
 impl<A: Application> Pool<A> {
     pub fn new(application: A, settings: PoolSettings) -> std::io::Result<Self> {
         let (epoll, kick) = (Epoll::new()?, Kick::new()?);
-        settings.listener.set_nonblocking()?;
-        epoll.add(settings.listener.fd(), LISTENER_DATA)?;
+        for (listener, data) in settings.listeners.iter().zip(FIRST_LISTENER_DATA..KICK_DATA) {
+            listener.set_nonblocking()?;
+            epoll.add_listener(listener.fd(), data)?;
+        }
         epoll.add(kick.fd(), KICK_DATA)?;
         Ok(Self {
             application,
             epoll,
             kick,
-            listener: Mutex::new(Some(settings.listener)),
+            listeners: Mutex::new(settings.listeners),
             accepting_paused: AtomicBool::new(false),
             slab: Slab::default(),
             ready: Mutex::default(),
@@ -104,6 +132,9 @@ impl<A: Application> Pool<A> {
             access_log: settings.access_log,
             free_threaded: settings.free_threaded,
             limits: Arc::new(settings.limits),
+            timeouts: settings.timeouts,
+            patience: settings.timeouts.patience(),
+            max_connections: settings.max_connections.min(MAX_CONNECTIONS),
             paths: Mutex::default(),
         })
     }
@@ -121,8 +152,10 @@ impl<A: Application> Pool<A> {
             dates: DateCache::default(),
             log: LogBuffer::default(),
             paths,
+            spare: Buffers::default(),
             date: Vec::new(),
-            cpu_ns: thread_cpu_ns(),
+            cpu: CpuCharges::of_this_thread(),
+            now_ns: now_ns(),
         };
         let seat = self.parking.join();
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
@@ -162,12 +195,14 @@ impl<A: Application> Pool<A> {
         let slot = self.slab.slot(index).expect("an index from the ready queue");
         let begun_ns = now_ns();
         seat.begin_turn(begun_ns);
+        state.now_ns = begun_ns;
         loop {
             // SAFETY: the queue owned the word and handed it to this thread.
             let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
             peer.hangup = slot.word.has_hangup();
             match self.turn(peer, state) {
                 Outcome::Close => {
+                    peer.return_buffers(&mut state.spare);
                     self.close(index);
                     break;
                 }
@@ -176,7 +211,10 @@ impl<A: Application> Pool<A> {
                     break;
                 }
                 Outcome::Wait => {
-                    slot.deadline_ns.store(next_deadline_ns(peer), Relaxed);
+                    if peer.stage == Stage::Idle {
+                        peer.return_buffers(&mut state.spare);
+                    }
+                    slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
                     if !slot.word.release() {
                         peer.readable = true;
                         continue;
@@ -202,7 +240,7 @@ impl<A: Application> Pool<A> {
         seat.end_turn();
         self.turns.fetch_add(1, Relaxed);
         let average_ns = self.service_ns.load(Relaxed);
-        let this_ns = now_ns() - begun_ns;
+        let this_ns = state.now_ns - begun_ns;
         self.service_ns.store(average_ns - average_ns / 16 + this_ns / 16, Relaxed);
     }
 
@@ -225,8 +263,8 @@ impl<A: Application> Pool<A> {
         let mut count = 0;
         for event in events.iter() {
             match event.data {
-                LISTENER_DATA => self.accept_some(),
                 KICK_DATA => self.kick.clear(),
+                FIRST_LISTENER_DATA.. => self.accept_some(event.data),
                 data => {
                     let token = Token::from_data(data);
                     let Some(slot) = self.slab.slot(token.index) else { continue };
@@ -252,33 +290,34 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    fn accept_some(&self) {
-        if let Some(listener) = &*self.listener.lock().expect("no panic under this lock") {
-            self.accept(listener, ACCEPTS_PER_EVENT);
+    fn accept_some(&self, data: u64) {
+        let listeners = self.listeners.lock().expect("no panic under this lock");
+        if let Some(listener) = listeners.get((data - FIRST_LISTENER_DATA) as usize) {
+            if !self.accept(listener, ACCEPTS_PER_EVENT) {
+                self.pause_accepting(&listeners);
+            }
         }
     }
 
-    /// Accepts until the listen queue is empty, at most `limit` connections.
-    fn accept(&self, listener: &Listener, limit: usize) {
+    /// Accepts until the listen queue is empty, at most `limit` connections. False if there is no
+    /// room for more.
+    fn accept(&self, listener: &Listener, limit: usize) -> bool {
         for _ in 0..limit {
-            if self.slab.open() >= MAX_CONNECTIONS {
-                return self.pause_accepting(listener);
+            if self.slab.open() >= self.max_connections {
+                return false;
             }
             match listener.accept() {
-                Accepted::Nothing => return,
-                Accepted::Exhausted => return self.pause_accepting(listener),
+                Accepted::Nothing => return true,
+                Accepted::Exhausted => return false,
                 Accepted::Connection(socket, address) => {
-                    let Some(token) = self.slab.insert(Box::new(Peer::new(
-                        socket,
-                        address,
-                        Arc::clone(&self.limits),
-                    ))) else {
-                        return self.pause_accepting(listener);
+                    let peer = Peer::new(socket, address, Arc::clone(&self.limits));
+                    let Some(token) = self.slab.insert(Box::new(peer)) else {
+                        return false;
                     };
                     let slot = self.slab.slot(token.index).expect("inserted just now");
                     // SAFETY: `insert` gave the word to this thread.
                     let peer = unsafe { slot.peer() }.as_mut().expect("inserted just now");
-                    slot.deadline_ns.store(next_deadline_ns(peer), Relaxed);
+                    slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
                     // An event that comes before the release sets PENDING, and would be lost; so
                     // first make it IDLE. Its first event comes at once.
                     let fd = peer.socket.as_fd();
@@ -290,31 +329,48 @@ impl<A: Application> Pool<A> {
                     slot.word.release();
                     if self.epoll.add_connection(fd, token.to_data()).is_err() && slot.word.claim()
                     {
-                        self.close(token.index);
+                        self.discard(token.index);
                     }
                 }
             }
         }
+        true
     }
 
-    fn pause_accepting(&self, listener: &Listener) {
-        self.accepting_paused.store(true, SeqCst);
-        let _ = self.epoll.listen(listener.fd(), LISTENER_DATA, false);
+    fn pause_accepting(&self, listeners: &[Listener]) {
+        if !self.accepting_paused.swap(true, SeqCst) {
+            for listener in listeners {
+                self.epoll.remove(listener.fd());
+            }
+        }
+    }
+
+    /// Something was closed, so there may be room again.
+    fn resume_accepting(&self) {
+        let listeners = self.listeners.lock().expect("no panic under this lock");
+        if self.accepting_paused.swap(false, SeqCst) {
+            for (listener, data) in listeners.iter().zip(FIRST_LISTENER_DATA..) {
+                let _ = self.epoll.add_listener(listener.fd(), data);
+            }
+        }
     }
 
     /// Closes a connection that this thread owns.
     fn close(&self, index: u32) {
-        // SAFETY: the caller owns the word and uses the slot no more.
-        if let Some(peer) = unsafe { self.slab.remove(index) } {
-            self.epoll.remove(peer.socket.as_fd());
-        }
-        if self.accepting_paused.swap(false, SeqCst) {
-            if let Some(listener) = &*self.listener.lock().expect("no panic under this lock") {
-                let _ = self.epoll.listen(listener.fd(), LISTENER_DATA, true);
-            }
+        self.discard(index);
+        if self.accepting_paused.load(SeqCst) {
+            self.resume_accepting();
         }
         if self.is_over() {
             self.wake_everyone();
+        }
+    }
+
+    /// Frees the slot of a connection that this thread owns.
+    fn discard(&self, index: u32) {
+        // SAFETY: the caller owns the word and uses the slot no more.
+        if let Some(peer) = unsafe { self.slab.remove(index) } {
+            self.epoll.remove(peer.socket.as_fd());
         }
     }
 
@@ -342,15 +398,16 @@ impl<A: Application> Pool<A> {
     /// and closing the listener would reset it; so the queue is emptied first. Then the phase
     /// changes, not before: a server without connections is over as soon as it is STOPPING.
     pub fn stop(&self) {
-        let Some(listener) = self.listener.lock().expect("no panic under this lock").take() else {
-            return;
-        };
-        self.epoll.remove(listener.fd());
-        self.accept(&listener, ACCEPTS_AT_STOP);
+        let listeners =
+            std::mem::take(&mut *self.listeners.lock().expect("no panic under this lock"));
+        for listener in &listeners {
+            self.epoll.remove(listener.fd());
+            self.accept(listener, ACCEPTS_AT_STOP);
+        }
         if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst).is_err() {
             return;
         }
-        drop(listener);
+        drop(listeners);
         for (index, slot) in self.slab.slots() {
             if slot.word.claim() {
                 // SAFETY: claimed just now.
@@ -437,24 +494,24 @@ impl<A: Application> Pool<A> {
             log.flush(file);
         }
     }
-}
 
-/// When what the connection waits for must have come. A stage's time begins when the stage does,
-/// except that each piece of a response that goes out begins it anew.
-fn next_deadline_ns(peer: &mut Peer) -> u64 {
-    let patience_ns = match peer.stage {
-        Stage::Idle => IDLE_NS,
-        Stage::Head => HEAD_NS,
-        Stage::Body => BODY_NS,
-        Stage::Writing(_) => WRITING_NS,
-        Stage::Lingering => LINGERING_NS,
-    };
-    let goes_on = peer.stage == peer.deadline_stage && !matches!(peer.stage, Stage::Writing(_));
-    if !goes_on || peer.stage == Stage::Idle {
-        peer.deadline_stage = peer.stage;
-        peer.deadline_ns = now_ns() + patience_ns;
+    /// When what the connection waits for must have come. A stage's time begins when the stage
+    /// does, except that each piece of a response that goes out begins it anew.
+    fn next_deadline_ns(&self, peer: &mut Peer) -> u64 {
+        let patience_ns = match peer.stage {
+            Stage::Idle => self.timeouts.keep_alive_ns,
+            Stage::Head => self.timeouts.head_ns,
+            Stage::Body => self.timeouts.body_ns,
+            Stage::Writing(_) => self.timeouts.write_ns,
+            Stage::Lingering => LINGERING_NS,
+        };
+        let goes_on = peer.stage == peer.deadline_stage && !matches!(peer.stage, Stage::Writing(_));
+        if !goes_on || peer.stage == Stage::Idle {
+            peer.deadline_stage = peer.stage;
+            peer.deadline_ns = now_ns() + patience_ns;
+        }
+        peer.deadline_ns
     }
-    peer.deadline_ns
 }
 
 #[cfg(test)]

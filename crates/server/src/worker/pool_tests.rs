@@ -38,10 +38,17 @@ fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let settings = PoolSettings {
-        listener: Listener::Tcp(listener),
+        listeners: vec![Listener::Tcp(listener)],
         access_log: None,
         free_threaded: false,
-        limits: Default::default(),
+        limits: Limits::default(),
+        timeouts: Timeouts {
+            keep_alive_ns: 75_000_000_000,
+            head_ns: 30_000_000_000,
+            body_ns: 60_000_000_000,
+            write_ns: 60_000_000_000,
+        },
+        max_connections: MAX_CONNECTIONS,
     };
     let pool = Pool::new(Targets::default(), settings).unwrap();
     std::thread::scope(|scope| {

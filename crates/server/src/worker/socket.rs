@@ -131,6 +131,27 @@ pub enum Accepted {
 }
 
 impl Listener {
+    /// Takes over a listening socket of either family.
+    pub fn from_fd(fd: OwnedFd) -> std::io::Result<Self> {
+        let mut domain = 0;
+        let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the pointers and the size are those of live integers.
+        let result = unsafe {
+            libc::getsockopt(
+                fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_DOMAIN,
+                (&raw mut domain).cast(),
+                &mut size,
+            )
+        };
+        match (result, domain) {
+            (0, libc::AF_UNIX) => Ok(Self::Unix(fd.into())),
+            (0, _) => Ok(Self::Tcp(fd.into())),
+            _ => Err(Error::last_os_error()),
+        }
+    }
+
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(listener) => listener.as_fd(),

@@ -29,10 +29,15 @@ pub enum OpenError {
     System(io::Error),
 }
 
+impl From<super::object::Raised> for OpenError {
+    fn from(super::object::Raised: super::object::Raised) -> Self {
+        Self::Raised
+    }
+}
+
 impl Server {
     pub fn open(settings: ServerSettings) -> Result<Self, OpenError> {
-        let adapter = Adapter::new(settings.application, settings.report)
-            .map_err(|super::object::Raised| OpenError::Raised)?;
+        let adapter = Adapter::new(settings.application, settings.report)?;
         let pool = Arc::new(Pool::new(adapter, settings.pool).map_err(OpenError::System)?);
         let monitored = Arc::clone(&pool);
         let monitor = std::thread::Builder::new()

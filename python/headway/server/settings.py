@@ -1,0 +1,150 @@
+"""What a server is to do, every value resolved: the contract between configuration and processes.
+
+Flags, a TOML file or an Apache configuration are read into a `ServerSettings`; the supervisor
+starts what it says; each worker process gets its `ProcessGroup` as JSON. Names are those of
+mod_wsgi's WSGIDaemonProcess options where it has one, with the unit added. Knows nothing of where
+a value came from. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from headway.server.binding import Address, parse_address
+
+
+@dataclass(frozen=True)
+class HttpLimits:
+    """What a client may ask for and how long it may take. Counts and bytes; 0 means no limit only
+    for `max_body_bytes`."""
+
+    max_target_bytes: int = 16_384
+    max_head_bytes: int = 65_536
+    max_fields: int = 100
+    max_body_bytes: int = 0
+    # Open connections of one worker process; more wait in the listen queue.
+    max_connections: int = 65_536
+    # From the first byte of a request to the end of its head.
+    head_timeout_s: float = 30.0
+    # For the part of a body that is gathered before the application runs, and for each wait after.
+    body_timeout_s: float = 60.0
+    # Without a request on a connection that is kept open.
+    keep_alive_timeout_s: float = 75.0
+    # Without the client taking a byte of the response.
+    write_timeout_s: float = 60.0
+
+
+NO_LIMITS_GIVEN = HttpLimits()
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files in PEM form; read again at SIGHUP. `certificate` holds the whole chain."""
+
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Mount:
+    """An application and the URL path below which it lives ("" for the root): SCRIPT_NAME."""
+
+    path: str
+    # `module:callable`, or the path of a script file whose callable is `application`.
+    application: str
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """Processes that serve the same applications on the same sockets. Times in seconds; 0 turns a
+    limit off, as in mod_wsgi; `None` leaves what the process inherits."""
+
+    name: str = "main"
+    mounts: tuple[Mount, ...] = ()
+    binds: tuple[Address, ...] = (Address("127.0.0.1", 8000),)
+    listen_backlog: int = 1024
+    # Permission bits of UNIX sockets; `None`: as umask says.
+    socket_mode: int | None = None
+    tls: Tls | None = None
+
+    processes: int = 1
+    threads: int = 4
+    policy: str = "interval"
+    kernel_hints: bool = True
+    switch_interval_s: float | None = None
+
+    user: str | None = None
+    group: str | None = None
+    supplementary_groups: tuple[str, ...] = ()
+    umask: int | None = None
+    # Working directory of the processes, and HOME.
+    home: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    # Put before sys.path, in this order.
+    python_path: tuple[str, ...] = ()
+    # A virtual environment, or the prefix of an installation.
+    python_home: str | None = None
+    display_name: str | None = None
+    lang: str | None = None
+    stack_size_bytes: int = 0
+    cpu_priority: int = 0
+
+    maximum_requests: int = 0
+    # A process gets up to this many requests more, at random, so that not all end at once.
+    maximum_requests_jitter: int = 0
+    restart_interval_s: float = 0.0
+    inactivity_timeout_s: float = 0.0
+    request_timeout_s: float = 0.0
+    interrupt_timeout_s: float = 0.0
+    deadlock_timeout_s: float = 300.0
+    startup_timeout_s: float = 0.0
+    graceful_timeout_s: float = 15.0
+    shutdown_timeout_s: float = 5.0
+    queue_timeout_s: float = 0.0
+    cpu_time_limit_s: float = 0.0
+    memory_limit_bytes: int = 0
+    virtual_memory_limit_bytes: int = 0
+
+    http: HttpLimits = NO_LIMITS_GIVEN
+    # "off", "common", "combined" or "json"; to a file, or to stdout.
+    access_log: str = "off"
+    access_log_path: str | None = None
+    # Networks in CIDR form whose PROXY protocol header, or whose Forwarded and X-Forwarded-*
+    # fields, are believed; "unix" stands for every peer of a UNIX socket.
+    proxy_protocol_from: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+
+    # Load the applications once, in a process from which the workers fork.
+    preload: bool = False
+
+    def to_json(self) -> str:
+        """One line; `from_json` makes an equal group of it."""
+        values = asdict(self)
+        values["binds"] = [str(address) for address in self.binds]
+        return json.dumps(values)
+
+    @classmethod
+    def from_json(cls, text: str) -> ProcessGroup:
+        values: dict[str, Any] = json.loads(text)
+        values["binds"] = [parse_address(bind) for bind in values["binds"]]
+        values["mounts"] = [Mount(**mount) for mount in values["mounts"]]
+        values["http"] = HttpLimits(**values["http"])
+        values["tls"] = values["tls"] and Tls(**values["tls"])
+        for name in (each.name for each in fields(cls)):
+            if isinstance(values[name], list):
+                values[name] = tuple(values[name])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """All that one `headway serve` does. Groups have distinct names and share no address."""
+
+    groups: tuple[ProcessGroup, ...]
+    # Restart workers when a file that the application imported changes.
+    reload: bool = False
+    # A UNIX socket that answers who is alive, why the last one died, and how often.
+    status_socket: str | None = None
+    pid_file: str | None = None
