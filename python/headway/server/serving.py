@@ -12,12 +12,14 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from typing import NamedTuple
 from wsgiref.util import FileWrapper
 
 from headway import __version__, _native
 from headway.server.application import Application
 from headway.server.binding import BACKLOG, Address
+from headway.server.limits import NO_LIMITS
 from headway.server.settings import NO_LIMITS_GIVEN, HttpLimits
 
 # How long a thread outside the application takes, at the very most, to notice the end.
@@ -54,10 +56,11 @@ class Server:
         log_form: str = "off",
         log_fd: int = -1,
         http: HttpLimits = NO_LIMITS_GIVEN,
+        limits: Mapping[str, int] = NO_LIMITS,
         daemon: bool = True,
     ) -> None:
         """Takes over `listener` (bound, perhaps not listening yet) and, unless `log_form` is
-        "off", the descriptor `log_fd`.
+        "off", the descriptor `log_fd`. `limits` are those of `native_limits`.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
@@ -73,15 +76,16 @@ class Server:
                 "log_form": LOG_FORMS[log_form],
                 "log_fd": log_fd,
                 "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
+                "max_connections": http.max_connections,
                 "max_target_bytes": http.max_target_bytes,
                 "max_head_bytes": http.max_head_bytes,
                 "max_fields": http.max_fields,
                 "max_body_bytes": http.max_body_bytes,
-                "max_connections": http.max_connections,
                 "head_timeout_ns": _ns(http.head_timeout_s),
                 "body_timeout_ns": _ns(http.body_timeout_s),
                 "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": _ns(http.write_timeout_s),
+                **limits,
             },
         )
         self._threads = [

@@ -6,7 +6,7 @@
 
 use super::chunk_extension::ChunkExtension;
 use super::head::Framing;
-use super::octets::{is_field_text_byte, is_token_byte};
+use super::octets::{is_text, is_token};
 use super::rejection::Rejection;
 
 /// Chunk extensions and trailers together may be this much longer than the data that they come
@@ -140,12 +140,12 @@ impl BodyDecoder {
             (State::ChunkDataLineFeed, b'\n') => State::ChunkSize { size: 0, digits: 0 },
             (State::TrailerStart, b'\r') => State::EndLineFeed,
             // A field line. Without this look at its name, a next request could pass for one.
-            (State::TrailerStart | State::TrailerName, _) if is_token_byte(byte) => {
+            (State::TrailerStart | State::TrailerName, _) if is_token(byte) => {
                 self.count_extra()?;
                 State::TrailerName
             }
             (State::TrailerName, b':') => State::TrailerValue,
-            (State::TrailerValue, _) if is_field_text_byte(byte) => {
+            (State::TrailerValue, _) if is_text(byte) => {
                 self.count_extra()?;
                 State::TrailerValue
             }

@@ -2,7 +2,7 @@
 //! `; name="value"`, any number of them, with white space around the signs. They mean nothing here.
 //! They are checked because servers that skip them carelessly have been led past a line end.
 
-use super::octets::{is_field_text_byte, is_token_byte};
+use super::octets::{is_text, is_token};
 
 /// What the bytes of the extensions so far end with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl ChunkExtension {
         Some(match (self, byte) {
             (Self::Quoted, b'"') => Self::QuoteEnd,
             (Self::Quoted, b'\\') => Self::QuotedPair,
-            (Self::Quoted | Self::QuotedPair, _) if is_field_text_byte(byte) => Self::Quoted,
+            (Self::Quoted | Self::QuotedPair, _) if is_text(byte) => Self::Quoted,
             (Self::Quoted | Self::QuotedPair, _) => return None,
             (Self::Space | Self::Value | Self::QuoteEnd, b' ' | b'\t') => Self::Space,
             (Self::Semicolon | Self::Equals, b' ' | b'\t') => self,
@@ -35,8 +35,8 @@ impl ChunkExtension {
             (_, b';') => Self::Semicolon,
             (Self::Name | Self::NameSpace, b'=') => Self::Equals,
             (Self::Equals, b'"') => Self::Quoted,
-            (Self::Semicolon | Self::Name, _) if is_token_byte(byte) => Self::Name,
-            (Self::Equals | Self::Value, _) if is_token_byte(byte) => Self::Value,
+            (Self::Semicolon | Self::Name, _) if is_token(byte) => Self::Name,
+            (Self::Equals | Self::Value, _) if is_token(byte) => Self::Value,
             _ => return None,
         })
     }

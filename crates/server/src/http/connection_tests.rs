@@ -227,6 +227,7 @@ fn an_idle_connection_keeps_little() {
     let mut out = Vec::new();
     connection.encode_head(&response, SURROUNDINGS, &mut out);
     assert_eq!(connection.finish(true, &mut out), Finished::KeepAlive);
+    assert!(connection.is_idle());
     assert!(connection.take_buffer().capacity() > 9_000);
     assert_eq!(connection.buffer.capacity(), 0);
     assert!(connection.head.fields.capacity() <= KEPT_FIELDS);

@@ -32,6 +32,8 @@ pub enum Rejection {
     UnknownMethod,
     MethodTooLong,
     Version,
+    /// queue-timeout: no thread was free for the request in time.
+    QueueTimeout,
 }
 
 impl Rejection {
@@ -46,6 +48,7 @@ impl Rejection {
             Self::UnknownCoding | Self::UnknownMethod | Self::MethodTooLong => {
                 b"501 Not Implemented"
             }
+            Self::QueueTimeout => b"504 Gateway Timeout",
             Self::Version => b"505 HTTP Version Not Supported",
             _ => b"400 Bad Request",
         }
@@ -93,6 +96,7 @@ impl Rejection {
             Self::MethodTooLong => {
                 return format!("The method is longer than {MAX_METHOD_BYTES} bytes.").into();
             }
+            Self::QueueTimeout => "No thread of this server was free for the request in time.",
             Self::Version => "This server speaks HTTP/1.0 and HTTP/1.1.",
         };
         fixed.into()

@@ -4,7 +4,7 @@
 //! characters in a field (response splitting), hop-by-hop fields, two lengths. How a body is
 //! framed is decided by the connection, not here.
 
-use super::octets::{is_field_text, is_token};
+use super::octets::{is_text, is_token};
 
 /// A response head under construction. Reused from request to request.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Response {
             _ => return Err(InvalidResponse::Status),
         };
         // `200` alone is not PEP 3333's form, yet its meaning is clear; the reason may be empty.
-        if !matches!(reason, [] | [b' ', ..]) || !is_field_text(reason) {
+        if !matches!(reason, [] | [b' ', ..]) || !reason.iter().copied().all(is_text) {
             return Err(InvalidResponse::Status);
         }
         self.code = code;
@@ -87,10 +87,10 @@ impl Response {
     }
 
     pub fn push_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidResponse> {
-        if !is_token(name) {
+        if name.is_empty() || !name.iter().copied().all(is_token) {
             return Err(InvalidResponse::FieldName);
         }
-        if !is_field_text(value) {
+        if !value.iter().copied().all(is_text) {
             return Err(InvalidResponse::FieldValue);
         }
         if is_hop_by_hop(name) {

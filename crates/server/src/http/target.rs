@@ -59,16 +59,18 @@ fn is_ip_literal(address: &[u8]) -> bool {
     std::str::from_utf8(address).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
 }
 
-/// RFC 3986's `reg-name`: as a rule without anything percent-encoded.
 fn is_registered_name(name: &[u8]) -> bool {
-    let mut parts = name.split(|byte| *byte == b'%');
-    let is_encoded = |part: &[u8]| match part {
-        [high, low, rest @ ..] => {
-            high.is_ascii_hexdigit() && low.is_ascii_hexdigit() && octets::is_host_name(rest)
+    let mut rest = name;
+    loop {
+        rest = match rest {
+            [] => return true,
+            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                rest
+            }
+            [byte, rest @ ..] if octets::is_registered_name(*byte) => rest,
+            _ => return false,
         }
-        _ => false,
-    };
-    parts.next().is_some_and(octets::is_host_name) && parts.all(is_encoded)
+    }
 }
 
 #[cfg(test)]

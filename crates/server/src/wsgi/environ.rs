@@ -144,7 +144,7 @@ impl EnvironBuilder {
             Some(at) => (&target[..at], &target[at + 1..]),
             None => (target, &b""[..]),
         };
-        if path.len() == whole.len() && memchr::memchr(b'%', path).is_none() && path != b"*" {
+        if path.len() == whole.len() && path != b"*" && memchr::memchr(b'%', path).is_none() {
             set_item(&environ, &self.path_info, &request_uri)?;
         } else {
             self.path.clear();
