@@ -5,7 +5,7 @@
 
 PYTHON ?=
 
-.PHONY: help demo test test-matrix lint bench bench-server build clean
+.PHONY: help demo test test-matrix lint fuzz bench bench-server build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ test-matrix: ## Run the Rust tests, and the Python tests on 3.10 to 3.15 and fre
 
 lint: ## Check formatting, types, lints and that no import runs up the layers
 	@scripts/lint
+
+fuzz: ## Fuzz everything that parses what a client sends, an hour in all
+	@scripts/fuzz --seconds 1200
 
 bench: ## Measure what the meter costs and what the policies bring (40 minutes)
 	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
