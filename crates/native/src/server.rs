@@ -104,6 +104,7 @@ unsafe fn pool_settings(
         let form = match number(c"log_form")? {
             1 => Some(LogForm::Common),
             2 => Some(LogForm::Json),
+            3 => Some(LogForm::Combined),
             _ => None,
         };
         let access_log = match form {

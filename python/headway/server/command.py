@@ -80,8 +80,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="FORM[:PATH]",
         type=_argument(_parse_access_log),
         default=("off", None),
-        help="a line per request with its gil_wait_time: common, json (every phase) or off (the "
-        "default); to stdout, or appended to the file PATH",
+        help="a line per request with its gil_wait_time: common, combined, json (every phase) or off "
+        "(the default); to stdout, or appended to the file PATH",
     )
     parser.add_argument(
         "--app-dir",
@@ -223,7 +223,7 @@ def _parse_seconds_up_to(maximum: int) -> Callable[[str], float]:
 def _parse_access_log(text: str) -> tuple[str, str | None]:
     form, colon, path = text.partition(":")
     if form not in LOG_FORMS or (colon and not path) or (colon and form == "off"):
-        raise ValueError("it must be common, json, common:PATH, json:PATH or off")
+        raise ValueError("it must be common, combined or json, perhaps with :PATH, or off")
     return form, path or None
 
 

@@ -13,7 +13,6 @@ import threading
 import time
 import traceback
 from typing import NamedTuple
-from wsgiref.util import FileWrapper
 
 from headway import __version__, _native
 from headway.server.application import Application
@@ -22,7 +21,7 @@ from headway.server.settings import NO_LIMITS_GIVEN, HttpLimits
 
 # How long a thread outside the application takes, at the very most, to notice the end.
 ABORT_TIMEOUT_S = 1.0
-LOG_FORMS = {"off": 0, "common": 1, "json": 2}
+LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
 
 
 class PathRow(NamedTuple):
@@ -114,7 +113,8 @@ class Server:
         _native.server_work(self._native, self._environ())
 
     def _environ(self) -> dict[str, object]:
-        """The part of the environ that is the same for every request: a dict per thread."""
+        """The part of the environ that is the same for every request: a dict per thread. The native
+        part adds its `wsgi.file_wrapper`."""
         return {
             "GATEWAY_INTERFACE": "CGI/1.1",
             "SERVER_SOFTWARE": f"headway/{__version__}",
@@ -127,7 +127,6 @@ class Server:
             "wsgi.multithread": self._thread_count > 1,
             "wsgi.multiprocess": False,
             "wsgi.run_once": False,
-            "wsgi.file_wrapper": FileWrapper,
             # Not in PEP 3333: the input ends where the body does, chunked or not.
             "wsgi.input_terminated": True,
         }

@@ -3,6 +3,7 @@
 //! What waits says so in its name or its comment; the application drops the GIL around those
 //! calls. Knows sockets and HTTP, not Python. One thread, the owner of the peer.
 
+use super::file_body::FileBody;
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
 use crate::http::connection::{Finished, Surroundings};
@@ -151,7 +152,7 @@ impl<'a> Exchange<'a> {
         loop {
             match self.peer.receive() {
                 // An end is an event too: the connection knows whether it came too early.
-                Transfer::Moved(_) | Transfer::Ended => return Ok(()),
+                Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
                 Transfer::WouldBlock => {
                     if !self.peer.wait_ready(Direction::Receive, self.patience.receive_ms) {
                         return Err(Broken::TimedOut);
@@ -185,6 +186,27 @@ impl<'a> Exchange<'a> {
         let taken = self.peer.http.encode_data(block, &mut self.peer.outgoing);
         self.record.output_bytes += taken as u64;
         taken
+    }
+
+    /// True if the body has a length, so that a file can be the rest of it as it is.
+    pub fn can_send_file(&self) -> bool {
+        self.peer.http.has_known_length()
+    }
+
+    /// Frames `file`, as far as there is room, as the rest of the body. It goes out when the
+    /// application has returned, without the GIL, and waits for the client without a thread.
+    pub fn send_file(&mut self, mut file: FileBody) {
+        let taken = self.peer.http.pass_over_data(file.left());
+        self.record.output_bytes += taken;
+        if taken > 0 {
+            file.truncate(taken);
+            self.peer.append_file(file);
+        }
+    }
+
+    /// True when `send_file` has left something to be sent at the end.
+    pub fn has_file(&self) -> bool {
+        self.peer.file.is_some()
     }
 
     /// The body went beyond its Content-Length.
@@ -240,6 +262,7 @@ impl<'a> Exchange<'a> {
         loop {
             match self.peer.send() {
                 Transfer::Moved(_) => return Ok(()),
+                Transfer::Unfinished => {}
                 Transfer::Ended => return Err(Broken::PeerGone),
                 Transfer::WouldBlock => {
                     if !self.peer.wait_ready(Direction::Send, self.patience.send_ms) {

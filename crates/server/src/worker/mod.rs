@@ -8,6 +8,7 @@
 
 pub mod epoll;
 pub mod exchange;
+pub mod file_body;
 pub mod monitor;
 pub mod parking;
 pub mod peer;
@@ -18,6 +19,7 @@ pub mod turn;
 pub mod word;
 
 pub use exchange::{Broken, Exchange};
+pub use file_body::FileBody;
 pub use pool::{Pool, PoolSettings, Timeouts};
 
 /// What the worker calls for each request.

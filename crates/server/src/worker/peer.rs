@@ -3,6 +3,7 @@
 //! A peer is touched by one thread at a time, the owner of its slot's word.
 
 use super::exchange::Progress;
+use super::file_body::FileBody;
 use super::socket::{self, Direction, PeerAddress, Transfer};
 use crate::http::Connection;
 use crate::http::connection::Finished;
@@ -17,6 +18,8 @@ pub struct Peer {
     /// Framed bytes of the response; `[..sent]` is out.
     pub outgoing: Vec<u8>,
     pub sent: usize,
+    /// What of the response follows `outgoing`.
+    pub file: Option<Box<FileBody>>,
     pub stage: Stage,
     /// More may be read: an event came, or the last read filled all the space there was.
     pub readable: bool,
@@ -57,6 +60,7 @@ impl Peer {
             body: Vec::new(),
             outgoing: Vec::new(),
             sent: 0,
+            file: None,
             stage: Stage::Idle,
             readable: true,
             hangup: false,
@@ -80,6 +84,7 @@ impl Peer {
                 self.readable = count == room || self.hangup;
             }
             Transfer::WouldBlock => self.readable = false,
+            Transfer::Unfinished => {}
             Transfer::Ended => {
                 self.http.peer_closed();
                 self.readable = false;
@@ -91,7 +96,8 @@ impl Peer {
     /// Sends what is unsent, without waiting. `Moved` means all of it.
     pub fn send(&mut self) -> Transfer {
         while self.sent < self.outgoing.len() {
-            match socket::send(self.socket.as_fd(), &self.outgoing[self.sent..]) {
+            let more = self.file.is_some();
+            match socket::send(self.socket.as_fd(), &self.outgoing[self.sent..], more) {
                 Transfer::Moved(count) => self.sent += count,
                 other => return other,
             }
@@ -99,7 +105,18 @@ impl Peer {
         let moved = self.sent;
         self.outgoing.clear();
         self.sent = 0;
-        Transfer::Moved(moved)
+        let Some(file) = &mut self.file else { return Transfer::Moved(moved) };
+        let transfer = file.send(self.socket.as_fd());
+        if matches!(transfer, Transfer::Moved(_)) {
+            self.file = None;
+        }
+        transfer
+    }
+
+    /// Lets a file follow what is in `outgoing`.
+    pub fn append_file(&mut self, file: FileBody) {
+        socket::set_nonblocking(self.socket.as_fd());
+        self.file = Some(Box::new(file));
     }
 
     pub fn wait_ready(&self, direction: Direction, timeout_ms: i32) -> bool {

@@ -11,6 +11,8 @@ pub enum Transfer {
     Moved(usize),
     /// Nothing can move now; an event will say when.
     WouldBlock,
+    /// More could move at once, but others may go first.
+    Unfinished,
     /// The peer is gone, or will send no more (receiving 0 bytes).
     Ended,
 }
@@ -28,9 +30,11 @@ pub fn receive(fd: BorrowedFd, space: &mut [u8]) -> Transfer {
     }
 }
 
-pub fn send(fd: BorrowedFd, bytes: &[u8]) -> Transfer {
+/// `more`: something else is sent right after, and may share a packet.
+pub fn send(fd: BorrowedFd, bytes: &[u8], more: bool) -> Transfer {
+    let more = if more { libc::MSG_MORE } else { 0 };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
     loop {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: the pointer and the length are those of `bytes`.
         let count =
             unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
@@ -86,6 +90,13 @@ pub fn wait_ready(fd: BorrowedFd, direction: Direction, timeout_ms: i32) -> bool
             return true;
         }
     }
+}
+
+/// For calls that know no MSG_DONTWAIT.
+pub fn set_nonblocking(fd: BorrowedFd) {
+    let mut on: libc::c_int = 1;
+    // SAFETY: a pointer to a live integer.
+    unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &raw mut on) };
 }
 
 /// Sends FIN even while a forked child still holds the socket.

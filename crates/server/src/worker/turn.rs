@@ -11,7 +11,7 @@ use super::pool::Pool;
 use super::socket::{self, Transfer};
 use crate::http::connection::Finished;
 use crate::http::{Event, Rejection};
-use crate::record::access_log::{LogBuffer, RequestLine};
+use crate::record::access_log::{LogBuffer, LogForm, RequestLine};
 use crate::record::clock::{DateCache, now_ns, thread_cpu_ns};
 use crate::record::{PathTable, RequestRecord};
 use std::os::fd::AsFd;
@@ -61,6 +61,7 @@ impl<A: Application> Pool<A> {
                         other => return other,
                     },
                     Transfer::WouldBlock => return Outcome::Wait,
+                    Transfer::Unfinished => return Outcome::Yield,
                     Transfer::Ended => return Outcome::Close,
                 },
                 Stage::Idle | Stage::Head | Stage::Body => {
@@ -167,11 +168,17 @@ impl<A: Application> Pool<A> {
         let target = &bytes[head.target.clone()];
         state.paths.lock().expect("no panic under this lock").record(target, record);
         if let Some(log) = self.access_log() {
+            let field = |name: &[u8]| match log.form {
+                LogForm::Combined => head.field(bytes, name),
+                _ => None,
+            };
             let line = RequestLine {
                 address: &peer.address.ip,
                 method: &bytes[head.method.clone()],
                 target,
                 minor_version: head.minor_version,
+                referer: field(b"referer"),
+                user_agent: field(b"user-agent"),
             };
             state.log.push(log, line, record, &mut state.dates);
         }
@@ -234,7 +241,7 @@ fn linger(peer: &mut Peer) -> Outcome {
     loop {
         match socket::receive(peer.socket.as_fd(), &mut dropped) {
             Transfer::Moved(_) => {}
-            Transfer::WouldBlock => return Outcome::Wait,
+            Transfer::WouldBlock | Transfer::Unfinished => return Outcome::Wait,
             Transfer::Ended => return Outcome::Close,
         }
     }

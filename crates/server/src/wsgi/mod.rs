@@ -6,11 +6,12 @@
 //!
 //! `adapter` is the centre: it takes the GIL once per request. `environ` builds the environ,
 //! `call` calls the application and takes its iterable, `handle` is the Python object behind
-//! `wsgi.input`, `start_response` and `write`, `object` the thin safe layer under all of them.
+//! `wsgi.input`, `start_response` and `write`, `file_wrapper` the one around files, `object` the thin safe layer under all of them.
 
 pub mod adapter;
 pub mod call;
 pub mod environ;
+pub mod file_wrapper;
 pub mod handle;
 pub mod input;
 pub mod object;
