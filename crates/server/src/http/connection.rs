@@ -21,7 +21,7 @@ use super::rejection::Rejection;
 use super::response::Response;
 use std::ops::Range;
 
-/// A read buffer starts with this much, and idle connections keep no more.
+/// A read buffer starts with this much.
 const BUFFER_BYTES: usize = 8_192;
 /// Bodies are read in steps of at most this.
 const BODY_STEP_BYTES: usize = 65_536;
@@ -203,11 +203,18 @@ impl Connection {
         self.head.expects_continue = false;
     }
 
-    /// Gives memory back while nothing is going on.
-    pub fn shrink(&mut self) {
-        if self.is_idle() && self.buffer.len() > BUFFER_BYTES {
-            *self = Self { peer_closed: self.peer_closed, ..Self::default() };
-        }
+    /// Gives a connection that has no memory for received bytes some: all of `buffer`, whatever
+    /// it holds.
+    pub fn lend_buffer(&mut self, buffer: Vec<u8>) {
+        debug_assert!(self.buffer.is_empty());
+        self.buffer = buffer;
+    }
+
+    /// Takes that memory away. Only while the connection is idle, or never used again.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        (self.kept, self.start, self.end) = (0, 0, 0);
+        (self.head_start, self.head_end) = (0, 0);
+        std::mem::take(&mut self.buffer)
     }
 
     pub fn next_event(&mut self) -> Event {

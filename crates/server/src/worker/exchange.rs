@@ -55,6 +55,8 @@ pub struct Exchange<'a> {
     excess: bool,
     finished: Option<Finished>,
     broken: Option<Broken>,
+    /// When the application was done; when the request began if it was never called.
+    pub ended_ns: u64,
     /// The application's adapter fills in what it knows; the rest is filled in here.
     pub record: RequestRecord,
 }
@@ -66,6 +68,7 @@ impl<'a> Exchange<'a> {
         patience: Patience,
         is_stopping: &'a dyn Fn() -> bool,
     ) -> Self {
+        let ended_ns = peer.progress.started_ns;
         let record =
             RequestRecord { input_bytes: peer.body.len() as u64, ..RequestRecord::default() };
         Self {
@@ -80,6 +83,7 @@ impl<'a> Exchange<'a> {
             excess: false,
             finished: None,
             broken: None,
+            ended_ns,
             record,
         }
     }

@@ -20,6 +20,8 @@ pub struct Peer {
     pub sent: usize,
     /// What of the response follows `outgoing`.
     pub file: Option<Box<FileBody>>,
+    /// `http`, `body` and `outgoing` have memory, perhaps a thread's.
+    has_buffers: bool,
     pub stage: Stage,
     /// More may be read: an event came, or the last read filled all the space there was.
     pub readable: bool,
@@ -61,6 +63,7 @@ impl Peer {
             outgoing: Vec::new(),
             sent: 0,
             file: None,
+            has_buffers: false,
             stage: Stage::Idle,
             readable: true,
             hangup: false,
@@ -123,15 +126,39 @@ impl Peer {
         socket::wait_ready(self.socket.as_fd(), direction, timeout_ms)
     }
 
-    /// Gives back what a large request or response needed.
-    pub fn shrink(&mut self) {
-        const KEPT_BYTES: usize = 16_384;
-        if self.outgoing.capacity() > KEPT_BYTES {
-            self.outgoing = Vec::new();
+    /// Takes a thread's spare memory for the request that begins, unless one is under way.
+    pub fn borrow_buffers(&mut self, spare: &mut Buffers) {
+        if !self.has_buffers {
+            self.has_buffers = true;
+            self.http.lend_buffer(std::mem::take(&mut spare.received));
+            self.body = std::mem::take(&mut spare.body);
+            self.outgoing = std::mem::take(&mut spare.outgoing);
         }
-        if self.body.capacity() > KEPT_BYTES {
-            self.body = Vec::new();
-        }
-        self.http.shrink();
     }
+
+    /// Gives the memory to a thread, which need not be the one that it came from. Only between
+    /// requests or at the end.
+    pub fn return_buffers(&mut self, spare: &mut Buffers) {
+        if std::mem::take(&mut self.has_buffers) {
+            spare.received = kept(self.http.take_buffer());
+            spare.body = kept(std::mem::take(&mut self.body));
+            spare.outgoing = kept(std::mem::take(&mut self.outgoing));
+        }
+    }
+}
+
+/// Memory for one request and its response. Each thread keeps a set and lends it to the connection
+/// that it runs; one that has to wait in the middle of a request keeps it, and the thread begins
+/// another. So an idle connection costs little more than its `Peer`.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    received: Vec<u8>,
+    body: Vec<u8>,
+    outgoing: Vec<u8>,
+}
+
+/// What a large request or response needed is given back.
+fn kept(buffer: Vec<u8>) -> Vec<u8> {
+    const KEPT_BYTES: usize = 131_072;
+    if buffer.capacity() > KEPT_BYTES { Vec::new() } else { buffer }
 }

@@ -13,13 +13,13 @@ use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
 use super::monitor::Monitor;
 use super::parking::{LONG_TURN_NS, Parking, Seat};
-use super::peer::{Peer, Stage};
+use super::peer::{Buffers, Peer, Stage};
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
 use super::word::Noted;
 use crate::record::access_log::LogBuffer;
-use crate::record::clock::{DateCache, now_ns, thread_cpu_ns};
+use crate::record::clock::{CpuCharges, DateCache, now_ns};
 use crate::record::{AccessLog, PathTable};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -148,8 +148,10 @@ impl<A: Application> Pool<A> {
             dates: DateCache::default(),
             log: LogBuffer::default(),
             paths,
+            spare: Buffers::default(),
             date: Vec::new(),
-            cpu_ns: thread_cpu_ns(),
+            cpu: CpuCharges::of_this_thread(),
+            now_ns: now_ns(),
         };
         let seat = self.parking.join();
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
@@ -189,12 +191,14 @@ impl<A: Application> Pool<A> {
         let slot = self.slab.slot(index).expect("an index from the ready queue");
         let begun_ns = now_ns();
         seat.begin_turn(begun_ns);
+        state.now_ns = begun_ns;
         loop {
             // SAFETY: the queue owned the word and handed it to this thread.
             let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
             peer.hangup = slot.word.has_hangup();
             match self.turn(peer, state) {
                 Outcome::Close => {
+                    peer.return_buffers(&mut state.spare);
                     self.close(index);
                     break;
                 }
@@ -203,6 +207,9 @@ impl<A: Application> Pool<A> {
                     break;
                 }
                 Outcome::Wait => {
+                    if peer.stage == Stage::Idle {
+                        peer.return_buffers(&mut state.spare);
+                    }
                     slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
                     if !slot.word.release() {
                         peer.readable = true;
@@ -229,7 +236,7 @@ impl<A: Application> Pool<A> {
         seat.end_turn();
         self.turns.fetch_add(1, Relaxed);
         let average_ns = self.service_ns.load(Relaxed);
-        let this_ns = now_ns() - begun_ns;
+        let this_ns = state.now_ns - begun_ns;
         self.service_ns.store(average_ns - average_ns / 16 + this_ns / 16, Relaxed);
     }
 

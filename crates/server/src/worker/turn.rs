@@ -6,13 +6,13 @@
 
 use super::Application;
 use super::exchange::{Exchange, Progress, encode_refusal};
-use super::peer::{Peer, Stage};
+use super::peer::{Buffers, Peer, Stage};
 use super::pool::Pool;
 use super::socket::{self, Transfer};
 use crate::http::connection::Finished;
 use crate::http::{Event, Rejection};
 use crate::record::access_log::{LogBuffer, LogForm, RequestLine};
-use crate::record::clock::{DateCache, now_ns, thread_cpu_ns};
+use crate::record::clock::{CpuCharges, DateCache, now_ns};
 use crate::record::{PathTable, RequestRecord};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
@@ -30,10 +30,13 @@ pub struct TurnState<'a, T> {
     pub log: LogBuffer,
     /// Written by this thread, read when the table is wanted.
     pub paths: Arc<Mutex<PathTable>>,
+    /// Memory for the next request that begins.
+    pub spare: Buffers,
     /// The date of the response under way, so that it does not borrow from `dates`.
     pub date: Vec<u8>,
-    /// CPU time of this thread at the end of its last request.
-    pub cpu_ns: u64,
+    pub cpu: CpuCharges,
+    /// When this turn began or, later, when its last request ended.
+    pub now_ns: u64,
 }
 
 /// What becomes of the connection.
@@ -49,6 +52,7 @@ pub enum Outcome {
 impl<A: Application> Pool<A> {
     pub(super) fn turn(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
         let mut requests = 0;
+        peer.borrow_buffers(&mut state.spare);
         if peer.expired {
             return self.give_up(peer, state);
         }
@@ -85,7 +89,7 @@ impl<A: Application> Pool<A> {
                 Event::NeedData => {
                     if peer.readable {
                         if peer.stage == Stage::Idle {
-                            self.begin_request(peer);
+                            begin_request(peer, state.now_ns);
                         }
                         peer.receive();
                         if peer.stage == Stage::Idle && !peer.http.is_idle() {
@@ -98,7 +102,7 @@ impl<A: Application> Pool<A> {
                             return Some(Outcome::Close);
                         }
                         if peer.stage == Stage::Idle {
-                            self.begin_request(peer);
+                            begin_request(peer, state.now_ns);
                             peer.stage = Stage::Head;
                         }
                     } else {
@@ -133,10 +137,6 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    fn begin_request(&self, peer: &mut Peer) {
-        peer.progress = Progress { noticed_ns: peer.noticed_ns, started_ns: now_ns() };
-    }
-
     /// Calls the application and hands its response over as far as it goes.
     fn run(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) {
         let begun = peer.progress;
@@ -146,14 +146,13 @@ impl<A: Application> Pool<A> {
         let mut exchange = Exchange::new(peer, &state.date, self.patience, &is_stopping);
         self.application().handle(state.thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
-        let write_ns = now_ns();
+        let ended_ns = exchange.ended_ns;
         let out = peer.send();
         let end_ns = now_ns();
-        record.output_write_ns += end_ns - write_ns;
+        record.output_write_ns += end_ns - ended_ns;
         record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
         record.response_ns = record.queue_ns + (end_ns - begun.started_ns);
-        let cpu_ns = thread_cpu_ns();
-        record.cpu_ns = cpu_ns - std::mem::replace(&mut state.cpu_ns, cpu_ns);
+        record.cpu_ns = state.cpu.charge(end_ns - std::mem::replace(&mut state.now_ns, end_ns));
         self.keep_record(peer, &record, state);
         // A pipelined request waited for this one; it is noticed now.
         peer.progress = Progress { noticed_ns: end_ns, started_ns: end_ns };
@@ -207,12 +206,15 @@ impl<A: Application> Pool<A> {
     }
 }
 
+fn begin_request(peer: &mut Peer, now_ns: u64) {
+    peer.progress = Progress { noticed_ns: peer.noticed_ns, started_ns: now_ns };
+}
+
 /// The response is out.
 fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
     match finished {
         Finished::KeepAlive => {
             peer.stage = if peer.http.is_idle() { Stage::Idle } else { Stage::Head };
-            peer.shrink();
             Outcome::Wait
         }
         Finished::Close => {

@@ -94,7 +94,8 @@ impl Adapter {
         // SAFETY: `call::run` ends the loan, and `request` stays where it is until then.
         unsafe { handle.lend(&mut request) };
         let raised = call::run(&self.application, &self.files, &handle, environ);
-        exchange.record.application_ns = now_ns() - called_ns;
+        exchange.ended_ns = now_ns();
+        exchange.record.application_ns = exchange.ended_ns - called_ns;
         exchange.record.failed = raised.iter().any(Option::is_some);
         for exception in raised.into_iter().flatten() {
             self.report(&exception, &describe(exchange));
