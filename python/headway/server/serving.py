@@ -18,6 +18,7 @@ from headway import __version__, _native
 from headway.server.application import Application
 from headway.server.binding import BACKLOG, Address
 from headway.server.settings import NO_LIMITS_GIVEN, HttpLimits
+from headway.server.transport import PLAIN, Transport
 
 # How long a thread outside the application takes, at the very most, to notice the end.
 ABORT_TIMEOUT_S = 1.0
@@ -53,10 +54,12 @@ class Server:
         log_form: str = "off",
         log_fd: int = -1,
         http: HttpLimits = NO_LIMITS_GIVEN,
+        transport: Transport = PLAIN,
         daemon: bool = True,
     ) -> None:
         """Takes over `listener` (bound, perhaps not listening yet) and, unless `log_form` is
-        "off", the descriptor `log_fd`.
+        "off", the descriptor `log_fd`. `transport` is that of `native_transport`. Raises
+        `ValueError`, a line that names the file, if there is something wrong with a certificate.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
@@ -77,6 +80,7 @@ class Server:
                 "body_timeout_ns": _ns(http.body_timeout_s),
                 "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": _ns(http.write_timeout_s),
+                **transport,
             },
         )
         self._threads = [

@@ -237,6 +237,10 @@ pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// `uri-host [":" port]`: no user information, path, space or list (RFC 9110 section 7.2).
+pub fn is_host(value: &[u8]) -> bool {
+    check_host(value).is_ok()
+}
+
 fn check_host(value: &[u8]) -> Result<(), Rejection> {
     let allowed = |byte: &u8| {
         byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=%:[]".contains(byte) || *byte >= 0x80

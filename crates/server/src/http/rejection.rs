@@ -25,6 +25,7 @@ pub enum Rejection {
     UnknownMethod,
     MethodTooLong,
     Version,
+    PlainHttp,
 }
 
 impl Rejection {
@@ -70,6 +71,7 @@ impl Rejection {
             Self::UnknownCoding => "The only transfer coding known here is chunked.",
             Self::UnknownMethod => "CONNECT is for proxies; this is an origin server.",
             Self::MethodTooLong => "The method is longer than 32 bytes.",
+            Self::PlainHttp => "This port speaks HTTPS: TLS comes first.",
             Self::Version => "This server speaks HTTP/1.0 and HTTP/1.1.",
         }
     }

@@ -3,10 +3,12 @@
 //! What waits says so in its name or its comment; the application drops the GIL around those
 //! calls. Knows sockets and HTTP, not Python. One thread, the owner of the peer.
 
+use super::entrance::Forwarding;
 use super::file_body::FileBody;
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
 use crate::http::connection::{Finished, Surroundings};
+use crate::http::forwarding::Origin;
 use crate::http::{Connection, Event, Head, Rejection, Response};
 use crate::record::RequestRecord;
 use crate::record::clock::now_ns;
@@ -93,12 +95,22 @@ impl<'a> Exchange<'a> {
         self.peer.http.head()
     }
 
-    pub fn peer_ip(&self) -> &str {
-        &self.peer.address.ip
+    /// The client's address and port (0: unknown), by a trusted proxy's word if need be.
+    pub fn client(&self) -> (&str, u16) {
+        self.peer.client()
     }
 
-    pub fn peer_port(&self) -> u16 {
-        self.peer.address.port
+    pub fn is_encrypted(&self) -> bool {
+        self.peer.tls.is_some()
+    }
+
+    pub fn forwarding(&self) -> Forwarding {
+        self.peer.forwarding
+    }
+
+    /// What a trusted proxy says of where the request began.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.peer.origin.as_deref()
     }
 
     /// When a thread took the request up.

@@ -59,13 +59,24 @@ impl FileBody {
     }
 
     fn send_some(&mut self, socket: BorrowedFd) -> Transfer {
+        self.send_in_steps(|file| match file.by_reading {
+            true => file.copy(|block| socket::send(socket, block, false)),
+            false => file.sendfile(socket),
+        })
+    }
+
+    /// As `send`, through a function that takes over some bytes of a block.
+    pub fn send_by(&mut self, mut take: impl FnMut(&[u8]) -> Transfer) -> Transfer {
+        self.send_in_steps(|file| file.copy(&mut take))
+    }
+
+    fn send_in_steps(&mut self, mut step: impl FnMut(&mut Self) -> Transfer) -> Transfer {
         let begun_with = self.left;
         while self.left > 0 {
             if begun_with - self.left >= BYTES_PER_CALL {
                 return Transfer::Unfinished;
             }
-            let step = if self.by_reading { self.copy(socket) } else { self.sendfile(socket) };
-            match step {
+            match step(self) {
                 Transfer::Moved(_) => {}
                 other => return other,
             }
@@ -97,17 +108,17 @@ impl FileBody {
         }
     }
 
-    fn copy(&mut self, socket: BorrowedFd) -> Transfer {
+    fn copy(&mut self, mut take: impl FnMut(&[u8]) -> Transfer) -> Transfer {
         let mut block = [0; BLOCK_BYTES];
         let Some(read) = self.peek(&mut block) else { return Transfer::Ended };
-        match socket::send(socket, &block[..read], self.left > read as u64) {
+        match take(&block[..read]) {
             Transfer::Moved(count) => self.moved(count),
             other => other,
         }
     }
 
     /// Reads the next bytes without passing over them; `None` if the file ends or fails here.
-    pub fn peek(&self, block: &mut [u8]) -> Option<usize> {
+    fn peek(&self, block: &mut [u8]) -> Option<usize> {
         let wanted = self.left.min(block.len() as u64) as usize;
         loop {
             match self.file.read_at(&mut block[..wanted], self.offset) {
@@ -120,7 +131,7 @@ impl FileBody {
     }
 
     /// Passes over bytes that were sent. None although some are left: the file ended early.
-    pub fn moved(&mut self, count: usize) -> Transfer {
+    fn moved(&mut self, count: usize) -> Transfer {
         self.offset += count as u64;
         self.left -= count as u64;
         if count == 0 { Transfer::Ended } else { Transfer::Moved(count) }

@@ -6,18 +6,22 @@
 //! request of it, `word` and `slab` say who owns it, the `monitor` wakes a thread when all others
 //! are stuck. Knows nothing of Python: the application is a trait.
 
+pub mod entrance;
 pub mod epoll;
 pub mod exchange;
 pub mod file_body;
 pub mod monitor;
+pub mod networks;
 pub mod parking;
 pub mod peer;
 pub mod pool;
 pub mod slab;
 pub mod socket;
+pub mod tls;
 pub mod turn;
 pub mod word;
 
+pub use entrance::{Entrance, Forwarding};
 pub use exchange::{Broken, Exchange};
 pub use file_body::FileBody;
 pub use pool::{Pool, PoolSettings, Timeouts};

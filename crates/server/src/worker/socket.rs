@@ -1,6 +1,6 @@
 //! Non-blocking sockets: receive, send, wait, close. Nothing here knows HTTP.
 
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, IoSlice};
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -45,12 +45,41 @@ pub fn send(fd: BorrowedFd, bytes: &[u8], more: bool) -> Transfer {
     }
 }
 
+/// As `send`, from several places.
+pub fn send_vectored(fd: BorrowedFd, pieces: &[IoSlice]) -> Transfer {
+    // SAFETY: all zero bytes are a valid `msghdr`.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // An IoSlice is an iovec in memory, by its documentation.
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len().min(libc::UIO_MAXIOV as usize) as _;
+    loop {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the message refers to live pieces, which are only read.
+        let count = unsafe { libc::sendmsg(fd.as_raw_fd(), &message, flags) };
+        match classify(count) {
+            Some(transfer) => return transfer,
+            None => continue,
+        }
+    }
+}
+
+/// As `receive`, and what is seen stays in the socket.
+pub fn peek(fd: BorrowedFd, space: &mut [u8]) -> Transfer {
+    loop {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+        // SAFETY: the pointer and the length are those of `space`.
+        let count =
+            unsafe { libc::recv(fd.as_raw_fd(), space.as_mut_ptr().cast(), space.len(), flags) };
+        match classify(count) {
+            Some(transfer) => return transfer,
+            None => continue,
+        }
+    }
+}
+
 /// True when bytes have come that were not received: closing now would send RST.
 pub fn has_unread(fd: BorrowedFd) -> bool {
-    let mut byte = 0_u8;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
-    // SAFETY: one byte of a live integer.
-    unsafe { libc::recv(fd.as_raw_fd(), (&raw mut byte).cast(), 1, flags) > 0 }
+    matches!(peek(fd, &mut [0]), Transfer::Moved(_))
 }
 
 /// `None`: interrupted by a signal, try again.

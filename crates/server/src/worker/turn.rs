@@ -5,6 +5,7 @@
 //! application does.
 
 use super::Application;
+use super::entrance::Passage;
 use super::exchange::{Exchange, Progress, encode_refusal};
 use super::peer::{Buffers, Peer, Stage};
 use super::pool::Pool;
@@ -58,6 +59,16 @@ impl<A: Application> Pool<A> {
         }
         loop {
             match peer.stage {
+                Stage::Opening { .. } => match self.entrance.pass(peer) {
+                    Passage::Passed => {
+                        peer.stage = Stage::Idle;
+                        peer.readable = true;
+                    }
+                    Passage::Refused(rejection) => self.refuse(peer, rejection, state),
+                    Passage::Silent if self.is_stopping() => return Outcome::Close,
+                    Passage::Silent | Passage::Wait => return Outcome::Wait,
+                    Passage::Close => return Outcome::Close,
+                },
                 Stage::Lingering => return linger(peer),
                 Stage::Writing(finished) => match peer.send() {
                     Transfer::Moved(_) => match after_response(peer, finished) {
@@ -142,6 +153,7 @@ impl<A: Application> Pool<A> {
         let begun = peer.progress;
         state.date.clear();
         state.date.extend_from_slice(state.dates.http().as_bytes());
+        peer.origin = self.entrance.origin_of(peer);
         let is_stopping = || self.is_stopping();
         let mut exchange = Exchange::new(peer, &state.date, self.patience, &is_stopping);
         self.application().handle(state.thread, &mut exchange);
@@ -172,7 +184,7 @@ impl<A: Application> Pool<A> {
                 _ => None,
             };
             let line = RequestLine {
-                address: &peer.address.ip,
+                address: peer.client().0,
                 method: &bytes[head.method.clone()],
                 target,
                 minor_version: head.minor_version,
@@ -201,7 +213,7 @@ impl<A: Application> Pool<A> {
                 socket::reset_on_close(peer.socket.as_fd());
                 Outcome::Close
             }
-            Stage::Idle | Stage::Lingering => Outcome::Close,
+            Stage::Opening { .. } | Stage::Idle | Stage::Lingering => Outcome::Close,
         }
     }
 }
@@ -218,7 +230,9 @@ fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
             Outcome::Wait
         }
         Finished::Close => {
-            socket::shut_down_sending(peer.socket.as_fd());
+            if !peer.close_sending() {
+                return Outcome::Wait;
+            }
             if peer.http.is_drained() && !socket::has_unread(peer.socket.as_fd()) {
                 return Outcome::Close;
             }

@@ -3,10 +3,11 @@
 //! Each worker thread keeps its own template and its own keys: shared ones would make
 //! free-threaded threads fight for their reference counts.
 
+use super::origin::OriginKeys;
 use super::object::{Object, PyResult, Raised, set_item};
 use crate::http::head::split_absolute;
 use crate::http::{Framing, Head};
-use crate::worker::Exchange;
+use crate::worker::{Exchange, Forwarding};
 use pyo3_ffi::*;
 use std::collections::HashMap;
 
@@ -32,6 +33,7 @@ pub struct EnvironBuilder {
     /// By field name as it was sent. `None`: the field is left out.
     field_keys: HashMap<Box<[u8]>, Option<Object>>,
     path: Vec<u8>,
+    origins: OriginKeys,
 }
 
 impl EnvironBuilder {
@@ -57,6 +59,7 @@ impl EnvironBuilder {
             methods: vec![method(c"GET")?, method(c"POST")?, method(c"HEAD")?, method(c"PUT")?],
             field_keys: HashMap::new(),
             path: Vec::new(),
+            origins: OriginKeys::new()?,
         })
     }
 
@@ -86,17 +89,19 @@ impl EnvironBuilder {
         set_latin1(&environ, &self.query_string, query)?;
         let protocol = if head.minor_version == 1 { &self.http_11 } else { &self.http_10 };
         set_item(&environ, &self.server_protocol, protocol)?;
-        set_latin1(&environ, &self.remote_addr, exchange.peer_ip().as_bytes())?;
-        if exchange.peer_port() != 0 {
-            let mut port = Vec::with_capacity(5);
-            crate::http::connection::push_decimal(&mut port, u64::from(exchange.peer_port()));
-            set_latin1(&environ, &self.remote_port, &port)?;
+        let (ip, port) = exchange.client();
+        set_latin1(&environ, &self.remote_addr, ip.as_bytes())?;
+        if port != 0 {
+            set_decimal(&environ, &self.remote_port, u64::from(port))?;
         }
         set_item(&environ, &self.wsgi_input, input)?;
         self.set_fields(&environ, head, bytes)?;
         // The host of an absolute target overrides the field (RFC 9112 section 3.2.2).
         if let Some(host) = host {
             set_latin1(&environ, &self.http_host, host)?;
+        }
+        if exchange.is_encrypted() || exchange.forwarding() != Forwarding::Unknown {
+            self.origins.describe(&environ, exchange)?;
         }
         if head.framing == Framing::Chunked && exchange.is_body_complete() {
             self.set_known_length(&environ, exchange.body().len())?;
@@ -146,9 +151,7 @@ impl EnvironBuilder {
     /// A chunked body that is here to its end is passed on as a sized one, as RFC 9112 section
     /// 7.1.3 decodes it: frameworks look at CONTENT_LENGTH.
     fn set_known_length(&self, environ: &Object, length: usize) -> PyResult<()> {
-        let mut digits = Vec::with_capacity(20);
-        crate::http::connection::push_decimal(&mut digits, length as u64);
-        set_latin1(environ, &self.content_length, &digits)?;
+        set_decimal(environ, &self.content_length, length as u64)?;
         // SAFETY: a dict, and a key that ends with zero. The field is there: the body is chunked.
         match unsafe { PyDict_DelItemString(environ.as_ptr(), c"HTTP_TRANSFER_ENCODING".as_ptr()) }
         {
@@ -158,7 +161,13 @@ impl EnvironBuilder {
     }
 }
 
-fn set_latin1(environ: &Object, key: &Object, value: &[u8]) -> PyResult<()> {
+pub fn set_decimal(environ: &Object, key: &Object, number: u64) -> PyResult<()> {
+    let mut digits = Vec::with_capacity(20);
+    crate::http::connection::push_decimal(&mut digits, number);
+    set_latin1(environ, key, &digits)
+}
+
+pub fn set_latin1(environ: &Object, key: &Object, value: &[u8]) -> PyResult<()> {
     set_item(environ, key, &Object::from_latin1(value)?)
 }
 
