@@ -1,6 +1,6 @@
 """The functions of the extension module (crates/native). Times are nanoseconds."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 # The meter: wrapped by headway.gil, which says what they mean and raises exceptions of its own

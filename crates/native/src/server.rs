@@ -1,6 +1,7 @@
 //! `_native.server_*`: the server's functions for `headway.server`, which checks arguments and
 //! says what they mean. A server is a capsule.
 
+use headway_server::http::Limits;
 use headway_server::http::forwarding::{Believed, FIELDS};
 use headway_server::record::paths::percentile_ns;
 use headway_server::record::{AccessLog, LogForm};
@@ -135,6 +136,12 @@ unsafe fn pool_settings(
             },
             max_connections: number(c"max_connections")? as usize,
             entrance: entrance(options)?,
+            limits: Limits {
+                max_target_bytes: number(c"max_target_bytes")? as usize,
+                max_head_bytes: number(c"max_head_bytes")? as usize,
+                max_fields: number(c"max_fields")? as usize,
+                max_body_bytes: number(c"max_body_bytes")? as u64,
+            },
         })
     }
 }
@@ -143,7 +150,7 @@ unsafe fn pool_settings(
 /// `options` is a live dict.
 unsafe fn entrance(options: *mut PyObject) -> PyResult<Entrance> {
     // SAFETY: as the caller promises, here and below; an exception class of this interpreter.
-    let strings = |name| unsafe { strings_option(options, name) };
+    let strings = |name: &CStr| unsafe { strings_option(options, name) };
     let refuse = |message: &str| unsafe { raise(PyExc_ValueError, message) };
     let networks = |name: &CStr| {
         let texts = strings(name)?;

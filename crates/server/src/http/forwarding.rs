@@ -4,7 +4,8 @@
 //! there, for as long as the address before is one that is trusted; what lies further left anybody
 //! may have written. Who is trusted is the caller's to say. Bytes in, an [`Origin`] out.
 
-use super::head::{Head, is_host};
+use super::head::Head;
+use super::target::check_host;
 use std::net::{IpAddr, SocketAddr};
 
 /// The fields that can be believed, in lower case.
@@ -116,7 +117,7 @@ impl Origin {
     }
 
     fn note_host(&mut self, host: Option<&[u8]>) {
-        if let Some(host) = host.filter(|host| !host.is_empty() && is_host(host)) {
+        if let Some(host) = host.filter(|host| check_host(host).is_ok()) {
             self.host_port = split_port(host).1;
             self.host = Some(host.to_vec());
         }
@@ -216,12 +217,13 @@ fn parse_node(node: &[u8]) -> Option<(IpAddr, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Limits;
 
     /// Trusts 10.0.0.0/8.
     fn read(believed: &[&str], fields: &str) -> Origin {
         let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
         let mut head = Head::default();
-        head.parse(text.as_bytes()).unwrap();
+        head.parse(text.as_bytes(), &Limits::default()).unwrap();
         let names: Vec<_> = believed.iter().map(|name| String::from(*name)).collect();
         let believed = Believed::parse(&names).unwrap();
         read_origin(&head, text.as_bytes(), believed, |ip| ip.to_string().starts_with("10."))

@@ -9,7 +9,7 @@ use super::peer::Peer;
 use super::socket::{Direction, Transfer};
 use crate::http::connection::{Finished, Surroundings};
 use crate::http::forwarding::Origin;
-use crate::http::{Connection, Event, Head, Rejection, Response};
+use crate::http::{Connection, Event, Head, Limits, Rejection, Response};
 use crate::record::RequestRecord;
 use crate::record::clock::now_ns;
 
@@ -305,6 +305,10 @@ impl<'a> Exchange<'a> {
         self.finished = Some(Finished::Close);
     }
 
+    pub fn limits(&self) -> &Limits {
+        self.peer.http.limits()
+    }
+
     /// What went wrong with the peer, if anything.
     pub fn broken(&self) -> Option<Broken> {
         self.broken
@@ -336,7 +340,7 @@ pub fn encode_refusal(
         .push_field(b"Content-Type", b"text/plain; charset=utf-8")
         .expect("a constant that is valid");
     let surroundings = Surroundings { date, server: SERVER_FIELD, body_bytes: None, closing: true };
-    let body = format!("{}\n", rejection.explanation());
+    let body = format!("{}\n", rejection.explanation(http.limits()));
     http.refuse(&response, surroundings, body.as_bytes(), out);
     response.code()
 }

@@ -7,10 +7,11 @@ use super::exchange::Progress;
 use super::file_body::FileBody;
 use super::socket::{self, Direction, PeerAddress, Transfer};
 use super::tls::TlsSession;
-use crate::http::Connection;
 use crate::http::connection::Finished;
 use crate::http::forwarding::Origin;
+use crate::http::{Connection, Limits};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 pub struct Peer {
     pub socket: OwnedFd,
@@ -66,7 +67,7 @@ pub enum Stage {
 }
 
 impl Peer {
-    pub fn new(socket: OwnedFd, address: PeerAddress) -> Self {
+    pub fn new(socket: OwnedFd, address: PeerAddress, limits: Arc<Limits>) -> Self {
         Self {
             socket,
             address,
@@ -74,7 +75,7 @@ impl Peer {
             owes_proxy_header: false,
             forwarding: Forwarding::Unknown,
             origin: None,
-            http: Connection::default(),
+            http: Connection::new(limits),
             body: Vec::new(),
             outgoing: Vec::new(),
             sent: 0,

@@ -19,6 +19,7 @@ use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
 use super::word::Noted;
+use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
 use crate::record::clock::{CpuCharges, DateCache, now_ns};
 use crate::record::{AccessLog, PathTable};
@@ -48,6 +49,7 @@ pub struct PoolSettings {
     /// Threads run Python at the same time: wake one more whenever work is waiting.
     pub free_threaded: bool,
     pub timeouts: Timeouts,
+    pub limits: Limits,
     /// Connections that may be open at once, at most `MAX_CONNECTIONS`.
     pub max_connections: usize,
     pub entrance: Entrance,
@@ -99,6 +101,7 @@ pub struct Pool<A: Application> {
     pub(super) patience: Patience,
     max_connections: usize,
     pub(super) entrance: Entrance,
+    limits: Arc<Limits>,
     /// One table for each thread that ever worked here.
     paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
 }
@@ -135,6 +138,7 @@ impl<A: Application> Pool<A> {
             patience: settings.timeouts.patience(),
             max_connections: settings.max_connections.min(MAX_CONNECTIONS),
             entrance: settings.entrance,
+            limits: Arc::new(settings.limits),
             paths: Mutex::default(),
         })
     }
@@ -313,7 +317,8 @@ impl<A: Application> Pool<A> {
                 Accepted::Nothing => return true,
                 Accepted::Exhausted => return false,
                 Accepted::Connection(socket, address) => {
-                    let mut peer = Box::new(Peer::new(socket, address));
+                    let limits = Arc::clone(&self.limits);
+                    let mut peer = Box::new(Peer::new(socket, address, limits));
                     self.entrance.admit(&mut peer);
                     let Some(token) = self.slab.insert(peer) else {
                         return false;

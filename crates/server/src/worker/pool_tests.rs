@@ -47,7 +47,9 @@ fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u
             body_ns: 60_000_000_000,
             write_ns: 60_000_000_000,
         },
+        limits: Default::default(),
         max_connections: MAX_CONNECTIONS,
+        entrance: Entrance::default(),
     };
     let pool = Pool::new(Targets::default(), settings).unwrap();
     std::thread::scope(|scope| {

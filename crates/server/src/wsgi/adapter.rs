@@ -35,6 +35,8 @@ unsafe impl Sync for Adapter {}
 pub struct WorkerThread {
     environs: EnvironBuilder,
     response: Response,
+    /// How long this thread has waited for the GIL, as of its last request.
+    waited_ns: Option<u64>,
     /// The thread state that this thread came with; detached between requests.
     state: *mut PyThreadState,
 }
@@ -51,7 +53,8 @@ impl WorkerThread {
         let file_wrapper = Object::interned(c"wsgi.file_wrapper")?;
         set_item(&template, &file_wrapper, adapter.file_wrapper())?;
         let environs = EnvironBuilder::new(template)?;
-        Ok(Self { environs, response: Response::default(), state: ptr::null_mut() })
+        let waited_ns = headway_gil::waited_ns_by_this_thread();
+        Ok(Self { environs, response: Response::default(), waited_ns, state: ptr::null_mut() })
     }
 
     /// Runs `work` with the thread state detached. What `work` calls attaches it per request.
@@ -151,7 +154,6 @@ impl Application for Adapter {
     type Thread = WorkerThread;
 
     fn handle(&self, thread: &mut WorkerThread, exchange: &mut Exchange) {
-        let waited_ns = headway_gil::waited_ns_by_this_thread();
         let forks = FORKS.load(Relaxed);
         // SAFETY: this thread's own state, detached by `WorkerThread::detached`.
         unsafe { PyEval_RestoreThread(thread.state) };
@@ -161,7 +163,9 @@ impl Application for Adapter {
         }
         // SAFETY: attached above; the application must leave it so, as any C function's caller.
         unsafe { PyEval_SaveThread() };
-        exchange.record.gil_wait_ns = match (waited_ns, headway_gil::waited_ns_by_this_thread()) {
+        let waited_ns = headway_gil::waited_ns_by_this_thread();
+        let before_ns = std::mem::replace(&mut thread.waited_ns, waited_ns);
+        exchange.record.gil_wait_ns = match (before_ns, waited_ns) {
             (Some(before), Some(after)) => after.checked_sub(before),
             // The meter came on, or saw this thread for the first time, during the request.
             (None, after) => after,
