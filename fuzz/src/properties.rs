@@ -116,7 +116,11 @@ fn conversation<'a>(limits: &Arc<Limits>, pieces: impl IntoIterator<Item = &'a [
                 if !answer(&mut connection, &mut out) {
                     return seen;
                 }
-                connection.shrink();
+                if connection.is_idle() {
+                    // As between a thread's requests: the memory comes back with old bytes in it.
+                    let buffer = connection.take_buffer();
+                    connection.lend_buffer(buffer);
+                }
             }
             Event::Refused(rejection) => {
                 assert!(!rejection.explanation(limits).is_empty());

@@ -12,7 +12,7 @@ import pytest
 from served import APPS, Served, read_response, read_to_end
 
 sys.path.insert(0, str(APPS))
-from files import content  # noqa: E402
+from files import content
 
 SIZE = 100_000
 

@@ -8,7 +8,7 @@ use headway_server::record::{AccessLog, LogForm};
 use headway_server::worker::networks::Networks;
 use headway_server::worker::socket::Listener;
 use headway_server::worker::tls::read_config;
-use headway_server::worker::{Entrance, PoolSettings, Timeouts};
+use headway_server::worker::{Entrance, PoolSettings, ProcessLimits, Timeouts};
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_server::wsgi::server::{OpenError, Server, ServerSettings};
 use pyo3_ffi::*;
@@ -141,6 +141,15 @@ unsafe fn pool_settings(
                 max_head_bytes: number(c"max_head_bytes")? as usize,
                 max_fields: number(c"max_fields")? as usize,
                 max_body_bytes: number(c"max_body_bytes")? as u64,
+            },
+            process_limits: ProcessLimits {
+                maximum_requests: number(c"maximum_requests")? as u64,
+                inactivity_ns: number(c"inactivity_timeout_ns")? as u64,
+                request_ns: number(c"request_timeout_ns")? as u64,
+                deadlock_ns: number(c"deadlock_timeout_ns")? as u64,
+                queue_ns: number(c"queue_timeout_ns")? as u64,
+                control_fd: number(c"control_fd")? as c_int,
+                stack_signal: number(c"stack_signal")? as c_int,
             },
         })
     }

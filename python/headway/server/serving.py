@@ -12,11 +12,13 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from headway import __version__, _native
 from headway.server.application import Application
 from headway.server.binding import BACKLOG, Address
+from headway.server.limits import NO_LIMITS
 from headway.server.settings import NO_LIMITS_GIVEN, HttpLimits
 from headway.server.transport import PLAIN, Transport
 
@@ -54,12 +56,14 @@ class Server:
         log_form: str = "off",
         log_fd: int = -1,
         http: HttpLimits = NO_LIMITS_GIVEN,
+        limits: Mapping[str, int] = NO_LIMITS,
         transport: Transport = PLAIN,
         daemon: bool = True,
     ) -> None:
         """Takes over `listener` (bound, perhaps not listening yet) and, unless `log_form` is
-        "off", the descriptor `log_fd`. `transport` is that of `native_transport`. Raises
-        `ValueError`, a line that names the file, if there is something wrong with a certificate.
+        "off", the descriptor `log_fd`. `limits` are those of `native_limits`, `transport` is that
+        of `native_transport`. Raises `ValueError`, a line that names the file, if there is
+        something wrong with a certificate.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
@@ -85,6 +89,7 @@ class Server:
                 "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": _ns(http.write_timeout_s),
                 **transport,
+                **limits,
             },
         )
         self._threads = [

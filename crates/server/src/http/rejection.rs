@@ -33,6 +33,8 @@ pub enum Rejection {
     MethodTooLong,
     Version,
     PlainHttp,
+    /// queue-timeout: no thread was free for the request in time.
+    QueueTimeout,
 }
 
 impl Rejection {
@@ -47,6 +49,7 @@ impl Rejection {
             Self::UnknownCoding | Self::UnknownMethod | Self::MethodTooLong => {
                 b"501 Not Implemented"
             }
+            Self::QueueTimeout => b"504 Gateway Timeout",
             Self::Version => b"505 HTTP Version Not Supported",
             _ => b"400 Bad Request",
         }
@@ -95,6 +98,7 @@ impl Rejection {
                 return format!("The method is longer than {MAX_METHOD_BYTES} bytes.").into();
             }
             Self::PlainHttp => "This port speaks HTTPS: TLS comes first.",
+            Self::QueueTimeout => "No thread of this server was free for the request in time.",
             Self::Version => "This server speaks HTTP/1.0 and HTTP/1.1.",
         };
         fixed.into()

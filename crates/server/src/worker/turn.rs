@@ -10,6 +10,7 @@ use super::exchange::{Exchange, Progress, encode_refusal};
 use super::peer::{Buffers, Peer, Stage};
 use super::pool::Pool;
 use super::socket::{self, Transfer};
+use super::watch::Activity;
 use crate::http::connection::Finished;
 use crate::http::{Event, Rejection};
 use crate::record::access_log::{LogBuffer, LogForm, RequestLine};
@@ -26,7 +27,12 @@ const REQUESTS_PER_TURN: usize = 16;
 
 /// What one worker thread keeps between turns.
 pub struct TurnState<'a, T> {
-    pub thread: &'a mut T,
+    /// What the application keeps of this thread; without it no requests are run.
+    pub thread: Option<&'a mut T>,
+    /// What this turn is for has waited for a thread for longer than is allowed.
+    pub late: bool,
+    /// What others may know of this thread.
+    pub activity: Arc<Activity>,
     pub dates: DateCache,
     pub log: LogBuffer,
     /// Written by this thread, read when the table is wanted.
@@ -38,6 +44,23 @@ pub struct TurnState<'a, T> {
     pub cpu: CpuCharges,
     /// When this turn began or, later, when its last request ended.
     pub now_ns: u64,
+}
+
+impl<'a, T> TurnState<'a, T> {
+    pub fn new(thread: Option<&'a mut T>, activity: Arc<Activity>) -> Self {
+        Self {
+            thread,
+            late: false,
+            activity,
+            dates: DateCache::default(),
+            log: LogBuffer::default(),
+            paths: Arc::default(),
+            spare: Buffers::default(),
+            date: Vec::new(),
+            cpu: CpuCharges::of_this_thread(),
+            now_ns: now_ns(),
+        }
+    }
 }
 
 /// What becomes of the connection.
@@ -121,6 +144,10 @@ impl<A: Application> Pool<A> {
                     }
                 }
                 Event::Request => {
+                    if state.late {
+                        self.refuse_late(peer, state);
+                        return None;
+                    }
                     peer.stage = Stage::Body;
                     peer.body.clear();
                     if peer.http.awaits_continue() {
@@ -150,17 +177,24 @@ impl<A: Application> Pool<A> {
 
     /// Calls the application and hands its response over as far as it goes.
     fn run(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) {
+        let Some(thread) = state.thread.as_deref_mut().filter(|_| !state.late) else {
+            return self.refuse_late(peer, state);
+        };
         let begun = peer.progress;
         state.date.clear();
         state.date.extend_from_slice(state.dates.http().as_bytes());
         peer.origin = self.entrance.origin_of(peer);
+        let (head, bytes) = peer.http.head();
+        state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let is_stopping = || self.is_stopping();
         let mut exchange = Exchange::new(peer, &state.date, self.patience, &is_stopping);
-        self.application().handle(state.thread, &mut exchange);
+        self.application().handle(thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
         let ended_ns = exchange.ended_ns;
         let out = peer.send();
         let end_ns = now_ns();
+        state.activity.end_request(end_ns);
+        self.watch.count_request();
         record.output_write_ns += end_ns - ended_ns;
         record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
         record.response_ns = record.queue_ns + (end_ns - begun.started_ns);
@@ -200,6 +234,19 @@ impl<A: Application> Pool<A> {
         let date = state.dates.http().as_bytes();
         encode_refusal(&mut peer.http, rejection, date, &mut peer.outgoing);
         peer.stage = Stage::Writing(Finished::Close);
+    }
+
+    /// queue-timeout: nobody had time for the request while it was worth it.
+    fn refuse_late(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) {
+        let (begun, now_ns) = (peer.progress, now_ns());
+        let record = RequestRecord {
+            status: 504,
+            queue_ns: begun.started_ns.saturating_sub(begun.noticed_ns),
+            response_ns: now_ns.saturating_sub(begun.noticed_ns),
+            ..RequestRecord::default()
+        };
+        self.keep_record(peer, &record, state);
+        self.refuse(peer, Rejection::QueueTimeout, state);
     }
 
     fn give_up(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
