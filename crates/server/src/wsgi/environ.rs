@@ -3,8 +3,8 @@
 //! Each worker thread keeps its own template and its own keys: shared ones would make
 //! free-threaded threads fight for their reference counts.
 
-use super::origin::OriginKeys;
 use super::object::{Object, PyResult, Raised, set_item};
+use super::origin::OriginKeys;
 use crate::http::target::split_absolute;
 use crate::http::{Framing, Head};
 use crate::worker::{Exchange, Forwarding};
