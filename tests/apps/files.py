@@ -36,11 +36,11 @@ def open_file(kind, size):
     if kind == "bytes":
         return io.BytesIO(data)
     if kind == "random":
-        file = tempfile.TemporaryFile(buffering=1 << 20)
+        file = tempfile.TemporaryFile(buffering=1 << 20)  # noqa: SIM115
         file.write(data)
         return file
     if kind == "gzip":
-        file = tempfile.NamedTemporaryFile()
+        file = tempfile.NamedTemporaryFile()  # noqa: SIM115
         with gzip.open(file.name, "wb") as packed:
             packed.write(data)
         return gzip.open(file.name)
@@ -53,7 +53,7 @@ def open_file(kind, size):
         return open(read_end, "rb")
     with tempfile.NamedTemporaryFile(delete=False) as made:
         made.write(data)
-    file = open(made.name, "rb", buffering=0 if kind == "raw" else -1)
+    file = open(made.name, "rb", 0 if kind == "raw" else -1)  # noqa: SIM115
     os.unlink(made.name)
     return Upper(file) if kind == "upper" else file
 

@@ -34,7 +34,7 @@ def make_certificate(directory: Path, name: str = "localhost") -> Certificate:
 
 
 class SecuredServer(Served):
-    """`connect` shakes hands too. A missing close_notify is an error, as it should be to clients."""
+    """`connect` shakes hands too. A missing close_notify is an error, as for careful clients."""
 
     def __init__(self, app: str, made: Certificate, *options: str) -> None:
         self.context = ssl.create_default_context(cafile=str(made.certificate))

@@ -163,7 +163,7 @@ FIELDS = (
 )
 
 
-def test_nobody_is_believed_unless_it_is_said(tmp_path: Path) -> None:
+def test_nobody_is_believed_unless_it_is_said() -> None:
     with Served("pages:unchecked") as server:
         environ = environ_in(ask(server, REQUEST % FIELDS))
     assert environ["REMOTE_ADDR"] == "127.0.0.1"
@@ -190,7 +190,7 @@ def test_a_trusted_proxy_is_believed(tmp_path: Path) -> None:
     assert '"here" "-" response_time=' in line
 
 
-def test_by_default_a_proxy_says_no_host(tmp_path: Path) -> None:
+def test_by_default_a_proxy_says_no_host() -> None:
     with Served("pages:unchecked", "--trusted-proxies", "127.0.0.0/8") as server:
         environ = environ_in(ask(server, REQUEST % FIELDS))
     assert environ["REMOTE_ADDR"] == "192.0.2.7"
@@ -219,13 +219,13 @@ def test_what_others_say_does_not_reach_the_application() -> None:
     assert not [key for key in environ if "FORWARDED" in key]
 
 
-def test_the_word_holds_for_one_request(tmp_path: Path) -> None:
-    with Served("pages:unchecked", "--trusted-proxies", "127.0.0.1") as server:
-        with server.connect() as connection:
-            for field, address in [(b"X-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7"), (b"", "127.")]:
-                connection.sendall(b"GET /environ HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n")
-                body = read_response(connection).body.decode()
-                assert f"REMOTE_ADDR='{address}" in body
+def test_the_word_holds_for_one_request() -> None:
+    options = ("--trusted-proxies", "127.0.0.1")
+    with Served("pages:unchecked", *options) as server, server.connect() as connection:
+        for field, address in [(b"X-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7"), (b"", "127.")]:
+            connection.sendall(b"GET /environ HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n")
+            body = read_response(connection).body.decode()
+            assert f"REMOTE_ADDR='{address}" in body
 
 
 @pytest.mark.parametrize(

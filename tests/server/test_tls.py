@@ -53,7 +53,7 @@ def test_a_client_that_wants_another_protocol_is_refused(pages: SecuredServer) -
     context = ssl.create_default_context(cafile=None)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
-    with pages.connect_plainly() as connection, pytest.raises(ssl.SSLError, match="(?i)protocol"):
+    with pages.connect_plainly() as connection, pytest.raises(ssl.SSLError, match=r"(?i)protocol"):
         pages.secure(connection, context)
 
 

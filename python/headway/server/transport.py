@@ -1,4 +1,7 @@
-"""What lies between a socket and HTTP, as the native part takes it: TLS and whom to believe. Pure."""
+"""What lies between a socket and HTTP, as the native part takes it: TLS, and whom to believe.
+
+Pure.
+"""
 
 from __future__ import annotations
 
