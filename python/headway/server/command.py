@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,13 @@ MAX_PROCESSES = 1000
 MIN_SECONDS = 1e-6
 MAX_SWITCH_INTERVAL_S = 1000
 MAX_GRACEFUL_TIMEOUT_S = 3600
+PROXY_HEADERS = (
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +93,36 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="FORM[:PATH]",
         type=_argument(_parse_access_log),
         default=("off", None),
-        help="a line per request with its gil_wait_time: common, json (every phase) or off (the "
-        "default); to stdout, or appended to the file PATH",
+        help="a line per request with its gil_wait_time: common, combined, json (every phase) or "
+        "off (the default); to stdout, or appended to the file PATH",
+    )
+    parser.add_argument(
+        "--tls-certificate",
+        metavar="FILE",
+        help="PEM file with the whole chain; with --tls-key, serve HTTPS",
+    )
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM file with the private key")
+    parser.add_argument(
+        "--proxy-protocol-from",
+        metavar="NETWORK,...",
+        type=_argument(_parse_networks),
+        default=(),
+        help="peers that begin a connection with the PROXY protocol; unix: those of UNIX sockets",
+    )
+    parser.add_argument(
+        "--trusted-proxies",
+        metavar="NETWORK,...",
+        type=_argument(_parse_networks),
+        default=(),
+        help="peers whose fields about a request's origin are believed",
+    )
+    parser.add_argument(
+        "--trusted-proxy-headers",
+        metavar="NAME,...",
+        type=_argument(_parse_proxy_headers),
+        default=ProcessGroup.trusted_proxy_headers,
+        help="which of them they set: Forwarded, X-Forwarded-For, -Proto, -Host, -Port "
+        "(X-Forwarded-For,X-Forwarded-Proto). Others than these no application gets to see",
     )
     parser.add_argument(
         "--app-dir",
@@ -162,8 +198,23 @@ def _parse_seconds_up_to(maximum: int) -> Callable[[str], float]:
 def _parse_access_log(text: str) -> tuple[str, str | None]:
     form, colon, path = text.partition(":")
     if form not in LOG_FORMS or (colon and not path) or (colon and form == "off"):
-        raise ValueError("it must be common, json, common:PATH, json:PATH or off")
+        raise ValueError("it must be common, combined or json, perhaps with :PATH, or off")
     return form, path or None
+
+
+def _parse_networks(text: str) -> tuple[str, ...]:
+    networks = tuple(part.strip() for part in text.split(","))
+    for network in networks:
+        if network != "unix":
+            ipaddress.ip_network(network)
+    return networks
+
+
+def _parse_proxy_headers(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if unknown := [name for name in names if name.lower() not in PROXY_HEADERS]:
+        raise ValueError(f"{unknown[0]} is none of {', '.join(PROXY_HEADERS)}")
+    return names
 
 
 def _parse_directory(text: str) -> str:

@@ -11,18 +11,20 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
-from wsgiref.util import FileWrapper
 
 from headway import __version__, _native
+from headway.errors import RequestTimeout
 from headway.server.application import Application
 from headway.server.binding import Listener
+from headway.server.limits import NO_LIMITS
 from headway.server.settings import ProcessGroup
+from headway.server.transport import native_transport
 
 # How long a thread outside the application takes, at the very most, to notice the end.
 ABORT_TIMEOUT_S = 1.0
-LOG_FORMS = {"off": 0, "common": 1, "json": 2}
+LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
 
 
 class PathRow(NamedTuple):
@@ -52,11 +54,13 @@ class Server:
         *,
         log_fd: int = -1,
         multiprocess: bool = False,
+        limits: Mapping[str, int] = NO_LIMITS,
         daemon: bool = True,
     ) -> None:
         """Takes over the listeners' sockets and, unless `group.access_log` is "off", the
-        descriptor `log_fd`. Of the group it is the limits and the access log that count here, and
-        the number of threads.
+        descriptor `log_fd`. Of the group it is what concerns requests that counts here; `limits`
+        are those of `native_limits`. Raises `ValueError`, a line that names the file, if there is
+        something wrong with a certificate.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
@@ -64,6 +68,7 @@ class Server:
         self.address = listeners[0].address
         self._group = group
         self._multiprocess = multiprocess
+        self._interrupts = limits["interrupt_timeout_ns"] > 0
         http = group.http
         self._native = _native.server_open(
             application,
@@ -74,10 +79,16 @@ class Server:
                 "log_fd": log_fd,
                 "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
                 "max_connections": http.max_connections,
+                "max_target_bytes": http.max_target_bytes,
+                "max_head_bytes": http.max_head_bytes,
+                "max_fields": http.max_fields,
+                "max_body_bytes": http.max_body_bytes,
                 "head_timeout_ns": _ns(http.head_timeout_s),
                 "body_timeout_ns": _ns(http.body_timeout_s),
                 "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": _ns(http.write_timeout_s),
+                **native_transport(group),
+                **limits,
             },
         )
         self._count_lock = threading.Lock()
@@ -93,6 +104,11 @@ class Server:
         self._when_over = when_over or self._when_over
         for thread in self._threads:
             thread.start()
+        if self._interrupts:
+            # Never waited for: it ends a moment after the server.
+            threading.Thread(
+                target=self._interrupt, name="headway-interrupter", daemon=True
+            ).start()
 
     def stop(self, keep_idle_s: float = 0.0) -> None:
         """Stops accepting, lets requests end that were sent before; a connection without one is
@@ -127,8 +143,13 @@ class Server:
             if is_last:
                 self._when_over()
 
+    def _interrupt(self) -> None:
+        while _native.server_interrupt(self._native, RequestTimeout):
+            pass
+
     def _environ(self) -> dict[str, object]:
-        """The part of the environ that is the same for every request: a dict per thread."""
+        """The part of the environ that is the same for every request: a dict per thread. The native
+        part adds its `wsgi.file_wrapper`."""
         return {
             "GATEWAY_INTERFACE": "CGI/1.1",
             "SERVER_SOFTWARE": f"headway/{__version__}",
@@ -141,7 +162,6 @@ class Server:
             "wsgi.multithread": self._group.threads > 1,
             "wsgi.multiprocess": self._multiprocess,
             "wsgi.run_once": False,
-            "wsgi.file_wrapper": FileWrapper,
             # Not in PEP 3333: the input ends where the body does, chunked or not.
             "wsgi.input_terminated": True,
         }

@@ -25,6 +25,7 @@ from headway.server import table
 from headway.server.application import Application
 from headway.server.binding import Listener, parse_address
 from headway.server.control import Control, Gone
+from headway.server.limits import native_limits
 from headway.server.serving import Server
 from headway.server.task import Task
 
@@ -55,16 +56,21 @@ class Worker:
         install_meter(group.policy, group.kernel_hints)
         if group.stack_size_bytes:
             threading.stack_size(group.stack_size_bytes)
-        self._server = Server(
-            application,
-            [
-                Listener(socket.socket(fileno=fd), parse_address(address))
-                for fd, address in task.listeners
-            ],
-            group,
-            log_fd=log_fd,
-            multiprocess=task.multiprocess,
-        )
+        listeners = [
+            Listener(socket.socket(fileno=fd), parse_address(address))
+            for fd, address in task.listeners
+        ]
+        try:
+            self._server = Server(
+                application,
+                listeners,
+                group,
+                log_fd=log_fd,
+                multiprocess=task.multiprocess,
+                limits=native_limits(group, control.fileno()),
+            )
+        except ValueError as error:
+            raise CommandError(f"process group {group.name!r}: {error}", exit_code=2) from None
         # Bytes from signal handlers and from the last thread to end: a handler may interrupt its
         # own thread anywhere, a lock included.
         self._read_fd, self._write_fd = os.pipe()

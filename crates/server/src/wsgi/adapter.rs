@@ -5,8 +5,10 @@
 
 use super::call;
 use super::environ::EnvironBuilder;
+use super::file_wrapper::FileWrappers;
 use super::handle::{self, Handle, InFlight};
-use super::object::{Object, PyResult, Raised, raise, take_raised};
+use super::interruption;
+use super::object::{Object, PyResult, Raised, raise, set_item, take_raised};
 use crate::http::Response;
 use crate::http::connection::Finished;
 use crate::record::clock::now_ns;
@@ -21,6 +23,7 @@ pub struct Adapter {
     /// `report(exception, request)`: writes a traceback to stderr.
     report: Object,
     handle_type: Object,
+    files: FileWrappers,
 }
 
 // SAFETY: the references are used and dropped only with a thread state of their interpreter
@@ -33,21 +36,26 @@ unsafe impl Sync for Adapter {}
 pub struct WorkerThread {
     environs: EnvironBuilder,
     response: Response,
+    /// How long this thread has waited for the GIL, as of its last request.
+    waited_ns: Option<u64>,
     /// The thread state that this thread came with; detached between requests.
     state: *mut PyThreadState,
 }
 
 impl WorkerThread {
     /// `template` is a dict with the part of the environ that never changes; this thread's own.
-    pub fn new(template: Object) -> PyResult<Self> {
+    pub fn new(template: Object, adapter: &Adapter) -> PyResult<Self> {
         // SAFETY: a live object and an exception class of this interpreter.
         unsafe {
             if PyDict_Check(template.as_ptr()) == 0 {
                 return Err(raise(PyExc_TypeError, "the environ template must be a dict"));
             }
         }
+        let file_wrapper = Object::interned(c"wsgi.file_wrapper")?;
+        set_item(&template, &file_wrapper, adapter.file_wrapper())?;
         let environs = EnvironBuilder::new(template)?;
-        Ok(Self { environs, response: Response::default(), state: ptr::null_mut() })
+        let waited_ns = headway_gil::waited_ns_by_this_thread();
+        Ok(Self { environs, response: Response::default(), waited_ns, state: ptr::null_mut() })
     }
 
     /// Runs `work` with the thread state detached. What `work` calls attaches it per request.
@@ -67,7 +75,13 @@ impl Adapter {
             // SAFETY: the handler is async-signal-safe: it adds to an atomic.
             unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
         });
-        Ok(Self { application, report, handle_type: handle::make_type()? })
+        let (handle_type, files) = (handle::make_type()?, FileWrappers::new()?);
+        Ok(Self { application, report, handle_type, files })
+    }
+
+    /// What `wsgi.file_wrapper` is in this server's environs.
+    pub fn file_wrapper(&self) -> &Object {
+        self.files.class()
     }
 
     /// The request with the GIL held.
@@ -83,8 +97,10 @@ impl Adapter {
             InFlight { exchange: &mut *exchange, response: &mut thread.response, started: false };
         // SAFETY: `call::run` ends the loan, and `request` stays where it is until then.
         unsafe { handle.lend(&mut request) };
-        let raised = call::run(&self.application, &handle, environ);
-        exchange.record.application_ns = now_ns() - called_ns;
+        let raised = call::run(&self.application, &self.files, &handle, environ);
+        interruption::end(exchange);
+        exchange.ended_ns = now_ns();
+        exchange.record.application_ns = exchange.ended_ns - called_ns;
         exchange.record.failed = raised.iter().any(Option::is_some);
         for exception in raised.into_iter().flatten() {
             self.report(&exception, &describe(exchange));
@@ -140,7 +156,6 @@ impl Application for Adapter {
     type Thread = WorkerThread;
 
     fn handle(&self, thread: &mut WorkerThread, exchange: &mut Exchange) {
-        let waited_ns = headway_gil::waited_ns_by_this_thread();
         let forks = FORKS.load(Relaxed);
         // SAFETY: this thread's own state, detached by `WorkerThread::detached`.
         unsafe { PyEval_RestoreThread(thread.state) };
@@ -150,7 +165,9 @@ impl Application for Adapter {
         }
         // SAFETY: attached above; the application must leave it so, as any C function's caller.
         unsafe { PyEval_SaveThread() };
-        exchange.record.gil_wait_ns = match (waited_ns, headway_gil::waited_ns_by_this_thread()) {
+        let waited_ns = headway_gil::waited_ns_by_this_thread();
+        let before_ns = std::mem::replace(&mut thread.waited_ns, waited_ns);
+        exchange.record.gil_wait_ns = match (before_ns, waited_ns) {
             (Some(before), Some(after)) => after.checked_sub(before),
             // The meter came on, or saw this thread for the first time, during the request.
             (None, after) => after,
