@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from headway import policies
 from headway.errors import CommandError
 from headway.server import check
+from headway.server.apache.file import read_apache
 from headway.server.configuration import Draft, put_over
 from headway.server.flags import add_flags, read_flags
 from headway.server.resolution import Resolution, resolve
@@ -97,6 +99,8 @@ def reread(arguments: argparse.Namespace) -> ServerSettings:
 
 
 def _read_file(path: str) -> Draft:
+    if path.endswith(".conf"):
+        return read_apache(path)
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -107,4 +111,13 @@ def _read_file(path: str) -> Draft:
         raise CommandError(
             f"--config {path}: byte {error.start} is not UTF-8", exit_code=2
         ) from None
-    return read_toml(path, text)
+    return read_toml(path, text) if is_toml(path, text) else read_apache(path)
+
+
+def is_toml(path: str, text: str) -> bool:
+    """By the file's name, or by its first line that says something."""
+    if path.endswith(".toml"):
+        return True
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    return re.match(r"""\[|[\w."'-]+\s*=""", first) is not None

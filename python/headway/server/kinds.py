@@ -67,14 +67,16 @@ class Seconds(Kind):
 
     metavar = "S"
 
-    def __init__(self, low: float = 0, high: float = MAX_SECONDS) -> None:
-        self._low, self._high = low, high
+    def __init__(self, low: float = 0, high: float = MAX_SECONDS, units: bool = True) -> None:
+        self._low, self._high, self._units = low, high, units
         least = f"{low:f}".rstrip("0").rstrip(".")
-        self.allowed = f"a number of seconds from {least} to {high:.0f}, or with a unit, as 500ms"
+        self.allowed = f"a number of seconds from {least} to {high:.0f}"
+        if units:
+            self.allowed += ", or with a unit, as 500ms"
 
     def parse(self, text: str) -> float:
         found = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e-?[0-9]{1,2})?(ms|s|m|h|d)?", text)
-        if not found:
+        if not found or (found[3] and not self._units):
             raise ValueError
         return self.accept(float(found[1] + (found[2] or "")) * DURATION_UNITS[found[3] or "s"])
 

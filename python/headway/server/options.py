@@ -92,14 +92,15 @@ _NETWORKS = Several(
 _SECONDS = Seconds()
 _COUNT = Whole(0, 2**31 - 1)
 # WSGIDaemonProcess takes whole seconds and plain bytes.
-_DAEMON_SECONDS = Whole(0, MAX_SECONDS)
+DAEMON_SECONDS = Whole(0, MAX_SECONDS)
+DAEMON_SWITCH_INTERVAL = Seconds(1e-6, 1000, units=False)
 _DAEMON_BYTES = Whole(0, 2**62)
 _ANY_TEXT = Text("TEXT", "some text")
 
 
 def _timeout(name: str, help: str) -> Option:
     """A limit of WSGIDaemonProcess, where 0 turns it off."""
-    return Option(name, name.replace("-", "_") + "_s", _SECONDS, help, daemon=_DAEMON_SECONDS)
+    return Option(name, name.replace("-", "_") + "_s", _SECONDS, help, daemon=DAEMON_SECONDS)
 
 
 def _http_timeout(name: str, help: str) -> Option:
@@ -199,7 +200,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "switch_interval_s",
             SWITCH_INTERVAL,
             "sys.setswitchinterval() (CPython's own: 0.005)",
-            daemon=SWITCH_INTERVAL,
+            daemon=DAEMON_SWITCH_INTERVAL,
         ),
         Option(
             "stack-size",
