@@ -203,7 +203,7 @@ class Several(Kind):
         return tuple(self.kind.accept(each) for each in values)
 
     def show(self, value: Sequence[Any]) -> str:
-        return (self.separator or " ").join(map(self.kind.show, value)) or "-"
+        return (self.separator or " ").join(map(self.kind.show, value))
 
 
 class Policy(Kind):

@@ -67,7 +67,7 @@ class Option(NamedTuple):
 
     def show(self, value: Any) -> str:
         """`value` as a person would write it; a dash stands for nothing."""
-        return "-" if value is None else self.kind.show(value)
+        return "-" if value in (None, "", ()) else self.kind.show(value)
 
 
 NO_GROUP = ProcessGroup()

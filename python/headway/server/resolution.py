@@ -84,7 +84,7 @@ def _settings(draft: GroupDraft, binds: list[Value], values: dict[str, Value]) -
             continue
         (http if part == "http" else fields)[field] = value.value
     path = dict.fromkeys((values["app-dir"].value, *values["python-path"].value))
-    fields["python_path"] = tuple(path)
+    fields["python_path"] = tuple(directory for directory in path if directory)
     fields["environment"] = dict(values["environment"].value)
     fields["access_log"], fields["access_log_path"] = values["access-log"].value
     return ProcessGroup(

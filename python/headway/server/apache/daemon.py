@@ -107,7 +107,7 @@ def _take(daemon: Daemon, name: str, text: str) -> None:
     if name == "switch-interval" and not gil_enabled():
         daemon.warnings.append(
             f"{directive.place}: switch-interval of process group {daemon.name} is left out: "
-            "free-threading is active, and there is no GIL to yield"
+            "free-threading is active, and there is no GIL to yield (WSGI0204)"
         )
         return
     is_time = option.field.endswith("_s")
@@ -152,9 +152,10 @@ def defaults() -> dict[str, Value]:
 
 
 def home_of(user: str) -> str | None:
-    """The user's home directory, where processes of a daemon start unless `home=` says other."""
+    """The user's home directory, where a daemon's processes start unless `home=` says other; `None`
+    if there is none, as for `nobody`."""
     try:
         entry = pwd.getpwuid(int(user[1:])) if user.startswith("#") else pwd.getpwnam(user)
     except KeyError:
         return None
-    return entry.pw_dir
+    return entry.pw_dir if os.path.isdir(entry.pw_dir) else None

@@ -107,19 +107,20 @@ class Interpreters:
         reason = None
         if directive.key == "wsgiswitchinterval":
             if not gil_enabled():
-                reason = "free-threading is active, and there is no GIL to yield"
+                number = 203 if container is None else 205
+                reason = f"free-threading is active, and there is no GIL to yield (WSGI0{number})"
             elif container is not None and container.application_group is not None:
                 reason = (
                     "its interpreter shares the GIL of the process, and so would the value; "
-                    "select on process-group= alone"
+                    "select on process-group= alone (WSGI0199)"
                 )
         elif directive.key == "wsgiperinterpretergil" and value.value:
             reason = "own-GIL interpreters are not available yet: the process's GIL is shared"
         elif directive.key == "wsgifreethreading":
             if container is not None and container.application_group is not None:
-                reason = "free-threading is a matter of whole processes: drop application-group="
+                reason = "free-threading is for whole processes: drop application-group= (WSGI0201)"
             elif value.value and gil_enabled():
-                reason = "this Python has a GIL"
+                reason = "this Python has a GIL (WSGI0200)"
             elif not value.value and not gil_enabled():
                 reason = "the GIL is off in this Python; PYTHON_GIL=1 turns it on"
         elif directive.key.startswith("wsgirestrict") and value.value:
