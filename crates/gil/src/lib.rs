@@ -15,7 +15,7 @@
 //! - `account`: the rules by which an event changes a book.
 //! - `hook`: the replaced functions, and the slots that they are put into.
 //! - `learning`: which address is what.
-//! - `install`, `fork`, `snapshot` with `copies`: from outside the hooks.
+//! - `install`, `fork`, `snapshot` with `copies`, `holds`: from outside the hooks.
 //!
 //! The crate knows libc and ELF, and nothing of Python: what it needs of CPython (one address,
 //! one contended take) its caller hands it as a [`Host`].
@@ -37,6 +37,7 @@ mod engine {
     pub(crate) mod gil;
     pub(crate) mod gils;
     pub(crate) mod hints;
+    pub(crate) mod holds;
     pub(crate) mod hook;
     pub(crate) mod install;
     pub(crate) mod learning;
@@ -56,12 +57,13 @@ mod engine {
 )))]
 compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
 
+pub use engine::holds::{Hold, holds_longer_than};
 pub use engine::install::{
     Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,
 };
 pub use engine::ledger::region::RegionError;
 pub use engine::snapshot::{GilRow, Snapshot, ThreadRow, read_ledger, snapshot};
-pub use engine::threads::{name_this_thread, name_thread};
+pub use engine::threads::{name_of, name_this_thread, name_thread};
 
 pub use headway_sched::PolicyName;
 

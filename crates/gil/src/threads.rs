@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 use super::folding;
 use super::gil::Gil;
 use super::gils;
-use super::ledger::book::{Name, ThreadBook, state};
+use super::ledger::book::{NAME_BYTES, Name, ThreadBook, state};
 use super::ledger::region::{BOOKS, Slot};
 use super::ledger::{self, slab};
 use super::seats;
@@ -371,6 +371,21 @@ pub fn name_thread(native_id: u32, name: &[u8]) {
             book.name.set(name);
         }
     }
+}
+
+/// What the live thread that the kernel knows as `native_id` is called: by Python as far as the ledger was
+/// told, else by the kernel.
+pub fn name_of(native_id: u32) -> Option<String> {
+    let told = {
+        let _registry = Registry::lock();
+        let thread = THREADS.iter().find(|thread| thread.native_id.load(Relaxed) == native_id);
+        let name = thread.filter(|_| native_id != 0).map(|thread| &thread.name);
+        name.map(|name| String::from_utf8_lossy(name.get(&mut [0; NAME_BYTES])).into_owned())
+    };
+    told.filter(|name| !name.is_empty()).or_else(|| {
+        let name = std::fs::read_to_string(format!("/proc/self/task/{native_id}/comm")).ok()?;
+        Some(name.trim_end().to_owned())
+    })
 }
 
 /// All threads of a GIL that closes have ended their business with it.

@@ -12,12 +12,15 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from typing import NamedTuple
 from wsgiref.util import FileWrapper
 
 from headway import __version__, _native
+from headway.errors import RequestTimeout
 from headway.server.application import Application
 from headway.server.binding import BACKLOG, Address
+from headway.server.limits import NO_LIMITS
 from headway.server.settings import NO_LIMITS_GIVEN, HttpLimits
 
 # How long a thread outside the application takes, at the very most, to notice the end.
@@ -54,16 +57,18 @@ class Server:
         log_form: str = "off",
         log_fd: int = -1,
         http: HttpLimits = NO_LIMITS_GIVEN,
+        limits: Mapping[str, int] = NO_LIMITS,
         daemon: bool = True,
     ) -> None:
         """Takes over `listener` (bound, perhaps not listening yet) and, unless `log_form` is
-        "off", the descriptor `log_fd`.
+        "off", the descriptor `log_fd`. `limits` are those of `native_limits`.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
         """
         self.address = address
         self._thread_count = threads
+        self._interrupts = limits["interrupt_timeout_ns"] > 0
         listener.listen(BACKLOG)
         self._native = _native.server_open(
             application,
@@ -74,10 +79,15 @@ class Server:
                 "log_fd": log_fd,
                 "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
                 "max_connections": http.max_connections,
+                "max_target_bytes": http.max_target_bytes,
+                "max_head_bytes": http.max_head_bytes,
+                "max_fields": http.max_fields,
+                "max_body_bytes": http.max_body_bytes,
                 "head_timeout_ns": _ns(http.head_timeout_s),
                 "body_timeout_ns": _ns(http.body_timeout_s),
                 "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": _ns(http.write_timeout_s),
+                **limits,
             },
         )
         self._threads = [
@@ -88,6 +98,11 @@ class Server:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
+        if self._interrupts:
+            # Never waited for: it ends a moment after the server.
+            threading.Thread(
+                target=self._interrupt, name="headway-interrupter", daemon=True
+            ).start()
 
     def stop(self) -> None:
         """Stops accepting, lets requests end that were sent before. Returns at once; see `join`."""
@@ -112,6 +127,10 @@ class Server:
 
     def _work(self) -> None:
         _native.server_work(self._native, self._environ())
+
+    def _interrupt(self) -> None:
+        while _native.server_interrupt(self._native, RequestTimeout):
+            pass
 
     def _environ(self) -> dict[str, object]:
         """The part of the environ that is the same for every request: a dict per thread."""

@@ -1,33 +1,39 @@
 //! The body of a request: decodes sized and chunked framing (RFC 9112 sections 6.3 and 7.1).
 //!
 //! A decoder sees bytes and says which of them are data. It keeps no bytes, so it does not matter
-//! how they are cut. Chunk extensions and trailers are checked, then dropped.
+//! how they are cut. Chunk extensions and trailers are checked, then dropped: trailers may not be
+//! merged into the head of whoever does not know their fields (RFC 9110 section 6.5.1).
 
+use super::chunk_extension::ChunkExtension;
 use super::head::Framing;
+use super::octets::{is_text, is_token};
 use super::rejection::Rejection;
 
-/// Extensions of one chunk, and all trailers together, may take this much; they carry nothing
-/// that an application could see, and are a way to make a server work for no data.
-const MAX_CHUNK_EXTRAS: usize = 8_192;
+/// Chunk extensions and trailers together may be this much longer than the data that they come
+/// with: they carry nothing that an application could see, and make a server work for no data.
+const MAX_CHUNK_EXTRAS: u64 = 8_192;
 
 #[derive(Debug)]
 pub struct BodyDecoder {
     state: State,
-    /// Bytes of extensions or trailers seen so far.
-    extras: usize,
+    /// Bytes of extensions and trailers so far, less those of data.
+    extras: u64,
+    /// Bytes of data that further chunks may announce.
+    allowed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Sized { left: u64 },
     ChunkSize { size: u64, digits: u8 },
-    ChunkExtension { size: u64 },
+    ChunkExtension { size: u64, extension: ChunkExtension },
     ChunkSizeLineFeed { size: u64 },
     ChunkData { left: u64 },
     ChunkDataReturn,
     ChunkDataLineFeed,
     TrailerStart,
-    TrailerLine,
+    TrailerName,
+    TrailerValue,
     TrailerLineFeed,
     EndLineFeed,
     End,
@@ -45,13 +51,15 @@ pub enum Decoded {
 }
 
 impl BodyDecoder {
-    pub fn new(framing: Framing) -> Self {
+    /// Decodes a body whose chunks may bring `max_bytes` of data; a sized one says itself what it
+    /// brings.
+    pub fn new(framing: Framing, max_bytes: u64) -> Self {
         let state = match framing {
             Framing::Empty => State::End,
             Framing::Sized(left) => State::Sized { left },
             Framing::Chunked => State::ChunkSize { size: 0, digits: 0 },
         };
-        Self { state, extras: 0 }
+        Self { state, extras: 0, allowed: max_bytes }
     }
 
     /// True when the whole body has been decoded.
@@ -108,28 +116,40 @@ impl BodyDecoder {
             }
             (State::ChunkSize { digits: 0, .. }, _) => return refused,
             (State::ChunkSize { size, .. }, b'\r') => State::ChunkSizeLineFeed { size },
-            (State::ChunkSize { size, .. }, b';' | b' ' | b'\t') => {
-                self.extras = 0;
-                State::ChunkExtension { size }
-            }
-            (State::ChunkExtension { size }, b'\r') => State::ChunkSizeLineFeed { size },
-            (State::ChunkExtension { .. }, _) if is_text(byte) => {
+            (State::ChunkSize { size, .. }, _) => {
                 self.count_extra()?;
-                self.state
+                let extension =
+                    ChunkExtension::default().next(byte).ok_or(Rejection::ChunkSyntax)?;
+                State::ChunkExtension { size, extension }
             }
-            (State::ChunkSizeLineFeed { size: 0 }, b'\n') => {
-                self.extras = 0;
-                State::TrailerStart
+            (State::ChunkExtension { size, extension }, b'\r') if extension.is_complete() => {
+                State::ChunkSizeLineFeed { size }
             }
-            (State::ChunkSizeLineFeed { size }, b'\n') => State::ChunkData { left: size },
+            (State::ChunkExtension { size, extension }, _) => {
+                self.count_extra()?;
+                let extension = extension.next(byte).ok_or(Rejection::ChunkSyntax)?;
+                State::ChunkExtension { size, extension }
+            }
+            (State::ChunkSizeLineFeed { size: 0 }, b'\n') => State::TrailerStart,
+            (State::ChunkSizeLineFeed { size }, b'\n') => {
+                self.allowed = self.allowed.checked_sub(size).ok_or(Rejection::BodyTooLarge)?;
+                self.extras = self.extras.saturating_sub(size);
+                State::ChunkData { left: size }
+            }
             (State::ChunkDataReturn, b'\r') => State::ChunkDataLineFeed,
             (State::ChunkDataLineFeed, b'\n') => State::ChunkSize { size: 0, digits: 0 },
             (State::TrailerStart, b'\r') => State::EndLineFeed,
-            (State::TrailerStart | State::TrailerLine, _) if is_text(byte) => {
+            // A field line. Without this look at its name, a next request could pass for one.
+            (State::TrailerStart | State::TrailerName, _) if is_token(byte) => {
                 self.count_extra()?;
-                State::TrailerLine
+                State::TrailerName
             }
-            (State::TrailerLine, b'\r') => State::TrailerLineFeed,
+            (State::TrailerName, b':') => State::TrailerValue,
+            (State::TrailerValue, _) if is_text(byte) => {
+                self.count_extra()?;
+                State::TrailerValue
+            }
+            (State::TrailerValue, b'\r') => State::TrailerLineFeed,
             (State::TrailerLineFeed, b'\n') => State::TrailerStart,
             (State::EndLineFeed, b'\n') => State::End,
             _ => return refused,
@@ -142,16 +162,20 @@ impl BodyDecoder {
     }
 }
 
-fn is_text(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn decode_all(framing: Framing, mut bytes: &[u8]) -> Result<(Vec<u8>, usize), Rejection> {
-        let mut decoder = BodyDecoder::new(framing);
+    fn decode_all(framing: Framing, bytes: &[u8]) -> Result<(Vec<u8>, usize), Rejection> {
+        decode_at_most(u64::MAX, framing, bytes)
+    }
+
+    fn decode_at_most(
+        max_bytes: u64,
+        framing: Framing,
+        mut bytes: &[u8],
+    ) -> Result<(Vec<u8>, usize), Rejection> {
+        let mut decoder = BodyDecoder::new(framing, max_bytes);
         let mut body = Vec::new();
         loop {
             match decoder.decode(bytes)? {
@@ -167,7 +191,7 @@ mod tests {
 
     #[test]
     fn chunks_are_joined_and_extras_dropped() {
-        let bytes = b"3;a=b\r\nabc\r\nA \r\n0123456789\r\n0\r\nTrailer: x\r\n\r\nGET";
+        let bytes = b"3;a=b\r\nabc\r\nA ; c\r\n0123456789\r\n0\r\nX: y\r\nZ:\r\n\r\nGET";
         assert_eq!(decode_all(Framing::Chunked, bytes), Ok((b"abc0123456789".to_vec(), 3)));
     }
 
@@ -189,7 +213,18 @@ mod tests {
             b"3\r\nabc0\r\n\r\n",
             b"3;\0\r\nabc\r\n0\r\n\r\n",
             b"1000000000000000\r\n",
+            b"3 \r\nabc\r\n0\r\n\r\n",
+            b"3 5\r\nabc\r\n0\r\n\r\n",
+            b" 3\r\nabc\r\n0\r\n\r\n",
+            b"3\r\nabc\n0\r\n\r\n",
+            b"3\r\nabc\r\n0\n\r\n",
+            b"3;a\nbc\r\nabc\r\n0\r\n\r\n",
             b"0\r\nTrailer: x\n\r\n",
+            b"0\r\n Trailer: x\r\n\r\n",
+            b"0\r\nTrailer: x\r\n folded\r\n\r\n",
+            b"0\r\n: x\r\n\r\n",
+            b"0\r\nTrailer\r\n\r\n",
+            b"0\r\nGET / HTTP/1.1\r\n\r\n",
         ] {
             assert_eq!(
                 decode_all(Framing::Chunked, bytes),
@@ -197,8 +232,33 @@ mod tests {
                 "{bytes:?}"
             );
         }
-        let mut endless = b"1;".to_vec();
-        endless.resize(MAX_CHUNK_EXTRAS + 3, b'x');
-        assert_eq!(decode_all(Framing::Chunked, &endless), Err(Rejection::ChunkSyntax));
+    }
+
+    #[test]
+    fn extras_have_a_limit() {
+        let max = MAX_CHUNK_EXTRAS as usize;
+        let body = |extension: usize, trailer: usize| {
+            let (extension, trailer) = ("e".repeat(extension), "t".repeat(trailer));
+            format!("4;{extension}\r\ndata\r\n0\r\n{trailer}:\r\n\r\n").into_bytes()
+        };
+        assert!(decode_all(Framing::Chunked, &body(max - 1, 4)).is_ok());
+        for (extension, trailer) in [(max, 1), (max - 1, 5), (1, max + 3)] {
+            let refused = decode_all(Framing::Chunked, &body(extension, trailer));
+            assert_eq!(refused, Err(Rejection::ChunkSyntax), "{extension} {trailer}");
+        }
+        // Not more by having many chunks, but as much as there is data.
+        let many = format!("1;{}\r\nx\r\n", "e".repeat(100)).repeat(100) + "0\r\n\r\n";
+        assert_eq!(decode_all(Framing::Chunked, many.as_bytes()), Err(Rejection::ChunkSyntax));
+        let signed = format!("64;{}\r\n{}\r\n", "s".repeat(100), "x".repeat(100)).repeat(1000);
+        assert!(decode_all(Framing::Chunked, (signed + "0\r\n\r\n").as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn a_body_beyond_the_limit_is_refused_where_it_is_announced() {
+        let body = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        assert_eq!(decode_at_most(5, Framing::Chunked, body), Ok((b"abcde".to_vec(), 0)));
+        assert_eq!(decode_at_most(4, Framing::Chunked, body), Err(Rejection::BodyTooLarge));
+        let announced = b"3\r\nabc\r\nfffffffffffffff\r\n";
+        assert_eq!(decode_at_most(4, Framing::Chunked, announced), Err(Rejection::BodyTooLarge));
     }
 }

@@ -17,12 +17,16 @@
 
 use super::body::{BodyDecoder, Decoded};
 use super::head::{Framing, Head, find_head_end};
+use super::limits::Limits;
 use super::rejection::Rejection;
 use super::response::Response;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A read buffer starts with this much.
 const BUFFER_BYTES: usize = 8_192;
+/// Idle connections keep room for this many fields.
+const KEPT_FIELDS: usize = 32;
 /// Bodies are read in steps of at most this.
 const BODY_STEP_BYTES: usize = 65_536;
 /// A body that the application left unread is read and dropped up to this much, to keep the
@@ -31,6 +35,7 @@ const MAX_DISCARD_BYTES: u64 = 65_536;
 
 #[derive(Debug)]
 pub struct Connection {
+    limits: Arc<Limits>,
     /// `[..kept]` is the head of the request being answered, `[start..end]` was received but not
     /// looked at yet, `[end..]` is free.
     buffer: Vec<u8>,
@@ -47,6 +52,8 @@ pub struct Connection {
     body: BodyDecoder,
     peer_closed: bool,
     sending: Sending,
+    /// A request was parsed and is not finished: who answers it knows its method and version.
+    requested: bool,
     keep_alive: bool,
 }
 
@@ -55,7 +62,7 @@ enum Receiving {
     Head,
     Body,
     Complete,
-    Discard { left: u64 },
+    Discard,
     Ended,
 }
 
@@ -110,9 +117,10 @@ pub enum Finished {
     Truncated { reset: bool },
 }
 
-impl Default for Connection {
-    fn default() -> Self {
+impl Connection {
+    pub fn new(limits: Arc<Limits>) -> Self {
         Self {
+            limits,
             buffer: Vec::new(),
             kept: 0,
             start: 0,
@@ -122,15 +130,18 @@ impl Default for Connection {
             scanned: 0,
             head: Head::default(),
             receiving: Receiving::Head,
-            body: BodyDecoder::new(Framing::Empty),
+            body: BodyDecoder::new(Framing::Empty, 0),
             peer_closed: false,
             sending: Sending::NotStarted,
+            requested: false,
             keep_alive: true,
         }
     }
-}
 
-impl Connection {
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Where received bytes are to be put. Never empty. Ends the life of `Data` ranges.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
@@ -214,6 +225,9 @@ impl Connection {
     pub fn take_buffer(&mut self) -> Vec<u8> {
         (self.kept, self.start, self.end) = (0, 0, 0);
         (self.head_start, self.head_end) = (0, 0);
+        if self.head.fields.capacity() > KEPT_FIELDS {
+            self.head.fields = Vec::new();
+        }
         std::mem::take(&mut self.buffer)
     }
 
@@ -222,7 +236,7 @@ impl Connection {
             Receiving::Head => self.next_head(),
             Receiving::Body => self.next_body(),
             Receiving::Complete => Event::Paused,
-            Receiving::Discard { left } => self.next_discarded(left),
+            Receiving::Discard => self.next_discarded(),
             Receiving::Ended => Event::Closed,
         }
     }
@@ -231,7 +245,6 @@ impl Connection {
         // Empty lines before a request line are skipped (RFC 9112 section 2.2).
         loop {
             match &self.buffer[self.start..self.end] {
-                [b'\n', ..] => self.start += 1,
                 [b'\r', b'\n', ..] => self.start += 2,
                 [] | [b'\r'] if self.peer_closed => return self.end_with(Event::Closed),
                 [] | [b'\r'] => return Event::NeedData,
@@ -244,22 +257,27 @@ impl Connection {
             }
         }
         let bytes = &self.buffer[self.start..self.end];
-        let length = match find_head_end(bytes, &mut self.scanned) {
+        let length = match find_head_end(bytes, &mut self.scanned, &self.limits) {
             Ok(Some(length)) => length,
             Ok(None) if self.peer_closed => return self.end_with(Event::Closed),
             Ok(None) => return Event::NeedData,
             Err(rejection) => return self.end_with(Event::Refused(rejection)),
         };
         self.scanned = 0;
-        if let Err(rejection) = self.head.parse(&bytes[..length]) {
+        if let Err(rejection) = self.head.parse(&bytes[..length], &self.limits) {
             return self.end_with(Event::Refused(rejection));
         }
+        self.requested = true;
         self.head_start = self.start;
         self.start += length;
         self.head_end = self.start;
         self.kept = self.start;
-        self.body = BodyDecoder::new(self.head.framing);
+        self.body = BodyDecoder::new(self.head.framing, self.limits.body_bytes());
         self.sending = Sending::NotStarted;
+        if matches!(self.head.framing, Framing::Sized(length) if length > self.limits.body_bytes())
+        {
+            return self.end_with(Event::Refused(Rejection::BodyTooLarge));
+        }
         self.receiving = Receiving::Body;
         Event::Request
     }
@@ -288,14 +306,10 @@ impl Connection {
         }
     }
 
-    fn next_discarded(&mut self, mut left: u64) -> Event {
+    fn next_discarded(&mut self) -> Event {
         loop {
             match self.body.decode(&self.buffer[self.start..self.end]) {
-                Ok(Decoded::Data { framing, data }) if data as u64 <= left => {
-                    self.start += framing + data;
-                    left -= data as u64;
-                    self.receiving = Receiving::Discard { left };
-                }
+                Ok(Decoded::Data { framing, data }) => self.start += framing + data,
                 Ok(Decoded::End { framing }) => {
                     self.start += framing;
                     self.begin_next();
@@ -321,6 +335,7 @@ impl Connection {
         self.kept = 0;
         self.receiving = Receiving::Head;
         self.sending = Sending::NotStarted;
+        self.requested = false;
     }
 
     /// Writes the head of a response and decides how its body is framed (RFC 9112 section 6.3):
@@ -332,30 +347,34 @@ impl Connection {
         out: &mut Vec<u8>,
     ) {
         debug_assert_eq!(self.sending, Sending::NotStarted);
-        // Without a parsed request this answers a rejection.
-        let requested = matches!(self.receiving, Receiving::Body | Receiving::Complete);
-        let is_head = requested && self.is_method(b"HEAD");
-        let is_http11 = self.head.minor_version == 1;
-        let length = response.content_length().or(surroundings.body_bytes);
+        let is_head = self.requested && self.is_method(b"HEAD");
+        let is_http11 = self.requested && self.head.minor_version == 1;
+        let length = match response.code() {
+            // RFC 9110 section 8.6: none on 204; on 304 that of the body which is not sent, and
+            // only the application knows it.
+            204 => None,
+            304 => response.content_length(),
+            // RFC 9110 section 15.3.6
+            205 => Some(0),
+            _ => response.content_length().or(surroundings.body_bytes),
+        };
         response.write_to(out, surroundings.date, surroundings.server);
         self.sending = match length {
-            _ if response.is_bodiless() => Sending::Bodiless,
-            Some(_) | None if is_head => Sending::Bodiless,
+            _ if is_head || response.is_bodiless() => Sending::Bodiless,
             Some(left) => Sending::Sized { left },
-            None if requested && is_http11 => Sending::Chunked,
+            None if is_http11 => Sending::Chunked,
             None => Sending::UntilClose,
         };
         match (self.sending, length) {
             (Sending::Chunked, _) => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-            // RFC 9110 section 8.6 forbids a length on 204.
-            (_, Some(length)) if response.code() != 204 => {
+            (_, Some(length)) => {
                 out.extend_from_slice(b"Content-Length: ");
                 push_decimal(out, length);
                 out.extend_from_slice(b"\r\n");
             }
             _ => {}
         }
-        self.keep_alive = requested
+        self.keep_alive = matches!(self.receiving, Receiving::Body | Receiving::Complete)
             && self.head.keep_alive
             && !surroundings.closing
             && !self.peer_closed
@@ -428,7 +447,7 @@ impl Connection {
         if self.receiving == Receiving::Complete {
             self.begin_next();
         } else {
-            self.receiving = Receiving::Discard { left: MAX_DISCARD_BYTES };
+            self.receiving = Receiving::Discard;
         }
         Finished::KeepAlive
     }
@@ -454,10 +473,12 @@ impl Connection {
         &bytes[head.method.clone()] == method
     }
 
-    /// What is left of the body may come and be dropped, so that the connection can be kept.
-    /// Not while the peer may never send it because nobody told it to continue.
+    /// What is left of the body may come and be dropped, so that the connection can be kept. Not
+    /// if it has no known end, nor while the peer may never send it because nobody told it to
+    /// continue.
     fn may_discard(&self) -> bool {
-        self.receiving == Receiving::Body
+        matches!(self.head.framing, Framing::Sized(_))
+            && self.receiving == Receiving::Body
             && !self.awaits_continue_ever()
             && self.body.known_left() <= MAX_DISCARD_BYTES
     }

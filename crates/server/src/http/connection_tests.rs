@@ -20,7 +20,7 @@ fn feed(connection: &mut Connection, mut bytes: &[u8]) {
 /// What a whole conversation looks like when each request is answered as soon as it is complete:
 /// heads and bodies as text, data joined.
 fn conversation(pieces: &[&[u8]]) -> Vec<String> {
-    let mut connection = Connection::default();
+    let mut connection = Connection::new(Arc::default());
     let mut seen = Vec::new();
     let mut body = Vec::new();
     let mut pieces = pieces.iter();
@@ -62,7 +62,7 @@ fn answer(
     length: Option<u64>,
     blocks: &[&[u8]],
 ) -> (String, Finished) {
-    let mut connection = Connection::default();
+    let mut connection = Connection::new(Arc::default());
     feed(&mut connection, request);
     assert_eq!(connection.next_event(), Event::Request);
     let mut response = Response::default();
@@ -116,6 +116,9 @@ fn some_responses_have_no_body() {
     assert_eq!(finished, Finished::KeepAlive);
     let (text, _) = answer(HOST, b"304 Not Modified", Some(5), &[b"hello"]);
     assert_eq!(text, "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n");
+    let (text, finished) = answer(HOST, b"205 Reset Content", None, &[b"hello"]);
+    assert_eq!(text, "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(finished, Finished::KeepAlive);
     let head = b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
     let (text, finished) = answer(head, b"200 OK", Some(5), &[b"hello"]);
     assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
@@ -134,7 +137,7 @@ fn too_little_is_truncated_and_too_much_is_cut() {
 #[test]
 fn a_small_unread_body_is_dropped_and_a_large_one_closes() {
     let mut small = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345".to_vec();
-    let mut connection = Connection::default();
+    let mut connection = Connection::new(Arc::default());
     feed(&mut connection, &small);
     assert_eq!(connection.next_event(), Event::Request);
     let mut response = Response::default();
@@ -154,10 +157,89 @@ fn a_small_unread_body_is_dropped_and_a_large_one_closes() {
 }
 
 #[test]
+fn an_unread_body_without_a_known_end_closes() {
+    let mut chunked =
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".to_vec();
+    let (text, finished) = answer(&chunked, b"200 OK", Some(0), &[]);
+    assert!(text.contains("Connection: close\r\n"));
+    assert_eq!(finished, Finished::Close);
+    chunked.extend_from_slice(b"0\r\n\r\n");
+    let (_, finished) = answer(&chunked, b"200 OK", Some(0), &[]);
+    assert_eq!(finished, Finished::KeepAlive);
+}
+
+/// The events of one request under a limit of its body, up to the first that is not `Data`.
+fn limited(max_body_bytes: u64, request: &[u8]) -> Event {
+    let limits = Limits { max_body_bytes, ..Limits::default() };
+    let mut connection = Connection::new(Arc::new(limits));
+    feed(&mut connection, request);
+    loop {
+        match connection.next_event() {
+            Event::Request | Event::Data(_) => {}
+            other => return other,
+        }
+    }
+}
+
+#[test]
+fn a_body_has_a_limit() {
+    let too_large = Event::Refused(Rejection::BodyTooLarge);
+    let sized = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
+    assert_eq!(limited(4, sized), too_large);
+    assert_eq!(limited(5, sized), Event::NeedData);
+    assert_eq!(limited(0, sized), Event::NeedData);
+    let chunked = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+        3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    assert_eq!(limited(4, chunked), too_large);
+    assert_eq!(limited(5, chunked), Event::EndOfMessage);
+    assert_eq!(limited(0, chunked), Event::EndOfMessage);
+}
+
+#[test]
+fn a_refusal_is_as_long_as_its_request_allows() {
+    let refuse = |method: &str| {
+        let head = format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+        let limits = Limits { max_body_bytes: 1, ..Limits::default() };
+        let mut connection = Connection::new(Arc::new(limits));
+        feed(&mut connection, head.as_bytes());
+        assert_eq!(connection.next_event(), Event::Refused(Rejection::BodyTooLarge));
+        assert!(!connection.is_drained(), "the body may still come");
+        let mut response = Response::default();
+        response.begin(b"413 Content Too Large").unwrap();
+        let mut out = Vec::new();
+        connection.refuse(&response, SURROUNDINGS, b"why", &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert!(refuse("POST").ends_with("Content-Length: 3\r\nConnection: close\r\n\r\nwhy"));
+    assert!(refuse("HEAD").ends_with("Content-Length: 3\r\nConnection: close\r\n\r\n"));
+}
+
+#[test]
+fn an_idle_connection_keeps_little() {
+    let mut connection = Connection::new(Arc::default());
+    let fields = "X: y\r\n".repeat(90);
+    let request = format!("GET /{} HTTP/1.1\r\nHost: a\r\n{fields}\r\n", "a".repeat(9_000));
+    feed(&mut connection, request.as_bytes());
+    assert_eq!(connection.next_event(), Event::Request);
+    assert_eq!(connection.next_event(), Event::EndOfMessage);
+    let mut response = Response::default();
+    response.begin(b"204 No Content").unwrap();
+    let mut out = Vec::new();
+    connection.encode_head(&response, SURROUNDINGS, &mut out);
+    assert_eq!(connection.finish(true, &mut out), Finished::KeepAlive);
+    assert!(connection.is_idle());
+    assert!(connection.take_buffer().capacity() > 9_000);
+    assert_eq!(connection.buffer.capacity(), 0);
+    assert!(connection.head.fields.capacity() <= KEPT_FIELDS);
+    feed(&mut connection, HOST);
+    assert_eq!(connection.next_event(), Event::Request);
+}
+
+#[test]
 fn an_unanswered_expectation_closes() {
     let request =
         b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
-    let mut connection = Connection::default();
+    let mut connection = Connection::new(Arc::default());
     feed(&mut connection, request);
     assert_eq!(connection.next_event(), Event::Request);
     assert!(connection.awaits_continue());
@@ -167,7 +249,7 @@ fn an_unanswered_expectation_closes() {
 
 #[test]
 fn the_head_stays_while_a_large_body_passes() {
-    let mut connection = Connection::default();
+    let mut connection = Connection::new(Arc::default());
     feed(&mut connection, b"POST /here HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
     assert_eq!(connection.next_event(), Event::Request);
     let mut received = 0;
@@ -195,7 +277,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
         b"0\r\nT: x\r\n\r\n",
         b"GET /n HTTP/1.1\r\n\r\n",
         b"GET /z HTTP/1.0\r\n\r\n",
-        b"GET /l HTTP/1.1\nHost: a\n\n",
+        b"GET /l HTTP/1.1\nHost: a\r\n\r\n",
         b"\r\n",
         b"\n",
         b"X : y\r\n",

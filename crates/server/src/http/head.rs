@@ -3,16 +3,15 @@
 //! httparse knows the grammar. What it leaves to us is here: where the head ends, its limits, and
 //! which body follows it (RFC 9112 sections 3 and 6). Nothing here knows of connections.
 
+use super::limits::Limits;
 use super::rejection::Rejection;
+use super::target::{check_host, check_target};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Apache allows 8,190 bytes of request line, h11 16 KiB of head, nginx 8 KiB of line.
-pub const MAX_TARGET_BYTES: usize = 16_384;
-/// Request line and fields together, the final empty line included.
-pub const MAX_HEAD_BYTES: usize = 65_536;
-/// As Apache and gunicorn.
-pub const MAX_FIELDS: usize = 100;
+/// Room on the stack for the fields of a head; more of them, where they are allowed, take an
+/// allocation.
+const FIELDS_ON_STACK: usize = 128;
 /// No registered method is longer than 17 (UPDATEREDIRECTREF); one that is longer than all that a
 /// server knows is answered with 501 (RFC 9112 section 3).
 pub const MAX_METHOD_BYTES: usize = 32;
@@ -51,40 +50,58 @@ pub struct Field {
 /// Where the first head in `bytes` ends (past its empty line), or `None` while it is incomplete.
 /// `scanned` holds how far earlier calls have looked, so that a trickled head costs no more.
 ///
-/// A lone LF counts as a line end (RFC 9112 section 2.2 allows it).
-pub fn find_head_end(bytes: &[u8], scanned: &mut usize) -> Result<Option<usize>, Rejection> {
-    // First, whatever else is wrong: the answer must not depend on how the bytes were split.
-    check_method_length(bytes)?;
-    let limit = bytes.len().min(MAX_HEAD_BYTES);
+/// A lone LF ends no line. RFC 9112 section 2.2 would allow it; but what one recipient takes for
+/// the end of a line is to another a part of it, and that is how requests are smuggled.
+///
+/// The checks come in the order of the bytes that they need, so that the answer does not depend on
+/// how the bytes were split.
+pub fn find_head_end(
+    bytes: &[u8],
+    scanned: &mut usize,
+    limits: &Limits,
+) -> Result<Option<usize>, Rejection> {
+    let seen = &bytes[..bytes.len().min(limits.max_head_bytes)];
+    check_method_length(seen)?;
+    check_target_length(seen, limits)?;
     // The line feed that ends the last field may lie just before what is new.
     let mut from = scanned.saturating_sub(2);
-    while let Some(found) = memchr::memchr(b'\n', &bytes[from..limit]) {
+    while let Some(found) = memchr::memchr(b'\n', &seen[from..]) {
         let after = from + found + 1;
-        match &bytes[after..limit] {
-            [b'\n', ..] => return Ok(Some(after + 1)),
-            [b'\r', b'\n', ..] => return Ok(Some(after + 2)),
-            _ => from = after,
+        if !seen[..after].ends_with(b"\r\n") {
+            return Err(Rejection::LineEnd);
         }
+        if seen[after..].starts_with(b"\r\n") {
+            return Ok(Some(after + 2));
+        }
+        from = after;
     }
-    *scanned = limit;
-    let line_end = memchr::memchr(b'\n', &bytes[..limit]);
-    if line_end.is_none() && limit > MAX_METHOD_BYTES + MAX_TARGET_BYTES {
-        return Err(Rejection::TargetTooLong);
-    }
-    if bytes.len() >= MAX_HEAD_BYTES {
-        return Err(Rejection::FieldsTooLarge);
-    }
-    Ok(None)
+    *scanned = seen.len();
+    if seen.len() == limits.max_head_bytes { Err(Rejection::HeadTooLarge) } else { Ok(None) }
 }
 
 impl Head {
     /// Parses one complete head, as found by [`find_head_end`].
-    pub fn parse(&mut self, bytes: &[u8]) -> Result<(), Rejection> {
-        let mut storage = [const { MaybeUninit::<httparse::Header>::uninit() }; MAX_FIELDS];
+    pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Rejection> {
+        if limits.max_fields <= FIELDS_ON_STACK {
+            let mut storage = [const { MaybeUninit::uninit() }; FIELDS_ON_STACK];
+            self.parse_into(bytes, &mut storage[..limits.max_fields])
+        } else {
+            // No field is shorter than `a:` and its line end.
+            let fields = limits.max_fields.min(bytes.len() / 4);
+            self.parse_into(bytes, Vec::with_capacity(fields).spare_capacity_mut())
+        }
+    }
+
+    fn parse_into<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        storage: &mut [MaybeUninit<httparse::Header<'a>>],
+    ) -> Result<(), Rejection> {
         let mut request = httparse::Request::new(&mut []);
-        match request.parse_with_uninit_headers(bytes, &mut storage) {
+        match request.parse_with_uninit_headers(bytes, storage) {
             Ok(httparse::Status::Complete(_)) => {}
             Ok(httparse::Status::Partial) => return Err(Rejection::RequestLine),
+            Err(httparse::Error::Version) => return Err(refuse_version(bytes)),
             Err(error) => return Err(from_httparse(error)),
         }
         let (Some(method), Some(target), Some(version)) =
@@ -100,7 +117,7 @@ impl Head {
             name: range_in(bytes, header.name.as_bytes()),
             value: range_in(bytes, header.value),
         }));
-        check_target(method, target.as_bytes())?;
+        check_target(method.as_bytes(), target.as_bytes())?;
         self.read_fields(bytes)
     }
 
@@ -117,7 +134,7 @@ impl Head {
         let mut host_seen = false;
         let mut length: Option<u64> = None;
         let mut chunked = false;
-        self.keep_alive = self.minor_version == 1;
+        let (mut close, mut keep_alive) = (false, self.minor_version == 1);
         self.expects_continue = false;
         for field in &self.fields {
             let value = &bytes[field.value.clone()];
@@ -139,13 +156,8 @@ impl Head {
                 }
                 10 if name.eq_ignore_ascii_case(b"connection") => {
                     for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                        if option.eq_ignore_ascii_case(b"close") {
-                            self.keep_alive = false;
-                        } else if option.eq_ignore_ascii_case(b"keep-alive")
-                            && self.minor_version == 0
-                        {
-                            self.keep_alive = true;
-                        }
+                        close |= option.eq_ignore_ascii_case(b"close");
+                        keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                     }
                 }
                 14 if name.eq_ignore_ascii_case(b"content-length") => {
@@ -177,6 +189,7 @@ impl Head {
             (None | Some(0), false) => Framing::Empty,
             (Some(length), false) => Framing::Sized(length),
         };
+        self.keep_alive = keep_alive && !close;
         self.expects_continue &= self.framing != Framing::Empty;
         Ok(())
     }
@@ -192,10 +205,38 @@ fn check_method_length(bytes: &[u8]) -> Result<(), Rejection> {
     }
 }
 
+/// As `check_method_length`, for the target.
+fn check_target_length(bytes: &[u8], limits: &Limits) -> Result<(), Rejection> {
+    if bytes.len() <= limits.max_target_bytes {
+        return Ok(());
+    }
+    let find_end = |bytes| memchr::memchr2(b' ', b'\n', bytes);
+    match find_end(bytes) {
+        Some(at) if bytes[at] == b' ' => match bytes[at + 1..].get(..=limits.max_target_bytes) {
+            Some(start) if find_end(start).is_none() => Err(Rejection::TargetTooLong),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Of a version that is not ours, or of what is none: `HTTP/` and two digits with a point.
+fn refuse_version(bytes: &[u8]) -> Rejection {
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ').skip(2);
+    match (words.next(), words.next()) {
+        (Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]), None)
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Rejection::Version
+        }
+        _ => Rejection::RequestLine,
+    }
+}
+
 fn from_httparse(error: httparse::Error) -> Rejection {
     match error {
-        httparse::Error::TooManyHeaders => Rejection::FieldsTooLarge,
-        httparse::Error::Version => Rejection::Version,
+        httparse::Error::TooManyHeaders => Rejection::TooManyFields,
         httparse::Error::HeaderName | httparse::Error::HeaderValue => Rejection::Field,
         _ => Rejection::RequestLine,
     }
@@ -206,42 +247,6 @@ fn range_in(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
     debug_assert!(start <= whole.len() && part.len() <= whole.len() - start);
     start..start + part.len()
-}
-
-fn check_target(method: &str, target: &[u8]) -> Result<(), Rejection> {
-    if target.len() > MAX_TARGET_BYTES {
-        return Err(Rejection::TargetTooLong);
-    }
-    if method == "CONNECT" {
-        return Err(Rejection::UnknownMethod);
-    }
-    match target {
-        [b'/', ..] => Ok(()),
-        b"*" if method == "OPTIONS" => Ok(()),
-        _ if split_absolute(target).is_some() => Ok(()),
-        _ => Err(Rejection::Target),
-    }
-}
-
-/// Splits the absolute form, `http://host/path?query`, into host and the rest (RFC 9112, 3.2.2).
-pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
-    let scheme_end = target.windows(3).position(|window| window == b"://")?;
-    let scheme = &target[..scheme_end];
-    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
-        return None;
-    }
-    let rest = &target[scheme_end + 3..];
-    let host_end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
-    let (host, path) = rest.split_at(host_end);
-    (!host.is_empty() && check_host(host).is_ok()).then_some((host, path))
-}
-
-/// `uri-host [":" port]`: no user information, path, space or list (RFC 9110 section 7.2).
-fn check_host(value: &[u8]) -> Result<(), Rejection> {
-    let allowed = |byte: &u8| {
-        byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=%:[]".contains(byte) || *byte >= 0x80
-    };
-    if value.iter().all(allowed) { Ok(()) } else { Err(Rejection::HostSyntax) }
 }
 
 fn parse_length(value: &[u8]) -> Result<u64, Rejection> {
@@ -274,7 +279,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<Head, Rejection> {
         let mut head = Head::default();
-        head.parse(text.as_bytes()).map(|()| head)
+        head.parse(text.as_bytes(), &Limits::default()).map(|()| head)
     }
 
     #[test]
@@ -309,6 +314,14 @@ mod tests {
             ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", Target),
             ("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", UnknownMethod),
             ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", Version),
+            ("PRI * HTTP/2.0\r\n\r\n", Version),
+            ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", Version),
+            ("GET / HTTP/1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET / HTTP/01.1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET / http/1.1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET / HTTP/ 1.1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET / HTTP/1.1\r\nHost:\r\n\r\n", HostSyntax),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", ContentLengthSyntax),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", ContentLengthSyntax),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1_0\r\n\r\n", ContentLengthSyntax),
@@ -368,35 +381,57 @@ mod tests {
     }
 
     #[test]
-    fn the_absolute_form_has_a_host() {
-        assert_eq!(split_absolute(b"http://a:1/b?c"), Some((&b"a:1"[..], &b"/b?c"[..])));
-        assert_eq!(split_absolute(b"http://a?c"), Some((&b"a"[..], &b"?c"[..])));
-        assert_eq!(split_absolute(b"http://u@a/"), None);
-        assert_eq!(split_absolute(b"/x?u=http://a/"), None);
-    }
-
-    #[test]
-    fn a_method_has_a_limit() {
-        let line = |length| format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(length));
-        let allowed = line(MAX_METHOD_BYTES);
-        assert_eq!(find_head_end(allowed.as_bytes(), &mut 0), Ok(Some(allowed.len())));
-        let too_long = line(MAX_METHOD_BYTES + 1);
-        assert_eq!(find_head_end(too_long.as_bytes(), &mut 0), Err(Rejection::MethodTooLong));
-        let incomplete = [b'M'; MAX_METHOD_BYTES + 1];
-        assert_eq!(find_head_end(&incomplete, &mut 0), Err(Rejection::MethodTooLong));
-        assert_eq!(find_head_end(&incomplete[1..], &mut 0), Ok(None));
-    }
-
-    #[test]
-    fn limits_end_the_search() {
-        let mut scanned = 0;
-        let long_line = [&b"GET /"[..], &[b'a'; MAX_METHOD_BYTES + MAX_TARGET_BYTES]].concat();
-        assert_eq!(find_head_end(&long_line, &mut scanned), Err(Rejection::TargetTooLong));
-        let mut many = b"GET / HTTP/1.1\r\n".to_vec();
-        while many.len() < MAX_HEAD_BYTES {
-            many.extend_from_slice(b"X: 12345678\r\n");
+    fn a_close_option_outdoes_keep_alive() {
+        for option in ["close, keep-alive", "keep-alive, close"] {
+            let text = format!("GET / HTTP/1.0\r\nConnection: {option}\r\n\r\n");
+            assert!(!parse(&text).unwrap().keep_alive, "{option}");
         }
-        scanned = 0;
-        assert_eq!(find_head_end(&many, &mut scanned), Err(Rejection::FieldsTooLarge));
+    }
+
+    /// What becomes of `bytes` that arrive one by one, or all at once.
+    fn find(bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Rejection> {
+        let whole = find_head_end(bytes, &mut 0, limits);
+        let mut scanned = 0;
+        let piecewise = (1..=bytes.len())
+            .map(|length| find_head_end(&bytes[..length], &mut scanned, limits))
+            .find(|found| *found != Ok(None));
+        assert_eq!(piecewise.unwrap_or(Ok(None)), whole);
+        whole
+    }
+
+    #[test]
+    fn a_head_ends_with_an_empty_line() {
+        let limits = Limits::default();
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert_eq!(find(&[head, &b"rest"[..]].concat(), &limits), Ok(Some(head.len())));
+        assert_eq!(find(&head[..head.len() - 1], &limits), Ok(None));
+        for wrong in
+            [&b"GET / HTTP/1.1\n"[..], b"GET / HTTP/1.1\r\nHost: a\n", b"GET / HTTP/1.1\r\n\n"]
+        {
+            assert_eq!(find(wrong, &limits), Err(Rejection::LineEnd));
+        }
+    }
+
+    #[test]
+    fn each_limit_is_exact() {
+        let limits = Limits { max_target_bytes: 40, max_head_bytes: 120, ..Limits::default() };
+        let head = |method: usize, target: usize, whole: usize| {
+            let line =
+                format!("{} {} HTTP/1.1\r\nHost: a\r\nX: ", "M".repeat(method), "/".repeat(target));
+            format!("{line}{}\r\n\r\n", "x".repeat(whole - line.len() - 4)).into_bytes()
+        };
+        let found = |method, target, whole| find(&head(method, target, whole), &limits);
+        assert_eq!(found(MAX_METHOD_BYTES, 40, 120), Ok(Some(120)));
+        assert_eq!(found(MAX_METHOD_BYTES + 1, 40, 120), Err(Rejection::MethodTooLong));
+        assert_eq!(found(MAX_METHOD_BYTES, 41, 120), Err(Rejection::TargetTooLong));
+        assert_eq!(found(3, 41, 121), Err(Rejection::TargetTooLong));
+        assert_eq!(found(3, 40, 121), Err(Rejection::HeadTooLarge));
+        let fields = |count| format!("GET / HTTP/1.0\r\n{}\r\n", "a:b\r\n".repeat(count));
+        for max_fields in [0, 5, FIELDS_ON_STACK, FIELDS_ON_STACK + 1] {
+            let limits = Limits { max_fields, ..Limits::default() };
+            let parse = |count| Head::default().parse(fields(count).as_bytes(), &limits);
+            assert_eq!(parse(max_fields), Ok(()));
+            assert_eq!(parse(max_fields + 1), Err(Rejection::TooManyFields));
+        }
     }
 }

@@ -5,16 +5,24 @@
 //! 2. However the peer's bytes are cut into pieces, the events are the same.
 //! 3. Whatever could be read in two ways (RFC 9112 section 11.2, request smuggling) is refused.
 //!
-//! `connection` is the centre. `head` and `body` parse what the peer sends, `response` holds what
-//! we answer, `rejection` names everything that we refuse.
+//! `connection` is the centre. `head` and `body` parse what the peer sends within `limits`, `response`
+//! holds what we answer, `rejection` names everything that we refuse.
 
 pub mod body;
+mod chunk_extension;
 pub mod connection;
 pub mod head;
+pub mod limits;
+mod octets;
 pub mod rejection;
 pub mod response;
+pub mod target;
 
 pub use connection::{Connection, Event};
 pub use head::{Framing, Head};
+pub use limits::Limits;
 pub use rejection::Rejection;
 pub use response::Response;
+
+#[cfg(test)]
+mod fuzzed_tests;

@@ -1,10 +1,15 @@
 //! Why a request is refused, and with which status code.
 
+use super::head::MAX_METHOD_BYTES;
+use super::limits::Limits;
+use std::borrow::Cow;
+
 /// Every reason that this server has to refuse a request before an application sees it.
 /// The connection is closed after each of them: its framing can no longer be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     RequestLine,
+    LineEnd,
     Target,
     Field,
     MissingHost,
@@ -18,13 +23,19 @@ pub enum Rejection {
     ChunkSyntax,
     BodyCutShort,
     RequestTimeout,
+    BodyTooLarge,
     TargetTooLong,
     UnknownExpectation,
-    FieldsTooLarge,
+    HeadTooLarge,
+    TooManyFields,
     UnknownCoding,
     UnknownMethod,
     MethodTooLong,
     Version,
+    /// queue-timeout: no thread was free for the request in time.
+    QueueTimeout,
+    /// interrupt-timeout: the application did not answer in time.
+    RequestTooLong,
 }
 
 impl Rejection {
@@ -32,21 +43,24 @@ impl Rejection {
     pub fn status(self) -> &'static [u8] {
         match self {
             Self::RequestTimeout => b"408 Request Timeout",
+            Self::BodyTooLarge => b"413 Content Too Large",
             Self::TargetTooLong => b"414 URI Too Long",
             Self::UnknownExpectation => b"417 Expectation Failed",
-            Self::FieldsTooLarge => b"431 Request Header Fields Too Large",
+            Self::HeadTooLarge | Self::TooManyFields => b"431 Request Header Fields Too Large",
             Self::UnknownCoding | Self::UnknownMethod | Self::MethodTooLong => {
                 b"501 Not Implemented"
             }
+            Self::QueueTimeout | Self::RequestTooLong => b"504 Gateway Timeout",
             Self::Version => b"505 HTTP Version Not Supported",
             _ => b"400 Bad Request",
         }
     }
 
     /// One sentence for whoever reads the response: what was found, what is allowed.
-    pub fn explanation(self) -> &'static str {
-        match self {
+    pub fn explanation(self, limits: &Limits) -> Cow<'static, str> {
+        let fixed = match self {
             Self::RequestLine => "The request line is not `method target HTTP/1.x`.",
+            Self::LineEnd => "A line of the head ends with LF alone; it must end with CR LF.",
             Self::Target => "The request target is neither a path nor an http URL.",
             Self::Field => "A header field is not `name: value` in allowed characters.",
             Self::MissingHost => "An HTTP/1.1 request needs a Host field.",
@@ -62,16 +76,33 @@ impl Rejection {
             Self::ChunkSyntax => "A chunk of the body is malformed (RFC 9112, 7.1).",
             Self::BodyCutShort => "The request ended before its body was complete.",
             Self::RequestTimeout => "The request did not arrive in time.",
-            Self::TargetTooLong => "The request target is longer than 16384 bytes.",
+            Self::BodyTooLarge => {
+                let allowed = limits.max_body_bytes;
+                return format!("The body is larger than {allowed} bytes.").into();
+            }
+            Self::TargetTooLong => {
+                let allowed = limits.max_target_bytes;
+                return format!("The request target is longer than {allowed} bytes.").into();
+            }
             Self::UnknownExpectation => "The only expectation known here is 100-continue.",
-            Self::FieldsTooLarge => {
-                "The header fields are more than 100, or larger than 65536 bytes together."
+            Self::HeadTooLarge => {
+                let allowed = limits.max_head_bytes;
+                return format!("The request's head is larger than {allowed} bytes.").into();
+            }
+            Self::TooManyFields => {
+                let allowed = limits.max_fields;
+                return format!("There are more than {allowed} header fields.").into();
             }
             Self::UnknownCoding => "The only transfer coding known here is chunked.",
             Self::UnknownMethod => "CONNECT is for proxies; this is an origin server.",
-            Self::MethodTooLong => "The method is longer than 32 bytes.",
+            Self::MethodTooLong => {
+                return format!("The method is longer than {MAX_METHOD_BYTES} bytes.").into();
+            }
+            Self::RequestTooLong => "The request took longer than this server allows.",
+            Self::QueueTimeout => "No thread of this server was free for the request in time.",
             Self::Version => "This server speaks HTTP/1.0 and HTTP/1.1.",
-        }
+        };
+        fixed.into()
     }
 }
 
@@ -80,13 +111,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_named_in_texts_are_the_limits() {
-        use crate::http::head::{MAX_FIELDS, MAX_HEAD_BYTES, MAX_METHOD_BYTES, MAX_TARGET_BYTES};
-        assert!(Rejection::TargetTooLong.explanation().contains(&MAX_TARGET_BYTES.to_string()));
-        let method = Rejection::MethodTooLong.explanation();
-        assert!(method.contains(&MAX_METHOD_BYTES.to_string()));
-        let fields = Rejection::FieldsTooLarge.explanation();
-        assert!(fields.contains(&MAX_FIELDS.to_string()));
-        assert!(fields.contains(&MAX_HEAD_BYTES.to_string()));
+    fn a_text_names_the_limit_in_force() {
+        let limits = Limits {
+            max_target_bytes: 123,
+            max_head_bytes: 234,
+            max_fields: 345,
+            max_body_bytes: 456,
+        };
+        for (rejection, number) in [
+            (Rejection::TargetTooLong, "123"),
+            (Rejection::HeadTooLarge, "234"),
+            (Rejection::TooManyFields, "345"),
+            (Rejection::BodyTooLarge, "456"),
+            (Rejection::MethodTooLong, "32"),
+        ] {
+            assert!(rejection.explanation(&limits).contains(number), "{rejection:?}");
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! characters in a field (response splitting), hop-by-hop fields, two lengths. How a body is
 //! framed is decided by the connection, not here.
 
+use super::octets::{is_text, is_token};
+
 /// A response head under construction. Reused from request to request.
 #[derive(Debug, Default)]
 pub struct Response {
@@ -52,6 +54,12 @@ const HOP_BY_HOP: [&[u8]; 8] = [
     b"upgrade",
 ];
 
+fn is_hop_by_hop(name: &[u8]) -> bool {
+    // The length alone clears most fields.
+    matches!(name.len(), 2 | 7 | 8 | 10 | 17 | 18 | 19)
+        && HOP_BY_HOP.iter().any(|other| name.eq_ignore_ascii_case(other))
+}
+
 impl Response {
     /// Begins anew with `status`, such as `404 Not Found`.
     pub fn begin(&mut self, status: &[u8]) -> Result<(), InvalidResponse> {
@@ -66,7 +74,7 @@ impl Response {
             _ => return Err(InvalidResponse::Status),
         };
         // `200` alone is not PEP 3333's form, yet its meaning is clear; the reason may be empty.
-        if !matches!(reason, [] | [b' ', ..]) || !reason.iter().all(is_field_text) {
+        if !matches!(reason, [] | [b' ', ..]) || !reason.iter().copied().all(is_text) {
             return Err(InvalidResponse::Status);
         }
         self.code = code;
@@ -79,13 +87,13 @@ impl Response {
     }
 
     pub fn push_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidResponse> {
-        if name.is_empty() || !name.iter().all(is_token) {
+        if name.is_empty() || !name.iter().copied().all(is_token) {
             return Err(InvalidResponse::FieldName);
         }
-        if !value.iter().all(is_field_text) {
+        if !value.iter().copied().all(is_text) {
             return Err(InvalidResponse::FieldValue);
         }
-        if HOP_BY_HOP.iter().any(|other| name.eq_ignore_ascii_case(other)) {
+        if is_hop_by_hop(name) {
             return Err(InvalidResponse::HopByHop);
         }
         if name.eq_ignore_ascii_case(b"content-length") {
@@ -120,9 +128,10 @@ impl Response {
         self.content_length
     }
 
-    /// True for the responses that never have a body (RFC 9112 section 6.3).
+    /// True for the responses that never have a body (RFC 9112 section 6.3; for 205 RFC 9110
+    /// section 15.3.6).
     pub fn is_bodiless(&self) -> bool {
-        matches!(self.code, 204 | 304)
+        matches!(self.code, 204 | 205 | 304)
     }
 
     /// Status line and fields, up to where the connection adds its own.
@@ -142,14 +151,6 @@ impl Response {
         }
         out.extend_from_slice(&self.fields);
     }
-}
-
-fn is_field_text(byte: &u8) -> bool {
-    *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f)
-}
-
-fn is_token(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 #[cfg(test)]
@@ -176,6 +177,9 @@ mod tests {
             assert_eq!(response.begin(status), Err(Status), "{status:?}");
         }
         response.begin(b"200 OK").unwrap();
+        for name in HOP_BY_HOP {
+            assert_eq!(response.push_field(&name.to_ascii_uppercase(), b"a"), Err(HopByHop));
+        }
         assert_eq!(response.push_field(b"X", b"a\r\nSet-Cookie: b"), Err(FieldValue));
         assert_eq!(response.push_field(b"X", b"a\0"), Err(FieldValue));
         assert_eq!(response.push_field(b"X Y", b"a"), Err(FieldName));

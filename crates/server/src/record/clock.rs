@@ -24,6 +24,48 @@ pub fn wall_ns() -> u64 {
     read_ns(CLOCK_REALTIME_COARSE)
 }
 
+/// CPU time of one thread, charged to the requests that it runs.
+///
+/// Reading that clock is a system call, dear beside a request of microseconds. So a short request
+/// is charged the time that passed, and every so often, and after each long one, the clock is read
+/// and the difference settled. All charges add up to what the thread used, polling included.
+#[derive(Debug)]
+pub struct CpuCharges {
+    read_ns: u64,
+    /// Charged since then, beyond what an earlier reading had to give back.
+    charged_ns: u64,
+    unread: u32,
+}
+
+impl CpuCharges {
+    /// A request that took this long may have waited for something.
+    const LONG_NS: u64 = 200_000;
+    const MAX_UNREAD: u32 = 16;
+
+    /// For the calling thread, from now on.
+    pub fn of_this_thread() -> Self {
+        Self { read_ns: thread_cpu_ns(), charged_ns: 0, unread: 0 }
+    }
+
+    /// The CPU time of a request of this thread that has just ended after `elapsed_ns`.
+    pub fn charge(&mut self, elapsed_ns: u64) -> u64 {
+        self.unread += 1;
+        if elapsed_ns < Self::LONG_NS && self.unread < Self::MAX_UNREAD {
+            self.charged_ns += elapsed_ns;
+            return elapsed_ns;
+        }
+        self.settle(thread_cpu_ns())
+    }
+
+    fn settle(&mut self, now_ns: u64) -> u64 {
+        let used_ns = now_ns - std::mem::replace(&mut self.read_ns, now_ns);
+        self.unread = 0;
+        let charge_ns = used_ns.saturating_sub(self.charged_ns);
+        self.charged_ns = self.charged_ns.saturating_sub(used_ns);
+        charge_ns
+    }
+}
+
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -72,6 +114,20 @@ impl DateCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn charges_add_up_to_the_cpu_time() {
+        let mut charges = CpuCharges { read_ns: 1_000, charged_ns: 0, unread: 0 };
+        let mut sum_ns = charges.charge(300) + charges.charge(500);
+        assert_eq!(sum_ns, 800);
+        sum_ns += charges.settle(2_500);
+        assert_eq!(sum_ns, 1_500, "polling in between is charged too");
+        // Ten times as much time passed as was used: the thread was kept from running.
+        sum_ns += charges.charge(1_000);
+        sum_ns += charges.settle(2_600);
+        sum_ns += charges.settle(4_000);
+        assert_eq!(sum_ns, 3_000);
+    }
 
     #[test]
     fn the_example_of_rfc_9110_comes_out() {

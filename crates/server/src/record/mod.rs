@@ -27,8 +27,8 @@ pub struct RequestRecord {
     pub input_read_ns: u64,
     /// Handing the response to the kernel.
     pub output_write_ns: u64,
-    /// CPU time of the worker thread since the end of its last request, so polling is included
-    /// and all requests add up to what the threads used. Read once, since it is a system call.
+    /// CPU time of the worker thread, see `clock::CpuCharges`: for a short request the time that
+    /// it took; all requests add up to what the threads used.
     pub cpu_ns: u64,
     /// From the beginning of `queue` to the last byte that was handed over.
     pub response_ns: u64,

@@ -6,7 +6,7 @@
 
 use super::RequestRecord;
 use headway_gil::histogram::{self, Histogram};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 pub const MAX_PATHS: usize = 64;
 /// Longer paths are cut in the table.
@@ -16,7 +16,9 @@ const NOT_FOUND: &[u8] = b"(404)";
 
 #[derive(Default)]
 pub struct PathTable {
-    rows: HashMap<Box<[u8]>, PathRow>,
+    rows: Vec<(Box<[u8]>, PathRow)>,
+    /// Where a path's row is. Bounded, so that clients cannot make a quick hash slow.
+    places: FxHashMap<Box<[u8]>, usize>,
 }
 
 /// All zero at first. `gil_wait` has an entry for each request of which the wait is known.
@@ -56,12 +58,22 @@ impl PathTable {
     }
 
     fn row(&mut self, path: &[u8]) -> &mut PathRow {
-        let known = self.rows.contains_key(path);
-        let key = if known || self.rows.len() < MAX_PATHS { path } else { OTHER };
-        if !known && !self.rows.contains_key(key) {
-            self.rows.insert(key.into(), PathRow::default());
-        }
-        self.rows.get_mut(key).expect("there, or inserted just now")
+        let place = match self.places.get(path) {
+            Some(place) => *place,
+            None if self.rows.len() < MAX_PATHS => self.add(path),
+            None => match self.places.get(OTHER) {
+                Some(place) => *place,
+                None => self.add(OTHER),
+            },
+        };
+        &mut self.rows[place].1
+    }
+
+    fn add(&mut self, path: &[u8]) -> usize {
+        let place = self.rows.len();
+        self.rows.push((path.into(), PathRow::default()));
+        self.places.insert(path.into(), place);
+        place
     }
 }
 

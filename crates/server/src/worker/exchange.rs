@@ -5,8 +5,9 @@
 
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
+use super::watch::Activity;
 use crate::http::connection::{Finished, Surroundings};
-use crate::http::{Connection, Event, Head, Rejection, Response};
+use crate::http::{Connection, Event, Head, Limits, Rejection, Response};
 use crate::record::RequestRecord;
 use crate::record::clock::now_ns;
 
@@ -46,6 +47,7 @@ pub struct Exchange<'a> {
     /// Whether the server is stopping: asked when the head is framed, which may be long after the
     /// request began.
     is_stopping: &'a dyn Fn() -> bool,
+    activity: &'a Activity,
     /// How much of the peer's body the application has taken.
     taken: usize,
     head_sent: bool,
@@ -54,6 +56,8 @@ pub struct Exchange<'a> {
     excess: bool,
     finished: Option<Finished>,
     broken: Option<Broken>,
+    /// When the application was done; when the request began if it was never called.
+    pub ended_ns: u64,
     /// The application's adapter fills in what it knows; the rest is filled in here.
     pub record: RequestRecord,
 }
@@ -64,7 +68,9 @@ impl<'a> Exchange<'a> {
         date: &'a [u8],
         patience: Patience,
         is_stopping: &'a dyn Fn() -> bool,
+        activity: &'a Activity,
     ) -> Self {
+        let ended_ns = peer.progress.started_ns;
         let record =
             RequestRecord { input_bytes: peer.body.len() as u64, ..RequestRecord::default() };
         Self {
@@ -72,6 +78,7 @@ impl<'a> Exchange<'a> {
             date,
             patience,
             is_stopping,
+            activity,
             taken: 0,
             head_sent: false,
             transmitted: false,
@@ -79,6 +86,7 @@ impl<'a> Exchange<'a> {
             excess: false,
             finished: None,
             broken: None,
+            ended_ns,
             record,
         }
     }
@@ -86,6 +94,11 @@ impl<'a> Exchange<'a> {
     /// The head, and the bytes that its ranges refer to.
     pub fn head(&self) -> (&Head, &[u8]) {
         self.peer.http.head()
+    }
+
+    /// What others know of the thread that runs this request.
+    pub fn activity(&self) -> &'a Activity {
+        self.activity
     }
 
     pub fn peer_ip(&self) -> &str {
@@ -266,6 +279,10 @@ impl<'a> Exchange<'a> {
         self.finished = Some(Finished::Close);
     }
 
+    pub fn limits(&self) -> &Limits {
+        self.peer.http.limits()
+    }
+
     /// What went wrong with the peer, if anything.
     pub fn broken(&self) -> Option<Broken> {
         self.broken
@@ -297,7 +314,7 @@ pub fn encode_refusal(
         .push_field(b"Content-Type", b"text/plain; charset=utf-8")
         .expect("a constant that is valid");
     let surroundings = Surroundings { date, server: SERVER_FIELD, body_bytes: None, closing: true };
-    let body = format!("{}\n", rejection.explanation());
+    let body = format!("{}\n", rejection.explanation(http.limits()));
     http.refuse(&response, surroundings, body.as_bytes(), out);
     response.code()
 }

@@ -4,21 +4,26 @@
 //! response; nothing is handed between threads. `pool` is the centre: who polls, who runs, who
 //! parks. A `turn` is what a thread does with one connection that is ready, an `exchange` is one
 //! request of it, `word` and `slab` say who owns it, the `monitor` wakes a thread when all others
-//! are stuck. Knows nothing of Python: the application is a trait.
+//! are stuck, answers who is `late` and looks at the limits that `watch` knows. Knows nothing of
+//! Python: the application is a trait.
 
 pub mod epoll;
 pub mod exchange;
+pub mod late;
 pub mod monitor;
 pub mod parking;
 pub mod peer;
 pub mod pool;
+pub mod ready;
 pub mod slab;
 pub mod socket;
 pub mod turn;
+pub mod watch;
 pub mod word;
 
 pub use exchange::{Broken, Exchange};
 pub use pool::{Pool, PoolSettings, Timeouts};
+pub use watch::ProcessLimits;
 
 /// What the worker calls for each request.
 pub trait Application {

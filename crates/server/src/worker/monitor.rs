@@ -2,24 +2,23 @@
 //!
 //! Twice a millisecond, while work is under way: if nothing progressed and nobody polls, all
 //! active threads are stuck in their applications, and a parked one is woken. Once a second, while
-//! connections are open: whatever has passed its deadline is handed to a worker. When there is
-//! nothing to look after it sleeps. It never touches Python.
+//! connections are open or a limit is set: whatever has passed its deadline is handed to a worker,
+//! requests that have waited too long are answered, the limits of `watch` are looked at. When there
+//! is nothing to look after it sleeps. It never touches Python.
 
 use super::Application;
+use super::epoll::EVENTS_PER_WAIT;
 use super::pool::Pool;
 use super::slab::Slot;
 use crate::record::clock::now_ns;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_micros(500);
 /// Ticks without anything to do until it sleeps.
 const QUIET_TICKS: u32 = 20;
-/// How late a deadline may be noticed.
-const SWEEP: Duration = Duration::from_secs(1);
-
 #[derive(Default)]
 pub struct Monitor {
     thread: OnceLock<Thread>,
@@ -48,13 +47,22 @@ impl<A: Application> Pool<A> {
     /// Runs until the server is over. One thread calls this.
     pub fn monitor(&self) {
         let _ = self.monitor.thread.set(std::thread::current());
+        let sweep = self.watch.sweep();
+        let mut state = self.turn_state(None);
+        let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         let mut turns = 0;
         let mut quiet = 0;
-        let mut next_sweep_ns = now_ns() + SWEEP.as_nanos() as u64;
+        let mut next_sweep = Instant::now() + sweep;
         while !self.is_over() {
-            if now_ns() >= next_sweep_ns {
-                self.sweep();
-                next_sweep_ns = now_ns() + SWEEP.as_nanos() as u64;
+            if Instant::now() >= next_sweep {
+                let now_ns = now_ns();
+                self.end_what_is_overdue(now_ns);
+                self.answer_late(&mut events, &mut state);
+                self.watch.check(now_ns);
+                if self.is_accepting_paused() && self.has_room() {
+                    self.resume_accepting();
+                }
+                next_sweep = Instant::now() + sweep;
             }
             let turns_before = std::mem::replace(&mut turns, self.turns.load(Relaxed));
             if self.needs_looking_after() {
@@ -74,14 +82,22 @@ impl<A: Application> Pool<A> {
                 self.monitor.asleep.store(false, SeqCst);
                 continue;
             }
-            if self.open_connections() > 0 {
-                std::thread::park_timeout(SWEEP);
+            if self.needs_sweeping() {
+                std::thread::park_timeout(next_sweep.saturating_duration_since(Instant::now()));
             } else {
                 std::thread::park();
             }
-            self.monitor.asleep.store(false, SeqCst);
-            quiet = 0;
+            // Still set: nobody woke us, so there is nothing to tick for.
+            if !self.monitor.asleep.swap(false, SeqCst) {
+                quiet = 0;
+            }
         }
+        self.watch.leave(&state.activity);
+    }
+
+    /// Whether time alone may bring something to do.
+    fn needs_sweeping(&self) -> bool {
+        self.open_connections() > 0 || self.is_accepting_paused() || self.watch.has_timers()
     }
 
     /// Nobody listens for events, and there is somebody who could.
@@ -90,8 +106,7 @@ impl<A: Application> Pool<A> {
     }
 
     /// Claims every idle connection whose deadline has passed and queues it for a worker.
-    fn sweep(&self) {
-        let now_ns = now_ns();
+    fn end_what_is_overdue(&self, now_ns: u64) {
         let is_late = |slot: &Slot| {
             let deadline_ns = slot.deadline_ns.load(Relaxed);
             deadline_ns != 0 && deadline_ns <= now_ns

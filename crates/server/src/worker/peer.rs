@@ -4,9 +4,10 @@
 
 use super::exchange::Progress;
 use super::socket::{self, Direction, PeerAddress, Transfer};
-use crate::http::Connection;
 use crate::http::connection::Finished;
+use crate::http::{Connection, Limits};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 pub struct Peer {
     pub socket: OwnedFd,
@@ -51,11 +52,11 @@ pub enum Stage {
 }
 
 impl Peer {
-    pub fn new(socket: OwnedFd, address: PeerAddress) -> Self {
+    pub fn new(socket: OwnedFd, address: PeerAddress, limits: Arc<Limits>) -> Self {
         Self {
             socket,
             address,
-            http: Connection::default(),
+            http: Connection::new(limits),
             body: Vec::new(),
             outgoing: Vec::new(),
             sent: 0,

@@ -13,22 +13,24 @@ use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
 use super::monitor::Monitor;
 use super::parking::{LONG_TURN_NS, Parking, Seat};
-use super::peer::{Buffers, Peer, Stage};
+use super::peer::{Peer, Stage};
+use super::ready::{Ready, ReadyQueue};
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
+use super::watch::{Interruption, ProcessLimits, Watch};
 use super::word::Noted;
+use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
-use crate::record::clock::{DateCache, now_ns, thread_cpu_ns};
+use crate::record::clock::now_ns;
 use crate::record::{AccessLog, PathTable};
-use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 /// What epoll hands back for what is no connection: beyond the index of any slot.
 const KICK_DATA: u64 = u64::MAX;
-const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
+pub(super) const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
 /// Listening sockets of one server.
 pub const MAX_LISTENERS: usize = 64;
 /// Connections accepted before those that are ready get their turn.
@@ -47,8 +49,10 @@ pub struct PoolSettings {
     /// Threads run Python at the same time: wake one more whenever work is waiting.
     pub free_threaded: bool,
     pub timeouts: Timeouts,
+    pub limits: Limits,
     /// Connections that may be open at once, at most `MAX_CONNECTIONS`.
     pub max_connections: usize,
+    pub process_limits: ProcessLimits,
 }
 
 /// How long a connection may take for what; see `Stage`.
@@ -72,19 +76,19 @@ impl Timeouts {
 
 pub struct Pool<A: Application> {
     application: A,
-    epoll: Epoll,
+    pub(super) epoll: Epoll,
     kick: Kick,
     /// Empty once the server has stopped accepting.
     listeners: Mutex<Vec<Listener>>,
-    /// Accepting failed for want of descriptors or slots; a close turns it on again.
+    /// Accepting failed for want of descriptors or slots; a close or the monitor turns it on again.
     accepting_paused: AtomicBool,
     pub(super) slab: Slab,
-    /// Connections that are owned by this queue (their words are BUSY).
-    ready: Mutex<VecDeque<u32>>,
+    pub(super) ready: ReadyQueue,
     /// True while one thread polls. Taken with a swap by who wants to poll, given back by it.
-    polling: AtomicBool,
+    pub(super) polling: AtomicBool,
     pub(super) parking: Parking,
     pub(super) monitor: Monitor,
+    pub(super) watch: Watch,
     /// Turns done. Written by all threads, read by the monitor; relaxed, a hint.
     pub(super) turns: AtomicU64,
     /// Moving average of what a turn takes; relaxed, racing writers lose a sample.
@@ -96,6 +100,7 @@ pub struct Pool<A: Application> {
     timeouts: Timeouts,
     pub(super) patience: Patience,
     max_connections: usize,
+    limits: Arc<Limits>,
     /// One table for each thread that ever worked here.
     paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
 }
@@ -119,10 +124,11 @@ impl<A: Application> Pool<A> {
             listeners: Mutex::new(settings.listeners),
             accepting_paused: AtomicBool::new(false),
             slab: Slab::default(),
-            ready: Mutex::default(),
+            ready: ReadyQueue::default(),
             polling: AtomicBool::new(false),
             parking: Parking::default(),
             monitor: Monitor::default(),
+            watch: Watch::new(settings.process_limits),
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
             phase: AtomicU8::new(RUNNING),
@@ -131,8 +137,14 @@ impl<A: Application> Pool<A> {
             timeouts: settings.timeouts,
             patience: settings.timeouts.patience(),
             max_connections: settings.max_connections.min(MAX_CONNECTIONS),
+            limits: Arc::new(settings.limits),
             paths: Mutex::default(),
         })
+    }
+
+    /// The next request that is to be interrupted, waited for; `None` once the server is over.
+    pub fn next_interruption(&self) -> Option<Interruption> {
+        self.watch.interruptions.wait(|| self.is_over())
     }
 
     pub fn application(&self) -> &A {
@@ -141,23 +153,13 @@ impl<A: Application> Pool<A> {
 
     /// Works until the server has stopped and its last connection is closed, or it was aborted.
     pub fn work(&self, thread: &mut A::Thread) {
-        let paths = Arc::default();
-        self.paths.lock().expect("no panic under this lock").push(Arc::clone(&paths));
-        let mut state = TurnState {
-            thread,
-            dates: DateCache::default(),
-            log: LogBuffer::default(),
-            paths,
-            spare: Buffers::default(),
-            date: Vec::new(),
-            cpu_ns: thread_cpu_ns(),
-        };
+        let mut state = self.turn_state(Some(thread));
         let seat = self.parking.join();
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         while !self.is_over() {
-            if let Some(index) = self.pop_ready() {
+            if let Some(ready) = self.ready.pop() {
                 self.wake_another_if_worth_it();
-                self.take_turn(index, &seat, &mut state);
+                self.take_turn(ready, &seat, &mut state);
             } else if self.is_light() && self.parking.step_back_behind_another(&seat, now_ns()) {
                 self.flush_log(&mut state.log);
                 self.rest(&seat, || self.is_over());
@@ -166,13 +168,24 @@ impl<A: Application> Pool<A> {
             } else {
                 self.parking.step_back(&seat);
                 self.flush_log(&mut state.log);
-                self.rest(&seat, || self.is_over() || self.has_ready() || !self.is_polling());
+                self.rest(&seat, || self.is_over() || !self.ready.is_empty() || !self.is_polling());
             }
         }
         self.flush_log(&mut state.log);
         self.parking.leave(&seat);
+        self.watch.leave(&state.activity);
         // The others wait for the same end.
         self.wake_everyone();
+    }
+
+    /// What the calling thread keeps between turns; without a `thread` it runs no requests.
+    pub(super) fn turn_state<'a>(
+        &self,
+        thread: Option<&'a mut A::Thread>,
+    ) -> TurnState<'a, A::Thread> {
+        let state = TurnState::new(thread, self.watch.join());
+        self.paths.lock().expect("no panic under this lock").push(Arc::clone(&state.paths));
+        state
     }
 
     /// Sleeps in the lot unless `missed` says that there is something to do after all.
@@ -186,10 +199,23 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    fn take_turn(&self, index: u32, seat: &Seat, state: &mut TurnState<A::Thread>) {
-        let slot = self.slab.slot(index).expect("an index from the ready queue");
+    fn take_turn(&self, ready: Ready, seat: &Seat, state: &mut TurnState<A::Thread>) {
         let begun_ns = now_ns();
+        let limit_ns = self.watch.limits.queue_ns;
+        state.late = limit_ns != 0 && begun_ns.saturating_sub(ready.since_ns) > limit_ns;
         seat.begin_turn(begun_ns);
+        state.now_ns = begun_ns;
+        self.converse(ready.index, state);
+        seat.end_turn();
+        self.turns.fetch_add(1, Relaxed);
+        let average_ns = self.service_ns.load(Relaxed);
+        let this_ns = state.now_ns - begun_ns;
+        self.service_ns.store(average_ns - average_ns / 16 + this_ns / 16, Relaxed);
+    }
+
+    /// Turns with a connection that the queue owned, until it has to wait.
+    pub(super) fn converse(&self, index: u32, state: &mut TurnState<A::Thread>) {
+        let slot = self.slab.slot(index).expect("an index from the ready queue");
         loop {
             // SAFETY: the queue owned the word and handed it to this thread.
             let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
@@ -201,7 +227,7 @@ impl<A: Application> Pool<A> {
                     break;
                 }
                 Outcome::Yield => {
-                    self.ready.lock().expect("no panic under this lock").push_back(index);
+                    self.ready.push(index, now_ns());
                     break;
                 }
                 Outcome::Wait => {
@@ -231,11 +257,6 @@ impl<A: Application> Pool<A> {
                 }
             }
         }
-        seat.end_turn();
-        self.turns.fetch_add(1, Relaxed);
-        let average_ns = self.service_ns.load(Relaxed);
-        let this_ns = now_ns() - begun_ns;
-        self.service_ns.store(average_ns - average_ns / 16 + this_ns / 16, Relaxed);
     }
 
     /// Waits for events and queues what this thread could claim. Holds `polling` on entry, gives
@@ -252,10 +273,21 @@ impl<A: Application> Pool<A> {
         if events.is_empty() {
             self.epoll.wait(-1, events);
         }
+        self.note_events(events);
+        self.polling.store(false, SeqCst);
+        // Nobody polls now. Without a parked thread there is nobody whom the monitor could wake.
+        if self.parking.has_parked() {
+            self.monitor.wake_if_asleep();
+        }
+    }
+
+    /// Queues the connections that have events and no owner, accepts from the listeners that have
+    /// some. Holds `polling`.
+    pub(super) fn note_events(&self, events: &[Event]) {
         let now_ns = now_ns();
         let mut claimed = [0; EVENTS_PER_WAIT];
         let mut count = 0;
-        for event in events.iter() {
+        for event in events {
             match event.data {
                 KICK_DATA => self.kick.clear(),
                 FIRST_LISTENER_DATA.. => self.accept_some(event.data),
@@ -274,13 +306,7 @@ impl<A: Application> Pool<A> {
             }
         }
         if count > 0 {
-            let mut ready = self.ready.lock().expect("no panic under this lock");
-            ready.extend(&claimed[..count]);
-        }
-        self.polling.store(false, SeqCst);
-        // Nobody polls now. Without a parked thread there is nobody whom the monitor could wake.
-        if self.parking.has_parked() {
-            self.monitor.wake_if_asleep();
+            self.ready.extend(&claimed[..count], now_ns);
         }
     }
 
@@ -297,14 +323,15 @@ impl<A: Application> Pool<A> {
     /// room for more.
     fn accept(&self, listener: &Listener, limit: usize) -> bool {
         for _ in 0..limit {
-            if self.slab.open() >= self.max_connections {
+            if !self.has_room() {
                 return false;
             }
             match listener.accept() {
                 Accepted::Nothing => return true,
                 Accepted::Exhausted => return false,
                 Accepted::Connection(socket, address) => {
-                    let Some(token) = self.slab.insert(Box::new(Peer::new(socket, address))) else {
+                    let peer = Box::new(Peer::new(socket, address, Arc::clone(&self.limits)));
+                    let Some(token) = self.slab.insert(peer) else {
                         return false;
                     };
                     let slot = self.slab.slot(token.index).expect("inserted just now");
@@ -320,6 +347,8 @@ impl<A: Application> Pool<A> {
                         std::os::fd::BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&fd))
                     };
                     slot.word.release();
+                    // It has deadlines now, which only the monitor keeps.
+                    self.monitor.wake_if_asleep();
                     if self.epoll.add_connection(fd, token.to_data()).is_err() && slot.word.claim()
                     {
                         self.discard(token.index);
@@ -330,28 +359,43 @@ impl<A: Application> Pool<A> {
         true
     }
 
+    /// The last close may have come before the pause and have seen none; then, or where it is not we
+    /// who hold all the descriptors, the monitor tries again.
     fn pause_accepting(&self, listeners: &[Listener]) {
         if !self.accepting_paused.swap(true, SeqCst) {
             for listener in listeners {
                 self.epoll.remove(listener.fd());
             }
+            self.monitor.wake_if_asleep();
         }
     }
 
     /// Something was closed, so there may be room again.
-    fn resume_accepting(&self) {
+    pub(super) fn resume_accepting(&self) {
         let listeners = self.listeners.lock().expect("no panic under this lock");
         if self.accepting_paused.swap(false, SeqCst) {
             for (listener, data) in listeners.iter().zip(FIRST_LISTENER_DATA..) {
-                let _ = self.epoll.add_listener(listener.fd(), data);
+                let added = self.epoll.add_listener(listener.fd(), data);
+                // Want of memory; else it is registered already.
+                if added.is_err_and(|error| error.raw_os_error() != Some(libc::EEXIST)) {
+                    self.accepting_paused.store(true, SeqCst);
+                }
             }
         }
+    }
+
+    pub(super) fn is_accepting_paused(&self) -> bool {
+        self.accepting_paused.load(SeqCst)
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.slab.open() < self.max_connections
     }
 
     /// Closes a connection that this thread owns.
     fn close(&self, index: u32) {
         self.discard(index);
-        if self.accepting_paused.load(SeqCst) {
+        if self.is_accepting_paused() {
             self.resume_accepting();
         }
         if self.is_over() {
@@ -379,7 +423,7 @@ impl<A: Application> Pool<A> {
 
     /// Queues an owned connection from outside the polling thread.
     pub(super) fn submit(&self, index: u32) {
-        self.ready.lock().expect("no panic under this lock").push_back(index);
+        self.ready.push(index, now_ns());
         if !self.parking.wake_one() {
             self.kick.kick();
         }
@@ -465,24 +509,17 @@ impl<A: Application> Pool<A> {
         self.service_ns.load(Relaxed) < LONG_TURN_NS
     }
 
-    fn has_ready(&self) -> bool {
-        !self.ready.lock().expect("no panic under this lock").is_empty()
-    }
-
-    fn pop_ready(&self) -> Option<u32> {
-        self.ready.lock().expect("no panic under this lock").pop_front()
-    }
-
     /// Called before a turn. Long requests: somebody should poll meanwhile. Without a GIL:
     /// somebody can run what else is ready.
     fn wake_another_if_worth_it(&self) {
-        let long = !self.is_light() && (!self.is_polling() || self.has_ready());
-        if self.parking.has_parked() && (long || (self.free_threaded && self.has_ready())) {
+        let more = || !self.ready.is_empty();
+        let long = !self.is_light() && (!self.is_polling() || more());
+        if self.parking.has_parked() && (long || (self.free_threaded && more())) {
             self.parking.wake_one();
         }
     }
 
-    fn flush_log(&self, log: &mut LogBuffer) {
+    pub(super) fn flush_log(&self, log: &mut LogBuffer) {
         if let Some(file) = &self.access_log {
             log.flush(file);
         }
@@ -510,3 +547,7 @@ impl<A: Application> Pool<A> {
 #[cfg(test)]
 #[path = "pool_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "pool_limit_tests.rs"]
+mod limit_tests;

@@ -7,12 +7,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Answers with the target; `/wait` keeps its thread until `gate` opens.
+/// Answers with the target; `/wait` keeps its thread until `gate` opens, `/long` for 0.1 s.
 #[derive(Default)]
-struct Targets {
-    gate: AtomicBool,
+pub struct Targets {
+    pub gate: AtomicBool,
     /// A thread waits at the gate.
     waiting: AtomicBool,
+    /// What came, in order.
+    pub seen: Mutex<Vec<String>>,
 }
 
 impl Application for Targets {
@@ -21,7 +23,11 @@ impl Application for Targets {
     fn handle(&self, (): &mut (), exchange: &mut Exchange) {
         let (head, bytes) = exchange.head();
         let target = bytes[head.target.clone()].to_vec();
+        self.seen.lock().unwrap().push(String::from_utf8(target.clone()).unwrap());
         self.waiting.fetch_or(target == b"/wait", SeqCst);
+        if target == b"/long" {
+            std::thread::sleep(Duration::from_millis(100));
+        }
         while target == b"/wait" && !self.gate.load(SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -33,11 +39,8 @@ impl Application for Targets {
     }
 }
 
-/// Runs `talk` against a pool of `threads`, then stops it; returns how many requests it counted.
-fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u64 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let settings = PoolSettings {
+pub fn settings(listener: TcpListener) -> PoolSettings {
+    PoolSettings {
         listeners: vec![Listener::Tcp(listener)],
         access_log: None,
         free_threaded: false,
@@ -47,33 +50,67 @@ fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u
             body_ns: 60_000_000_000,
             write_ns: 60_000_000_000,
         },
+        limits: Default::default(),
         max_connections: MAX_CONNECTIONS,
-    };
-    let pool = Pool::new(Targets::default(), settings).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| pool.monitor());
-        for _ in 0..threads {
-            scope.spawn(|| pool.work(&mut ()));
-        }
-        talk(&pool, address);
-        pool.stop();
-    });
+        process_limits: ProcessLimits::default(),
+    }
+}
+
+pub fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Runs `talk` against a pool of `threads`, then stops it; returns how many requests it counted.
+fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u64 {
+    let (listener, address) = listen();
+    let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
+    run(&pool, threads, true, || talk(&pool, address));
     assert_eq!(pool.open_connections(), 0);
     pool.requests().rows().iter().map(|row| row.1.requests).sum()
 }
 
-fn send(connection: &mut TcpStream, target: &str) {
+/// Runs `talk` while the pool has `threads`, and perhaps its monitor; then stops it.
+pub fn run(pool: &Pool<Targets>, threads: usize, monitor: bool, talk: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        if monitor {
+            scope.spawn(|| pool.monitor());
+        }
+        for _ in 0..threads {
+            scope.spawn(|| pool.work(&mut ()));
+        }
+        // A failed test ends too.
+        let _stop = StopOnDrop(pool);
+        talk();
+    });
+}
+
+struct StopOnDrop<'a>(&'a Pool<Targets>);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.application().gate.store(true, SeqCst);
+            self.0.abort();
+        } else {
+            self.0.stop();
+        }
+    }
+}
+
+pub fn send(connection: &mut TcpStream, target: &str) {
     // One write: several small ones would wait for acknowledgements (RFC 896).
     let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
     connection.write_all(request.as_bytes()).unwrap();
 }
 
-fn ask(connection: &mut TcpStream, target: &str) -> String {
+pub fn ask(connection: &mut TcpStream, target: &str) -> String {
     send(connection, target);
     read_answer(connection)
 }
 
-fn read_answer(connection: &mut TcpStream) -> String {
+pub fn read_answer(connection: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -149,7 +186,7 @@ fn the_monitor_finds_a_thread_when_the_only_active_one_is_stuck() {
 }
 
 /// Occupies a thread; returns once its request is in the application.
-fn occupy(pool: &Pool<Targets>, address: SocketAddr) -> TcpStream {
+pub fn occupy(pool: &Pool<Targets>, address: SocketAddr) -> TcpStream {
     let mut busy = TcpStream::connect(address).unwrap();
     send(&mut busy, "/wait");
     while !pool.application().waiting.load(SeqCst) {

@@ -149,7 +149,7 @@ mod tests {
 
     fn peer() -> Box<Peer> {
         let (one, _) = UnixStream::pair().unwrap();
-        Box::new(Peer::new(one.into(), PeerAddress::default()))
+        Box::new(Peer::new(one.into(), PeerAddress::default(), Default::default()))
     }
 
     #[test]

@@ -9,10 +9,11 @@ use super::exchange::{Exchange, Progress, encode_refusal};
 use super::peer::{Buffers, Peer, Stage};
 use super::pool::Pool;
 use super::socket::{self, Transfer};
+use super::watch::Activity;
 use crate::http::connection::Finished;
 use crate::http::{Event, Rejection};
 use crate::record::access_log::{LogBuffer, RequestLine};
-use crate::record::clock::{DateCache, now_ns, thread_cpu_ns};
+use crate::record::clock::{CpuCharges, DateCache, now_ns};
 use crate::record::{PathTable, RequestRecord};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,12 @@ const REQUESTS_PER_TURN: usize = 16;
 
 /// What one worker thread keeps between turns.
 pub struct TurnState<'a, T> {
-    pub thread: &'a mut T,
+    /// What the application keeps of this thread; without it no requests are run.
+    pub thread: Option<&'a mut T>,
+    /// What this turn is for has waited for a thread for longer than is allowed.
+    pub late: bool,
+    /// What others may know of this thread.
+    pub activity: Arc<Activity>,
     pub dates: DateCache,
     pub log: LogBuffer,
     /// Written by this thread, read when the table is wanted.
@@ -34,8 +40,26 @@ pub struct TurnState<'a, T> {
     pub spare: Buffers,
     /// The date of the response under way, so that it does not borrow from `dates`.
     pub date: Vec<u8>,
-    /// CPU time of this thread at the end of its last request.
-    pub cpu_ns: u64,
+    pub cpu: CpuCharges,
+    /// When this turn began or, later, when its last request ended.
+    pub now_ns: u64,
+}
+
+impl<'a, T> TurnState<'a, T> {
+    pub fn new(thread: Option<&'a mut T>, activity: Arc<Activity>) -> Self {
+        Self {
+            thread,
+            late: false,
+            activity,
+            dates: DateCache::default(),
+            log: LogBuffer::default(),
+            paths: Arc::default(),
+            spare: Buffers::default(),
+            date: Vec::new(),
+            cpu: CpuCharges::of_this_thread(),
+            now_ns: now_ns(),
+        }
+    }
 }
 
 /// What becomes of the connection.
@@ -87,7 +111,7 @@ impl<A: Application> Pool<A> {
                 Event::NeedData => {
                     if peer.readable {
                         if peer.stage == Stage::Idle {
-                            self.begin_request(peer);
+                            begin_request(peer, state.now_ns);
                         }
                         peer.receive();
                         if peer.stage == Stage::Idle && !peer.http.is_idle() {
@@ -100,7 +124,7 @@ impl<A: Application> Pool<A> {
                             return Some(Outcome::Close);
                         }
                         if peer.stage == Stage::Idle {
-                            self.begin_request(peer);
+                            begin_request(peer, state.now_ns);
                             peer.stage = Stage::Head;
                         }
                     } else {
@@ -108,6 +132,10 @@ impl<A: Application> Pool<A> {
                     }
                 }
                 Event::Request => {
+                    if state.late {
+                        self.refuse_late(peer, state);
+                        return None;
+                    }
                     peer.stage = Stage::Body;
                     peer.body.clear();
                     if peer.http.awaits_continue() {
@@ -135,27 +163,30 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    fn begin_request(&self, peer: &mut Peer) {
-        peer.progress = Progress { noticed_ns: peer.noticed_ns, started_ns: now_ns() };
-    }
-
     /// Calls the application and hands its response over as far as it goes.
     fn run(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) {
+        let Some(thread) = state.thread.as_deref_mut().filter(|_| !state.late) else {
+            return self.refuse_late(peer, state);
+        };
         let begun = peer.progress;
         state.date.clear();
         state.date.extend_from_slice(state.dates.http().as_bytes());
+        let (head, bytes) = peer.http.head();
+        state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let is_stopping = || self.is_stopping();
-        let mut exchange = Exchange::new(peer, &state.date, self.patience, &is_stopping);
-        self.application().handle(state.thread, &mut exchange);
+        let (date, activity) = (&state.date, &state.activity);
+        let mut exchange = Exchange::new(peer, date, self.patience, &is_stopping, activity);
+        self.application().handle(thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
-        let write_ns = now_ns();
+        let ended_ns = exchange.ended_ns;
         let out = peer.send();
         let end_ns = now_ns();
-        record.output_write_ns += end_ns - write_ns;
+        state.activity.end_request(end_ns);
+        self.watch.count_request();
+        record.output_write_ns += end_ns - ended_ns;
         record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
         record.response_ns = record.queue_ns + (end_ns - begun.started_ns);
-        let cpu_ns = thread_cpu_ns();
-        record.cpu_ns = cpu_ns - std::mem::replace(&mut state.cpu_ns, cpu_ns);
+        record.cpu_ns = state.cpu.charge(end_ns - std::mem::replace(&mut state.now_ns, end_ns));
         self.keep_record(peer, &record, state);
         // A pipelined request waited for this one; it is noticed now.
         peer.progress = Progress { noticed_ns: end_ns, started_ns: end_ns };
@@ -187,6 +218,19 @@ impl<A: Application> Pool<A> {
         peer.stage = Stage::Writing(Finished::Close);
     }
 
+    /// queue-timeout: nobody had time for the request while it was worth it.
+    fn refuse_late(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) {
+        let (begun, now_ns) = (peer.progress, now_ns());
+        let record = RequestRecord {
+            status: 504,
+            queue_ns: begun.started_ns.saturating_sub(begun.noticed_ns),
+            response_ns: now_ns.saturating_sub(begun.noticed_ns),
+            ..RequestRecord::default()
+        };
+        self.keep_record(peer, &record, state);
+        self.refuse(peer, Rejection::QueueTimeout, state);
+    }
+
     fn give_up(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
         match peer.stage {
             Stage::Head | Stage::Body => {
@@ -201,6 +245,10 @@ impl<A: Application> Pool<A> {
             Stage::Idle | Stage::Lingering => Outcome::Close,
         }
     }
+}
+
+fn begin_request(peer: &mut Peer, now_ns: u64) {
+    peer.progress = Progress { noticed_ns: peer.noticed_ns, started_ns: now_ns };
 }
 
 /// The response is out.

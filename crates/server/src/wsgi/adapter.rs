@@ -6,6 +6,7 @@
 use super::call;
 use super::environ::EnvironBuilder;
 use super::handle::{self, Handle, InFlight};
+use super::interruption;
 use super::object::{Object, PyResult, Raised, raise, take_raised};
 use crate::http::Response;
 use crate::http::connection::Finished;
@@ -33,6 +34,8 @@ unsafe impl Sync for Adapter {}
 pub struct WorkerThread {
     environs: EnvironBuilder,
     response: Response,
+    /// How long this thread has waited for the GIL, as of its last request.
+    waited_ns: Option<u64>,
     /// The thread state that this thread came with; detached between requests.
     state: *mut PyThreadState,
 }
@@ -47,7 +50,8 @@ impl WorkerThread {
             }
         }
         let environs = EnvironBuilder::new(template)?;
-        Ok(Self { environs, response: Response::default(), state: ptr::null_mut() })
+        let waited_ns = headway_gil::waited_ns_by_this_thread();
+        Ok(Self { environs, response: Response::default(), waited_ns, state: ptr::null_mut() })
     }
 
     /// Runs `work` with the thread state detached. What `work` calls attaches it per request.
@@ -84,7 +88,9 @@ impl Adapter {
         // SAFETY: `call::run` ends the loan, and `request` stays where it is until then.
         unsafe { handle.lend(&mut request) };
         let raised = call::run(&self.application, &handle, environ);
-        exchange.record.application_ns = now_ns() - called_ns;
+        interruption::end(exchange);
+        exchange.ended_ns = now_ns();
+        exchange.record.application_ns = exchange.ended_ns - called_ns;
         exchange.record.failed = raised.iter().any(Option::is_some);
         for exception in raised.into_iter().flatten() {
             self.report(&exception, &describe(exchange));
@@ -140,7 +146,6 @@ impl Application for Adapter {
     type Thread = WorkerThread;
 
     fn handle(&self, thread: &mut WorkerThread, exchange: &mut Exchange) {
-        let waited_ns = headway_gil::waited_ns_by_this_thread();
         let forks = FORKS.load(Relaxed);
         // SAFETY: this thread's own state, detached by `WorkerThread::detached`.
         unsafe { PyEval_RestoreThread(thread.state) };
@@ -150,7 +155,9 @@ impl Application for Adapter {
         }
         // SAFETY: attached above; the application must leave it so, as any C function's caller.
         unsafe { PyEval_SaveThread() };
-        exchange.record.gil_wait_ns = match (waited_ns, headway_gil::waited_ns_by_this_thread()) {
+        let waited_ns = headway_gil::waited_ns_by_this_thread();
+        let before_ns = std::mem::replace(&mut thread.waited_ns, waited_ns);
+        exchange.record.gil_wait_ns = match (before_ns, waited_ns) {
             (Some(before), Some(after)) => after.checked_sub(before),
             // The meter came on, or saw this thread for the first time, during the request.
             (None, after) => after,

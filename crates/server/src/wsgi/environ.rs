@@ -4,14 +4,16 @@
 //! free-threaded threads fight for their reference counts.
 
 use super::object::{Object, PyResult, Raised, set_item};
-use crate::http::head::split_absolute;
+use crate::http::target::split_absolute;
 use crate::http::{Framing, Head};
 use crate::worker::Exchange;
 use pyo3_ffi::*;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Environ keys of field names are remembered up to this many names.
 const MAX_FIELD_KEYS: usize = 256;
+/// A value that is as long is not remembered.
+const MAX_REMEMBERED_BYTES: usize = 256;
 
 pub struct EnvironBuilder {
     /// What is the same for every request.
@@ -29,9 +31,35 @@ pub struct EnvironBuilder {
     http_10: Object,
     http_11: Object,
     methods: Vec<(&'static [u8], Object)>,
-    /// By field name as it was sent. `None`: the field is left out.
-    field_keys: HashMap<Box<[u8]>, Option<Object>>,
+    /// `None`: the field is left out.
+    field_keys: Vec<Option<FieldKey>>,
+    /// Where a field's key is, by its name as it was sent. Bounded, so that clients cannot make a
+    /// quick hash slow.
+    field_places: FxHashMap<Box<[u8]>, usize>,
+    last_address: Remembered,
     path: Vec<u8>,
+}
+
+/// An environ key, and the value that it had last: most of a client's fields never change.
+struct FieldKey {
+    key: Object,
+    last: Remembered,
+    /// False for what is secret: it must not stay in memory longer than its request.
+    remembers: bool,
+}
+
+/// The last str that was made of some bytes.
+#[derive(Default)]
+struct Remembered(Option<(Box<[u8]>, Object)>);
+
+impl Remembered {
+    /// The str, made anew unless the bytes are the same again.
+    fn text(&mut self, bytes: &[u8]) -> PyResult<&Object> {
+        if self.0.as_ref().is_none_or(|(last, _)| &last[..] != bytes) {
+            self.0 = Some((bytes.into(), Object::from_latin1(bytes)?));
+        }
+        self.0.as_ref().map(|(_, text)| text).ok_or(Raised)
+    }
 }
 
 impl EnvironBuilder {
@@ -40,7 +68,7 @@ impl EnvironBuilder {
         let method = |text: &'static std::ffi::CStr| -> PyResult<_> {
             Ok((text.to_bytes(), Object::interned(text)?))
         };
-        Ok(Self {
+        let builder = Self {
             template,
             request_method: Object::interned(c"REQUEST_METHOD")?,
             request_uri: Object::interned(c"REQUEST_URI")?,
@@ -55,9 +83,43 @@ impl EnvironBuilder {
             http_10: Object::interned(c"HTTP/1.0")?,
             http_11: Object::interned(c"HTTP/1.1")?,
             methods: vec![method(c"GET")?, method(c"POST")?, method(c"HEAD")?, method(c"PUT")?],
-            field_keys: HashMap::new(),
+            field_keys: Vec::new(),
+            field_places: FxHashMap::default(),
+            last_address: Remembered::default(),
             path: Vec::new(),
-        })
+        };
+        builder.make_room()?;
+        Ok(builder)
+    }
+
+    /// Gives the template the keys that every request sets, and room for more, so that a copy of
+    /// it does not have to grow.
+    fn make_room(&self) -> PyResult<()> {
+        // SAFETY: a live object.
+        let none = unsafe { Object::from_borrowed(Py_None()) };
+        for key in [
+            &self.request_method,
+            &self.request_uri,
+            &self.path_info,
+            &self.query_string,
+            &self.server_protocol,
+            &self.remote_addr,
+            &self.wsgi_input,
+        ] {
+            set_item(&self.template, key, &none)?;
+        }
+        // A dict grows when an item is added, and keeps its size when it is taken away or copied.
+        let passing = [c"1", c"2", c"3", c"4"];
+        for key in passing {
+            set_item(&self.template, &Object::interned(key)?, &none)?;
+        }
+        for key in passing {
+            // SAFETY: a dict (checked when the thread began), and a key that ends with zero.
+            if unsafe { PyDict_DelItemString(self.template.as_ptr(), key.as_ptr()) } < 0 {
+                return Err(Raised);
+            }
+        }
+        Ok(())
     }
 
     pub fn build(&mut self, exchange: &Exchange, input: &Object) -> PyResult<Object> {
@@ -70,7 +132,9 @@ impl EnvironBuilder {
             None => set_latin1(&environ, &self.request_method, method)?,
         }
         let target = &bytes[head.target.clone()];
-        set_latin1(&environ, &self.request_uri, target)?;
+        let request_uri = Object::from_latin1(target)?;
+        set_item(&environ, &self.request_uri, &request_uri)?;
+        let whole = target;
         let (host, target) = match split_absolute(target) {
             Some((host, rest)) => (Some(host), rest),
             None => (None, target),
@@ -80,13 +144,24 @@ impl EnvironBuilder {
             Some(at) => (&target[..at], &target[at + 1..]),
             None => (target, &b""[..]),
         };
-        self.path.clear();
-        decode_percent(path, &mut self.path);
-        set_latin1(&environ, &self.path_info, &self.path)?;
+        if path.len() == whole.len() && path != b"*" && memchr::memchr(b'%', path).is_none() {
+            set_item(&environ, &self.path_info, &request_uri)?;
+        } else {
+            self.path.clear();
+            match path {
+                // `http://host` is `http://host/` (RFC 9110 section 4.2.3), and `OPTIONS *` asks
+                // about no path at all.
+                [] => self.path.push(b'/'),
+                b"*" => {}
+                _ => decode_percent(path, &mut self.path),
+            }
+            set_latin1(&environ, &self.path_info, &self.path)?;
+        }
         set_latin1(&environ, &self.query_string, query)?;
         let protocol = if head.minor_version == 1 { &self.http_11 } else { &self.http_10 };
         set_item(&environ, &self.server_protocol, protocol)?;
-        set_latin1(&environ, &self.remote_addr, exchange.peer_ip().as_bytes())?;
+        let address = self.last_address.text(exchange.peer_ip().as_bytes())?;
+        set_item(&environ, &self.remote_addr, address)?;
         if exchange.peer_port() != 0 {
             let mut port = Vec::with_capacity(5);
             crate::http::connection::push_decimal(&mut port, u64::from(exchange.peer_port()));
@@ -109,38 +184,31 @@ impl EnvironBuilder {
         let mut size = unsafe { PyDict_Size(environ.as_ptr()) };
         for field in &head.fields {
             let name = &bytes[field.name.clone()];
-            let fresh;
-            let key = match self.field_keys.get(name) {
-                Some(Some(key)) => key,
-                Some(None) => continue,
+            let mut fresh;
+            let key = match self.field_places.get(name) {
+                Some(place) => &mut self.field_keys[*place],
                 None => {
-                    let Some(text) = environ_key(name) else {
-                        self.remember(name, None);
-                        continue;
-                    };
-                    let made = Object::from_latin1(text.as_bytes())?;
-                    // SAFETY: a live object.
-                    fresh = unsafe { Object::from_borrowed(made.as_ptr()) };
-                    self.remember(name, Some(made));
-                    &fresh
+                    fresh = FieldKey::new(name)?;
+                    if self.field_keys.len() < MAX_FIELD_KEYS {
+                        self.field_places.insert(name.into(), self.field_keys.len());
+                        self.field_keys.push(fresh);
+                        self.field_keys.last_mut().expect("pushed just now")
+                    } else {
+                        &mut fresh
+                    }
                 }
             };
-            set_latin1(environ, key, &bytes[field.value.clone()])?;
+            let Some(key) = key else { continue };
+            key.set(environ, &bytes[field.value.clone()])?;
             // SAFETY: a dict.
             let now = unsafe { PyDict_Size(environ.as_ptr()) };
             if now == size {
                 // The key was there: this field is repeated.
-                set_latin1(environ, key, &join_repeated(head, bytes, name))?;
+                set_latin1(environ, &key.key, &join_repeated(head, bytes, name))?;
             }
             size = now;
         }
         Ok(())
-    }
-
-    fn remember(&mut self, name: &[u8], key: Option<Object>) {
-        if self.field_keys.len() < MAX_FIELD_KEYS {
-            self.field_keys.insert(name.into(), key);
-        }
     }
 
     /// A chunked body that is here to its end is passed on as a sized one, as RFC 9112 section
@@ -154,6 +222,25 @@ impl EnvironBuilder {
         {
             0 => Ok(()),
             _ => Err(Raised),
+        }
+    }
+}
+
+impl FieldKey {
+    /// `None` for a field that is left out.
+    fn new(name: &[u8]) -> PyResult<Option<Self>> {
+        let Some(text) = environ_key(name) else { return Ok(None) };
+        let remembers =
+            !matches!(&text[..], "HTTP_COOKIE" | "HTTP_AUTHORIZATION" | "HTTP_PROXY_AUTHORIZATION");
+        let key = Object::from_latin1(text.as_bytes())?;
+        Ok(Some(Self { key, last: Remembered::default(), remembers }))
+    }
+
+    fn set(&mut self, environ: &Object, value: &[u8]) -> PyResult<()> {
+        if self.remembers && value.len() < MAX_REMEMBERED_BYTES {
+            set_item(environ, &self.key, self.last.text(value)?)
+        } else {
+            set_latin1(environ, &self.key, value)
         }
     }
 }
@@ -220,6 +307,7 @@ fn decode_percent(path: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Limits;
 
     #[test]
     fn field_names_become_cgi_names() {
@@ -246,7 +334,7 @@ mod tests {
         let text =
             b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\nCookie: a=1\r\nx: 2\r\nCookie: b=2\r\n\r\n";
         let mut head = Head::default();
-        head.parse(text).unwrap();
+        head.parse(text, &Limits::default()).unwrap();
         assert_eq!(join_repeated(&head, text, b"X"), b"1, 2");
         assert_eq!(join_repeated(&head, text, b"Cookie"), b"a=1; b=2");
     }

@@ -165,7 +165,9 @@ fn receive_more(exchange: &mut Exchange) -> PyResult<bool> {
                     Broken::TimedOut => {
                         raise(PyExc_TimeoutError, "the client did not send its request in time")
                     }
-                    Broken::Malformed(rejection) => raise(PyExc_OSError, rejection.explanation()),
+                    Broken::Malformed(rejection) => {
+                        raise(PyExc_OSError, &rejection.explanation(exchange.limits()))
+                    }
                 }
             });
         }

@@ -13,6 +13,7 @@ pub mod call;
 pub mod environ;
 pub mod handle;
 pub mod input;
+pub mod interruption;
 pub mod object;
 pub mod server;
 pub mod start_response;

@@ -1,0 +1,155 @@
+//! What a process tells its supervisor: one JSON datagram when it should be replaced.
+//!
+//! Written without waiting and without the GIL, from any thread.
+
+use std::fmt::Write;
+use std::io::{Error, ErrorKind};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+
+/// Why a process should be replaced, under mod_wsgi's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+#[repr(u8)]
+pub enum Reason {
+    MaximumRequests = 1,
+    InactivityTimeout,
+    RequestTimeout,
+    /// The last: the process will not even end by itself.
+    DeadlockTimeout,
+}
+
+impl Reason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MaximumRequests => "maximum_requests",
+            Self::InactivityTimeout => "inactivity_timeout",
+            Self::RequestTimeout => "request_timeout",
+            Self::DeadlockTimeout => "deadlock_timeout",
+        }
+    }
+}
+
+pub struct Control {
+    fd: RawFd,
+    /// The gravest reason that was told, 0 for none. A process is replaced once, so a second reason
+    /// counts only if it is graver. Writers: `say`, from any thread.
+    said: AtomicU8,
+}
+
+impl Control {
+    pub fn new(fd: RawFd) -> Self {
+        Self { fd, said: AtomicU8::new(0) }
+    }
+
+    pub fn has_said(&self, reason: Reason) -> bool {
+        self.said.load(SeqCst) >= reason as u8
+    }
+
+    /// Asks to be replaced, unless that was said. Where the supervisor's queue is full the next call
+    /// for the same reason tries again.
+    pub fn say(&self, reason: Reason, detail: impl FnOnce() -> String) {
+        let before = self.said.load(SeqCst);
+        if before >= reason as u8 {
+            return;
+        }
+        if self.said.compare_exchange(before, reason as u8, SeqCst, SeqCst).is_err() {
+            return;
+        }
+        if !send(self.fd, datagram(reason, &detail()).as_bytes()) {
+            self.said.store(before, SeqCst);
+        }
+    }
+}
+
+fn datagram(reason: Reason, detail: &str) -> String {
+    let mut text =
+        format!("{{\"event\": \"limit\", \"reason\": \"{}\", \"detail\": \"", reason.as_str());
+    for character in detail.chars() {
+        match character {
+            '"' | '\\' => text.extend(['\\', character]),
+            '\0'..='\x1f' => drop(write!(text, "\\u{:04x}", character as u32)),
+            _ => text.push(character),
+        }
+    }
+    text.push_str("\"}");
+    text
+}
+
+/// False if there is no room now.
+fn send(fd: RawFd, bytes: &[u8]) -> bool {
+    if fd < 0 {
+        return true;
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    loop {
+        // SAFETY: the pointer and the length are those of `bytes`.
+        if unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) } >= 0 {
+            return true;
+        }
+        match Error::last_os_error().kind() {
+            ErrorKind::Interrupted => {}
+            ErrorKind::WouldBlock => return false,
+            // The supervisor is gone, which the process learns elsewhere.
+            _ => return true,
+        }
+    }
+}
+
+/// One line, in one write so that threads and processes do not mix. Not through Python's `sys.stderr`,
+/// which needs the GIL.
+pub fn say_on_stderr(text: &str) {
+    let line = format!("headway serve: process {}: {text}\n", std::process::id());
+    // SAFETY: the pointer and the length are those of `line`.
+    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_process_asks_once_and_again_only_for_what_is_graver() {
+        let (mut supervisor, worker) = UnixStream::pair().unwrap();
+        let control = Control::new(worker.as_raw_fd());
+        control.say(Reason::RequestTimeout, || "GET /\"\\\n".into());
+        control.say(Reason::RequestTimeout, || unreachable!());
+        control.say(Reason::MaximumRequests, || unreachable!());
+        control.say(Reason::DeadlockTimeout, || "held".into());
+        assert!(control.has_said(Reason::InactivityTimeout));
+        drop(worker);
+        let mut said = String::new();
+        supervisor.read_to_string(&mut said).unwrap();
+        assert_eq!(
+            said,
+            "{\"event\": \"limit\", \"reason\": \"request_timeout\", \
+             \"detail\": \"GET /\\\"\\\\\\u000a\"}\
+             {\"event\": \"limit\", \"reason\": \"deadlock_timeout\", \"detail\": \"held\"}"
+        );
+    }
+
+    #[test]
+    fn a_full_queue_is_tried_again_and_a_closed_one_is_not() {
+        let (mut supervisor, worker) = UnixStream::pair().unwrap();
+        worker.set_nonblocking(true).unwrap();
+        let room = {
+            use std::io::Write;
+            let mut room = 0;
+            while let Ok(count) = (&worker).write(&[0; 4_096]) {
+                room += count;
+            }
+            room
+        };
+        let control = Control::new(worker.as_raw_fd());
+        control.say(Reason::InactivityTimeout, String::new);
+        assert!(!control.has_said(Reason::InactivityTimeout));
+        supervisor.read_exact(&mut vec![0; room]).unwrap();
+        control.say(Reason::InactivityTimeout, String::new);
+        assert!(control.has_said(Reason::InactivityTimeout));
+        drop(supervisor);
+        control.say(Reason::DeadlockTimeout, String::new);
+        assert!(control.has_said(Reason::DeadlockTimeout));
+    }
+}

@@ -1,0 +1,227 @@
+//! The limits that a worker process watches itself: how long it may serve, a request may run, the GIL
+//! may be held.
+//!
+//! What is found goes to stderr and, once per process, to the supervisor, which alone decides what
+//! becomes of the process; serving goes on until it does. Checked by the monitor once a second or
+//! more often, without the GIL: each of these limits is for a process in which Python is stuck.
+//! What costs a request something is kept only where its limit is set.
+
+mod activity;
+mod control;
+mod interruptions;
+mod stack;
+
+pub use activity::Activity;
+pub use control::Reason;
+pub use interruptions::Interruption;
+
+use control::{Control, say_on_stderr};
+use interruptions::Interruptions;
+use std::fmt::Display;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How late it may be noticed that a limit has passed; less where the limit is short itself.
+const LONGEST_SWEEP: Duration = Duration::from_secs(1);
+const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
+/// So that the monitor is back at its other duties soon.
+const STACKS_PER_SWEEP: usize = 8;
+
+/// 0 turns a limit off.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessLimits {
+    pub maximum_requests: u64,
+    /// Without a request, once there was one.
+    pub inactivity_ns: u64,
+    /// How long a request may run in the application.
+    pub request_ns: u64,
+    /// How long it may go on after it was interrupted; 0: it is not interrupted.
+    pub interrupt_ns: u64,
+    /// How long a thread may hold the GIL while another waits for it.
+    pub deadlock_ns: u64,
+    /// How long a request may wait for a thread before it is answered 504.
+    pub queue_ns: u64,
+    /// Where the supervisor listens; -1 for nobody. Stays the caller's, and open.
+    pub control_fd: RawFd,
+    /// What makes a thread write its Python stack to stderr; 0 for nothing.
+    pub stack_signal: i32,
+}
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self {
+            maximum_requests: 0,
+            inactivity_ns: 0,
+            request_ns: 0,
+            interrupt_ns: 0,
+            deadlock_ns: 0,
+            queue_ns: 0,
+            control_fd: -1,
+            stack_signal: 0,
+        }
+    }
+}
+
+impl ProcessLimits {
+    fn times(&self) -> impl Iterator<Item = u64> {
+        let all = [self.inactivity_ns, self.request_ns, self.deadlock_ns, self.queue_ns];
+        all.into_iter().filter(|ns| *ns != 0)
+    }
+}
+
+pub struct Watch {
+    pub limits: ProcessLimits,
+    control: Control,
+    /// One for each thread that works here. Held while a thread is sent a signal, so that it exists.
+    threads: Mutex<Vec<Arc<Activity>>>,
+    /// Requests that ran. Written by all threads, only if there is a maximum; relaxed.
+    requests: AtomicU64,
+    pub interruptions: Interruptions,
+}
+
+impl Watch {
+    pub fn new(limits: ProcessLimits) -> Self {
+        let control = Control::new(limits.control_fd);
+        Self {
+            limits,
+            control,
+            threads: Mutex::default(),
+            requests: AtomicU64::new(0),
+            interruptions: Interruptions::default(),
+        }
+    }
+
+    /// Whether time alone can bring something to light.
+    pub fn has_timers(&self) -> bool {
+        self.limits.times().next().is_some()
+    }
+
+    /// How often to look.
+    pub fn sweep(&self) -> Duration {
+        let least = self.limits.times().min().map_or(LONGEST_SWEEP, Duration::from_nanos);
+        (least / 4).clamp(SHORTEST_SWEEP, LONGEST_SWEEP)
+    }
+
+    /// The calling thread begins to work here.
+    pub fn join(&self) -> Arc<Activity> {
+        let wanted = self.limits.inactivity_ns != 0 || self.limits.request_ns != 0;
+        let activity = Arc::new(Activity::of_this_thread(wanted));
+        self.lock().push(Arc::clone(&activity));
+        activity
+    }
+
+    pub fn leave(&self, activity: &Arc<Activity>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, activity));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Activity>>> {
+        self.threads.lock().expect("no panic under this lock")
+    }
+
+    /// A request has ended.
+    pub fn count_request(&self) {
+        let maximum = self.limits.maximum_requests;
+        if maximum != 0 && self.requests.fetch_add(1, Relaxed) + 1 >= maximum {
+            self.control.say(Reason::MaximumRequests, || format!("{maximum} requests have ended"));
+        }
+    }
+
+    /// Looks at all limits that time can break. For the monitor.
+    pub fn check(&self, now_ns: u64) {
+        self.check_inactivity(now_ns);
+        self.check_requests(now_ns);
+        self.check_gils();
+    }
+
+    fn check_inactivity(&self, now_ns: u64) {
+        let limit_ns = self.limits.inactivity_ns;
+        let threads = self.lock();
+        // A request that runs is activity, whatever it does.
+        if limit_ns == 0 || threads.iter().any(|thread| thread.begun_ns().is_some()) {
+            return;
+        }
+        // Nobody has asked for anything yet, so that nothing is gained by starting afresh.
+        let Some(last_ns) = threads.iter().filter_map(|thread| thread.ended_ns()).max() else {
+            return;
+        };
+        let idle_ns = now_ns.saturating_sub(last_ns);
+        if idle_ns > limit_ns {
+            self.control
+                .say(Reason::InactivityTimeout, || format!("no request for {} s", Tenths(idle_ns)));
+        }
+    }
+
+    fn check_requests(&self, now_ns: u64) {
+        let (limit_ns, grace_ns) = (self.limits.request_ns, self.limits.interrupt_ns);
+        if limit_ns == 0 {
+            return;
+        }
+        let threads = self.lock();
+        let overdue = threads
+            .iter()
+            .filter_map(|thread| thread.overdue(now_ns, limit_ns).map(|request| (thread, request)));
+        // The others come with the next sweep.
+        for (thread, request) in overdue.take(STACKS_PER_SWEEP) {
+            let native_id = thread.native_id;
+            let name = headway_gil::name_of(native_id as u32).unwrap_or_default();
+            let detail = format!(
+                "{} has run for {} s on thread {name} (native id {native_id}); request-timeout \
+                 allows {} s",
+                request.line,
+                Tenths(request.run_ns),
+                Tenths(limit_ns)
+            );
+            self.tell_with_stack(native_id, &detail);
+            if grace_ns == 0 {
+                self.control.say(Reason::RequestTimeout, || detail);
+            } else {
+                self.interruptions.push(Interruption::new(thread, request.begun_ns));
+            }
+        }
+        if grace_ns != 0 && threads.iter().any(|thread| thread.outlasts(now_ns, grace_ns)) {
+            self.control.say(Reason::RequestTimeout, || {
+                format!("a request runs on {} s after it was interrupted", Tenths(grace_ns))
+            });
+        }
+    }
+
+    fn check_gils(&self) {
+        let limit_ns = self.limits.deadlock_ns;
+        if limit_ns == 0 || self.control.has_said(Reason::DeadlockTimeout) {
+            return;
+        }
+        if let Some(hold) = headway_gil::holds_longer_than(limit_ns).into_iter().next() {
+            let native_id = hold.native_id.unwrap_or(0);
+            let detail = format!(
+                "thread {} (native id {native_id}) has held the GIL for {} s while another waited; \
+                 deadlock-timeout allows {} s",
+                hold.name,
+                Tenths(hold.held_ns),
+                Tenths(limit_ns)
+            );
+            self.tell_with_stack(native_id as i32, &detail);
+            self.control.say(Reason::DeadlockTimeout, || detail);
+        }
+    }
+
+    fn tell_with_stack(&self, native_id: i32, detail: &str) {
+        match self.limits.stack_signal {
+            0 => say_on_stderr(detail),
+            signal => {
+                say_on_stderr(&format!("{detail}. Where it is:"));
+                stack::write(native_id, signal);
+            }
+        }
+    }
+}
+
+/// Nanoseconds, written as seconds with one digit after the point.
+struct Tenths(u64);
+
+impl Display for Tenths {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(formatter, "{:.1}", self.0 as f64 / 1e9)
+    }
+}

@@ -1,0 +1,5 @@
+//! The fuzz targets' view of the server: `http` from its own sources, and what must be true of it.
+
+#[path = "../../crates/server/src/http/mod.rs"]
+pub mod http;
+pub mod properties;

@@ -1,0 +1,577 @@
+//! What must be true of `http` whatever bytes come. Each function panics where it is not.
+//!
+//! Two callers: the fuzz targets, with libFuzzer choosing the bytes, and `cargo test` of
+//! headway-server (`http/fuzzed_tests.rs`), which mutates the seeds without looking at coverage.
+
+use crate::http::body::{BodyDecoder, Decoded};
+use crate::http::connection::{Finished, Surroundings};
+use crate::http::{Connection, Event, Framing, Limits, Rejection, Response};
+use std::sync::Arc;
+
+/// What a conversation looked like from the server's side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    Request { method: Vec<u8>, target: Vec<u8>, minor_version: u8, fields: Vec<[Vec<u8>; 2]> },
+    Body(Vec<u8>),
+    Refused(Rejection),
+}
+
+/// `bytes`: one that chooses limits, two that choose how the rest is cut, what the peer sends.
+///
+/// However it is cut, the events are the same. What was understood, written down again in the
+/// plainest form, is understood again as the same. And a reader that shares no code with this one
+/// (`plain_reading`) finds the same requests.
+pub fn connection(bytes: &[u8]) {
+    let [choice, cut_a, cut_b, sent @ ..] = bytes else { return };
+    let limits = match choice % 4 {
+        0 => Limits::default(),
+        1 => {
+            Limits { max_target_bytes: 24, max_head_bytes: 120, max_fields: 4, max_body_bytes: 20 }
+        }
+        2 => {
+            Limits { max_target_bytes: 200, max_head_bytes: 100, max_fields: 3, max_body_bytes: 9 }
+        }
+        _ => Limits { max_fields: 200, max_body_bytes: 1, ..Limits::default() },
+    };
+    let limits = Arc::new(limits);
+    let whole = conversation(&limits, [sent]);
+    assert_eq!(conversation(&limits, sent.chunks(1)), whole, "byte by byte");
+    assert_eq!(conversation(&limits, cuts(sent, *cut_a, *cut_b)), whole, "cut");
+
+    let (requests, refused) = plain_reading(sent, &limits);
+    let understood: Vec<_> =
+        whole.iter().filter(|seen| !matches!(seen, Seen::Refused(_))).collect();
+    assert_eq!(understood, requests.iter().collect::<Vec<_>>(), "another reading");
+    assert_eq!(matches!(whole.last(), Some(Seen::Refused(_))), refused, "{whole:?}");
+
+    if choice % 4 == 0 {
+        let plain = write_plainly(&requests);
+        // There may be a field more now, and some bytes.
+        let wider = Limits { max_head_bytes: 1 << 20, max_fields: 1_000, ..*limits };
+        let again = conversation(&Arc::new(wider), [&plain[..]]);
+        assert_eq!(again, write_back(&requests), "written again");
+    }
+}
+
+/// Pieces of 1 to 255 bytes, of two sizes by turns.
+fn cuts(mut bytes: &[u8], a: u8, b: u8) -> Vec<&[u8]> {
+    let mut pieces = Vec::new();
+    let mut sizes = [a.max(1), b.max(1)].into_iter().cycle();
+    while !bytes.is_empty() {
+        let (piece, rest) = bytes.split_at(bytes.len().min(sizes.next().map_or(1, usize::from)));
+        pieces.push(piece);
+        bytes = rest;
+    }
+    pieces
+}
+
+fn feed(connection: &mut Connection, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let space = connection.space();
+        let count = space.len().min(bytes.len());
+        space[..count].copy_from_slice(&bytes[..count]);
+        connection.filled(count);
+        bytes = &bytes[count..];
+    }
+}
+
+/// Answers each request when it is complete, until nothing more can follow.
+fn conversation<'a>(limits: &Arc<Limits>, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Seen> {
+    let mut connection = Connection::new(Arc::clone(limits));
+    let mut pieces = pieces.into_iter();
+    let (mut seen, mut body, mut framing) = (Vec::new(), Vec::new(), Framing::Empty);
+    loop {
+        match connection.next_event() {
+            Event::NeedData => match pieces.next() {
+                Some(piece) => feed(&mut connection, piece),
+                None => connection.peer_closed(),
+            },
+            Event::Request => {
+                let (head, bytes) = connection.head();
+                let at = |range: &std::ops::Range<usize>| bytes[range.clone()].to_vec();
+                let fields = head.fields.iter().map(|field| [at(&field.name), at(&field.value)]);
+                assert!(head.fields.len() <= limits.max_fields);
+                assert!(bytes.len() <= limits.max_head_bytes);
+                assert!(head.target.len() <= limits.max_target_bytes);
+                framing = head.framing;
+                seen.push(Seen::Request {
+                    method: at(&head.method),
+                    target: at(&head.target),
+                    minor_version: head.minor_version,
+                    fields: fields.collect(),
+                });
+                body = Vec::new();
+            }
+            Event::Data(range) => {
+                assert!(!range.is_empty());
+                body.extend_from_slice(connection.bytes(range));
+                assert!(body.len() as u64 <= limits.body_bytes());
+            }
+            Event::EndOfMessage => {
+                match framing {
+                    Framing::Empty => assert!(body.is_empty()),
+                    Framing::Sized(length) => assert_eq!(body.len() as u64, length),
+                    Framing::Chunked => {}
+                }
+                seen.push(Seen::Body(std::mem::take(&mut body)));
+                // Whether the end of input is already known must not decide what is read.
+                let mut out = Vec::new();
+                if !answer(&mut connection, &mut out) {
+                    return seen;
+                }
+                if connection.is_idle() {
+                    // As between a thread's requests: the memory comes back with old bytes in it.
+                    let buffer = connection.take_buffer();
+                    connection.lend_buffer(buffer);
+                }
+            }
+            Event::Refused(rejection) => {
+                assert!(!rejection.explanation(limits).is_empty());
+                seen.push(Seen::Refused(rejection));
+                assert_eq!(connection.next_event(), Event::Closed, "nothing after a refusal");
+                return seen;
+            }
+            Event::Paused => unreachable!("each request is finished at once"),
+            Event::Closed => return seen,
+        }
+    }
+}
+
+/// False if no request may follow.
+fn answer(connection: &mut Connection, out: &mut Vec<u8>) -> bool {
+    let mut response = Response::default();
+    response.begin(b"200 OK").expect("a valid status");
+    connection.encode_head(&response, surroundings(Some(0)), out);
+    connection.finish(true, out) == Finished::KeepAlive
+}
+
+fn surroundings(body_bytes: Option<u64>) -> Surroundings<'static> {
+    Surroundings { date: b"now", server: b"me", body_bytes, closing: false }
+}
+
+/// RFC 9112 once more, by splitting and comparing, for whole input only. Returns what the requests
+/// are, and whether it ends with something that no request can begin with.
+fn plain_reading(mut rest: &[u8], limits: &Limits) -> (Vec<Seen>, bool) {
+    let mut requests = Vec::new();
+    loop {
+        while let Some(after) = rest.strip_prefix(b"\r\n") {
+            rest = after;
+        }
+        let Some(end) = head_end(rest) else { return (requests, cannot_begin(rest, limits)) };
+        if end > limits.max_head_bytes || cannot_begin(&rest[..end], limits) {
+            return (requests, true);
+        }
+        let Some(head) = PlainHead::read(&rest[..end - 4], limits) else { return (requests, true) };
+        rest = &rest[end..];
+        requests.push(head.seen);
+        let body = match head.framing {
+            Framing::Empty => Ok((Vec::new(), 0)),
+            Framing::Sized(length) => match rest.get(..length as usize) {
+                Some(body) => Ok((body.to_vec(), body.len())),
+                None => Err(()),
+            },
+            Framing::Chunked => plain_chunks(rest, limits),
+        };
+        let Ok((body, length)) = body else { return (requests, true) };
+        requests.push(Seen::Body(body));
+        rest = &rest[length..];
+        // A connection that was read to its end before the answer is not kept either.
+        if !head.keep_alive {
+            return (requests, false);
+        }
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+fn head_end(bytes: &[u8]) -> Option<usize> {
+    find(bytes, b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// What is wrong with the beginning of a head whatever comes next.
+fn cannot_begin(bytes: &[u8], limits: &Limits) -> bool {
+    let bytes = &bytes[..bytes.len().min(limits.max_head_bytes)];
+    let lone_line_feed =
+        (0..bytes.len()).any(|at| bytes[at] == b'\n' && !bytes[..at].ends_with(b"\r"));
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let method_too_long = bytes.iter().take(33).filter(|byte| !byte.is_ascii_whitespace()).count()
+        == 33
+        && !bytes[..33].iter().any(u8::is_ascii_whitespace);
+    let target_too_long = words.nth(1).is_some_and(|target| target.len() > limits.max_target_bytes);
+    let no_letter = !matches!(bytes, [] | [b'\r']) && !bytes[0].is_ascii_alphabetic();
+    let full = bytes.len() == limits.max_head_bytes && head_end(bytes).is_none();
+    no_letter || lone_line_feed || method_too_long || target_too_long || full
+}
+
+struct PlainHead {
+    seen: Seen,
+    framing: Framing,
+    keep_alive: bool,
+}
+
+impl PlainHead {
+    /// `bytes` without the empty line. `None` if they are to be refused.
+    fn read(bytes: &[u8], limits: &Limits) -> Option<Self> {
+        let text = bytes.iter().map(|byte| *byte as char).collect::<String>();
+        let mut lines = text.split("\r\n");
+        let words: Vec<&str> = lines.next()?.split(' ').collect();
+        let [method, target, version] = words[..] else { return None };
+        let minor_version = match version {
+            "HTTP/1.0" => 0,
+            "HTTP/1.1" => 1,
+            _ => return None,
+        };
+        let is_token = |text: &str| {
+            !text.is_empty()
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
+        };
+        if !is_token(method) || method == "CONNECT" || !is_target(method, target) {
+            return None;
+        }
+        let mut fields = Vec::new();
+        for line in lines {
+            let (name, value) = line.split_once(':')?;
+            let value_is_text = value.chars().all(|c| c == '\t' || (c >= ' ' && c != '\x7f'));
+            if !is_token(name) || !value_is_text {
+                return None;
+            }
+            fields.push([name, value.trim_matches([' ', '\t'])]);
+        }
+        if fields.len() > limits.max_fields {
+            return None;
+        }
+        let all = |wanted: &str| -> Vec<&str> {
+            let same = |field: &&[&str; 2]| field[0].eq_ignore_ascii_case(wanted);
+            fields.iter().filter(same).map(|field| field[1]).collect()
+        };
+        match all("host")[..] {
+            [] if minor_version == 0 => {}
+            [host] if crate::http::target::check_host(&latin1(host)).is_ok() => {}
+            _ => return None,
+        }
+        let framing = match (&all("transfer-encoding")[..], &all("content-length")[..]) {
+            ([], []) => Framing::Empty,
+            ([], lengths @ [first, ..]) => {
+                let digits = |text: &str| {
+                    !text.is_empty() && text.len() <= 18 && text.chars().all(|c| c.is_ascii_digit())
+                };
+                if !lengths.iter().all(|length| digits(length)) {
+                    return None;
+                }
+                let numbers: Vec<u64> =
+                    lengths.iter().map(|text| text.parse().unwrap_or(0)).collect();
+                let number = first.parse().unwrap_or(0);
+                if numbers.iter().any(|other| *other != number) || number > limits.body_bytes() {
+                    return None;
+                }
+                if number == 0 { Framing::Empty } else { Framing::Sized(number) }
+            }
+            ([coding], []) if minor_version == 1 && coding.eq_ignore_ascii_case("chunked") => {
+                Framing::Chunked
+            }
+            _ => return None,
+        };
+        if minor_version == 1
+            && all("expect").iter().any(|e| !e.eq_ignore_ascii_case("100-continue"))
+        {
+            return None;
+        }
+        let connection = all("connection").join(",").to_ascii_lowercase();
+        let has = |wanted: &str| {
+            connection.split(',').any(|option| option.trim_matches([' ', '\t']) == wanted)
+        };
+        let keep_alive = !has("close") && (minor_version == 1 || has("keep-alive"));
+        let fields = fields.iter().map(|field| field.map(latin1)).collect();
+        let (method, target) = (latin1(method), latin1(target));
+        let seen = Seen::Request { method, target, minor_version, fields };
+        Some(Self { seen, framing, keep_alive })
+    }
+}
+
+/// Text that was made of single bytes.
+fn latin1(text: &str) -> Vec<u8> {
+    text.chars().map(|c| c as u8).collect()
+}
+
+fn is_target(method: &str, target: &str) -> bool {
+    // UTF-8 passes, as with most servers; control characters and what is no UTF-8 do not.
+    let bytes = latin1(target);
+    let visible = !bytes.iter().any(|byte| *byte <= b' ' || *byte == 0x7f || *byte == b'#');
+    let form = target.starts_with('/')
+        || (target == "*" && method == "OPTIONS")
+        || crate::http::target::split_absolute(&bytes).is_some();
+    visible && form && std::str::from_utf8(&bytes).is_ok()
+}
+
+/// The data of a chunked body and how many bytes it took. An error where it is malformed, too
+/// large or incomplete.
+fn plain_chunks(bytes: &[u8], limits: &Limits) -> Result<(Vec<u8>, usize), ()> {
+    let (mut body, mut at, mut extras) = (Vec::new(), 0, 0_u64);
+    loop {
+        let length = find(&bytes[at..], b"\r\n").ok_or(())?;
+        let line = &bytes[at..at + length];
+        at += length + 2;
+        let size_end = line.iter().position(|byte| b"; \t".contains(byte)).unwrap_or(line.len());
+        let (size, rest) = line.split_at(size_end);
+        let is_size = (1..=15).contains(&size.len()) && size.iter().all(u8::is_ascii_hexdigit);
+        if !is_size || !are_extensions(rest) {
+            return Err(());
+        }
+        extras += rest.len() as u64;
+        let size = std::str::from_utf8(size).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let size = size.ok_or(())?;
+        if extras > 8_192 || body.len() as u64 + size > limits.body_bytes() {
+            return Err(());
+        }
+        if size == 0 {
+            break;
+        }
+        let data = bytes[at..].get(..size as usize).ok_or(())?;
+        body.extend_from_slice(data);
+        extras = extras.saturating_sub(size);
+        at += data.len();
+        if !bytes[at..].starts_with(b"\r\n") {
+            return Err(());
+        }
+        at += 2;
+    }
+    loop {
+        let length = find(&bytes[at..], b"\r\n").ok_or(())?;
+        let line = &bytes[at..at + length];
+        at += length + 2;
+        if line.is_empty() {
+            return Ok((body, at));
+        }
+        let colon = line.iter().position(|byte| *byte == b':').ok_or(())?;
+        let (name, value) = line.split_at(colon);
+        let is_token =
+            |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+        extras += line.len() as u64 - 1;
+        if name.is_empty() || !name.iter().all(is_token) || !is_text(value) || extras > 8_192 {
+            return Err(());
+        }
+    }
+}
+
+/// `; name`, `; name=token`, `; name="text"`, again and again.
+fn are_extensions(mut rest: &[u8]) -> bool {
+    let is_token = |byte: &&u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    while !rest.is_empty() {
+        let Some(after) = skip_space(rest).strip_prefix(b";") else { return false };
+        let after = skip_space(after);
+        let name = after.iter().take_while(is_token).count();
+        rest = &after[name..];
+        if name == 0 {
+            return false;
+        }
+        let Some(value) = skip_space(rest).strip_prefix(b"=") else { continue };
+        let value = skip_space(value);
+        let length = match value.strip_prefix(b"\"") {
+            Some(quoted) => {
+                let mut at = 0;
+                while quoted.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if quoted[at] == b'\\' { 2 } else { 1 };
+                }
+                if at >= quoted.len() || !is_text(&quoted[..at]) {
+                    return false;
+                }
+                at + 2
+            }
+            None => value.iter().take_while(is_token).count(),
+        };
+        if length == 0 {
+            return false;
+        }
+        rest = &value[length..];
+    }
+    true
+}
+
+fn skip_space(bytes: &[u8]) -> &[u8] {
+    let count = bytes.iter().take_while(|byte| b" \t".contains(byte)).count();
+    &bytes[count..]
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f))
+}
+
+/// Requests as a careful client writes them: sized, with one space after each colon.
+fn write_plainly(requests: &[Seen]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for pair in requests.chunks(2) {
+        let [Seen::Request { method, target, minor_version, fields }, Seen::Body(body)] = pair
+        else {
+            break;
+        };
+        out.extend(
+            [&method[..], b" ", target, b" HTTP/1.", &[b'0' + minor_version], b"\r\n"].concat(),
+        );
+        for [name, value] in fields.iter().filter(|[name, _]| !is_framing(name)) {
+            out.extend([&name[..], b": ", value, b"\r\n"].concat());
+        }
+        out.extend(format!("Content-Length: {}\r\n\r\n", body.len()).bytes());
+        out.extend(body);
+    }
+    out
+}
+
+/// What `write_plainly` is to be understood as. An incomplete last request is not written.
+fn write_back(requests: &[Seen]) -> Vec<Seen> {
+    let mut back = Vec::new();
+    for pair in requests.chunks_exact(2) {
+        let [Seen::Request { method, target, minor_version, fields }, Seen::Body(body)] = pair
+        else {
+            break;
+        };
+        let mut fields: Vec<_> =
+            fields.iter().filter(|[name, _]| !is_framing(name)).cloned().collect();
+        fields.push([b"Content-Length".to_vec(), body.len().to_string().into_bytes()]);
+        let (method, target, minor_version) = (method.clone(), target.clone(), *minor_version);
+        back.push(Seen::Request { method, target, minor_version, fields });
+        back.push(Seen::Body(body.clone()));
+    }
+    back
+}
+
+fn is_framing(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
+}
+
+/// `bytes`: a limit, a size of pieces, a chunked body. The decoder needs no certain cut, stops
+/// where the body ends, and agrees with `plain_chunks`.
+pub fn body(bytes: &[u8]) {
+    let [limit, size, sent @ ..] = bytes else { return };
+    let limits = Limits { max_body_bytes: u64::from(*limit), ..Limits::default() };
+    let whole = decode(sent, sent.len().max(1), &limits);
+    assert_eq!(decode(sent, 1, &limits), whole);
+    assert_eq!(decode(sent, usize::from(*size).max(1), &limits), whole);
+    match (whole, plain_chunks(sent, &limits)) {
+        (Ok(Some(decoded)), Ok(plain)) => assert_eq!(decoded, plain),
+        (Ok(None) | Err(_), Err(())) => {}
+        (whole, plain) => panic!("{whole:?}, and by another reading {plain:?}"),
+    }
+}
+
+/// The body and how many bytes it took; `None` if it is incomplete.
+fn decode(
+    bytes: &[u8],
+    step: usize,
+    limits: &Limits,
+) -> Result<Option<(Vec<u8>, usize)>, Rejection> {
+    let mut decoder = BodyDecoder::new(Framing::Chunked, limits.body_bytes());
+    let (mut body, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let end = (at + step).min(bytes.len());
+        match decoder.decode(&bytes[at..end])? {
+            Decoded::NeedData => at = end,
+            Decoded::Data { framing, data } => {
+                assert!(data > 0);
+                body.extend_from_slice(&bytes[at + framing..at + framing + data]);
+                at += framing + data;
+            }
+            Decoded::End { framing } => {
+                assert!(decoder.is_complete());
+                return Ok(Some((body, at + framing)));
+            }
+        }
+        if decoder.is_complete() {
+            return Ok(Some((body, at)));
+        }
+    }
+    Ok(None)
+}
+
+/// `bytes`: a choice of request, lines of `name:value` that an application wants to send (the
+/// first is the status), an empty line, the body in blocks that end with a newline.
+///
+/// What the server accepts comes out as it went in, with fields of the server's own and nothing
+/// else: no line more, no body where none is allowed, framing that a client takes off again.
+pub fn response(bytes: &[u8]) {
+    let [choice, rest @ ..] = bytes else { return };
+    let requests: [&[u8]; 4] = [
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    ];
+    let is_head = choice % 4 == 1;
+    let mut connection = Connection::new(Arc::default());
+    feed(&mut connection, requests[usize::from(choice % 4)]);
+    assert_eq!(connection.next_event(), Event::Request);
+    assert_eq!(connection.next_event(), Event::EndOfMessage);
+
+    let (head, body) = match find(rest, b"\n\n") {
+        Some(at) => (&rest[..at], &rest[at + 2..]),
+        None => (rest, &b""[..]),
+    };
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let status = lines.next().unwrap_or_default();
+    let mut response = Response::default();
+    if response.begin(status).is_err() {
+        return;
+    }
+    let mut accepted = Vec::new();
+    for line in lines {
+        let at = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (name, value) = (&line[..at], line.get(at + 1..).unwrap_or_default());
+        if response.push_field(name, value).is_ok() {
+            accepted.push((name.to_ascii_lowercase(), value.trim_ascii().to_vec()));
+        }
+    }
+
+    let mut out = Vec::new();
+    connection.encode_head(&response, surroundings(None), &mut out);
+    let mut taken = Vec::new();
+    for block in body.split_inclusive(|byte| *byte == b'\n') {
+        let count = connection.encode_data(block, &mut out);
+        taken.extend_from_slice(&block[..count]);
+        if count < block.len() {
+            break;
+        }
+    }
+    let finished = connection.finish(true, &mut out);
+
+    let mut storage = vec![httparse::EMPTY_HEADER; accepted.len() + 8];
+    let mut parsed = httparse::Response::new(&mut storage);
+    let length = match httparse::ParserConfig::default().parse_response(&mut parsed, &out) {
+        Ok(httparse::Status::Complete(length)) => length,
+        other => panic!("no response: {other:?}"),
+    };
+    assert_eq!(parsed.code, Some(response.code()));
+    let field = |wanted: &str| {
+        let same = |field: &&httparse::Header| field.name.eq_ignore_ascii_case(wanted);
+        parsed.headers.iter().find(same).map(|field| field.value)
+    };
+    for header in parsed.headers.iter() {
+        let name = header.name.to_ascii_lowercase();
+        let ours = ["server", "date", "content-length", "transfer-encoding", "connection"];
+        let asked =
+            accepted.contains(&(name.clone().into_bytes(), header.value.trim_ascii().to_vec()));
+        assert!(asked || ours.contains(&name.as_str()), "{name} was not asked for");
+    }
+    let payload = &out[length..];
+    let code = response.code();
+    if is_head || matches!(code, 204 | 205 | 304) {
+        assert!(payload.is_empty());
+    } else if field("transfer-encoding").is_some() {
+        assert!(field("content-length").is_none() && choice % 4 == 0);
+        assert_eq!(plain_chunks(payload, &Limits::default()), Ok((taken, payload.len())));
+    } else {
+        assert_eq!(payload, taken);
+        if let Some(length) = field("content-length") {
+            let length = String::from_utf8_lossy(length).parse::<usize>().expect("digits");
+            assert!(taken.len() <= length);
+            assert_eq!(taken.len() < length, matches!(finished, Finished::Truncated { .. }));
+        } else {
+            assert_eq!(finished, Finished::Close);
+        }
+    }
+    if code == 204 {
+        assert!(field("content-length").is_none());
+    }
+    assert!(finished != Finished::KeepAlive || field("connection") != Some(b"close"));
+}

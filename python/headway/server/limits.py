@@ -1,0 +1,76 @@
+"""The limits that a worker process watches itself: from a `ProcessGroup` to the native part.
+
+What they mean is mod_wsgi's: docs of WSGIDaemonProcess. The native monitor looks, without the GIL,
+and tells the supervisor through a descriptor; see `crates/server/src/worker/watch`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import signal
+
+from headway.server.settings import ProcessGroup
+
+# Writes the Python stack of the thread that gets it to stderr. Real-time signals are nobody's by
+# default; valgrind and others take the last ones, the C library the first.
+STACK_SIGNAL = signal.SIGRTMAX - 5
+# stderr as the process has it; `sys.stderr` may be anything.
+STDERR_FD = 2
+
+NO_LIMITS: dict[str, int] = {
+    "maximum_requests": 0,
+    "inactivity_timeout_ns": 0,
+    "request_timeout_ns": 0,
+    "interrupt_timeout_ns": 0,
+    "deadlock_timeout_ns": 0,
+    "queue_timeout_ns": 0,
+    "control_fd": -1,
+    "stack_signal": 0,
+}
+
+
+def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
+    """What `server_open` is to know of the group's limits. Registers the signal's handler, so it is
+    called in the main thread, in the process that serves.
+
+    `control_fd` is a SOCK_SEQPACKET or SOCK_DGRAM socket that stays open as long as the server, or
+    -1: each limit that is passed is told there once, in JSON.
+    """
+    return {
+        "maximum_requests": _with_jitter(group.maximum_requests, group.maximum_requests_jitter),
+        "inactivity_timeout_ns": _ns(group.inactivity_timeout_s),
+        "request_timeout_ns": _ns(request_timeout_s(group)),
+        "interrupt_timeout_ns": _ns(group.interrupt_timeout_s),
+        "deadlock_timeout_ns": _ns(group.deadlock_timeout_s),
+        "queue_timeout_ns": _ns(group.queue_timeout_s),
+        "control_fd": control_fd,
+        "stack_signal": _register_stack_signal(),
+    }
+
+
+def request_timeout_s(group: ProcessGroup) -> float:
+    """How long a request may run: with more threads an outlier does less harm, so it gets more time
+    (mod_wsgi's rule)."""
+    return group.request_timeout_s * (1 + math.log(group.threads))
+
+
+def _with_jitter(maximum: int, jitter: int) -> int:
+    return maximum + random.randint(0, jitter) if maximum else 0
+
+
+def _register_stack_signal() -> int:
+    try:
+        # Not at the top: in own-GIL sub-interpreters it cannot be imported.
+        import faulthandler
+
+        faulthandler.register(STACK_SIGNAL, file=STDERR_FD, all_threads=False, chain=False)
+    except (ImportError, OSError, ValueError):
+        # Nothing is lost but stacks, for example where stderr is closed. The native part sends the
+        # signal only where it has a handler.
+        pass
+    return STACK_SIGNAL
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

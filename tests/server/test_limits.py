@@ -1,0 +1,241 @@
+"""The limits that a worker process watches itself: what it says, on stderr and to its supervisor,
+while its threads or its GIL are stuck."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import resource
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from served import TIMEOUT_S, Response, read_response
+
+from headway.server.limits import NO_LIMITS, STACK_SIGNAL, native_limits, request_timeout_s
+from headway.server.settings import ProcessGroup
+
+LIMITED = Path(__file__).with_name("limited.py")
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+class Limited:
+    """A process that runs limited.py; what it says on stderr is gathered as it comes."""
+
+    def __init__(self, group: ProcessGroup, descriptors: int) -> None:
+        self.control, worker = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control.settimeout(TIMEOUT_S)
+        with worker:
+            self.process = subprocess.Popen(
+                [sys.executable, str(LIMITED), group.to_json(), str(worker.fileno())],
+                pass_fds=[worker.fileno()],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                preexec_fn=lambda: resource.setrlimit(
+                    resource.RLIMIT_NOFILE, (descriptors, descriptors)
+                ),
+            )
+        self.stderr = ""
+        self._reader = threading.Thread(target=self._read_stderr)
+        self._reader.start()
+        assert self.process.stdout
+        port = self.process.stdout.readline()
+        assert port, self.end()
+        self.address = ("127.0.0.1", int(port))
+
+    def _read_stderr(self) -> None:
+        assert self.process.stderr
+        for line in self.process.stderr:
+            self.stderr += line
+
+    def connect(self) -> socket.socket:
+        connection = socket.create_connection(self.address)
+        connection.settimeout(TIMEOUT_S)
+        return connection
+
+    def send(self, target: str) -> socket.socket:
+        connection = self.connect()
+        send(connection, target)
+        return connection
+
+    def get(self, target: str) -> Response:
+        with self.send(target) as connection:
+            return read_response(connection)
+
+    def next_event(self) -> dict[str, str]:
+        event: dict[str, str] = json.loads(self.control.recv(65_536))
+        assert event.pop("event") == "limit"
+        return event
+
+    def has_no_event(self) -> bool:
+        return not is_readable(self.control)
+
+    def end(self) -> str:
+        """Ends the process, stuck as it may be; returns all that it said."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        assert self.process.stdout
+        assert self.process.stderr
+        self.process.stdout.close()
+        self.process.stderr.close()
+        self.control.close()
+        return self.stderr
+
+
+def send(connection: socket.socket, target: str) -> None:
+    connection.sendall(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+
+
+def is_readable(connection: socket.socket) -> bool:
+    return bool(select.select([connection], [], [], 0)[0])
+
+
+@contextlib.contextmanager
+def limited(descriptors: int = 1024, **fields: object) -> Iterator[Limited]:
+    server = Limited(ProcessGroup(**fields), descriptors)  # type: ignore[arg-type]
+    try:
+        yield server
+    finally:
+        server.end()
+
+
+def test_a_request_that_runs_too_long_is_named_with_its_stack() -> None:
+    with limited(threads=2, request_timeout_s=0.2) as server:
+        stuck = server.send("/sleep?600")
+        assert server.get("/sleeping_and_hello").body == b"entered\n"
+        event = server.next_event()
+        assert event["reason"] == "request_timeout"
+        # Without a meter nobody knows Python's names.
+        name = r"headway-worker-\d" if HAS_GIL else r".*"
+        named = rf"GET /sleep\?600 has run for [\d.]+ s on thread {name} \(native id \d+\)"
+        assert re.match(named, event["detail"]), event
+        # Once, though it goes on; and others are served.
+        for _ in range(20):
+            assert server.get("/hello").body == b"hello\n"
+        assert server.has_no_event()
+        said = server.end()
+        stuck.close()
+    assert said.count("request-timeout allows 0.3 s. Where it is:\n") == 1, said
+    stack = said.split("Where it is:\n")[1]
+    assert re.search(r'File ".*stuck\.py", line \d+ in sleep\n', stack), said
+    assert "in sleeping_and_hello" not in stack
+    assert "in application" in stack
+
+
+def test_an_interrupted_request_is_answered_504_and_its_thread_serves_on() -> None:
+    with limited(threads=1, request_timeout_s=0.2, interrupt_timeout_s=600) as server:
+        for _ in range(3):
+            assert server.get("/compute?600").status == 504
+            assert server.get("/hello").body == b"hello\n"
+        assert server.has_no_event()
+        said = server.end()
+    assert said.count("headway.errors.RequestTimeout") == 3, said
+    assert said.count("in compute\n") == 6, "where it was, and where it was interrupted"
+
+
+def test_a_request_that_catches_the_interruption_is_told_to_the_supervisor() -> None:
+    with limited(threads=1, request_timeout_s=0.2, interrupt_timeout_s=0.2) as server:
+        stuck = server.send("/stubborn?600")
+        event = server.next_event()
+        stuck.close()
+    assert event["reason"] == "request_timeout"
+    assert event["detail"] == "a request runs on 0.2 s after it was interrupted"
+
+
+@pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")
+@pytest.mark.parametrize("policy", ["interval", "priority", "deadline"])
+def test_a_thread_that_never_drops_the_gil_is_named_with_its_stack(policy: str) -> None:
+    with limited(threads=2, deadlock_timeout_s=0.3, policy=policy) as server:
+        stuck = server.send("/wedge")
+        # Requests until one of them waits for the GIL.
+        while not is_readable(server.control):
+            with server.send("/hello") as other:
+                select.select([other, server.control], [], [], TIMEOUT_S)
+        event = server.next_event()
+        assert event["reason"] == "deadlock_timeout"
+        named = r"thread headway-worker-\d \(native id (\d+)\) has held the GIL for [\d.]+ s"
+        found = re.match(named, event["detail"])
+        assert found, event
+        assert Path(f"/proc/{server.process.pid}/task/{found[1]}").exists()
+        said = server.end()
+        stuck.close()
+    assert re.search(r'Where it is:\n.*\n  File ".*stuck\.py", line \d+ in wedge\n', said), said
+
+
+@pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")
+@pytest.mark.parametrize("policy", ["interval", "priority", "deadline"])
+def test_a_long_computation_is_no_deadlock(policy: str) -> None:
+    # Not less than a second: on a busy machine a thread may get no core for a part of one.
+    with limited(threads=2, deadlock_timeout_s=1, policy=policy) as server:
+        # Alone first, so that nobody asks it to drop; then beside others that do.
+        assert server.get("/compute?1.5").body == b"computed\n"
+        computing = server.send("/compute?1.5")
+        while not is_readable(computing):
+            assert server.get("/hello").body == b"hello\n"
+        assert read_response(computing).body == b"computed\n"
+        computing.close()
+        assert server.has_no_event()
+        assert "has held the GIL" not in server.end()
+
+
+@pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")
+def test_a_long_hold_that_nobody_waits_for_is_no_deadlock() -> None:
+    with limited(threads=1, deadlock_timeout_s=0.2) as server:
+        # The main thread waits for a signal, and nobody else is there.
+        assert server.get("/wait_for_rest").body == b"rests\n"
+        assert server.get("/wedge?2").body == b"never\n"
+        assert server.has_no_event()
+
+
+def test_what_waits_too_long_for_a_thread_is_answered_504() -> None:
+    with limited(threads=1, queue_timeout_s=0.2) as server:
+        kept = [server.connect() for _ in range(5)]
+        for connection in kept:
+            send(connection, "/hello")
+            assert read_response(connection).body == b"hello\n"
+        busy = server.send("/sleep?600")
+        # The only thread is in the application once it has taken up this request, before those
+        # that are sent later.
+        for connection in kept:
+            send(connection, "/hello")
+        answers = [read_response(connection) for connection in kept]
+        assert [answer.status for answer in answers] == [504] * 5
+        assert answers[0].headers["connection"] == "close"
+        for connection in (*kept, busy):
+            connection.close()
+
+
+def test_accepting_goes_on_once_the_application_gives_descriptors_back() -> None:
+    with limited(threads=2, descriptors=64) as server, server.connect() as kept:
+        send(kept, "/take_descriptors")
+        assert read_response(kept).body == b"none left\n"
+        # Accepted by the kernel, while the server has no descriptor for it.
+        with server.send("/hello") as waiting:
+            send(kept, "/hello")
+            assert read_response(kept).body == b"hello\n"
+            send(kept, "/give_back")
+            assert read_response(kept).body == b"given back\n"
+            assert read_response(waiting).body == b"hello\n"
+
+
+def test_the_request_timeout_grows_with_the_threads() -> None:
+    assert request_timeout_s(ProcessGroup(threads=1, request_timeout_s=10)) == 10
+    assert round(request_timeout_s(ProcessGroup(threads=25, request_timeout_s=10)), 1) == 42.2
+
+
+def test_jitter_lets_processes_end_at_different_times() -> None:
+    group = ProcessGroup(maximum_requests=1000, maximum_requests_jitter=100)
+    drawn = {native_limits(group, -1)["maximum_requests"] for _ in range(200)}
+    assert min(drawn) >= 1000
+    assert max(drawn) <= 1100
+    assert len(drawn) > 10
+    none = native_limits(ProcessGroup(maximum_requests_jitter=100, deadlock_timeout_s=0), -1)
+    assert none == {**NO_LIMITS, "stack_signal": STACK_SIGNAL}
