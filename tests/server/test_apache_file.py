@@ -186,6 +186,7 @@ def test_every_option_of_a_daemon_is_taken(conf: Path) -> None:
         mounts=(Mount("", "/srv/shop.wsgi"),),
         binds=(Address("127.0.0.1", 0),),
         processes=2,
+        multiprocess=True,
         threads=5,
         display_name="%{GROUP}",
         home="/tmp",

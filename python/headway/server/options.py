@@ -180,6 +180,12 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             daemon=Whole(1, MAX_PROCESSES),
         ),
         Option(
+            "multiprocess",
+            "multiprocess",
+            Switch(True),
+            "make wsgi.multiprocess true with one process too: there are other servers beside it",
+        ),
+        Option(
             "threads",
             "threads",
             Whole(1, MAX_THREADS),
