@@ -196,7 +196,8 @@ class Several(Kind):
         self.allowed = allowed or kind.allowed
 
     def parse(self, text: str) -> tuple[Any, ...]:
-        return tuple(self.kind.parse(part) for part in text.split(self.separator or "\0"))
+        parts = text.split(self.separator or "\0")
+        return tuple(self.kind.parse(part.strip()) for part in parts)
 
     def accept(self, value: object) -> tuple[Any, ...]:
         values = value if isinstance(value, list) else [value]
@@ -257,6 +258,13 @@ def parse_application(text: str) -> str:
 def parse_network(text: str) -> str:
     """A network in CIDR form, a single address, or `unix`."""
     return text if text == "unix" else str(ip_network(text, strict=True))
+
+
+def parse_proxy_header(text: str) -> str:
+    """The name of a field by which a proxy tells where a request came from."""
+    if not re.fullmatch(r"Forwarded|X-Forwarded-(For|Proto|Host|Port)", text, re.IGNORECASE):
+        raise ValueError
+    return text
 
 
 def parse_variable(text: str) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from headway.server.kinds import (
     parse_application,
     parse_mount,
     parse_network,
+    parse_proxy_header,
     parse_variable,
 )
 from headway.server.serving import LOG_FORMS
@@ -43,7 +44,8 @@ class Option(NamedTuple):
     `field` is a path in `ProcessGroup`, or in `ServerSettings` for an option `of_server`; it is
     empty where several options make up one field. `daemon` is what WSGIDaemonProcess allows under
     the same name, `daemon_default` its default where that is another. `path` tells what a file name
-    must be, so that it is made absolute and looked for: "directory", "file" or "parent".
+    must be, so that it is made absolute and looked for: "directory", "file", or "parent" for a file
+    that is to be made.
     """
 
     name: str
@@ -88,6 +90,14 @@ _FILE = Text("FILE", "the name of a file")
 _ACCOUNT = Text("NAME", "a name, or #ID", r"[^\0\s,:#]+|#[0-9]{1,10}")
 _NETWORKS = Several(
     Checked("CIDR", "a network as 10.0.0.0/8, an address, or unix", parse_network), ","
+)
+PROXY_HEADERS = Several(
+    Checked(
+        "NAME",
+        "Forwarded, X-Forwarded-For, -Proto, -Host or -Port in full",
+        parse_proxy_header,
+    ),
+    ",",
 )
 _SECONDS = Seconds()
 _COUNT = Whole(0, 2**31 - 1)
@@ -360,7 +370,14 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "trusted-proxies",
             "trusted_proxies",
             _NETWORKS,
-            "peers whose Forwarded and X-Forwarded-* fields are believed",
+            "peers whose fields about a request's origin are believed",
+        ),
+        Option(
+            "trusted-proxy-headers",
+            "trusted_proxy_headers",
+            PROXY_HEADERS,
+            "which of Forwarded, X-Forwarded-For, -Proto, -Host and -Port they set; applications "
+            "see no others of these",
         ),
     ),
     "server": (

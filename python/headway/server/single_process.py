@@ -14,6 +14,7 @@ from headway.server.application import load_application
 from headway.server.binding import bind
 from headway.server.serving import Server
 from headway.server.settings import ServerSettings
+from headway.server.transport import native_transport
 
 
 def supervise(settings: ServerSettings, reread: Callable[[], ServerSettings]) -> int:
@@ -35,18 +36,20 @@ def supervise(settings: ServerSettings, reread: Callable[[], ServerSettings]) ->
             log_form=group.access_log,
             log_fd=log_fd,
             http=group.http,
+            transport=native_transport(group),
         )
-        return _serve(server, group.graceful_timeout_s)
+        scheme = "https" if group.tls else "http"
+        return _serve(server, scheme, group.graceful_timeout_s)
     finally:
         listener.close()
         if address.path is not None:
             os.unlink(address.path)
 
 
-def _serve(server: Server, graceful_timeout_s: float) -> int:
+def _serve(server: Server, scheme: str, graceful_timeout_s: float) -> int:
     stop_signal = _StopSignal()
     server.start()
-    where = server.address if server.address.path is not None else f"http://{server.address}"
+    where = server.address if server.address.path is not None else f"{scheme}://{server.address}"
     print(f"headway serve: listening on {where}", file=sys.stderr, flush=True)
     stop_signal.wait()
     server.stop()
