@@ -7,7 +7,7 @@
 //!
 //! Each part adds its functions to the module: `gil` (the meter), `last_report` (a report for a
 //! process that a signal ends), `process` (what a process is to the kernel), `server` (the WSGI
-//! server).
+//! server), `toml_text` (configuration files).
 
 use pyo3_ffi::*;
 use std::cell::UnsafeCell;
@@ -20,6 +20,7 @@ mod last_report;
 mod process;
 mod report;
 mod server;
+mod toml_text;
 
 /// CPython writes `m_base` of a definition, hence the cell.
 struct SharedDef(UnsafeCell<PyModuleDef>);
@@ -73,7 +74,13 @@ static DEFINITION: SharedDef = SharedDef(UnsafeCell::new(PyModuleDef {
 }));
 
 unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
-    for methods in [gil::methods(), last_report::methods(), process::methods(), server::methods()] {
+    for methods in [
+        gil::methods(),
+        last_report::methods(),
+        process::methods(),
+        server::methods(),
+        toml_text::methods(),
+    ] {
         // SAFETY: `module` is the live module that CPython executes; `methods` is a static
         // table that ends with a zeroed entry.
         if unsafe { PyModule_AddFunctions(module, methods) } < 0 {

@@ -208,7 +208,7 @@ class Supervisor:
             listeners=tuple(
                 (each.socket.fileno(), str(each.address)) for each in self._listeners.of(group)
             ),
-            multiprocess=group.processes > 1,
+            multiprocess=group.processes > 1 or group.multiprocess,
             labelled=sum(each.group.processes for each in generation.groups) > 1,
             watched=generation.settings.reload,
             is_template=number == 0,
