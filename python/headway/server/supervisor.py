@@ -29,6 +29,7 @@ from typing import Any
 from headway import _native
 from headway.errors import CommandError, Error
 from headway.server import identity
+from headway.server.control import Message
 from headway.server.deaths import Deaths
 from headway.server.generation import Generation, RunningGroup, Slot
 from headway.server.listeners import Listeners, inherited_from_systemd
@@ -163,26 +164,31 @@ class Supervisor:
 
     def _hear(self, process: Process) -> None:
         for message in process.receive():
-            event = message.get("event")
-            if event == "started" and not process.pid:
-                self._claim(process, int(message["pid"]))
-            elif event == "ready" and process.state is State.STARTING:
-                self._is_ready(process)
-            elif event == "failed":
-                process.failure = Failure(
-                    int(message["exit_code"]), str(message["message"]), str(message["details"])
-                )
-            elif event == "limit":
-                self._replace(process, str(message["reason"]), str(message.get("detail", "")))
-            elif event == "files" and self._watcher is not None:
-                self._watcher.add(map(str, message["paths"]))
-            elif event == "closed":
-                process.has_closed = True
-            elif event == "stopped":
-                process.enter(State.STOPPING, process.group.shutdown_timeout_s)
+            # What comes from a process may come from its application.
+            with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+                self._act_on(process, message)
         if process.control.fileno() < 0 and not process.pid:
             # Forked, and gone before it could say who it is.
             self._forget(process, None)
+
+    def _act_on(self, process: Process, message: Message) -> None:
+        event = message.get("event")
+        if event == "started" and not process.pid:
+            self._claim(process, int(message["pid"]))
+        elif event == "ready" and process.state is State.STARTING:
+            self._is_ready(process)
+        elif event == "failed":
+            process.failure = Failure(
+                int(message["exit_code"]), str(message["message"]), str(message["details"])
+            )
+        elif event == "limit":
+            self._replace(process, str(message["reason"]), str(message.get("detail", "")))
+        elif event == "files" and self._watcher is not None:
+            self._watcher.add(map(str, message["paths"]))
+        elif event == "closed":
+            process.has_closed = True
+        elif event == "stopped":
+            process.enter(State.STOPPING, process.group.shutdown_timeout_s)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -332,7 +338,8 @@ class Supervisor:
 
     def _retire(self, process: Process) -> None:
         process.enter(State.RETIRING, self._grace_s(process))
-        process.tell("retire")
+        if not process.tell("retire"):
+            process.signal(signal.SIGTERM)
 
     def _terminate(self, process: Process) -> None:
         """SIGTERM, with as much time as the process has use for."""
