@@ -40,3 +40,9 @@ def server_requests(
 ) -> list[
     tuple[str, int, int, int | None, int | None, int | None, int | None, int | None, int, int]
 ]: ...
+
+# A TOML document for headway.server.toml_file: keys in the file's order, each with a node. A node
+# is (line, text as written, value); value is None for a date and an integer beyond 64 bits.
+TomlNode = tuple[int, str, Any]
+
+def parse_toml(text: str, /) -> dict[str, TomlNode]: ...

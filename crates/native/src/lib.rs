@@ -6,7 +6,7 @@
 //! `Py_MOD_GIL_NOT_USED` are declared where the interpreter knows them.
 //!
 //! Each part adds its functions to the module: `gil` (the meter), `last_report` (a report for a
-//! process that a signal ends), `server` (the WSGI server).
+//! process that a signal ends), `server` (the WSGI server), `toml_text` (configuration files).
 
 use pyo3_ffi::*;
 use std::cell::UnsafeCell;
@@ -18,6 +18,7 @@ mod host;
 mod last_report;
 mod report;
 mod server;
+mod toml_text;
 
 /// CPython writes `m_base` of a definition, hence the cell.
 struct SharedDef(UnsafeCell<PyModuleDef>);
@@ -71,7 +72,8 @@ static DEFINITION: SharedDef = SharedDef(UnsafeCell::new(PyModuleDef {
 }));
 
 unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
-    for methods in [gil::methods(), last_report::methods(), server::methods()] {
+    let parts = [gil::methods(), last_report::methods(), server::methods(), toml_text::methods()];
+    for methods in parts {
         // SAFETY: `module` is the live module that CPython executes; `methods` is a static
         // table that ends with a zeroed entry.
         if unsafe { PyModule_AddFunctions(module, methods) } < 0 {
