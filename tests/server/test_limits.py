@@ -197,13 +197,13 @@ def test_a_long_hold_that_nobody_waits_for_is_no_deadlock() -> None:
 
 def test_what_waits_too_long_for_a_thread_is_answered_504() -> None:
     with limited(threads=1, queue_timeout_s=0.2) as server:
-        kept = [server.connect() for _ in range(5)]
+        kept = [server.connect() for _ in range(6)]
         for connection in kept:
             send(connection, "/hello")
             assert read_response(connection).body == b"hello\n"
-        busy = server.send("/sleep?600")
-        # The only thread is in the application once it has taken up this request, before those
-        # that are sent later.
+        # The only thread takes up what comes first on connections that it has accepted.
+        busy = kept.pop()
+        send(busy, "/sleep?600")
         for connection in kept:
             send(connection, "/hello")
         answers = [read_response(connection) for connection in kept]

@@ -32,6 +32,7 @@ pub enum Rejection {
     UnknownMethod,
     MethodTooLong,
     Version,
+    PlainHttp,
     /// queue-timeout: no thread was free for the request in time.
     QueueTimeout,
     /// interrupt-timeout: the application did not answer in time.
@@ -99,6 +100,7 @@ impl Rejection {
                 return format!("The method is longer than {MAX_METHOD_BYTES} bytes.").into();
             }
             Self::RequestTooLong => "The request took longer than this server allows.",
+            Self::PlainHttp => "This port speaks HTTPS: TLS comes first.",
             Self::QueueTimeout => "No thread of this server was free for the request in time.",
             Self::Version => "This server speaks HTTP/1.0 and HTTP/1.1.",
         };

@@ -50,7 +50,7 @@ impl Server {
 
     /// Serves on the calling thread until the server has stopped. Called attached; detaches.
     pub fn work(&self, template: Object) -> PyResult<()> {
-        let mut thread = WorkerThread::new(template)?;
+        let mut thread = WorkerThread::new(template, self.pool.application())?;
         thread.detached(|thread| self.pool.work(thread));
         Ok(())
     }
