@@ -46,7 +46,10 @@ pub fn connection(bytes: &[u8]) {
 
     if choice % 4 == 0 {
         let plain = write_plainly(&requests);
-        assert_eq!(conversation(&limits, [&plain[..]]), write_back(&requests), "written again");
+        // There may be a field more now, and some bytes.
+        let wider = Limits { max_head_bytes: 1 << 20, max_fields: 1_000, ..*limits };
+        let again = conversation(&Arc::new(wider), [&plain[..]]);
+        assert_eq!(again, write_back(&requests), "written again");
     }
 }
 

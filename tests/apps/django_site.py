@@ -1,5 +1,7 @@
 """A Django site in one file."""
 
+from wsgiref.validate import validator
+
 import django
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
@@ -50,3 +52,4 @@ urlpatterns = [
 ]
 assert django.VERSION >= (4, 2)
 application = get_wsgi_application()
+validated = validator(application)

@@ -1,5 +1,7 @@
 """A Flask application with the things that a server must get right for it."""
 
+from wsgiref.validate import validator
+
 from flask import Flask, Response, jsonify, request, stream_with_context
 
 app = Flask(__name__)
@@ -34,3 +36,24 @@ def stream():
 @app.get("/error")
 def error():
     raise RuntimeError("a Flask view failed")
+
+
+class Input:
+    """Werkzeug calls read() without a size, as PEP 3333 lets it; wsgiref.validate wants one."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def read(self, size=-1):
+        return self.stream.read(size)
+
+    def readline(self):
+        return self.stream.readline()
+
+
+def with_sizes(environ, start_response):
+    environ["wsgi.input"] = Input(environ["wsgi.input"])
+    return app(environ, start_response)
+
+
+validated = validator(with_sizes)

@@ -17,17 +17,23 @@ FORM_TYPE = "Content-Type: application/x-www-form-urlencoded\r\n"
 MULTIPART_TYPE = "Content-Type: multipart/form-data; boundary=boundary\r\n"
 
 
+@pytest.fixture(scope="module", params=["bare", "validated"])
+def checking(request: pytest.FixtureRequest) -> bool:
+    """Whether the sites are under wsgiref.validate."""
+    return request.param == "validated"
+
+
 @pytest.fixture(scope="module")
-def flask() -> Iterator[Served]:
+def flask(checking: bool) -> Iterator[Served]:
     pytest.importorskip("flask")
-    with Served("flask_site:app") as server:
+    with Served("flask_site:validated" if checking else "flask_site:app") as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def django() -> Iterator[Served]:
+def django(checking: bool) -> Iterator[Served]:
     pytest.importorskip("django")
-    with Served("django_site:application") as server:
+    with Served("django_site:validated" if checking else "django_site:application") as server:
         yield server
 
 

@@ -9,6 +9,7 @@ use headway_server::worker::networks::Networks;
 use headway_server::worker::socket::Listener;
 use headway_server::worker::tls::read_config;
 use headway_server::worker::{Entrance, PoolSettings, ProcessLimits, Timeouts};
+use headway_server::wsgi::interruption::interrupt_next;
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_server::wsgi::server::{OpenError, Server, ServerSettings};
 use pyo3_ffi::*;
@@ -20,7 +21,7 @@ use crate::{Methods, method};
 
 const CAPSULE_NAME: &CStr = c"headway._native.server";
 
-static METHODS: Methods<7> = Methods([
+static METHODS: Methods<8> = Methods([
     method(
         c"server_open",
         server_open,
@@ -40,6 +41,13 @@ static METHODS: Methods<7> = Methods([
         c"server_work(server, environ)\nServes on this thread until the server has stopped.",
     ),
     method(c"server_stop", server_stop, c"server_stop(server)\nStops accepting; ends requests."),
+    method(
+        c"server_interrupt",
+        server_interrupt,
+        c"server_interrupt(server, exception) -> bool\n\
+          Waits for a request that runs too long and sets an exception of that class in its thread.\n\
+          False once the server is over.",
+    ),
     method(c"server_abort", server_abort, c"server_abort(server)\nEnds without waiting."),
     method(
         c"server_requests",
@@ -146,6 +154,7 @@ unsafe fn pool_settings(
                 maximum_requests: number(c"maximum_requests")? as u64,
                 inactivity_ns: number(c"inactivity_timeout_ns")? as u64,
                 request_ns: number(c"request_timeout_ns")? as u64,
+                interrupt_ns: number(c"interrupt_timeout_ns")? as u64,
                 deadlock_ns: number(c"deadlock_timeout_ns")? as u64,
                 queue_ns: number(c"queue_timeout_ns")? as u64,
                 control_fd: number(c"control_fd")? as c_int,
@@ -286,6 +295,19 @@ unsafe extern "C" fn server_work(_: *mut PyObject, arguments: *mut PyObject) -> 
         };
         match server.work(Object::from_borrowed(template)) {
             Ok(()) => Object::from_borrowed(Py_None()).into_ptr(),
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
+}
+
+unsafe extern "C" fn server_interrupt(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    // SAFETY: CPython calls with a live tuple of arguments, which keeps the capsule alive.
+    unsafe {
+        match server_and_argument(arguments, c"OO:server_interrupt") {
+            Ok((server, exception)) => {
+                let went_on = interrupt_next(server, &Object::from_borrowed(exception));
+                PyBool_FromLong(went_on.into())
+            }
             Err(Raised) => ptr::null_mut(),
         }
     }

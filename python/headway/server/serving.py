@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from headway import __version__, _native
+from headway.errors import RequestTimeout
 from headway.server.application import Application
 from headway.server.binding import BACKLOG, Address
 from headway.server.limits import NO_LIMITS
@@ -70,6 +71,7 @@ class Server:
         """
         self.address = address
         self._thread_count = threads
+        self._interrupts = limits["interrupt_timeout_ns"] > 0
         listener.listen(BACKLOG)
         self._native = _native.server_open(
             application,
@@ -100,6 +102,11 @@ class Server:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
+        if self._interrupts:
+            # Never waited for: it ends a moment after the server.
+            threading.Thread(
+                target=self._interrupt, name="headway-interrupter", daemon=True
+            ).start()
 
     def stop(self) -> None:
         """Stops accepting, lets requests end that were sent before. Returns at once; see `join`."""
@@ -124,6 +131,10 @@ class Server:
 
     def _work(self) -> None:
         _native.server_work(self._native, self._environ())
+
+    def _interrupt(self) -> None:
+        while _native.server_interrupt(self._native, RequestTimeout):
+            pass
 
     def _environ(self) -> dict[str, object]:
         """The part of the environ that is the same for every request: a dict per thread. The native

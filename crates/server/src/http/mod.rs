@@ -25,3 +25,6 @@ pub use head::{Framing, Head};
 pub use limits::Limits;
 pub use rejection::Rejection;
 pub use response::Response;
+
+#[cfg(test)]
+mod fuzzed_tests;

@@ -7,6 +7,7 @@ use super::entrance::Forwarding;
 use super::file_body::FileBody;
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
+use super::watch::Activity;
 use crate::http::connection::{Finished, Surroundings};
 use crate::http::forwarding::Origin;
 use crate::http::{Connection, Event, Head, Limits, Rejection, Response};
@@ -49,6 +50,7 @@ pub struct Exchange<'a> {
     /// Whether the server is stopping: asked when the head is framed, which may be long after the
     /// request began.
     is_stopping: &'a dyn Fn() -> bool,
+    activity: &'a Activity,
     /// How much of the peer's body the application has taken.
     taken: usize,
     head_sent: bool,
@@ -69,6 +71,7 @@ impl<'a> Exchange<'a> {
         date: &'a [u8],
         patience: Patience,
         is_stopping: &'a dyn Fn() -> bool,
+        activity: &'a Activity,
     ) -> Self {
         let ended_ns = peer.progress.started_ns;
         let record =
@@ -78,6 +81,7 @@ impl<'a> Exchange<'a> {
             date,
             patience,
             is_stopping,
+            activity,
             taken: 0,
             head_sent: false,
             transmitted: false,
@@ -93,6 +97,11 @@ impl<'a> Exchange<'a> {
     /// The head, and the bytes that its ranges refer to.
     pub fn head(&self) -> (&Head, &[u8]) {
         self.peer.http.head()
+    }
+
+    /// What others know of the thread that runs this request.
+    pub fn activity(&self) -> &'a Activity {
+        self.activity
     }
 
     /// The client's address and port (0: unknown), by a trusted proxy's word if need be.

@@ -19,7 +19,7 @@ use super::ready::{Ready, ReadyQueue};
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
-use super::watch::{ProcessLimits, Watch};
+use super::watch::{Interruption, ProcessLimits, Watch};
 use super::word::Noted;
 use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
@@ -144,6 +144,11 @@ impl<A: Application> Pool<A> {
             limits: Arc::new(settings.limits),
             paths: Mutex::default(),
         })
+    }
+
+    /// The next request that is to be interrupted, waited for; `None` once the server is over.
+    pub fn next_interruption(&self) -> Option<Interruption> {
+        self.watch.interruptions.wait(|| self.is_over())
     }
 
     pub fn application(&self) -> &A {

@@ -187,7 +187,8 @@ impl<A: Application> Pool<A> {
         let (head, bytes) = peer.http.head();
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let is_stopping = || self.is_stopping();
-        let mut exchange = Exchange::new(peer, &state.date, self.patience, &is_stopping);
+        let (date, activity) = (&state.date, &state.activity);
+        let mut exchange = Exchange::new(peer, date, self.patience, &is_stopping, activity);
         self.application().handle(thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
         let ended_ns = exchange.ended_ns;

@@ -7,6 +7,7 @@ use super::call;
 use super::environ::EnvironBuilder;
 use super::file_wrapper::FileWrappers;
 use super::handle::{self, Handle, InFlight};
+use super::interruption;
 use super::object::{Object, PyResult, Raised, raise, set_item, take_raised};
 use crate::http::Response;
 use crate::http::connection::Finished;
@@ -97,6 +98,7 @@ impl Adapter {
         // SAFETY: `call::run` ends the loan, and `request` stays where it is until then.
         unsafe { handle.lend(&mut request) };
         let raised = call::run(&self.application, &self.files, &handle, environ);
+        interruption::end(exchange);
         exchange.ended_ns = now_ns();
         exchange.record.application_ns = exchange.ended_ns - called_ns;
         exchange.record.failed = raised.iter().any(Option::is_some);

@@ -278,6 +278,9 @@ fn fail(handle: &Handle) -> Option<Object> {
         Some(Broken::Malformed(rejection)) => exchange.refuse(rejection),
         Some(Broken::TimedOut) => exchange.refuse(Rejection::RequestTimeout),
         Some(Broken::PeerGone) => exchange.finish(false),
+        None if exchange.activity().is_interrupted() => {
+            exchange.refuse(Rejection::RequestTooLong);
+        }
         None => answer_500(exchange, request.response),
     }
     drop(borrowed);

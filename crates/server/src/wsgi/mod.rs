@@ -15,6 +15,7 @@ pub mod environ;
 pub mod file_wrapper;
 pub mod handle;
 pub mod input;
+pub mod interruption;
 pub mod object;
 pub mod origin;
 pub mod server;

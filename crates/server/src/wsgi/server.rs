@@ -3,6 +3,7 @@
 use super::adapter::{Adapter, WorkerThread};
 use super::object::{Object, PyResult};
 use crate::record::PathTable;
+use crate::worker::watch::Interruption;
 use crate::worker::{Pool, PoolSettings};
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -62,6 +63,11 @@ impl Server {
     /// Lets `work` return as soon as the application does.
     pub fn abort(&self) {
         self.pool.abort();
+    }
+
+    /// Waits for a request that is to be interrupted; `None` once the server is over.
+    pub fn next_interruption(&self) -> Option<Interruption> {
+        self.pool.next_interruption()
     }
 
     pub fn requests(&self) -> PathTable {

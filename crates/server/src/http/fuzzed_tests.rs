@@ -1,0 +1,73 @@
+//! The fuzz targets' properties on their seeds, and on everything one byte away from a seed: what
+//! `scripts/fuzz` does with chance and coverage, here the same in every run.
+
+#[path = "../../../../fuzz/src/properties.rs"]
+mod properties;
+
+/// What has a meaning to one of the parsers, and what has none to any.
+const BYTES: &[u8] = b"\r\n\0 :;0a\xff";
+
+fn near_each_seed(seeds: &str, property: fn(&[u8])) {
+    for line in seeds.lines() {
+        let seed = unescape(line);
+        property(&seed);
+        for at in 0..=seed.len() {
+            let (before, after) = seed.split_at(at);
+            property(before);
+            if let [_, after @ ..] = after {
+                property(&[before, after].concat());
+            }
+            for byte in BYTES {
+                property(&[before, &[*byte], after].concat());
+                if let [_, after @ ..] = after {
+                    property(&[before, &[*byte], after].concat());
+                }
+            }
+        }
+    }
+}
+
+/// Undoes what `printf %b` would: `\r`, `\n`, `\t`, `\\` and `\0` with up to three octal digits.
+fn unescape(line: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = line.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'\\' {
+            bytes.push(*first);
+            continue;
+        }
+        let [escaped, after @ ..] = rest else { panic!("{line:?} ends with a backslash") };
+        rest = after;
+        bytes.push(match escaped {
+            b'r' => b'\r',
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'\\' => b'\\',
+            b'0' => {
+                let digits = rest.iter().take(3).take_while(|digit| (b'0'..=b'7').contains(digit));
+                let (count, code) = digits
+                    .fold((0, 0), |(count, code), digit| (count + 1, code * 8 + (digit - b'0')));
+                rest = &rest[count..];
+                code
+            }
+            _ => panic!("{line:?} has an escape that printf %b would not know everywhere"),
+        });
+    }
+    bytes
+}
+
+#[test]
+fn connections_near_the_seeds() {
+    near_each_seed(include_str!("../../../../fuzz/seeds/connection.txt"), properties::connection);
+}
+
+#[test]
+fn bodies_near_the_seeds() {
+    near_each_seed(include_str!("../../../../fuzz/seeds/body.txt"), properties::body);
+}
+
+#[test]
+fn responses_near_the_seeds() {
+    near_each_seed(include_str!("../../../../fuzz/seeds/response.txt"), properties::response);
+}
