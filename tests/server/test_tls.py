@@ -109,7 +109,8 @@ def test_100_continue(pages: SecuredServer) -> None:
 
 
 def test_slow_readers_hold_no_thread(made: Certificate) -> None:
-    size = 30_000_000
+    # More than the buffers of a socket take.
+    size = 15_000_000
     with SecuredServer("files:application", made, "--threads", "1") as files:
         readers = [files.connect() for _ in range(3)]
         for reader in readers:
