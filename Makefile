@@ -5,7 +5,7 @@
 
 PYTHON ?=
 
-.PHONY: help demo test test-matrix lint fuzz bench build clean
+.PHONY: help demo test test-matrix lint fuzz bench bench-server build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,11 @@ fuzz: ## Fuzz everything that parses what a client sends, an hour in all
 bench: ## Measure what the meter costs and what the policies bring (40 minutes)
 	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/run.py
+
+bench-server: ## Measure headway serve beside other WSGI servers, which it installs (2.5 hours)
+	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
+	@.venv/bin/python bench/install_peers.py
+	@.venv/bin/python bench/run.py server
 
 build: ## Make .venv with .venv/bin/headway in it
 	@scripts/build .venv "$(PYTHON)"

@@ -98,6 +98,8 @@ def unit_of(figure: str) -> str:
     """From the figure's name, which carries it."""
     if figure.endswith("_per_s"):
         return figure.removesuffix("_per_s").replace("_", " ") + "/s"
+    if figure.endswith("_bytes"):
+        return "bytes"
     return "s" if figure.endswith("_s") else ""
 
 

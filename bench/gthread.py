@@ -12,7 +12,6 @@ import argparse
 import http.client
 import importlib.util
 import json
-import math
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,29 +20,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import sitting
-from figures import Figures, Target, number, percentile, table
-from processes import (
-    PROGRAMS,
-    STOCK,
-    BenchmarkError,
-    Program,
-    Setting,
-    Window,
-    program,
-    started,
-    stock_and,
-)
+from figures import Figures, Target, number, table
+from processes import PROGRAMS, STOCK, BenchmarkError, Program, Setting, started, stock_and
+from visits import add_options, answered_text, heavy_page_loops, visit
 
 NAME = "gthread"
 THREADS = 4
 HEAVY_VISITORS = 2
-CONNECTIONS = 64
-HEAVY_PAGE_S = 0.2
 LIGHT_PER_S = (100.0, 5.0)
-WARM_UP_S = 1.0
 START_TIMEOUT_S = 20.0
-# A server that answers less than this share of what it is asked does not keep up.
-SUSTAINED_SHARE = 0.95
 
 # What Headway is held to, by light requests per second.
 P99_MS = {100.0: 3.0}
@@ -68,13 +53,6 @@ class Cell(NamedTuple):
         return f"{self.light_per_s:g} light/s, {self.setting.name}"
 
 
-def page_loops() -> int:
-    """How many loops make a heavy page."""
-    with program(STOCK, "pages", str(HEAVY_PAGE_S)) as calibration:
-        loops: int = calibration.answer()["loops"]
-    return loops
-
-
 @contextmanager
 def serving(setting: Setting, loops: int) -> Iterator[int]:
     """gunicorn with one worker process, from its first answer on; gives its port."""
@@ -87,7 +65,10 @@ def serving(setting: Setting, loops: int) -> Iterator[int]:
         port = listener.getsockname()[1]
         name = f"gunicorn under {setting.name}"
         descriptors = [listener.fileno()]
-        with started(command, name, pass_fds=descriptors, PAGE_LOOPS=str(loops)) as gunicorn:
+        environment = {"PAGE_LOOPS": str(loops)}
+        with started(
+            command, name, pass_fds=descriptors, speaks=False, environment=environment
+        ) as gunicorn:
             check_policy(gunicorn, port, setting)
             yield port
 
@@ -96,9 +77,9 @@ def check_policy(gunicorn: Program, port: int, setting: Setting) -> None:
     """Waits for the first answer: the worker, a forked child, says which policy it runs under."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_TIMEOUT_S)
     try:
-        connection.request("GET", "/policy")
-        found = json.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        connection.request("GET", "/gil")
+        found = json.loads(connection.getresponse().read())["policy"]
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
         said = gunicorn.last_message()
         raise BenchmarkError(
             f"{gunicorn.name} does not answer ({error}); it said: {said}"
@@ -111,30 +92,12 @@ def check_policy(gunicorn: Program, port: int, setting: Setting) -> None:
 
 def measure_cell(cell: Cell, loops: int, options: argparse.Namespace) -> dict[str, float]:
     with serving(cell.setting, loops) as port:
-        arguments = (port, cell.light_per_s, options.connections, HEAVY_VISITORS)
-        with program(STOCK, "page_client", *map(str, arguments)) as client:
-            client.answer()
-            client.measure(Window.after(WARM_UP_S, options.seconds))
-            answer = client.answer()
-    latencies_s = answer["latencies_s"]
-    return {
-        "light_answered_per_s": answer["light_within"] / options.seconds,
-        "p50_s": percentile(latencies_s, 0.5),
-        "p99_s": percentile(latencies_s, 0.99),
-        "max_s": max(latencies_s, default=math.nan),
-        "heavy_per_s": answer["heavy_within"] / options.seconds,
-    }
-
-
-def sustains(figures: Figures[Cell], cell: Cell) -> bool:
-    answered = figures.median(cell, "light_answered_per_s")
-    return answered >= SUSTAINED_SHARE * cell.light_per_s
+        return visit(port, cell.light_per_s, options.connections, HEAVY_VISITORS, options.seconds)
 
 
 def print_table(figures: Figures[Cell], cells: Sequence[Cell]) -> None:
     lines = []
     for cell in cells:
-        answered = number(figures.median(cell, "light_answered_per_s"))
         shown = (
             figures.median(cell, "p50_s") * 1e3,
             figures.median(cell, "p99_s") * 1e3,
@@ -142,8 +105,7 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell]) -> None:
             figures.median(cell, "heavy_per_s"),
             figures.ratio(cell, cell._replace(setting=STOCK), "heavy_per_s"),
         )
-        if not sustains(figures, cell):
-            answered = f"saturated at {answered}/s"
+        answered = answered_text(figures.median(cell, "light_answered_per_s"), cell.light_per_s)
         lines.append((f"{cell.light_per_s:g}", cell.setting.name, answered, *map(number, shown)))
     print(table(HEADINGS, lines))
     print(
@@ -179,7 +141,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
         )
     settings = stock_and(options.policy)
     cells = [Cell(rate, setting) for rate in options.light for setting in settings]
-    loops = page_loops()
+    loops = heavy_page_loops()
     print(
         f"gunicorn gthread 1 x {THREADS}; {HEAVY_VISITORS} visitors of the heavy page, "
         f"at most {options.connections} light requests at once"
@@ -194,34 +156,10 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     return figures.experiments(NAME, Cell.parameters, targets)
 
 
-def light_rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate <= 10_000:
-        raise argparse.ArgumentTypeError(f"found {text!r}; it is a rate up to 10,000 a second")
-    return rate
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = sitting.Parser(NAME, __doc__)
     sitting.prepare_parser(parser, rounds=5, seconds=20.0, quick_seconds=4.0)
-    parser.add_argument(
-        "--light",
-        type=light_rate,
-        nargs="+",
-        default=LIGHT_PER_S,
-        metavar="RATE",
-        help="light requests a second (default: 100 and 5)",
-    )
-    parser.add_argument(
-        "--connections",
-        type=sitting.at_least_one,
-        default=CONNECTIONS,
-        metavar="N",
-        help=f"how many light requests may be under way at once (default: {CONNECTIONS})",
-    )
+    add_options(parser, LIGHT_PER_S)
     return sitting.hold(NAME, parser, measure, arguments)
 
 

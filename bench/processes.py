@@ -20,10 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
+
+from process_tree import Descendants
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 DEFAULT_SWITCH_INTERVAL_S = 0.005
@@ -128,10 +130,13 @@ class Program:
             self._fail("ended")
         self._received += data
 
+    def messages(self) -> str:
+        """What it wrote to stderr so far. The child's place in the file stays where it is."""
+        descriptor = self._messages.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
+
     def last_message(self) -> str:
-        """The last line that it wrote to stderr."""
-        self._messages.seek(0)
-        lines = self._messages.read().decode(errors="replace").strip().splitlines()
+        lines = self.messages().strip().splitlines()
         return lines[-1] if lines else "nothing"
 
     def _fail(self, what: str) -> NoReturn:
@@ -151,17 +156,25 @@ def prepare_child() -> None:
 
 @contextmanager
 def started(
-    command: Sequence[str], name: str, *, pass_fds: Sequence[int] = (), **environment: str
+    command: Sequence[str],
+    name: str,
+    *,
+    pass_fds: Sequence[int] = (),
+    speaks: bool = True,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Program]:
-    """A child process, from its start to its end, in a process group of its own."""
+    """A child process, from its start to its end, in a process group of its own. One that does not
+    speak in lines, such as a server, ends at SIGTERM."""
     with tempfile.TemporaryFile() as messages:
+        # Apache, which is not root here, opens its stderr once more.
+        os.fchmod(messages.fileno(), 0o666)
         process = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE if speaks else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if speaks else messages,
             stderr=messages,
             pass_fds=pass_fds,
-            env={**os.environ, **environment},
+            env={**os.environ, **(environment or {})},
             preexec_fn=prepare_child,
         )
         try:
@@ -172,13 +185,13 @@ def started(
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """The end of its stdin ends a program; what does not heed it is told, then killed, and its
-    children with it."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for pipe in (process.stdin, process.stdout):
+    descendants with it, whichever process group they went to."""
+    descendants = Descendants(process.pid)
+    pipes = [pipe for pipe in (process.stdin, process.stdout) if pipe is not None]
+    for pipe in pipes:
         with suppress(BrokenPipeError):
             pipe.close()
-    for stop in (None, process.terminate):
+    for stop in (None, process.terminate) if pipes else (process.terminate,):
         if stop is not None:
             stop()
         with suppress(subprocess.TimeoutExpired):
@@ -188,6 +201,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    descendants.kill()
 
 
 def program(setting: Setting, script: str, *arguments: str) -> AbstractContextManager[Program]:

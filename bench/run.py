@@ -1,4 +1,5 @@
-"""Runs benchmarks in order, all of them by default. `make bench` runs it.
+"""Runs benchmarks in order. `make bench` runs those of the meter and the policies, as no name does;
+`make bench-server` runs `server`, which is all of the second list.
 
   meter         what the meter costs, in one process
   echo          an echo server beside CPU-bound threads: the convoy
@@ -8,6 +9,14 @@
   countdown     what a policy costs pure-Python threads
   throughput    what a policy costs ccbench's workloads
   pathological  what is hard on any scheduler of the GIL, one case at a time
+
+headway serve beside other WSGI servers, once bench/install_peers.py has installed them:
+
+  server_hello       hello world: requests/s, latency, CPU time for each, memory
+  server_frameworks  the same in Flask and in Django
+  server_mixed       light requests beside pages that compute
+  server_shapes      processes x threads at several switch intervals, as published for mod_wsgi
+  server_idle        10,000 idle connections
 
 Options go to every benchmark that has them; each has more of its own: bench/NAME.py --help.
 """
@@ -36,6 +45,14 @@ BENCHMARKS = (
     "throughput",
     "pathological",
 )
+SERVER = "server"
+SERVER_BENCHMARKS = (
+    "server_hello",
+    "server_frameworks",
+    "server_mixed",
+    "server_shapes",
+    "server_idle",
+)
 WITHOUT_CELLS = ("meter",)
 
 
@@ -49,6 +66,20 @@ def arguments_for(name: str, options: Namespace, json_path: Path) -> list[str]:
         for policy in options.policy or ():
             arguments += ["--policy", policy]
     return [*arguments, "--json", str(json_path)]
+
+
+def expand(names: Sequence[str]) -> list[str]:
+    """Raises BenchmarkError for a name that there is not."""
+    found: list[str] = []
+    for name in names:
+        if name == SERVER:
+            found += SERVER_BENCHMARKS
+        elif name in BENCHMARKS + SERVER_BENCHMARKS:
+            found.append(name)
+        else:
+            known = ", ".join((*BENCHMARKS, SERVER, *SERVER_BENCHMARKS))
+            raise BenchmarkError(f"no benchmark is called {name!r}; there are {known}", 2)
+    return found
 
 
 def run(names: Sequence[str], options: Namespace) -> int:
@@ -86,17 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", help="also write all values to FILE")
     try:
         options = parser.parse_args(arguments)
-        for name in options.names:
-            if name not in BENCHMARKS:
-                known = ", ".join(BENCHMARKS)
-                raise BenchmarkError(f"no benchmark is called {name!r}; there are {known}", 2)
+        names = expand(options.names) or BENCHMARKS
         sitting.check_json(options.json)
         sitting.check_headway()
         check_policies(options.policy or ())
     except BenchmarkError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
-    return run(options.names or BENCHMARKS, options)
+    return run(names, options)
 
 
 if __name__ == "__main__":

@@ -50,8 +50,16 @@ class Parser(argparse.ArgumentParser):
         raise BenchmarkError(f"{message} (see --help)", exit_code=2)
 
 
-def prepare_parser(parser: Parser, *, rounds: int, seconds: float, quick_seconds: float) -> None:
-    """The options that benchmarks share, with this benchmark's defaults."""
+def prepare_parser(
+    parser: Parser,
+    *,
+    rounds: int,
+    seconds: float,
+    quick_seconds: float,
+    policies: Sequence[str] = DEFAULT_POLICIES,
+) -> None:
+    """The options that benchmarks share, with this benchmark's defaults. Without policies its
+    default is that of `headway serve`."""
     parser.add_argument(
         "--rounds", type=at_least_one, metavar="N", help=f"how many rounds (default: {rounds})"
     )
@@ -70,14 +78,14 @@ def prepare_parser(parser: Parser, *, rounds: int, seconds: float, quick_seconds
         "--policy",
         action="append",
         metavar="P",
-        help="a policy of headway run to measure; may be given again (default: "
-        + " and ".join(DEFAULT_POLICIES)
+        help="a policy of Headway to measure; may be given again (default: "
+        + (" and ".join(policies) or "headway serve's own")
         + ")",
     )
     parser.add_argument(
         "--json", metavar="FILE", help="also write the values of every round to FILE"
     )
-    parser.set_defaults(defaults=(rounds, seconds, quick_seconds))
+    parser.set_defaults(defaults=(rounds, seconds, quick_seconds, policies))
 
 
 def add_threads(parser: Parser, option: str, counts: Sequence[int], text: str) -> None:
@@ -103,11 +111,11 @@ def add_workloads(parser: Parser, workloads: Sequence[str]) -> None:
 
 
 def complete(options: argparse.Namespace) -> None:
-    rounds, seconds, quick_seconds = options.defaults
+    rounds, seconds, quick_seconds, policies = options.defaults
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else rounds)
     options.seconds = options.seconds or (quick_seconds if options.quick else seconds)
     # In the order given, each once.
-    options.policy = list(dict.fromkeys(options.policy or DEFAULT_POLICIES))
+    options.policy = list(dict.fromkeys(options.policy or policies))
 
 
 def at_least_one(text: str, least: int = 1) -> int:

@@ -1,7 +1,12 @@
-"""A WSGI application with a light page, a heavy one of pure Python, and one about its GIL.
+"""A WSGI application with a light page, computing ones of pure Python, and one about its GIL.
 
 `/heavy` goes PAGE_LOOPS times round a loop, an environment variable: fixed work, whatever the
 clock says. `pages.py SECONDS` finds how many loops take that long.
+
+`/fixed` and `/deadline` are the two readings of a published workload, 3 ms of Python, 1 ms of
+waiting and a body of 1 KB: FIXED_LOOPS times round the loop, or round it until 3 ms have passed.
+
+SWITCH_INTERVAL, in seconds, is for servers that have no such option of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +21,17 @@ from typing import Any
 import window
 
 PAGE_LOOPS = int(os.environ.get("PAGE_LOOPS", "0"))
-TRIALS = 15
+FIXED_LOOPS = int(os.environ.get("FIXED_LOOPS", "0"))
+DEADLINE_S = 0.003
+DEADLINE_LOOPS = 20
+WAIT_S = 0.001
+BODY = "x" * 1024
+# The other threads and processes are to be reached too, by requests sent at the same time.
+GIL_PAGE_S = 0.02
+TRIALS = 50
+
+if "SWITCH_INTERVAL" in os.environ:
+    sys.setswitchinterval(float(os.environ["SWITCH_INTERVAL"]))
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
@@ -28,21 +43,39 @@ def compute(loops: int) -> int:
     return total
 
 
-def policy() -> str | None:
-    """The policy of this process's GIL; None in plain python."""
+def compute_until_deadline() -> None:
+    deadline_s = time.perf_counter() + DEADLINE_S
+    while time.perf_counter() < deadline_s:
+        compute(DEADLINE_LOOPS)
+
+
+def gil_facts() -> dict[str, Any]:
+    """How this process's GIL is scheduled; what its books say, unless this is plain python."""
+    time.sleep(GIL_PAGE_S)
     gil = sys.modules.get("headway.gil")
-    if gil is None or not gil.is_installed():
-        return None
-    found: str = gil.snapshot().to_dict()["policy"]
-    return found
+    report = gil.snapshot().to_dict() if gil is not None and gil.is_installed() else None
+    return {
+        "pid": os.getpid(),
+        "switch_interval": sys.getswitchinterval(),
+        "policy": report["policy"] if report else None,
+        "gil": report["gils"][0] if report else None,
+    }
 
 
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
     path = environ["PATH_INFO"]
     if path == "/heavy":
         body = str(compute(PAGE_LOOPS))
-    elif path == "/policy":
-        body = json.dumps(policy())
+    elif path == "/fixed":
+        compute(FIXED_LOOPS)
+        time.sleep(WAIT_S)
+        body = BODY
+    elif path == "/deadline":
+        compute_until_deadline()
+        time.sleep(WAIT_S)
+        body = BODY
+    elif path == "/gil":
+        body = json.dumps(gil_facts())
     else:
         body = "hello"
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])

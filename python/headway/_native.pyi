@@ -1,6 +1,6 @@
 """The functions of the extension module (crates/native). Times are nanoseconds."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 # The meter: wrapped by headway.gil, which says what they mean and raises exceptions of its own
@@ -27,12 +27,14 @@ def server_open(
     application: Callable[..., Iterable[bytes]],
     report: Callable[[BaseException, str], None],
     listeners: list[int],
-    options: dict[str, int],
+    options: Mapping[str, int | Sequence[str]],
     /,
 ) -> object: ...
+def server_check_tls(certificate: str, key: str, /) -> None: ...
 def server_work(server: object, environ: dict[str, Any], /) -> None: ...
 def server_stop(server: object, /) -> None: ...
 def server_abort(server: object, /) -> None: ...
+def server_interrupt(server: object, exception: type[BaseException], /) -> bool: ...
 def server_requests(
     server: object, /
 ) -> list[

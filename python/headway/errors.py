@@ -21,6 +21,16 @@ class CommandError(Error):
         self.exit_code = exit_code
 
 
+class RequestTimeout(BaseException):
+    """The request that this thread runs has taken longer than request-timeout allows.
+
+    Raised by `headway serve` in the middle of the application where interrupt-timeout is set.
+
+    Not an `Error`, nor an `Exception`, so that an application's `except Exception` lets it pass.
+    Whoever catches it to clean up raises it again; the client gets 504 then.
+    """
+
+
 class Unsupported(Error):
     """The meter cannot work in this process, and the text says why.
 

@@ -1,7 +1,9 @@
 """Pages that do not return soon, or ever, or take what others need."""
 
+import contextlib
 import ctypes
 import os
+import sys
 import threading
 import time
 
@@ -34,10 +36,29 @@ def compute(seconds):
     return b"computed\n"
 
 
+def stubborn(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(BaseException):
+            compute(seconds)
+    return b"never\n"
+
+
 def sleeping_and_hello(seconds):
     """Answers once another request is in `sleep`."""
     entered.wait()
     return b"entered\n"
+
+
+def wait_for_rest(seconds):
+    """Answers once the main thread rests where it is."""
+    main, seen, same = threading.main_thread().ident, None, 0
+    while same < 20:
+        time.sleep(0.01)
+        frame = sys._current_frames()[main]
+        same = same + 1 if seen == (frame, frame.f_lasti) else 0
+        seen = (frame, frame.f_lasti)
+    return b"rests\n"
 
 
 def wedge(seconds):
@@ -74,5 +95,15 @@ def give_back(seconds):
 
 PAGES = {
     each.__name__: each
-    for each in (hello, sleep, compute, sleeping_and_hello, wedge, take_descriptors, give_back)
+    for each in (
+        hello,
+        sleep,
+        compute,
+        stubborn,
+        sleeping_and_hello,
+        wait_for_rest,
+        wedge,
+        take_descriptors,
+        give_back,
+    )
 }

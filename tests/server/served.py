@@ -39,7 +39,7 @@ class Served:
         self._said = threading.Condition()
         self._reader = threading.Thread(target=self._read_stderr)
         self._reader.start()
-        where = self.wait_for(r"listening on (?:http://([\d.]+):(\d+)|unix:(.*))\n")
+        where = self.wait_for(r"listening on (?:https?://([\d.]+):(\d+)|unix:(.*))\n")
         self.path = where[3]
         self.address = (where[1], int(where[2])) if where[1] else None
 

@@ -130,6 +130,26 @@ def test_a_request_that_runs_too_long_is_named_with_its_stack() -> None:
     assert "in application" in stack
 
 
+def test_an_interrupted_request_is_answered_504_and_its_thread_serves_on() -> None:
+    with limited(threads=1, request_timeout_s=0.2, interrupt_timeout_s=600) as server:
+        for _ in range(3):
+            assert server.get("/compute?600").status == 504
+            assert server.get("/hello").body == b"hello\n"
+        assert server.has_no_event()
+        said = server.end()
+    assert said.count("headway.errors.RequestTimeout") == 3, said
+    assert said.count("in compute\n") == 6, "where it was, and where it was interrupted"
+
+
+def test_a_request_that_catches_the_interruption_is_told_to_the_supervisor() -> None:
+    with limited(threads=1, request_timeout_s=0.2, interrupt_timeout_s=0.2) as server:
+        stuck = server.send("/stubborn?600")
+        event = server.next_event()
+        stuck.close()
+    assert event["reason"] == "request_timeout"
+    assert event["detail"] == "a request runs on 0.2 s after it was interrupted"
+
+
 @pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")
 @pytest.mark.parametrize("policy", ["interval", "priority", "deadline"])
 def test_a_thread_that_never_drops_the_gil_is_named_with_its_stack(policy: str) -> None:
@@ -170,19 +190,20 @@ def test_a_long_computation_is_no_deadlock(policy: str) -> None:
 def test_a_long_hold_that_nobody_waits_for_is_no_deadlock() -> None:
     with limited(threads=1, deadlock_timeout_s=0.2) as server:
         # The main thread waits for a signal, and nobody else is there.
+        assert server.get("/wait_for_rest").body == b"rests\n"
         assert server.get("/wedge?2").body == b"never\n"
         assert server.has_no_event()
 
 
 def test_what_waits_too_long_for_a_thread_is_answered_504() -> None:
     with limited(threads=1, queue_timeout_s=0.2) as server:
-        kept = [server.connect() for _ in range(5)]
+        kept = [server.connect() for _ in range(6)]
         for connection in kept:
             send(connection, "/hello")
             assert read_response(connection).body == b"hello\n"
-        busy = server.send("/sleep?600")
-        # The only thread is in the application once it has taken up this request, before those
-        # that are sent later.
+        # The only thread takes up what comes first on connections that it has accepted.
+        busy = kept.pop()
+        send(busy, "/sleep?600")
         for connection in kept:
             send(connection, "/hello")
         answers = [read_response(connection) for connection in kept]

@@ -53,7 +53,7 @@ def refuse(*arguments: str) -> str:
         (["pages:hello", "--bind", "127.0.0.1:65536"], "0 to 65535", "--bind"),
         (["pages:hello", "--bind", "unix:/no/such/place"], "no such file", "/no/such/place"),
         (["pages:hello", "--bind", "192.0.2.1:0"], "cannot assign", "192.0.2.1:0"),
-        (["pages:hello", "--access-log", "xml"], "common, json", "'xml'"),
+        (["pages:hello", "--access-log", "xml"], "common, combined", "'xml'"),
         (["pages:hello", "--access-log", "json:/no/such"], "no such file", "--access-log"),
         (["pages:hello", "--policy", "fair"], "interval", "fair"),
         (["pages:hello", "--app-dir", "/no/such"], "must be a directory", "/no/such"),

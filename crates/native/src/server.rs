@@ -2,10 +2,14 @@
 //! says what they mean. A server is a capsule.
 
 use headway_server::http::Limits;
+use headway_server::http::forwarding::{Believed, FIELDS};
 use headway_server::record::paths::percentile_ns;
 use headway_server::record::{AccessLog, LogForm};
+use headway_server::worker::networks::Networks;
 use headway_server::worker::socket::Listener;
-use headway_server::worker::{PoolSettings, ProcessLimits, Timeouts};
+use headway_server::worker::tls::read_config;
+use headway_server::worker::{Entrance, PoolSettings, ProcessLimits, Timeouts};
+use headway_server::wsgi::interruption::interrupt_next;
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_server::wsgi::server::{OpenError, Server, ServerSettings};
 use pyo3_ffi::*;
@@ -17,13 +21,19 @@ use crate::{Methods, method};
 
 const CAPSULE_NAME: &CStr = c"headway._native.server";
 
-static METHODS: Methods<6> = Methods([
+static METHODS: Methods<8> = Methods([
     method(
         c"server_open",
         server_open,
         c"server_open(application, report, listeners, options)\n\
           listeners: descriptors of listening sockets, which are taken over, as is log_fd.\n\
-          options: a dict of numbers, all of them required; see Server in serving.py.",
+          options: a dict of numbers and, about the transport, of lists of strings, all of them\n\
+          required; see Server in serving.py. ValueError says what is wrong with one of the latter.",
+    ),
+    method(
+        c"server_check_tls",
+        server_check_tls,
+        c"server_check_tls(certificate, key)\nValueError says which of the files is no good, and why.",
     ),
     method(
         c"server_work",
@@ -31,6 +41,13 @@ static METHODS: Methods<6> = Methods([
         c"server_work(server, environ)\nServes on this thread until the server has stopped.",
     ),
     method(c"server_stop", server_stop, c"server_stop(server)\nStops accepting; ends requests."),
+    method(
+        c"server_interrupt",
+        server_interrupt,
+        c"server_interrupt(server, exception) -> bool\n\
+          Waits for a request that runs too long and sets an exception of that class in its thread.\n\
+          False once the server is over.",
+    ),
     method(c"server_abort", server_abort, c"server_abort(server)\nEnds without waiting."),
     method(
         c"server_requests",
@@ -105,6 +122,7 @@ unsafe fn pool_settings(
         let form = match number(c"log_form")? {
             1 => Some(LogForm::Common),
             2 => Some(LogForm::Json),
+            3 => Some(LogForm::Combined),
             _ => None,
         };
         let access_log = match form {
@@ -125,6 +143,7 @@ unsafe fn pool_settings(
                 write_ns: number(c"write_timeout_ns")? as u64,
             },
             max_connections: number(c"max_connections")? as usize,
+            entrance: entrance(options)?,
             limits: Limits {
                 max_target_bytes: number(c"max_target_bytes")? as usize,
                 max_head_bytes: number(c"max_head_bytes")? as usize,
@@ -135,12 +154,100 @@ unsafe fn pool_settings(
                 maximum_requests: number(c"maximum_requests")? as u64,
                 inactivity_ns: number(c"inactivity_timeout_ns")? as u64,
                 request_ns: number(c"request_timeout_ns")? as u64,
+                interrupt_ns: number(c"interrupt_timeout_ns")? as u64,
                 deadlock_ns: number(c"deadlock_timeout_ns")? as u64,
                 queue_ns: number(c"queue_timeout_ns")? as u64,
                 control_fd: number(c"control_fd")? as c_int,
                 stack_signal: number(c"stack_signal")? as c_int,
             },
         })
+    }
+}
+
+/// # Safety
+/// `options` is a live dict.
+unsafe fn entrance(options: *mut PyObject) -> PyResult<Entrance> {
+    // SAFETY: as the caller promises, here and below; an exception class of this interpreter.
+    let strings = |name: &CStr| unsafe { strings_option(options, name) };
+    let refuse = |message: &str| unsafe { raise(PyExc_ValueError, message) };
+    let networks = |name: &CStr| {
+        let texts = strings(name)?;
+        Networks::parse(&texts).map_err(|text| {
+            let name = name.to_string_lossy();
+            refuse(&format!("{name}: {text:?} must be a network such as 10.0.0.0/8, or unix"))
+        })
+    };
+    let believed = strings(c"trusted_proxy_headers")?;
+    Ok(Entrance {
+        tls: match &strings(c"tls")?[..] {
+            [certificate, key] => {
+                Some(read_config(certificate, key).map_err(|message| refuse(&message))?)
+            }
+            _ => None,
+        },
+        proxy_protocol_from: networks(c"proxy_protocol_from")?,
+        trusted_proxies: networks(c"trusted_proxies")?,
+        believed: Believed::parse(&believed).map_err(|name| {
+            refuse(&format!("trusted_proxy_headers: {name:?} must be one of {FIELDS:?}"))
+        })?,
+        ..Entrance::default()
+    })
+}
+
+/// The list of strings under `name`; KeyError if there is none.
+///
+/// # Safety
+/// `options` is a live dict.
+unsafe fn strings_option(options: *mut PyObject, name: &CStr) -> PyResult<Vec<String>> {
+    // SAFETY: a dict; the list is held while its items are read, and each item while its text is.
+    unsafe {
+        let list = PyDict_GetItemString(options, name.as_ptr());
+        if list.is_null() {
+            return Err(raise(PyExc_KeyError, &name.to_string_lossy()));
+        }
+        let list = Object::from_borrowed(list);
+        let count = PySequence_Size(list.as_ptr());
+        if count < 0 {
+            return Err(Raised);
+        }
+        (0..count)
+            .map(|index| text_of(&Object::from_new(PySequence_GetItem(list.as_ptr(), index))?))
+            .collect()
+    }
+}
+
+/// # Safety
+/// A thread state is attached.
+unsafe fn text_of(text: &Object) -> PyResult<String> {
+    // SAFETY: a live object; the text lives as long as it.
+    unsafe {
+        let mut size = 0;
+        let utf8 = PyUnicode_AsUTF8AndSize(text.as_ptr(), &mut size);
+        if utf8.is_null() {
+            return Err(Raised);
+        }
+        let bytes = std::slice::from_raw_parts(utf8.cast::<u8>(), size as usize);
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+unsafe extern "C" fn server_check_tls(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    let (mut certificate, mut key) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: CPython calls with a live tuple of arguments; the format has two objects, which it
+    // keeps alive.
+    unsafe {
+        let format = c"OO:server_check_tls".as_ptr();
+        if PyArg_ParseTuple(arguments, format, &raw mut certificate, &raw mut key) == 0 {
+            return ptr::null_mut();
+        }
+        let checked = text_of(&Object::from_borrowed(certificate)).and_then(|certificate| {
+            let key = text_of(&Object::from_borrowed(key))?;
+            read_config(&certificate, &key).map_err(|message| raise(PyExc_ValueError, &message))
+        });
+        match checked {
+            Ok(_) => Object::from_borrowed(Py_None()).into_ptr(),
+            Err(Raised) => ptr::null_mut(),
+        }
     }
 }
 
@@ -188,6 +295,19 @@ unsafe extern "C" fn server_work(_: *mut PyObject, arguments: *mut PyObject) -> 
         };
         match server.work(Object::from_borrowed(template)) {
             Ok(()) => Object::from_borrowed(Py_None()).into_ptr(),
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
+}
+
+unsafe extern "C" fn server_interrupt(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    // SAFETY: CPython calls with a live tuple of arguments, which keeps the capsule alive.
+    unsafe {
+        match server_and_argument(arguments, c"OO:server_interrupt") {
+            Ok((server, exception)) => {
+                let went_on = interrupt_next(server, &Object::from_borrowed(exception));
+                PyBool_FromLong(went_on.into())
+            }
             Err(Raised) => ptr::null_mut(),
         }
     }

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from headway import gil, policies
+from headway import _native, gil, policies
 from headway.errors import CommandError, Unsupported
 from headway.server import table
 from headway.server.application import load_application
 from headway.server.binding import Address, bind, parse_address
 from headway.server.serving import LOG_FORMS, Server
+from headway.server.settings import ProcessGroup, Tls
+from headway.server.transport import native_transport
 
 DESCRIPTION = """\
 Serves a WSGI application (PEP 3333) over HTTP/1.1 from one process. Its threads share the work:
@@ -43,6 +46,13 @@ MAX_THREADS = 1000
 MIN_SECONDS = 1e-6
 MAX_SWITCH_INTERVAL_S = 1000
 MAX_GRACEFUL_TIMEOUT_S = 3600
+PROXY_HEADERS = (
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -80,8 +90,36 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="FORM[:PATH]",
         type=_argument(_parse_access_log),
         default=("off", None),
-        help="a line per request with its gil_wait_time: common, json (every phase) or off (the "
-        "default); to stdout, or appended to the file PATH",
+        help="a line per request with its gil_wait_time: common, combined, json (every phase) or "
+        "off (the default); to stdout, or appended to the file PATH",
+    )
+    parser.add_argument(
+        "--tls-certificate",
+        metavar="FILE",
+        help="PEM file with the whole chain; with --tls-key, serve HTTPS",
+    )
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM file with the private key")
+    parser.add_argument(
+        "--proxy-protocol-from",
+        metavar="NETWORK,...",
+        type=_argument(_parse_networks),
+        default=(),
+        help="peers that begin a connection with the PROXY protocol; unix: those of UNIX sockets",
+    )
+    parser.add_argument(
+        "--trusted-proxies",
+        metavar="NETWORK,...",
+        type=_argument(_parse_networks),
+        default=(),
+        help="peers whose fields about a request's origin are believed",
+    )
+    parser.add_argument(
+        "--trusted-proxy-headers",
+        metavar="NAME,...",
+        type=_argument(_parse_proxy_headers),
+        default=ProcessGroup.trusted_proxy_headers,
+        help="which of them they set: Forwarded, X-Forwarded-For, -Proto, -Host, -Port "
+        "(X-Forwarded-For,X-Forwarded-Proto). Others than these no application gets to see",
     )
     parser.add_argument(
         "--app-dir",
@@ -118,18 +156,41 @@ def run(arguments: argparse.Namespace) -> int:
             threads=arguments.threads,
             log_form=log_form,
             log_fd=log_fd,
+            transport=native_transport(
+                ProcessGroup(
+                    tls=_tls(arguments.tls_certificate, arguments.tls_key),
+                    proxy_protocol_from=arguments.proxy_protocol_from,
+                    trusted_proxies=arguments.trusted_proxies,
+                    trusted_proxy_headers=arguments.trusted_proxy_headers,
+                )
+            ),
         )
-        return _serve(server, arguments.graceful_timeout)
+        scheme = "https" if arguments.tls_key else "http"
+        return _serve(server, scheme, arguments.graceful_timeout)
     finally:
         listener.close()
         if address.path is not None:
             os.unlink(address.path)
 
 
-def _serve(server: Server, graceful_timeout_s: float) -> int:
+def _tls(certificate: str | None, key: str | None) -> Tls | None:
+    """Raises `CommandError` for files that are missing or no good."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        given, missing = ("certificate", "key") if certificate else ("key", "certificate")
+        raise CommandError(f"--tls-{given} needs --tls-{missing} beside it", exit_code=2)
+    try:
+        _native.server_check_tls(certificate, key)
+    except ValueError as error:
+        raise CommandError(f"--tls-certificate, --tls-key: {error}", exit_code=2) from None
+    return Tls(certificate, key)
+
+
+def _serve(server: Server, scheme: str, graceful_timeout_s: float) -> int:
     stop_signal = _StopSignal()
     server.start()
-    where = server.address if server.address.path is not None else f"http://{server.address}"
+    where = server.address if server.address.path is not None else f"{scheme}://{server.address}"
     print(f"headway serve: listening on {where}", file=sys.stderr, flush=True)
     stop_signal.wait()
     server.stop()
@@ -223,8 +284,23 @@ def _parse_seconds_up_to(maximum: int) -> Callable[[str], float]:
 def _parse_access_log(text: str) -> tuple[str, str | None]:
     form, colon, path = text.partition(":")
     if form not in LOG_FORMS or (colon and not path) or (colon and form == "off"):
-        raise ValueError("it must be common, json, common:PATH, json:PATH or off")
+        raise ValueError("it must be common, combined or json, perhaps with :PATH, or off")
     return form, path or None
+
+
+def _parse_networks(text: str) -> tuple[str, ...]:
+    networks = tuple(part.strip() for part in text.split(","))
+    for network in networks:
+        if network != "unix":
+            ipaddress.ip_network(network)
+    return networks
+
+
+def _parse_proxy_headers(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if unknown := [name for name in names if name.lower() not in PROXY_HEADERS]:
+        raise ValueError(f"{unknown[0]} is none of {', '.join(PROXY_HEADERS)}")
+    return names
 
 
 def _parse_directory(text: str) -> str:

@@ -6,7 +6,6 @@ and tells the supervisor through a descriptor; see `crates/server/src/worker/wat
 
 from __future__ import annotations
 
-import faulthandler
 import math
 import random
 import signal
@@ -23,6 +22,7 @@ NO_LIMITS: dict[str, int] = {
     "maximum_requests": 0,
     "inactivity_timeout_ns": 0,
     "request_timeout_ns": 0,
+    "interrupt_timeout_ns": 0,
     "deadlock_timeout_ns": 0,
     "queue_timeout_ns": 0,
     "control_fd": -1,
@@ -41,6 +41,7 @@ def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
         "maximum_requests": _with_jitter(group.maximum_requests, group.maximum_requests_jitter),
         "inactivity_timeout_ns": _ns(group.inactivity_timeout_s),
         "request_timeout_ns": _ns(request_timeout_s(group)),
+        "interrupt_timeout_ns": _ns(group.interrupt_timeout_s),
         "deadlock_timeout_ns": _ns(group.deadlock_timeout_s),
         "queue_timeout_ns": _ns(group.queue_timeout_s),
         "control_fd": control_fd,
@@ -59,11 +60,15 @@ def _with_jitter(maximum: int, jitter: int) -> int:
 
 
 def _register_stack_signal() -> int:
-    """In a process whose stderr is closed there is nowhere to write to: then no signal is sent."""
     try:
+        # Not at the top: in own-GIL sub-interpreters it cannot be imported.
+        import faulthandler
+
         faulthandler.register(STACK_SIGNAL, file=STDERR_FD, all_threads=False, chain=False)
-    except (OSError, RuntimeError, ValueError):
-        return 0
+    except (ImportError, OSError, ValueError):
+        # Nothing is lost but stacks, for example where stderr is closed. The native part sends the
+        # signal only where it has a handler.
+        pass
     return STACK_SIGNAL
 
 

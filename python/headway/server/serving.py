@@ -14,17 +14,18 @@ import time
 import traceback
 from collections.abc import Mapping
 from typing import NamedTuple
-from wsgiref.util import FileWrapper
 
 from headway import __version__, _native
+from headway.errors import RequestTimeout
 from headway.server.application import Application
 from headway.server.binding import BACKLOG, Address
 from headway.server.limits import NO_LIMITS
 from headway.server.settings import NO_LIMITS_GIVEN, HttpLimits
+from headway.server.transport import PLAIN, Transport
 
 # How long a thread outside the application takes, at the very most, to notice the end.
 ABORT_TIMEOUT_S = 1.0
-LOG_FORMS = {"off": 0, "common": 1, "json": 2}
+LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
 
 
 class PathRow(NamedTuple):
@@ -57,16 +58,20 @@ class Server:
         log_fd: int = -1,
         http: HttpLimits = NO_LIMITS_GIVEN,
         limits: Mapping[str, int] = NO_LIMITS,
+        transport: Transport = PLAIN,
         daemon: bool = True,
     ) -> None:
         """Takes over `listener` (bound, perhaps not listening yet) and, unless `log_form` is
-        "off", the descriptor `log_fd`. `limits` are those of `native_limits`.
+        "off", the descriptor `log_fd`. `limits` are those of `native_limits`, `transport` is that
+        of `native_transport`. Raises `ValueError`, a line that names the file, if there is
+        something wrong with a certificate.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
         """
         self.address = address
         self._thread_count = threads
+        self._interrupts = limits["interrupt_timeout_ns"] > 0
         listener.listen(BACKLOG)
         self._native = _native.server_open(
             application,
@@ -85,6 +90,7 @@ class Server:
                 "body_timeout_ns": _ns(http.body_timeout_s),
                 "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": _ns(http.write_timeout_s),
+                **transport,
                 **limits,
             },
         )
@@ -96,6 +102,11 @@ class Server:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
+        if self._interrupts:
+            # Never waited for: it ends a moment after the server.
+            threading.Thread(
+                target=self._interrupt, name="headway-interrupter", daemon=True
+            ).start()
 
     def stop(self) -> None:
         """Stops accepting, lets requests end that were sent before. Returns at once; see `join`."""
@@ -121,8 +132,13 @@ class Server:
     def _work(self) -> None:
         _native.server_work(self._native, self._environ())
 
+    def _interrupt(self) -> None:
+        while _native.server_interrupt(self._native, RequestTimeout):
+            pass
+
     def _environ(self) -> dict[str, object]:
-        """The part of the environ that is the same for every request: a dict per thread."""
+        """The part of the environ that is the same for every request: a dict per thread. The native
+        part adds its `wsgi.file_wrapper`."""
         return {
             "GATEWAY_INTERFACE": "CGI/1.1",
             "SERVER_SOFTWARE": f"headway/{__version__}",
@@ -135,7 +151,6 @@ class Server:
             "wsgi.multithread": self._thread_count > 1,
             "wsgi.multiprocess": False,
             "wsgi.run_once": False,
-            "wsgi.file_wrapper": FileWrapper,
             # Not in PEP 3333: the input ends where the body does, chunked or not.
             "wsgi.input_terminated": True,
         }

@@ -41,7 +41,8 @@ NO_LIMITS_GIVEN = HttpLimits()
 
 @dataclass(frozen=True)
 class Tls:
-    """Files in PEM form; read again at SIGHUP. `certificate` holds the whole chain."""
+    """Files in PEM form; read again at SIGHUP. `certificate` holds the whole chain. For connections
+    by TCP: those of UNIX sockets come from the same machine."""
 
     certificate: str
     key: str
@@ -115,6 +116,9 @@ class ProcessGroup:
     # fields, are believed; "unix" stands for every peer of a UNIX socket.
     proxy_protocol_from: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
+    # Which of these fields the trusted proxies set: Forwarded, X-Forwarded-For, -Proto, -Host and
+    # -Port. The others they pass on as clients write them, so nobody is to believe those.
+    trusted_proxy_headers: tuple[str, ...] = ("X-Forwarded-For", "X-Forwarded-Proto")
 
     # Load the applications once, in a process from which the workers fork.
     preload: bool = False

@@ -419,6 +419,24 @@ impl Connection {
         self.sending == Sending::Bodiless
     }
 
+    /// True when the length of the body is fixed, so that it has no framing of its own.
+    pub fn has_known_length(&self) -> bool {
+        matches!(self.sending, Sending::Bodiless | Sending::Sized { .. })
+    }
+
+    /// The next `bytes` of a body of known length go to the peer by another way; returns how many
+    /// there is room for.
+    pub fn pass_over_data(&mut self, bytes: u64) -> u64 {
+        match &mut self.sending {
+            Sending::Sized { left } => {
+                let room = bytes.min(*left);
+                *left -= room;
+                room
+            }
+            _ => 0,
+        }
+    }
+
     /// True when nothing more of a body can be sent: it has its length, or it never has a body.
     pub fn is_response_full(&self) -> bool {
         matches!(self.sending, Sending::Bodiless | Sending::Sized { left: 0 })

@@ -5,12 +5,14 @@
 //! 2. However the peer's bytes are cut into pieces, the events are the same.
 //! 3. Whatever could be read in two ways (RFC 9112 section 11.2, request smuggling) is refused.
 //!
-//! `connection` is the centre. `head` and `body` parse what the peer sends within `limits`, `response`
-//! holds what we answer, `rejection` names everything that we refuse.
+//! `connection` is the centre. `head` and `body` parse what the peer sends within `limits`,
+//! `forwarding` what proxies say of it, `response` holds what we answer, `rejection` names everything
+//! that we refuse.
 
 pub mod body;
 mod chunk_extension;
 pub mod connection;
+pub mod forwarding;
 pub mod head;
 pub mod limits;
 mod octets;

@@ -32,8 +32,11 @@ pub enum Rejection {
     UnknownMethod,
     MethodTooLong,
     Version,
+    PlainHttp,
     /// queue-timeout: no thread was free for the request in time.
     QueueTimeout,
+    /// interrupt-timeout: the application did not answer in time.
+    RequestTooLong,
 }
 
 impl Rejection {
@@ -48,7 +51,7 @@ impl Rejection {
             Self::UnknownCoding | Self::UnknownMethod | Self::MethodTooLong => {
                 b"501 Not Implemented"
             }
-            Self::QueueTimeout => b"504 Gateway Timeout",
+            Self::QueueTimeout | Self::RequestTooLong => b"504 Gateway Timeout",
             Self::Version => b"505 HTTP Version Not Supported",
             _ => b"400 Bad Request",
         }
@@ -96,6 +99,8 @@ impl Rejection {
             Self::MethodTooLong => {
                 return format!("The method is longer than {MAX_METHOD_BYTES} bytes.").into();
             }
+            Self::RequestTooLong => "The request took longer than this server allows.",
+            Self::PlainHttp => "This port speaks HTTPS: TLS comes first.",
             Self::QueueTimeout => "No thread of this server was free for the request in time.",
             Self::Version => "This server speaks HTTP/1.0 and HTTP/1.1.",
         };

@@ -1,4 +1,4 @@
-//! The access log: one line per request, `common` or `json`.
+//! The access log: one line per request, `common`, `combined` or `json`.
 //!
 //! Each worker thread gathers its lines in a buffer of its own and writes it when it is large or
 //! when the thread has nothing else to do, so that a busy server does not pay a system call per
@@ -16,6 +16,9 @@ const BUFFER_BYTES: usize = 16_384;
 pub enum LogForm {
     /// The common log format, then `response_time=… gil_wait_time=…` in seconds.
     Common,
+    /// The same with the fields Referer and User-Agent, quoted, after the bytes: Apache's and
+    /// nginx's `combined`.
+    Combined,
     /// One JSON object with every phase, in seconds; unknown is null.
     Json,
 }
@@ -34,6 +37,9 @@ pub struct RequestLine<'a> {
     pub method: &'a [u8],
     pub target: &'a [u8],
     pub minor_version: u8,
+    /// `None` without the field; both are wanted by the form `Combined` only.
+    pub referer: Option<&'a [u8]>,
+    pub user_agent: Option<&'a [u8]>,
 }
 
 /// The lines of one worker thread that are not written yet.
@@ -55,7 +61,8 @@ impl LogBuffer {
         dates: &mut DateCache,
     ) {
         match log.form {
-            LogForm::Common => push_common(&mut self.bytes, line, record, dates.log()),
+            LogForm::Common => push_common(&mut self.bytes, line, record, dates.log(), false),
+            LogForm::Combined => push_common(&mut self.bytes, line, record, dates.log(), true),
             LogForm::Json => push_json(&mut self.bytes, line, record),
         }
         if self.bytes.len() >= BUFFER_BYTES {
@@ -81,20 +88,28 @@ impl LogBuffer {
     }
 }
 
-fn push_common(out: &mut Vec<u8>, line: RequestLine, record: &RequestRecord, date: &str) {
+fn push_common(
+    out: &mut Vec<u8>,
+    line: RequestLine,
+    record: &RequestRecord,
+    date: &str,
+    combined: bool,
+) {
     let address = if line.address.is_empty() { "-" } else { line.address };
     let _ = write!(out, "{address} - - [{date}] \"");
     push_escaped(out, line.method, "\\x");
     out.push(b' ');
     push_escaped(out, line.target, "\\x");
-    let _ = write!(
-        out,
-        " HTTP/1.{}\" {} {} response_time={} gil_wait_time=",
-        line.minor_version,
-        record.status,
-        record.output_bytes,
-        Seconds(record.response_ns)
-    );
+    let _ =
+        write!(out, " HTTP/1.{}\" {} {}", line.minor_version, record.status, record.output_bytes);
+    if combined {
+        for field in [line.referer, line.user_agent] {
+            out.extend_from_slice(b" \"");
+            push_escaped(out, field.unwrap_or(b"-"), "\\x");
+            out.push(b'"');
+        }
+    }
+    let _ = write!(out, " response_time={} gil_wait_time=", Seconds(record.response_ns));
     match record.gil_wait_ns {
         Some(ns) => drop(writeln!(out, "{}", Seconds(ns))),
         None => out.extend_from_slice(b"-\n"),
@@ -154,8 +169,14 @@ impl std::fmt::Display for Seconds {
 mod tests {
     use super::*;
 
-    const LINE: RequestLine =
-        RequestLine { address: "::1", method: b"GET", target: b"/\"\n\xff", minor_version: 1 };
+    const LINE: RequestLine = RequestLine {
+        address: "::1",
+        method: b"GET",
+        target: b"/\"\n\xff",
+        minor_version: 1,
+        referer: None,
+        user_agent: Some(b"a \"b\""),
+    };
 
     #[test]
     fn a_common_line_carries_the_gil_wait() {
@@ -167,11 +188,22 @@ mod tests {
             gil_wait_ns: Some(42),
             ..Default::default()
         };
-        push_common(&mut out, LINE, &record, "now");
+        push_common(&mut out, LINE, &record, "now", false);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "::1 - - [now] \"GET /\\x22\\x0a\\xff HTTP/1.1\" 200 5 \
              response_time=0.001500000 gil_wait_time=0.000000042\n"
+        );
+    }
+
+    #[test]
+    fn a_combined_line_has_referer_and_user_agent_where_apache_has_them() {
+        let mut out = Vec::new();
+        push_common(&mut out, LINE, &RequestRecord::default(), "now", true);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "::1 - - [now] \"GET /\\x22\\x0a\\xff HTTP/1.1\" 0 0 \"-\" \"a \\x22b\\x22\" \
+             response_time=0.000000000 gil_wait_time=-\n"
         );
     }
 
@@ -183,7 +215,7 @@ mod tests {
         assert!(text.contains("\"target\": \"/\\u0022\\u000a\\u00ff\""), "{text}");
         assert!(text.contains("\"gil_wait_time\": null"), "{text}");
         let mut out = Vec::new();
-        push_common(&mut out, LINE, &RequestRecord::default(), "now");
+        push_common(&mut out, LINE, &RequestRecord::default(), "now", false);
         assert!(out.ends_with(b"gil_wait_time=-\n"));
     }
 }

@@ -3,9 +3,13 @@
 //! What waits says so in its name or its comment; the application drops the GIL around those
 //! calls. Knows sockets and HTTP, not Python. One thread, the owner of the peer.
 
+use super::entrance::Forwarding;
+use super::file_body::FileBody;
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
+use super::watch::Activity;
 use crate::http::connection::{Finished, Surroundings};
+use crate::http::forwarding::Origin;
 use crate::http::{Connection, Event, Head, Limits, Rejection, Response};
 use crate::record::RequestRecord;
 use crate::record::clock::now_ns;
@@ -46,6 +50,7 @@ pub struct Exchange<'a> {
     /// Whether the server is stopping: asked when the head is framed, which may be long after the
     /// request began.
     is_stopping: &'a dyn Fn() -> bool,
+    activity: &'a Activity,
     /// How much of the peer's body the application has taken.
     taken: usize,
     head_sent: bool,
@@ -66,6 +71,7 @@ impl<'a> Exchange<'a> {
         date: &'a [u8],
         patience: Patience,
         is_stopping: &'a dyn Fn() -> bool,
+        activity: &'a Activity,
     ) -> Self {
         let ended_ns = peer.progress.started_ns;
         let record =
@@ -75,6 +81,7 @@ impl<'a> Exchange<'a> {
             date,
             patience,
             is_stopping,
+            activity,
             taken: 0,
             head_sent: false,
             transmitted: false,
@@ -92,12 +99,27 @@ impl<'a> Exchange<'a> {
         self.peer.http.head()
     }
 
-    pub fn peer_ip(&self) -> &str {
-        &self.peer.address.ip
+    /// What others know of the thread that runs this request.
+    pub fn activity(&self) -> &'a Activity {
+        self.activity
     }
 
-    pub fn peer_port(&self) -> u16 {
-        self.peer.address.port
+    /// The client's address and port (0: unknown), by a trusted proxy's word if need be.
+    pub fn client(&self) -> (&str, u16) {
+        self.peer.client()
+    }
+
+    pub fn is_encrypted(&self) -> bool {
+        self.peer.tls.is_some()
+    }
+
+    pub fn forwarding(&self) -> Forwarding {
+        self.peer.forwarding
+    }
+
+    /// What a trusted proxy says of where the request began.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.peer.origin.as_deref()
     }
 
     /// When a thread took the request up.
@@ -155,7 +177,7 @@ impl<'a> Exchange<'a> {
         loop {
             match self.peer.receive() {
                 // An end is an event too: the connection knows whether it came too early.
-                Transfer::Moved(_) | Transfer::Ended => return Ok(()),
+                Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
                 Transfer::WouldBlock => {
                     if !self.peer.wait_ready(Direction::Receive, self.patience.receive_ms) {
                         return Err(Broken::TimedOut);
@@ -189,6 +211,27 @@ impl<'a> Exchange<'a> {
         let taken = self.peer.http.encode_data(block, &mut self.peer.outgoing);
         self.record.output_bytes += taken as u64;
         taken
+    }
+
+    /// True if the body has a length, so that a file can be the rest of it as it is.
+    pub fn can_send_file(&self) -> bool {
+        self.peer.http.has_known_length()
+    }
+
+    /// Frames `file`, as far as there is room, as the rest of the body. It goes out when the
+    /// application has returned, without the GIL, and waits for the client without a thread.
+    pub fn send_file(&mut self, mut file: FileBody) {
+        let taken = self.peer.http.pass_over_data(file.left());
+        self.record.output_bytes += taken;
+        if taken > 0 {
+            file.truncate(taken);
+            self.peer.append_file(file);
+        }
+    }
+
+    /// True when `send_file` has left something to be sent at the end.
+    pub fn has_file(&self) -> bool {
+        self.peer.file.is_some()
     }
 
     /// The body went beyond its Content-Length.
@@ -244,6 +287,7 @@ impl<'a> Exchange<'a> {
         loop {
             match self.peer.send() {
                 Transfer::Moved(_) => return Ok(()),
+                Transfer::Unfinished => {}
                 Transfer::Ended => return Err(Broken::PeerGone),
                 Transfer::WouldBlock => {
                     if !self.peer.wait_ready(Direction::Send, self.patience.send_ms) {

@@ -7,21 +7,27 @@
 //! are stuck, answers who is `late` and looks at the limits that `watch` knows. Knows nothing of
 //! Python: the application is a trait.
 
+pub mod entrance;
 pub mod epoll;
 pub mod exchange;
+pub mod file_body;
 pub mod late;
 pub mod monitor;
+pub mod networks;
 pub mod parking;
 pub mod peer;
 pub mod pool;
 pub mod ready;
 pub mod slab;
 pub mod socket;
+pub mod tls;
 pub mod turn;
 pub mod watch;
 pub mod word;
 
+pub use entrance::{Entrance, Forwarding};
 pub use exchange::{Broken, Exchange};
+pub use file_body::FileBody;
 pub use pool::{Pool, PoolSettings, Timeouts};
 pub use watch::ProcessLimits;
 

@@ -2,9 +2,13 @@
 //!
 //! A peer is touched by one thread at a time, the owner of its slot's word.
 
+use super::entrance::Forwarding;
 use super::exchange::Progress;
+use super::file_body::FileBody;
 use super::socket::{self, Direction, PeerAddress, Transfer};
+use super::tls::TlsSession;
 use crate::http::connection::Finished;
+use crate::http::forwarding::Origin;
 use crate::http::{Connection, Limits};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -12,12 +16,21 @@ use std::sync::Arc;
 pub struct Peer {
     pub socket: OwnedFd,
     pub address: PeerAddress,
+    /// Between the socket and everything else, where the listener speaks TLS.
+    pub tls: Option<Box<TlsSession>>,
+    /// The PROXY protocol header is still to come.
+    pub owes_proxy_header: bool,
+    pub forwarding: Forwarding,
+    /// What a trusted peer says of where the current request began.
+    pub origin: Option<Box<Origin>>,
     pub http: Connection,
     /// The decoded body of the current request, as far as it was received.
     pub body: Vec<u8>,
     /// Framed bytes of the response; `[..sent]` is out.
     pub outgoing: Vec<u8>,
     pub sent: usize,
+    /// What of the response follows `outgoing`.
+    pub file: Option<Box<FileBody>>,
     /// `http`, `body` and `outgoing` have memory, perhaps a thread's.
     has_buffers: bool,
     pub stage: Stage,
@@ -38,6 +51,8 @@ pub struct Peer {
 /// What the connection is waiting for when no thread works on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// What comes before HTTP: see `entrance`. Silent: nothing has come yet.
+    Opening { silent: bool },
     /// The first byte of a request.
     Idle,
     /// The rest of a head.
@@ -56,10 +71,15 @@ impl Peer {
         Self {
             socket,
             address,
+            tls: None,
+            owes_proxy_header: false,
+            forwarding: Forwarding::Unknown,
+            origin: None,
             http: Connection::new(limits),
             body: Vec::new(),
             outgoing: Vec::new(),
             sent: 0,
+            file: None,
             has_buffers: false,
             stage: Stage::Idle,
             readable: true,
@@ -76,14 +96,18 @@ impl Peer {
     pub fn receive(&mut self) -> Transfer {
         let space = self.http.space();
         let room = space.len();
-        let transfer = socket::receive(self.socket.as_fd(), space);
+        let transfer = match &mut self.tls {
+            None => socket::receive(self.socket.as_fd(), space),
+            Some(tls) => tls.receive(self.socket.as_fd(), space),
+        };
         match transfer {
             Transfer::Moved(count) => {
                 self.http.filled(count);
                 // A short read has emptied the socket: what comes later brings an event.
-                self.readable = count == room || self.hangup;
+                self.readable = count == room || self.hangup || self.tls.is_some();
             }
             Transfer::WouldBlock => self.readable = false,
+            Transfer::Unfinished => {}
             Transfer::Ended => {
                 self.http.peer_closed();
                 self.readable = false;
@@ -94,8 +118,12 @@ impl Peer {
 
     /// Sends what is unsent, without waiting. `Moved` means all of it.
     pub fn send(&mut self) -> Transfer {
+        if self.tls.is_some() {
+            return self.send_encrypted();
+        }
         while self.sent < self.outgoing.len() {
-            match socket::send(self.socket.as_fd(), &self.outgoing[self.sent..]) {
+            let more = self.file.is_some();
+            match socket::send(self.socket.as_fd(), &self.outgoing[self.sent..], more) {
                 Transfer::Moved(count) => self.sent += count,
                 other => return other,
             }
@@ -103,7 +131,57 @@ impl Peer {
         let moved = self.sent;
         self.outgoing.clear();
         self.sent = 0;
-        Transfer::Moved(moved)
+        let Some(file) = &mut self.file else { return Transfer::Moved(moved) };
+        let transfer = file.send(self.socket.as_fd());
+        if matches!(transfer, Transfer::Moved(_)) {
+            self.file = None;
+        }
+        transfer
+    }
+
+    fn send_encrypted(&mut self) -> Transfer {
+        let Some(tls) = &mut self.tls else { return Transfer::Ended };
+        let socket = self.socket.as_fd();
+        while self.sent < self.outgoing.len() {
+            match tls.send(socket, &self.outgoing[self.sent..]) {
+                Transfer::Moved(count) => self.sent += count,
+                other => return other,
+            }
+        }
+        self.outgoing.clear();
+        self.sent = 0;
+        if let Some(file) = &mut self.file {
+            match file.send_by(|block| tls.send(socket, block)) {
+                Transfer::Moved(_) => self.file = None,
+                other => return other,
+            }
+        }
+        tls.flush(socket)
+    }
+
+    /// Tells the peer that all was sent. False if that has to wait for room: call again.
+    pub fn close_sending(&mut self) -> bool {
+        if let Some(tls) = &mut self.tls {
+            if tls.close(self.socket.as_fd()) == Transfer::WouldBlock {
+                return false;
+            }
+        }
+        socket::shut_down_sending(self.socket.as_fd());
+        true
+    }
+
+    /// The client's address and port, if need be by a proxy's word. Port 0: unknown.
+    pub fn client(&self) -> (&str, u16) {
+        match self.origin.as_deref() {
+            Some(Origin { ip: Some(ip), port, .. }) => (ip, *port),
+            _ => (&self.address.ip, self.address.port),
+        }
+    }
+
+    /// Lets a file follow what is in `outgoing`.
+    pub fn append_file(&mut self, file: FileBody) {
+        socket::set_nonblocking(self.socket.as_fd());
+        self.file = Some(Box::new(file));
     }
 
     pub fn wait_ready(&self, direction: Direction, timeout_ms: i32) -> bool {

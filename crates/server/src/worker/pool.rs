@@ -9,6 +9,7 @@
 //! never while waiting for the GIL, and never two at a time.
 
 use super::Application;
+use super::entrance::Entrance;
 use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
 use super::monitor::Monitor;
@@ -18,7 +19,7 @@ use super::ready::{Ready, ReadyQueue};
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
-use super::watch::{ProcessLimits, Watch};
+use super::watch::{Interruption, ProcessLimits, Watch};
 use super::word::Noted;
 use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
@@ -52,6 +53,7 @@ pub struct PoolSettings {
     pub limits: Limits,
     /// Connections that may be open at once, at most `MAX_CONNECTIONS`.
     pub max_connections: usize,
+    pub entrance: Entrance,
     pub process_limits: ProcessLimits,
 }
 
@@ -100,6 +102,7 @@ pub struct Pool<A: Application> {
     timeouts: Timeouts,
     pub(super) patience: Patience,
     max_connections: usize,
+    pub(super) entrance: Entrance,
     limits: Arc<Limits>,
     /// One table for each thread that ever worked here.
     paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
@@ -137,9 +140,15 @@ impl<A: Application> Pool<A> {
             timeouts: settings.timeouts,
             patience: settings.timeouts.patience(),
             max_connections: settings.max_connections.min(MAX_CONNECTIONS),
+            entrance: settings.entrance,
             limits: Arc::new(settings.limits),
             paths: Mutex::default(),
         })
+    }
+
+    /// The next request that is to be interrupted, waited for; `None` once the server is over.
+    pub fn next_interruption(&self) -> Option<Interruption> {
+        self.watch.interruptions.wait(|| self.is_over())
     }
 
     pub fn application(&self) -> &A {
@@ -226,7 +235,7 @@ impl<A: Application> Pool<A> {
                     break;
                 }
                 Outcome::Wait => {
-                    if peer.stage == Stage::Idle {
+                    if matches!(peer.stage, Stage::Idle | Stage::Opening { .. }) {
                         peer.return_buffers(&mut state.spare);
                     }
                     slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
@@ -240,7 +249,10 @@ impl<A: Application> Pool<A> {
                         // SAFETY: claimed just now.
                         let peer = unsafe { slot.peer() }.as_mut().expect("still open");
                         peer.readable = true;
-                        if matches!(peer.stage, Stage::Idle | Stage::Head) {
+                        if matches!(
+                            peer.stage,
+                            Stage::Idle | Stage::Head | Stage::Opening { silent: true }
+                        ) {
                             continue;
                         }
                         if slot.word.release() {
@@ -325,7 +337,9 @@ impl<A: Application> Pool<A> {
                 Accepted::Nothing => return true,
                 Accepted::Exhausted => return false,
                 Accepted::Connection(socket, address) => {
-                    let peer = Box::new(Peer::new(socket, address, Arc::clone(&self.limits)));
+                    let limits = Arc::clone(&self.limits);
+                    let mut peer = Box::new(Peer::new(socket, address, limits));
+                    self.entrance.admit(&mut peer);
                     let Some(token) = self.slab.insert(peer) else {
                         return false;
                     };
@@ -401,7 +415,10 @@ impl<A: Application> Pool<A> {
     /// Frees the slot of a connection that this thread owns.
     fn discard(&self, index: u32) {
         // SAFETY: the caller owns the word and uses the slot no more.
-        if let Some(peer) = unsafe { self.slab.remove(index) } {
+        if let Some(mut peer) = unsafe { self.slab.remove(index) } {
+            if peer.stage == Stage::Idle && peer.tls.is_some() {
+                peer.close_sending();
+            }
             self.epoll.remove(peer.socket.as_fd());
         }
     }
@@ -525,7 +542,7 @@ impl<A: Application> Pool<A> {
     fn next_deadline_ns(&self, peer: &mut Peer) -> u64 {
         let patience_ns = match peer.stage {
             Stage::Idle => self.timeouts.keep_alive_ns,
-            Stage::Head => self.timeouts.head_ns,
+            Stage::Opening { .. } | Stage::Head => self.timeouts.head_ns,
             Stage::Body => self.timeouts.body_ns,
             Stage::Writing(_) => self.timeouts.write_ns,
             Stage::Lingering => LINGERING_NS,

@@ -52,6 +52,7 @@ pub fn settings(listener: TcpListener) -> PoolSettings {
         },
         limits: Default::default(),
         max_connections: MAX_CONNECTIONS,
+        entrance: Entrance::default(),
         process_limits: ProcessLimits::default(),
     }
 }

@@ -1,6 +1,6 @@
 //! Non-blocking sockets: receive, send, wait, close. Nothing here knows HTTP.
 
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, IoSlice};
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -11,6 +11,8 @@ pub enum Transfer {
     Moved(usize),
     /// Nothing can move now; an event will say when.
     WouldBlock,
+    /// More could move at once, but others may go first.
+    Unfinished,
     /// The peer is gone, or will send no more (receiving 0 bytes).
     Ended,
 }
@@ -28,9 +30,11 @@ pub fn receive(fd: BorrowedFd, space: &mut [u8]) -> Transfer {
     }
 }
 
-pub fn send(fd: BorrowedFd, bytes: &[u8]) -> Transfer {
+/// `more`: something else is sent right after, and may share a packet.
+pub fn send(fd: BorrowedFd, bytes: &[u8], more: bool) -> Transfer {
+    let more = if more { libc::MSG_MORE } else { 0 };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
     loop {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: the pointer and the length are those of `bytes`.
         let count =
             unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
@@ -41,12 +45,41 @@ pub fn send(fd: BorrowedFd, bytes: &[u8]) -> Transfer {
     }
 }
 
+/// As `send`, from several places.
+pub fn send_vectored(fd: BorrowedFd, pieces: &[IoSlice]) -> Transfer {
+    // SAFETY: all zero bytes are a valid `msghdr`.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // An IoSlice is an iovec in memory, by its documentation.
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len().min(libc::UIO_MAXIOV as usize) as _;
+    loop {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the message refers to live pieces, which are only read.
+        let count = unsafe { libc::sendmsg(fd.as_raw_fd(), &message, flags) };
+        match classify(count) {
+            Some(transfer) => return transfer,
+            None => continue,
+        }
+    }
+}
+
+/// As `receive`, and what is seen stays in the socket.
+pub fn peek(fd: BorrowedFd, space: &mut [u8]) -> Transfer {
+    loop {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+        // SAFETY: the pointer and the length are those of `space`.
+        let count =
+            unsafe { libc::recv(fd.as_raw_fd(), space.as_mut_ptr().cast(), space.len(), flags) };
+        match classify(count) {
+            Some(transfer) => return transfer,
+            None => continue,
+        }
+    }
+}
+
 /// True when bytes have come that were not received: closing now would send RST.
 pub fn has_unread(fd: BorrowedFd) -> bool {
-    let mut byte = 0_u8;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
-    // SAFETY: one byte of a live integer.
-    unsafe { libc::recv(fd.as_raw_fd(), (&raw mut byte).cast(), 1, flags) > 0 }
+    matches!(peek(fd, &mut [0]), Transfer::Moved(_))
 }
 
 /// `None`: interrupted by a signal, try again.
@@ -86,6 +119,13 @@ pub fn wait_ready(fd: BorrowedFd, direction: Direction, timeout_ms: i32) -> bool
             return true;
         }
     }
+}
+
+/// For calls that know no MSG_DONTWAIT.
+pub fn set_nonblocking(fd: BorrowedFd) {
+    let mut on: libc::c_int = 1;
+    // SAFETY: a pointer to a live integer.
+    unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &raw mut on) };
 }
 
 /// Sends FIN even while a forked child still holds the socket.

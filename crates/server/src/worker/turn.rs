@@ -5,6 +5,7 @@
 //! application does.
 
 use super::Application;
+use super::entrance::Passage;
 use super::exchange::{Exchange, Progress, encode_refusal};
 use super::peer::{Buffers, Peer, Stage};
 use super::pool::Pool;
@@ -12,7 +13,7 @@ use super::socket::{self, Transfer};
 use super::watch::Activity;
 use crate::http::connection::Finished;
 use crate::http::{Event, Rejection};
-use crate::record::access_log::{LogBuffer, RequestLine};
+use crate::record::access_log::{LogBuffer, LogForm, RequestLine};
 use crate::record::clock::{CpuCharges, DateCache, now_ns};
 use crate::record::{PathTable, RequestRecord};
 use std::os::fd::AsFd;
@@ -81,6 +82,16 @@ impl<A: Application> Pool<A> {
         }
         loop {
             match peer.stage {
+                Stage::Opening { .. } => match self.entrance.pass(peer) {
+                    Passage::Passed => {
+                        peer.stage = Stage::Idle;
+                        peer.readable = true;
+                    }
+                    Passage::Refused(rejection) => self.refuse(peer, rejection, state),
+                    Passage::Silent if self.is_stopping() => return Outcome::Close,
+                    Passage::Silent | Passage::Wait => return Outcome::Wait,
+                    Passage::Close => return Outcome::Close,
+                },
                 Stage::Lingering => return linger(peer),
                 Stage::Writing(finished) => match peer.send() {
                     Transfer::Moved(_) => match after_response(peer, finished) {
@@ -88,6 +99,7 @@ impl<A: Application> Pool<A> {
                         other => return other,
                     },
                     Transfer::WouldBlock => return Outcome::Wait,
+                    Transfer::Unfinished => return Outcome::Yield,
                     Transfer::Ended => return Outcome::Close,
                 },
                 Stage::Idle | Stage::Head | Stage::Body => {
@@ -171,10 +183,12 @@ impl<A: Application> Pool<A> {
         let begun = peer.progress;
         state.date.clear();
         state.date.extend_from_slice(state.dates.http().as_bytes());
+        peer.origin = self.entrance.origin_of(peer);
         let (head, bytes) = peer.http.head();
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let is_stopping = || self.is_stopping();
-        let mut exchange = Exchange::new(peer, &state.date, self.patience, &is_stopping);
+        let (date, activity) = (&state.date, &state.activity);
+        let mut exchange = Exchange::new(peer, date, self.patience, &is_stopping, activity);
         self.application().handle(thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
         let ended_ns = exchange.ended_ns;
@@ -200,11 +214,17 @@ impl<A: Application> Pool<A> {
         let target = &bytes[head.target.clone()];
         state.paths.lock().expect("no panic under this lock").record(target, record);
         if let Some(log) = self.access_log() {
+            let field = |name: &[u8]| match log.form {
+                LogForm::Combined => head.field(bytes, name),
+                _ => None,
+            };
             let line = RequestLine {
-                address: &peer.address.ip,
+                address: peer.client().0,
                 method: &bytes[head.method.clone()],
                 target,
                 minor_version: head.minor_version,
+                referer: field(b"referer"),
+                user_agent: field(b"user-agent"),
             };
             state.log.push(log, line, record, &mut state.dates);
         }
@@ -241,7 +261,7 @@ impl<A: Application> Pool<A> {
                 socket::reset_on_close(peer.socket.as_fd());
                 Outcome::Close
             }
-            Stage::Idle | Stage::Lingering => Outcome::Close,
+            Stage::Opening { .. } | Stage::Idle | Stage::Lingering => Outcome::Close,
         }
     }
 }
@@ -258,7 +278,9 @@ fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
             Outcome::Wait
         }
         Finished::Close => {
-            socket::shut_down_sending(peer.socket.as_fd());
+            if !peer.close_sending() {
+                return Outcome::Wait;
+            }
             if peer.http.is_drained() && !socket::has_unread(peer.socket.as_fd()) {
                 return Outcome::Close;
             }
@@ -283,7 +305,7 @@ fn linger(peer: &mut Peer) -> Outcome {
     loop {
         match socket::receive(peer.socket.as_fd(), &mut dropped) {
             Transfer::Moved(_) => {}
-            Transfer::WouldBlock => return Outcome::Wait,
+            Transfer::WouldBlock | Transfer::Unfinished => return Outcome::Wait,
             Transfer::Ended => return Outcome::Close,
         }
     }

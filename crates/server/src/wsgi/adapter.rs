@@ -5,8 +5,10 @@
 
 use super::call;
 use super::environ::EnvironBuilder;
+use super::file_wrapper::FileWrappers;
 use super::handle::{self, Handle, InFlight};
-use super::object::{Object, PyResult, Raised, raise, take_raised};
+use super::interruption;
+use super::object::{Object, PyResult, Raised, raise, set_item, take_raised};
 use crate::http::Response;
 use crate::http::connection::Finished;
 use crate::record::clock::now_ns;
@@ -21,6 +23,7 @@ pub struct Adapter {
     /// `report(exception, request)`: writes a traceback to stderr.
     report: Object,
     handle_type: Object,
+    files: FileWrappers,
 }
 
 // SAFETY: the references are used and dropped only with a thread state of their interpreter
@@ -41,13 +44,15 @@ pub struct WorkerThread {
 
 impl WorkerThread {
     /// `template` is a dict with the part of the environ that never changes; this thread's own.
-    pub fn new(template: Object) -> PyResult<Self> {
+    pub fn new(template: Object, adapter: &Adapter) -> PyResult<Self> {
         // SAFETY: a live object and an exception class of this interpreter.
         unsafe {
             if PyDict_Check(template.as_ptr()) == 0 {
                 return Err(raise(PyExc_TypeError, "the environ template must be a dict"));
             }
         }
+        let file_wrapper = Object::interned(c"wsgi.file_wrapper")?;
+        set_item(&template, &file_wrapper, adapter.file_wrapper())?;
         let environs = EnvironBuilder::new(template)?;
         let waited_ns = headway_gil::waited_ns_by_this_thread();
         Ok(Self { environs, response: Response::default(), waited_ns, state: ptr::null_mut() })
@@ -70,7 +75,13 @@ impl Adapter {
             // SAFETY: the handler is async-signal-safe: it adds to an atomic.
             unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
         });
-        Ok(Self { application, report, handle_type: handle::make_type()? })
+        let (handle_type, files) = (handle::make_type()?, FileWrappers::new()?);
+        Ok(Self { application, report, handle_type, files })
+    }
+
+    /// What `wsgi.file_wrapper` is in this server's environs.
+    pub fn file_wrapper(&self) -> &Object {
+        self.files.class()
     }
 
     /// The request with the GIL held.
@@ -86,7 +97,8 @@ impl Adapter {
             InFlight { exchange: &mut *exchange, response: &mut thread.response, started: false };
         // SAFETY: `call::run` ends the loan, and `request` stays where it is until then.
         unsafe { handle.lend(&mut request) };
-        let raised = call::run(&self.application, &handle, environ);
+        let raised = call::run(&self.application, &self.files, &handle, environ);
+        interruption::end(exchange);
         exchange.ended_ns = now_ns();
         exchange.record.application_ns = exchange.ended_ns - called_ns;
         exchange.record.failed = raised.iter().any(Option::is_some);

@@ -1,9 +1,10 @@
 //! Calls the application and delivers what it returns (PEP 3333, "Specification Details").
 //!
 //! The GIL is held throughout, except around sends that may have to wait. A list or tuple is
-//! collected and sent later, without the GIL. Any other iterable is streamed: each block is
-//! handed to the kernel before the next one is asked for.
+//! collected and sent later, without the GIL, and so is a file in a `wsgi.file_wrapper`. Any other
+//! iterable is streamed: each block is handed to the kernel before the next one is asked for.
 
+use super::file_wrapper::FileWrappers;
 use super::handle::Handle;
 use super::object::{Object, PyResult, Raised, raise, take_raised, without_gil};
 use super::start_response::{check_block, make_start_response};
@@ -30,12 +31,13 @@ impl From<Raised> for Failure {
 /// iterable, then in `close`.
 pub fn run(
     application: &Object,
+    files: &FileWrappers,
     handle: &Handle,
     environ: PyResult<Object>,
 ) -> [Option<Object>; 2] {
     let result = environ.and_then(|environ| call(application, handle, environ));
     let outcome = match &result {
-        Ok(iterable) => deliver(iterable, handle),
+        Ok(iterable) => deliver(iterable, files, handle),
         Err(Raised) => Err(Failure::Raised),
     };
     let raised = match outcome {
@@ -64,12 +66,18 @@ fn call(application: &Object, handle: &Handle, environ: Object) -> PyResult<Obje
     }
 }
 
-fn deliver(iterable: &Object, handle: &Handle) -> Result<(), Failure> {
+fn deliver(iterable: &Object, files: &FileWrappers, handle: &Handle) -> Result<(), Failure> {
     // SAFETY: a live object.
     let (is_list, is_tuple) = unsafe {
         (PyList_CheckExact(iterable.as_ptr()) != 0, PyTuple_CheckExact(iterable.as_ptr()) != 0)
     };
-    if is_list || is_tuple { collect(iterable, handle) } else { stream(iterable, handle) }
+    if is_list || is_tuple {
+        collect(iterable, handle)
+    } else if files.is_wrapper(iterable) {
+        send_file(iterable, files, handle)
+    } else {
+        stream(iterable, handle, Excess::Noted)
+    }
 }
 
 /// A list or a tuple: its length is known, and nothing of Python runs while it is read.
@@ -87,7 +95,7 @@ fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
         let item = item(sequence, index)?;
         // SAFETY: live, and it outlives the block.
         let block = unsafe { check_block(item.as_ptr()) }?;
-        if !send_block(handle, block)? {
+        if !send_block(handle, block, Excess::Noted)? {
             break;
         }
     }
@@ -100,7 +108,33 @@ fn item(sequence: &Object, index: Py_ssize_t) -> PyResult<Object> {
     unsafe { Object::from_new(PySequence_GetItem(sequence.as_ptr(), index)) }
 }
 
-fn stream(iterable: &Object, handle: &Handle) -> Result<(), Failure> {
+/// A file: its rest is sent without being read, if it is one that can be. A Content-Length that is
+/// shorter asks for a part of it.
+fn send_file(wrapper: &Object, files: &FileWrappers, handle: &Handle) -> Result<(), Failure> {
+    if let Some(file) = files.open_file(wrapper) {
+        begin(handle, Some(file.left()))?;
+        // SAFETY: the handle's own type.
+        let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+        let exchange = &mut *borrowed.get().exchange;
+        // Not if `write` has begun a body of unknown length.
+        if exchange.can_send_file() {
+            exchange.send_file(file);
+            return Ok(());
+        }
+    }
+    stream(wrapper, handle, Excess::Unwanted)
+}
+
+/// What it means that a body goes beyond its Content-Length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Excess {
+    /// An error of the application.
+    Noted,
+    /// A file has more than is asked for.
+    Unwanted,
+}
+
+fn stream(iterable: &Object, handle: &Handle, excess: Excess) -> Result<(), Failure> {
     // SAFETY: a live object.
     let iterator = unsafe { Object::from_new(PyObject_GetIter(iterable.as_ptr()))? };
     let mut begun = false;
@@ -126,7 +160,7 @@ fn stream(iterable: &Object, handle: &Handle) -> Result<(), Failure> {
             begin(handle, only)?;
             begun = true;
         }
-        if !send_block(handle, block)? {
+        if !send_block(handle, block, excess)? {
             return Ok(());
         }
         transmit(handle)?;
@@ -176,8 +210,8 @@ fn begin(handle: &Handle, body_bytes: Option<u64>) -> PyResult<()> {
 }
 
 /// Frames a block. False when the response is full and the rest is not wanted: after HEAD, after
-/// 204 and 304, and after Content-Length bytes, which is an error of the application.
-fn send_block(handle: &Handle, block: &[u8]) -> Result<bool, Failure> {
+/// 204 and 304, and after Content-Length bytes.
+fn send_block(handle: &Handle, block: &[u8], excess: Excess) -> Result<bool, Failure> {
     // SAFETY: the handle's own type.
     let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
     let exchange = &mut *borrowed.get().exchange;
@@ -185,11 +219,10 @@ fn send_block(handle: &Handle, block: &[u8]) -> Result<bool, Failure> {
     if exchange.is_bodiless() {
         return Ok(false);
     }
-    if taken < block.len() {
+    if taken < block.len() && excess == Excess::Noted {
         exchange.note_excess();
-        return Ok(false);
     }
-    Ok(true)
+    Ok(taken == block.len())
 }
 
 /// Hands what is framed to the kernel before the next block is asked for.
@@ -213,7 +246,8 @@ fn finish(handle: &Handle, complete: bool) -> Option<Object> {
     let raised = match borrowed {
         Ok(mut borrowed) => {
             let exchange = &mut *borrowed.get().exchange;
-            let streamed = exchange.has_transmitted();
+            // A file goes without the GIL.
+            let streamed = exchange.has_transmitted() && !exchange.has_file();
             exchange.finish(complete);
             if streamed {
                 exchange.transmit_without_waiting();
@@ -248,6 +282,9 @@ fn fail(handle: &Handle) -> Option<Object> {
         Some(Broken::Malformed(rejection)) => exchange.refuse(rejection),
         Some(Broken::TimedOut) => exchange.refuse(Rejection::RequestTimeout),
         Some(Broken::PeerGone) => exchange.finish(false),
+        None if exchange.activity().is_interrupted() => {
+            exchange.refuse(Rejection::RequestTooLong);
+        }
         None => answer_500(exchange, request.response),
     }
     drop(borrowed);

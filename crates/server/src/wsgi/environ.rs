@@ -4,9 +4,10 @@
 //! free-threaded threads fight for their reference counts.
 
 use super::object::{Object, PyResult, Raised, set_item};
+use super::origin::OriginKeys;
 use crate::http::target::split_absolute;
 use crate::http::{Framing, Head};
-use crate::worker::Exchange;
+use crate::worker::{Exchange, Forwarding};
 use pyo3_ffi::*;
 use rustc_hash::FxHashMap;
 
@@ -38,6 +39,7 @@ pub struct EnvironBuilder {
     field_places: FxHashMap<Box<[u8]>, usize>,
     last_address: Remembered,
     path: Vec<u8>,
+    origins: OriginKeys,
 }
 
 /// An environ key, and the value that it had last: most of a client's fields never change.
@@ -87,6 +89,7 @@ impl EnvironBuilder {
             field_places: FxHashMap::default(),
             last_address: Remembered::default(),
             path: Vec::new(),
+            origins: OriginKeys::new()?,
         };
         builder.make_room()?;
         Ok(builder)
@@ -160,18 +163,19 @@ impl EnvironBuilder {
         set_latin1(&environ, &self.query_string, query)?;
         let protocol = if head.minor_version == 1 { &self.http_11 } else { &self.http_10 };
         set_item(&environ, &self.server_protocol, protocol)?;
-        let address = self.last_address.text(exchange.peer_ip().as_bytes())?;
-        set_item(&environ, &self.remote_addr, address)?;
-        if exchange.peer_port() != 0 {
-            let mut port = Vec::with_capacity(5);
-            crate::http::connection::push_decimal(&mut port, u64::from(exchange.peer_port()));
-            set_latin1(&environ, &self.remote_port, &port)?;
+        let (ip, port) = exchange.client();
+        set_item(&environ, &self.remote_addr, self.last_address.text(ip.as_bytes())?)?;
+        if port != 0 {
+            set_decimal(&environ, &self.remote_port, u64::from(port))?;
         }
         set_item(&environ, &self.wsgi_input, input)?;
         self.set_fields(&environ, head, bytes)?;
         // The host of an absolute target overrides the field (RFC 9112 section 3.2.2).
         if let Some(host) = host {
             set_latin1(&environ, &self.http_host, host)?;
+        }
+        if exchange.is_encrypted() || exchange.forwarding() != Forwarding::Unknown {
+            self.origins.describe(&environ, exchange)?;
         }
         if head.framing == Framing::Chunked && exchange.is_body_complete() {
             self.set_known_length(&environ, exchange.body().len())?;
@@ -214,9 +218,7 @@ impl EnvironBuilder {
     /// A chunked body that is here to its end is passed on as a sized one, as RFC 9112 section
     /// 7.1.3 decodes it: frameworks look at CONTENT_LENGTH.
     fn set_known_length(&self, environ: &Object, length: usize) -> PyResult<()> {
-        let mut digits = Vec::with_capacity(20);
-        crate::http::connection::push_decimal(&mut digits, length as u64);
-        set_latin1(environ, &self.content_length, &digits)?;
+        set_decimal(environ, &self.content_length, length as u64)?;
         // SAFETY: a dict, and a key that ends with zero. The field is there: the body is chunked.
         match unsafe { PyDict_DelItemString(environ.as_ptr(), c"HTTP_TRANSFER_ENCODING".as_ptr()) }
         {
@@ -224,6 +226,12 @@ impl EnvironBuilder {
             _ => Err(Raised),
         }
     }
+}
+
+pub fn set_decimal(environ: &Object, key: &Object, number: u64) -> PyResult<()> {
+    let mut digits = Vec::with_capacity(20);
+    crate::http::connection::push_decimal(&mut digits, number);
+    set_latin1(environ, key, &digits)
 }
 
 impl FieldKey {
@@ -245,7 +253,7 @@ impl FieldKey {
     }
 }
 
-fn set_latin1(environ: &Object, key: &Object, value: &[u8]) -> PyResult<()> {
+pub fn set_latin1(environ: &Object, key: &Object, value: &[u8]) -> PyResult<()> {
     set_item(environ, key, &Object::from_latin1(value)?)
 }
 

@@ -3,6 +3,7 @@
 use super::adapter::{Adapter, WorkerThread};
 use super::object::{Object, PyResult};
 use crate::record::PathTable;
+use crate::worker::watch::Interruption;
 use crate::worker::{Pool, PoolSettings};
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -49,7 +50,7 @@ impl Server {
 
     /// Serves on the calling thread until the server has stopped. Called attached; detaches.
     pub fn work(&self, template: Object) -> PyResult<()> {
-        let mut thread = WorkerThread::new(template)?;
+        let mut thread = WorkerThread::new(template, self.pool.application())?;
         thread.detached(|thread| self.pool.work(thread));
         Ok(())
     }
@@ -62,6 +63,11 @@ impl Server {
     /// Lets `work` return as soon as the application does.
     pub fn abort(&self) {
         self.pool.abort();
+    }
+
+    /// Waits for a request that is to be interrupted; `None` once the server is over.
+    pub fn next_interruption(&self) -> Option<Interruption> {
+        self.pool.next_interruption()
     }
 
     pub fn requests(&self) -> PathTable {

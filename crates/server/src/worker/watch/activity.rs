@@ -1,31 +1,51 @@
-//! What one worker thread runs, as the monitor sees it.
+//! What one worker thread runs, as others see it: the monitor, and whoever interrupts it.
 
 use crate::record::clock::now_ns;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// As much of `METHOD target` as a message needs.
 const LINE_BYTES: usize = 200;
 
+const RUNNING: u64 = 1;
+const INTERRUPTING: u64 = 2;
+const INTERRUPTED: u64 = 3;
+const STATE: u64 = 3;
+const BEGUN_SHIFT: u32 = 2;
+
 pub struct Activity {
     /// The kernel's id of the thread.
     pub native_id: i32,
+    /// The C library's, by which CPython knows it.
+    pub thread: libc::pthread_t,
     /// Whether a limit needs any of this.
     wanted: bool,
-    /// When the request that the thread runs began; 0 while it runs none. Written by the thread,
-    /// read by the monitor; relaxed, since `line` orders what belongs together.
-    begun_ns: AtomicU64,
-    /// When its last request ended; 0 before the first. Likewise.
+    /// The request that the thread runs: when it began, and in the lower bits its state.
+    ///
+    /// | begun | state | meaning |
+    /// |---|---|---|
+    /// | 0 | 0 | none |
+    /// | > 0 | `RUNNING` | the application has it |
+    /// | > 0 | `INTERRUPTING` | and somebody is about to set an exception in its thread |
+    /// | > 0 | `INTERRUPTED` | and somebody has |
+    /// | > 0 | 0 | the application is done with it |
+    ///
+    /// Writers: the thread; from `RUNNING` to `INTERRUPTED` the interrupter. `SeqCst`: none of it is
+    /// frequent.
+    request: AtomicU64,
+    /// When its last request ended; 0 before the first. Written by the thread; relaxed.
     ended_ns: AtomicU64,
-    /// The beginning of the request that the monitor has told of last. The monitor's own.
+    /// The beginning of the request that the monitor has told of last, and when it did. Its own.
+    told_begun_ns: AtomicU64,
     told_ns: AtomicU64,
-    /// The request. Locked by the thread for the time of a copy, by the monitor likewise.
+    /// The request in words. Locked by the thread for the time of a copy, by the monitor likewise.
     line: Mutex<Vec<u8>>,
 }
 
 /// A request that runs for too long.
 pub struct Overdue {
     pub line: String,
+    pub begun_ns: u64,
     pub run_ns: u64,
 }
 
@@ -34,9 +54,12 @@ impl Activity {
         Self {
             // SAFETY: no preconditions.
             native_id: unsafe { libc::gettid() },
+            // SAFETY: likewise.
+            thread: unsafe { libc::pthread_self() },
             wanted,
-            begun_ns: AtomicU64::new(0),
+            request: AtomicU64::new(0),
             ended_ns: AtomicU64::new(0),
+            told_begun_ns: AtomicU64::new(0),
             told_ns: AtomicU64::new(0),
             line: Mutex::default(),
         }
@@ -49,19 +72,53 @@ impl Activity {
             line.extend_from_slice(method);
             line.push(b' ');
             line.extend_from_slice(&target[..target.len().min(LINE_BYTES)]);
-            self.begun_ns.store(now_ns(), Relaxed);
+            self.request.store(now_ns() << BEGUN_SHIFT | RUNNING, SeqCst);
+        }
+    }
+
+    /// The application is done with the request, and is not to be interrupted any more. `forget` takes
+    /// back an exception that was set and perhaps not raised; `wait` lets a moment pass.
+    pub fn leave_application(&self, forget: impl FnOnce(), wait: impl Fn()) {
+        if !self.wanted {
+            return;
+        }
+        loop {
+            let word = self.request.load(SeqCst);
+            if word & STATE == INTERRUPTING {
+                wait();
+            } else if self.request.compare_exchange(word, word & !STATE, SeqCst, SeqCst).is_ok() {
+                if word & STATE == INTERRUPTED {
+                    forget();
+                }
+                return;
+            }
         }
     }
 
     pub fn end_request(&self, now_ns: u64) {
         if self.wanted {
             self.ended_ns.store(now_ns, Relaxed);
-            self.begun_ns.store(0, Relaxed);
+            self.request.store(0, SeqCst);
         }
     }
 
+    /// Calls `set`, which sets an exception in the thread, unless the application is done with the
+    /// request that began then.
+    pub fn interrupt(&self, begun_ns: u64, set: impl FnOnce(libc::pthread_t)) {
+        let begun = begun_ns << BEGUN_SHIFT;
+        let (running, interrupting) = (begun | RUNNING, begun | INTERRUPTING);
+        if self.request.compare_exchange(running, interrupting, SeqCst, SeqCst).is_ok() {
+            set(self.thread);
+            self.request.store(begun | INTERRUPTED, SeqCst);
+        }
+    }
+
+    pub fn is_interrupted(&self) -> bool {
+        self.request.load(SeqCst) & STATE == INTERRUPTED
+    }
+
     pub fn begun_ns(&self) -> Option<u64> {
-        Some(self.begun_ns.load(Relaxed)).filter(|ns| *ns != 0)
+        Some(self.request.load(SeqCst) >> BEGUN_SHIFT).filter(|ns| *ns != 0)
     }
 
     pub fn ended_ns(&self) -> Option<u64> {
@@ -74,18 +131,27 @@ impl Activity {
         // Under the lock no other request begins, so this is the one that `line` says.
         let begun_ns = self.begun_ns()?;
         let run_ns = now_ns.saturating_sub(begun_ns);
-        if run_ns <= limit_ns || self.told_ns.swap(begun_ns, Relaxed) == begun_ns {
+        if run_ns <= limit_ns || self.told_begun_ns.swap(begun_ns, Relaxed) == begun_ns {
             return None;
         }
+        self.told_ns.store(now_ns, Relaxed);
         let graphic =
             |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { *byte } else { b'?' };
-        Some(Overdue { line: line.iter().map(graphic).map(char::from).collect(), run_ns })
+        let line = line.iter().map(graphic).map(char::from).collect();
+        Some(Overdue { line, begun_ns, run_ns })
+    }
+
+    /// Whether the request that was told of runs on, for longer than `grace_ns` since.
+    pub fn outlasts(&self, now_ns: u64, grace_ns: u64) -> bool {
+        self.begun_ns() == Some(self.told_begun_ns.load(Relaxed))
+            && now_ns.saturating_sub(self.told_ns.load(Relaxed)) > grace_ns
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn a_request_is_overdue_once() {
@@ -97,8 +163,11 @@ mod tests {
         let overdue = activity.overdue(begun_ns + 6, 5).unwrap();
         assert_eq!((&*overdue.line, overdue.run_ns), ("GET /slow?", 6));
         assert!(activity.overdue(begun_ns + 7, 5).is_none());
+        assert!(!activity.outlasts(begun_ns + 16, 10));
+        assert!(activity.outlasts(begun_ns + 17, 10));
         activity.end_request(begun_ns + 8);
         assert!(activity.overdue(u64::MAX, 5).is_none());
+        assert!(!activity.outlasts(u64::MAX, 10));
         activity.begin_request(b"GET", &[b'x'; 1_000]);
         assert_eq!(activity.overdue(u64::MAX, 5).unwrap().line.len(), 4 + LINE_BYTES);
     }
@@ -107,6 +176,51 @@ mod tests {
     fn nothing_is_kept_that_no_limit_needs() {
         let activity = Activity::of_this_thread(false);
         activity.begin_request(b"GET", b"/");
+        activity.leave_application(|| unreachable!(), || unreachable!());
         assert!(activity.begun_ns().is_none() && activity.ended_ns().is_none());
+    }
+
+    #[test]
+    fn only_the_request_that_was_meant_is_interrupted() {
+        let activity = Activity::of_this_thread(true);
+        activity.begin_request(b"GET", b"/one");
+        let first_ns = activity.begun_ns().unwrap();
+        let set = Cell::new(0);
+        activity.interrupt(first_ns, |_| set.set(set.get() + 1));
+        assert!(activity.is_interrupted());
+        activity.interrupt(first_ns, |_| unreachable!("it was interrupted already"));
+        let forgotten = Cell::new(false);
+        activity.leave_application(|| forgotten.set(true), || unreachable!());
+        assert!(set.get() == 1 && forgotten.get());
+        activity.interrupt(first_ns, |_| unreachable!("the application is done"));
+        activity.end_request(1);
+        std::thread::sleep(std::time::Duration::from_nanos(10));
+        activity.begin_request(b"GET", b"/two");
+        activity.interrupt(first_ns, |_| unreachable!("another request runs"));
+        activity.leave_application(|| unreachable!("nothing was set"), || unreachable!());
+    }
+
+    #[test]
+    fn an_exception_under_way_is_waited_for() {
+        let activity = Activity::of_this_thread(true);
+        activity.begin_request(b"GET", b"/");
+        let begun_ns = activity.begun_ns().unwrap();
+        let (setting, waited) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                activity.interrupt(begun_ns, |_| {
+                    setting.store(1, SeqCst);
+                    while waited.load(SeqCst) == 0 {
+                        std::thread::yield_now();
+                    }
+                    setting.store(2, SeqCst);
+                });
+            });
+            while setting.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let forget = || assert_eq!(setting.load(SeqCst), 2);
+            activity.leave_application(forget, || waited.store(1, SeqCst));
+        });
     }
 }

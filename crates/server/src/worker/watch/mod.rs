@@ -8,12 +8,15 @@
 
 mod activity;
 mod control;
+mod interruptions;
 mod stack;
 
 pub use activity::Activity;
 pub use control::Reason;
+pub use interruptions::Interruption;
 
 use control::{Control, say_on_stderr};
+use interruptions::Interruptions;
 use std::fmt::Display;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,6 +26,8 @@ use std::time::Duration;
 /// How late it may be noticed that a limit has passed; less where the limit is short itself.
 const LONGEST_SWEEP: Duration = Duration::from_secs(1);
 const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
+/// So that the monitor is back at its other duties soon.
+const STACKS_PER_SWEEP: usize = 8;
 
 /// 0 turns a limit off.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +37,8 @@ pub struct ProcessLimits {
     pub inactivity_ns: u64,
     /// How long a request may run in the application.
     pub request_ns: u64,
+    /// How long it may go on after it was interrupted; 0: it is not interrupted.
+    pub interrupt_ns: u64,
     /// How long a thread may hold the GIL while another waits for it.
     pub deadlock_ns: u64,
     /// How long a request may wait for a thread before it is answered 504.
@@ -48,6 +55,7 @@ impl Default for ProcessLimits {
             maximum_requests: 0,
             inactivity_ns: 0,
             request_ns: 0,
+            interrupt_ns: 0,
             deadlock_ns: 0,
             queue_ns: 0,
             control_fd: -1,
@@ -70,12 +78,19 @@ pub struct Watch {
     threads: Mutex<Vec<Arc<Activity>>>,
     /// Requests that ran. Written by all threads, only if there is a maximum; relaxed.
     requests: AtomicU64,
+    pub interruptions: Interruptions,
 }
 
 impl Watch {
     pub fn new(limits: ProcessLimits) -> Self {
         let control = Control::new(limits.control_fd);
-        Self { limits, control, threads: Mutex::default(), requests: AtomicU64::new(0) }
+        Self {
+            limits,
+            control,
+            threads: Mutex::default(),
+            requests: AtomicU64::new(0),
+            interruptions: Interruptions::default(),
+        }
     }
 
     /// Whether time alone can bring something to light.
@@ -139,12 +154,16 @@ impl Watch {
     }
 
     fn check_requests(&self, now_ns: u64) {
-        let limit_ns = self.limits.request_ns;
+        let (limit_ns, grace_ns) = (self.limits.request_ns, self.limits.interrupt_ns);
         if limit_ns == 0 {
             return;
         }
-        for thread in self.lock().iter() {
-            let Some(request) = thread.overdue(now_ns, limit_ns) else { continue };
+        let threads = self.lock();
+        let overdue = threads
+            .iter()
+            .filter_map(|thread| thread.overdue(now_ns, limit_ns).map(|request| (thread, request)));
+        // The others come with the next sweep.
+        for (thread, request) in overdue.take(STACKS_PER_SWEEP) {
             let native_id = thread.native_id;
             let name = headway_gil::name_of(native_id as u32).unwrap_or_default();
             let detail = format!(
@@ -155,7 +174,16 @@ impl Watch {
                 Tenths(limit_ns)
             );
             self.tell_with_stack(native_id, &detail);
-            self.control.say(Reason::RequestTimeout, || detail);
+            if grace_ns == 0 {
+                self.control.say(Reason::RequestTimeout, || detail);
+            } else {
+                self.interruptions.push(Interruption::new(thread, request.begun_ns));
+            }
+        }
+        if grace_ns != 0 && threads.iter().any(|thread| thread.outlasts(now_ns, grace_ns)) {
+            self.control.say(Reason::RequestTimeout, || {
+                format!("a request runs on {} s after it was interrupted", Tenths(grace_ns))
+            });
         }
     }
 

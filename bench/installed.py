@@ -1,0 +1,84 @@
+"""Which peers are installed, and why others are not. See install_peers.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from peers import APACHE, PEERS, ROOT, Server
+from processes import BenchmarkError
+
+PEERS_FOLDER = ROOT / ".venvs" / "peers"
+INSTALL = "run bench/install_peers.py"
+
+VERSIONS = """\
+import json, platform, sys
+from importlib.metadata import PackageNotFoundError, version
+def installed(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+names = {name: installed(name) for name in sys.argv[1:]}
+print(json.dumps({"python": platform.python_version(), "versions": names}))
+"""
+
+
+class Installed:
+    """Which of the wanted peers are here, and why others are not."""
+
+    def __init__(self, names: Sequence[str], folder: Path = PEERS_FOLDER) -> None:
+        self.bin = folder / "bin"
+        self.versions: dict[str, str] = {}
+        self.absent: dict[str, str] = {}
+        found = self._ask([PEERS[name].distribution for name in names])
+        for name in names:
+            version = found[PEERS[name].distribution]
+            if version is None:
+                self.absent[name] = self._reason(name)
+            elif name == "mod_wsgi" and not Path(APACHE).exists():
+                self.absent[name] = f"there is no {APACHE}: {INSTALL}"
+            else:
+                self.versions[name] = version
+
+    def _ask(self, distributions: Sequence[str]) -> dict[str, str | None]:
+        python = self.bin / "python"
+        if not python.exists():
+            raise BenchmarkError(f"there are no peers in {self.bin.parent}: {INSTALL}", 2)
+        asked = subprocess.run(
+            [str(python), "-c", VERSIONS, *distributions],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        answer = json.loads(asked.stdout)
+        ours = ".".join(map(str, sys.version_info[:3]))
+        if answer["python"].split("+")[0] != ours:
+            raise BenchmarkError(
+                f"{python} is CPython {answer['python']}, this is {ours}: {INSTALL}", 2
+            )
+        versions: dict[str, str | None] = answer["versions"]
+        return versions
+
+    def _reason(self, name: str) -> str:
+        """What bench/install_peers.py left behind where it failed."""
+        note = self.bin.parent / f"{name}.failed"
+        return note.read_text().strip() if note.exists() else f"not installed: {INSTALL}"
+
+    def servers(self, processes: int, threads: int) -> list[Server]:
+        """Those that have this shape. One without threads has none but of one thread."""
+        return [
+            Server(name, processes, threads)
+            for name in self.versions
+            if (threads == 1 or PEERS[name].has_threads)
+            and (processes == 1 or PEERS[name].has_processes)
+        ]
+
+    def __str__(self) -> str:
+        present = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        lines = [f"peers: {present or 'none'}"]
+        lines += [f"without {name}: {reason}" for name, reason in self.absent.items()]
+        return "\n".join(lines)

@@ -1,0 +1,70 @@
+"""A process and its descendants: what they use, from /proc, and their end.
+
+It knows nothing of what they are.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Places in /proc/PID/stat behind the name in parentheses, see proc(5).
+PARENT, USER_TICKS, RSS_PAGES = 1, 11, 21
+
+
+def stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def stats() -> Iterator[tuple[int, list[str]]]:
+    for name in os.listdir("/proc"):
+        # A process may end at any moment.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if name.isdecimal():
+                yield int(name), stat(int(name))
+
+
+def tree(root: int) -> dict[int, list[str]]:
+    """`root` and its descendants, by pid."""
+    every = dict(stats())
+    found: dict[int, list[str]] = {}
+    wanted = {root} & every.keys()
+    while wanted:
+        found |= {pid: every[pid] for pid in wanted}
+        wanted = {pid for pid, fields in every.items() if int(fields[PARENT]) in wanted}
+    return found
+
+
+def cpu_s(root: int) -> float:
+    """User and system time so far, that of children which have ended included."""
+    ticks = 0
+    for fields in tree(root).values():
+        ticks += sum(map(int, fields[USER_TICKS : USER_TICKS + 4]))
+    return ticks / TICKS_PER_S
+
+
+def rss_bytes(root: int) -> int:
+    """Resident memory; what processes share counts for each of them."""
+    return sum(int(fields[RSS_PAGES]) * PAGE_BYTES for fields in tree(root).values())
+
+
+class Descendants:
+    """Those that a process has now. Each is held by a descriptor, which stays with its process when
+    its id goes to another."""
+
+    def __init__(self, root: int) -> None:
+        self._descriptors = []
+        for pid in tree(root).keys() - {root}:
+            with suppress(ProcessLookupError):
+                self._descriptors.append(os.pidfd_open(pid))
+
+    def kill(self) -> None:
+        for descriptor in self._descriptors:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            os.close(descriptor)

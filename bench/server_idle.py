@@ -1,0 +1,199 @@
+"""`headway serve` beside others with 10,000 idle connections, 1 x 4 (1 x 1 without threads).
+
+Each connection asks for hello once and is kept open. What the server's memory grew by meanwhile,
+per connection; then, beside them, hello on new connections, latency with the connect, and once more
+on some of the idle ones. Only memory of the server's own is counted, not the kernel's sockets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import sitting
+from figures import Figures, Target, number, percentile, table
+from installed import Installed
+from peers import PEERS, Server
+from processes import PROGRAMS, STOCK, BenchmarkError, Window, started
+from serving import serving
+from side_by_side import (
+    Sitting,
+    add_options,
+    headways,
+    installed_peers,
+    is_peer,
+    spread_text,
+)
+
+NAME = "server_idle"
+CONNECTIONS = 10_000
+THREADS = 4
+# Besides the connections, for a server's other files and for what it keeps free.
+SPARE_DESCRIPTORS = 1_000
+# Buffers and caches that the first requests fill are not the idle connections'.
+WARM_UP_CONNECTIONS = 200
+
+# What Headway is held to.
+BYTES_PER_CONNECTION = 8192.0
+
+HEADINGS = (
+    "server",
+    "idle",
+    "RSS before MB",
+    "bytes/connection",
+    "hello answered",
+    "p50 ms",
+    "p99 ms",
+    "idle answered",
+)
+
+
+class Cell(NamedTuple):
+    connections: int
+    server: Server
+
+    def parameters(self) -> dict[str, Any]:
+        return {"connections": self.connections, **self.server.parameters()}
+
+    def __str__(self) -> str:
+        return str(self.server)
+
+
+def raise_descriptor_limit(connections: int) -> None:
+    """Servers inherit it. Only root may go beyond the hard limit."""
+    wanted = connections + SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), max(hard, wanted)))
+    except (ValueError, PermissionError):
+        raise BenchmarkError(
+            f"--connections {connections} needs {wanted} open files for each process, and the "
+            f"hard limit is {hard} (ulimit -Hn)",
+            2,
+        ) from None
+
+
+def measure_cell(cell: Cell, installed: Installed, seconds: float) -> dict[str, float]:
+    script = str(PROGRAMS / "idle_client.py")
+    with serving(cell.server, "hello", installed.bin) as served:
+
+        def client(connections: int) -> Any:
+            words = STOCK.command(script, str(served.port), str(connections))
+            return started(words, "idle_client.py")
+
+        with client(WARM_UP_CONNECTIONS) as warm_up:
+            warm_up.answer()
+        before_bytes = served.rss_bytes()
+        with client(cell.connections) as visitor:
+            idle = visitor.answer()["idle"]
+            after_bytes = served.rss_bytes()
+            visitor.measure(Window.after(0.0, seconds))
+            answer = visitor.answer()
+    latencies_s = answer["latencies_s"]
+    return {
+        "idle_connections": idle,
+        "rss_before_bytes": before_bytes,
+        "per_connection_bytes": (after_bytes - before_bytes) / idle if idle else float("nan"),
+        "hello_answered_share": len(latencies_s) / max(1, answer["fresh_asked"]),
+        "p50_s": percentile(latencies_s, 0.5),
+        "p99_s": percentile(latencies_s, 0.99),
+        "idle_answered_share": answer["idle_answered"] / max(1, answer["idle_asked"]),
+    }
+
+
+def print_table(figures: Figures[Cell], cells: Sequence[Cell]) -> None:
+    lines = []
+    for cell in cells:
+        lines.append(
+            (
+                str(cell.server),
+                number(figures.median(cell, "idle_connections")),
+                number(figures.median(cell, "rss_before_bytes") / 1e6),
+                spread_text(figures.values(cell, "per_connection_bytes")),
+                percent(figures.median(cell, "hello_answered_share")),
+                number(figures.median(cell, "p50_s") * 1e3),
+                number(figures.median(cell, "p99_s") * 1e3),
+                percent(figures.median(cell, "idle_answered_share")),
+            )
+        )
+    print(table(HEADINGS, lines, names=1))
+    print(
+        "idle: connections that were answered once and kept open, at most as many as asked for.\n"
+        "Medians over rounds, with their range; latencies with the connect. RSS is of all the\n"
+        "server's processes."
+    )
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
+    targets = []
+    for cell in cells:
+        if is_peer(cell):
+            continue
+        each = figures.median(cell, "per_connection_bytes")
+        name = f"{cell}, {cell.connections} idle connections"
+        targets += [
+            Target(f"{name}: bytes for each", each, BYTES_PER_CONNECTION, at_most=True),
+            Target(
+                f"{name}: share of them that there were",
+                figures.median(cell, "idle_connections") / cell.connections,
+                1.0,
+            ),
+            Target(
+                f"{name}: share of hello answered",
+                figures.median(cell, "hello_answered_share"),
+                1.0,
+            ),
+            Target(
+                f"{name}: share of idle ones that were answered again",
+                figures.median(cell, "idle_answered_share"),
+                1.0,
+            ),
+        ]
+    return targets
+
+
+def servers(installed: Installed, options: argparse.Namespace) -> list[Server]:
+    threaded = installed.servers(1, THREADS)
+    others = [server for server in installed.servers(1, 1) if not PEERS[server.name].has_threads]
+    return [*headways(options, 1, THREADS), *threaded, *others]
+
+
+def measure(options: argparse.Namespace) -> sitting.Experiments:
+    raise_descriptor_limit(options.connections)
+    installed = installed_peers(options)
+    found = Sitting(NAME, installed)
+    cells = [Cell(options.connections, server) for server in servers(installed, options)]
+    measure_with = partial(measure_cell, installed=installed, seconds=options.seconds)
+    cells = found.run(options.rounds, cells, measure_with)
+    print_table(found.figures, cells)
+    found.print_missing()
+    print()
+    targets = targets_of(found.figures, cells)
+    print(*targets, sep="\n")
+    return found.experiments(Cell.parameters, targets)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = sitting.Parser(NAME, __doc__)
+    sitting.prepare_parser(parser, rounds=3, seconds=2.0, quick_seconds=1.0, policies=())
+    parser.add_argument(
+        "--connections",
+        type=sitting.at_least_one,
+        default=CONNECTIONS,
+        metavar="N",
+        help=f"how many idle connections (default: {CONNECTIONS})",
+    )
+    add_options(parser)
+    return sitting.hold(NAME, parser, measure, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

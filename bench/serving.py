@@ -1,0 +1,141 @@
+"""A server at work: started afresh, asked and weighed.
+
+It knows nothing of which server it is (see `peers`) nor of what is measured.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import process_tree
+from peers import APPLICATIONS, HEADWAY, Launch, Server, command
+from processes import BenchmarkError, Program, started
+
+START_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 30.0
+POLL_S = 0.02
+# How often all processes are looked for by requests sent at once.
+ATTEMPTS = 50
+
+
+class Served:
+    """A running server that answers."""
+
+    def __init__(self, server: Server, port: int, program: Program) -> None:
+        self.server = server
+        self.port = port
+        self.pid = program.process.pid
+        self._program = program
+
+    def cpu_s(self) -> float:
+        return process_tree.cpu_s(self.pid)
+
+    def rss_bytes(self) -> int:
+        return process_tree.rss_bytes(self.pid)
+
+    def wait_for_answer(self) -> None:
+        end_s = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                self.get("/")
+                return
+            except (OSError, http.client.HTTPException) as error:
+                if self._program.process.poll() is not None:
+                    self.fail("ended")
+                if time.monotonic() > end_s:
+                    self.fail(f"does not answer ({error})")
+            time.sleep(POLL_S)
+
+    def check_meter(self) -> None:
+        """`headway serve` goes on without its meter, and says so; that is not to be measured."""
+        if self.server.name == HEADWAY and "not measured" in self._program.messages():
+            self.fail("runs without its meter")
+
+    def get(self, path: str) -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_TIMEOUT_S)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read()
+        finally:
+            connection.close()
+        if response.status != 200:
+            self.fail(f"answered {response.status}")
+        return body
+
+    def gil_pages(self) -> dict[int, dict[str, Any]]:
+        """What the page about the GIL says, by pid, once every process has said it."""
+        processes, threads = self.server.processes, self.server.threads
+        pages: dict[int, dict[str, Any]] = {}
+        for _ in range(ATTEMPTS):
+            for body in self._ask_at_once("/gil", 2 * processes * threads):
+                page = json.loads(body)
+                pages[page["pid"]] = page
+            if len(pages) == processes:
+                self._check_setting(pages)
+                return pages
+        self.fail(f"{len(pages)} processes answer, where {processes} were asked for")
+
+    def _ask_at_once(self, path: str, count: int) -> list[bytes]:
+        connections = []
+        try:
+            for _ in range(count):
+                connection = http.client.HTTPConnection(
+                    "127.0.0.1", self.port, timeout=ANSWER_TIMEOUT_S
+                )
+                connections.append(connection)
+                connection.request("GET", path)
+            return [connection.getresponse().read() for connection in connections]
+        except (OSError, http.client.HTTPException) as error:
+            self.fail(f"does not answer ({error})")
+        finally:
+            for connection in connections:
+                connection.close()
+
+    def _check_setting(self, pages: dict[int, dict[str, Any]]) -> None:
+        """Who schedules the GIL is what the row is about."""
+        for page in pages.values():
+            # CPython keeps whole microseconds.
+            if not math.isclose(page["switch_interval"], self.server.switch_interval_s):
+                self.fail(f"runs with a switch interval of {page['switch_interval']} s")
+            if self.server.policy not in (None, page["policy"]):
+                self.fail(f"runs under {page['policy']}")
+
+    def fail(self, what: str) -> NoReturn:
+        said = self._program.last_message()
+        raise BenchmarkError(f"{self.server} {what}; the last that it said: {said}")
+
+
+@contextmanager
+def serving(
+    server: Server, application: str, peers_bin: Path, **environment: str
+) -> Iterator[Served]:
+    """A server from its first answer on. Its switch interval is its own option, or `pages` sets
+    it."""
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
+        program = APPLICATIONS[application]
+        launch = Launch(server, program, free_port(), peers_bin, Path(folder))
+        environment["PYTHONPATH"] = str(program.folder)
+        if server.name != HEADWAY:
+            environment["SWITCH_INTERVAL"] = str(server.switch_interval_s)
+        words = command(launch)
+        with started(words, str(server), speaks=False, environment=environment) as child:
+            served = Served(server, launch.port, child)
+            served.wait_for_answer()
+            served.check_meter()
+            yield served
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

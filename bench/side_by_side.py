@@ -1,0 +1,133 @@
+"""What benchmarks of servers share: options, rounds in which a peer may fail, comparisons.
+
+A peer that is not installed, or that fails, is named with its reason wherever results are;
+Headway's failure ends the sitting. It knows nothing of what a cell measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import sitting
+from figures import Figures, Target, number
+from installed import PEERS_FOLDER, Installed
+from peers import HEADWAY, PEERS, Server
+from processes import BenchmarkError
+
+
+class ServerCell(Protocol):
+    @property
+    def server(self) -> Server: ...
+
+
+Cell = TypeVar("Cell", bound=Any)
+Measure = Callable[[Cell], dict[str, float]]
+
+
+def add_options(parser: sitting.Parser, peers: Sequence[str] = tuple(PEERS)) -> None:
+    parser.add_argument(
+        "--peer",
+        nargs="*",
+        choices=tuple(PEERS),
+        default=peers,
+        metavar="NAME",
+        help=f"which peers beside Headway: {', '.join(PEERS)} (default: {' '.join(peers)})",
+    )
+    parser.add_argument(
+        "--peers-folder",
+        type=Path,
+        default=PEERS_FOLDER,
+        metavar="DIR",
+        help="the peers' environment, made by bench/install_peers.py (default: .venvs/peers)",
+    )
+
+
+def installed_peers(options: argparse.Namespace) -> Installed:
+    installed = Installed(list(dict.fromkeys(options.peer)), options.peers_folder)
+    print(installed)
+    return installed
+
+
+def headways(options: argparse.Namespace, processes: int, threads: int) -> list[Server]:
+    """Headway under its default policy, or under those that were asked for."""
+    return [Server(HEADWAY, processes, threads, policy) for policy in options.policy or (None,)]
+
+
+class Sitting:
+    """Figures of cells that have a server each, and what became of those that have none."""
+
+    def __init__(self, name: str, installed: Installed) -> None:
+        self.name = name
+        self.figures: Figures[Any] = Figures()
+        self.missing: dict[str, str] = dict(installed.absent)
+        self._failed: dict[Any, str] = {}
+
+    def skip(self, what: str, reason: str) -> None:
+        self.missing[what] = reason
+
+    def run(self, rounds: int, cells: Sequence[Cell], measure: Measure[Cell]) -> list[Cell]:
+        """Measures all rounds; the cells that came through."""
+
+        def measure_or_note(cell: Cell) -> dict[str, float]:
+            if cell in self._failed:
+                return {}
+            try:
+                return measure(cell)
+            except BenchmarkError as error:
+                if cell.server.name == HEADWAY or sitting.continued.is_set():
+                    raise
+                self._failed[cell] = str(error)
+                self.missing[str(cell)] = str(error)
+                return {}
+
+        for cell, found in sitting.rounds(self.name, rounds, cells, measure_or_note):
+            self.figures.record(cell, **found)
+        return [cell for cell in cells if cell not in self._failed]
+
+    def print_missing(self) -> None:
+        for what, reason in self.missing.items():
+            print(f"without {what}: {reason}")
+
+    def experiments(
+        self, parameters: Callable[[Any], dict[str, Any]], targets: Sequence[Target]
+    ) -> sitting.Experiments:
+        """With one more, of what could not be measured."""
+        experiments = self.figures.experiments(self.name, parameters, targets)
+        absent: list[dict[str, Any]] = [
+            {"parameters": {"missing": what, "reason": reason}, "median": None, "values": []}
+            for what, reason in self.missing.items()
+        ]
+        return [
+            *experiments,
+            {"name": f"{self.name} missing", "unit": "", "rows": absent, "statements": []},
+        ]
+
+
+def is_peer(cell: ServerCell) -> bool:
+    return cell.server.name != HEADWAY
+
+
+def best(
+    figures: Figures[Any], cells: Sequence[Cell], figure: str, *, lowest: bool = False
+) -> Cell | None:
+    """The cell with the highest median of a figure, or the lowest."""
+    choose = min if lowest else max
+    return choose(cells, key=lambda cell: figures.median(cell, figure), default=None)
+
+
+def spread_text(values: Sequence[float], scale: float = 1.0) -> str:
+    """A median with its range; - without values."""
+    if not values:
+        return "-"
+    scaled = [value * scale for value in values]
+    middle = number(statistics.median(scaled))
+    return f"{middle} [{number(min(scaled))}-{number(max(scaled))}]"
+
+
+def ratio_text(figures: Figures[Any], cell: Any, other: Any, figure: str) -> str:
+    """The median of the ratios round by round, with their range."""
+    return "-" if other is None else spread_text(figures.ratios(cell, other, figure))

@@ -1,0 +1,89 @@
+"""Visitors of `pages`, as benchmarks of servers let them loose: see programs/page_client.py.
+
+Light requests come in an open loop and their latency counts from the intended start, so a server
+that cannot keep up is not let off: it is said to saturate, and at what rate. The heavy page is
+fixed work that takes 200 ms when it has the machine to itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+
+import sitting
+from figures import number, percentile
+from processes import STOCK, Window, program
+
+CONNECTIONS = 64
+HEAVY_PAGE_S = 0.2
+WARM_UP_S = 1.0
+# A server that answers less than this share of what it is asked does not keep up.
+SUSTAINED_SHARE = 0.95
+
+
+def page_loops(seconds: float) -> int:
+    """How many loops of `pages` take that long."""
+    with program(STOCK, "pages", str(seconds)) as calibration:
+        loops: int = calibration.answer()["loops"]
+    return loops
+
+
+def heavy_page_loops() -> int:
+    return page_loops(HEAVY_PAGE_S)
+
+
+def visit(
+    port: int, light_per_s: float, connections: int, heavy_visitors: int, seconds: float
+) -> dict[str, float]:
+    """What the visitors found within one window."""
+    arguments = (port, light_per_s, connections, heavy_visitors)
+    with program(STOCK, "page_client", *map(str, arguments)) as client:
+        client.answer()
+        client.measure(Window.after(WARM_UP_S, seconds))
+        answer = client.answer()
+    latencies_s = answer["latencies_s"]
+    return {
+        "light_answered_per_s": answer["light_within"] / seconds,
+        "p50_s": percentile(latencies_s, 0.5),
+        "p99_s": percentile(latencies_s, 0.99),
+        "max_s": max(latencies_s, default=math.nan),
+        "heavy_per_s": answer["heavy_within"] / seconds,
+    }
+
+
+def sustains(answered_per_s: float, light_per_s: float) -> bool:
+    return answered_per_s >= SUSTAINED_SHARE * light_per_s
+
+
+def answered_text(answered_per_s: float, light_per_s: float) -> str:
+    answered = number(answered_per_s)
+    return answered if sustains(answered_per_s, light_per_s) else f"saturated at {answered}/s"
+
+
+def add_options(parser: sitting.Parser, light_per_s: Sequence[float]) -> None:
+    parser.add_argument(
+        "--light",
+        type=light_rate,
+        nargs="+",
+        default=light_per_s,
+        metavar="RATE",
+        help=f"light requests a second (default: {' and '.join(f'{r:g}' for r in light_per_s)})",
+    )
+    parser.add_argument(
+        "--connections",
+        type=sitting.at_least_one,
+        default=CONNECTIONS,
+        metavar="N",
+        help=f"how many light requests may be under way at once (default: {CONNECTIONS})",
+    )
+
+
+def light_rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate <= 10_000:
+        raise argparse.ArgumentTypeError(f"found {text!r}; it is a rate up to 10,000 a second")
+    return rate
