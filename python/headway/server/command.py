@@ -14,7 +14,7 @@ from headway.server.configuration import Draft, put_over
 from headway.server.flags import add_flags, read_flags
 from headway.server.resolution import Resolution, resolve
 from headway.server.settings import ServerSettings
-from headway.server.single_process import supervise
+from headway.server.supervisor import supervise
 from headway.server.toml_file import read_toml
 
 DESCRIPTION = """\
