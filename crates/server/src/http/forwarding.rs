@@ -64,13 +64,14 @@ pub fn read_origin(
 ) -> Origin {
     let mut origin = Origin::default();
     let list = |index: usize| match believed.has(index) {
-        true => members(head, bytes, FIELDS[index]),
+        true => members(head, bytes, index),
         false => Vec::new(),
     };
     let elements = list(FORWARDED);
     if !elements.is_empty() {
-        for element in elements.iter().rev() {
-            let said = Said::parse(element);
+        // All or nothing: quotes that do not match on the left change what stands on the right.
+        let elements: Option<Vec<_>> = elements.iter().map(|text| Said::parse(text)).collect();
+        for said in elements.unwrap_or_default().iter().rev() {
             origin.note_scheme(said.proto);
             origin.note_host(said.host);
             if !origin.note_address(said.node, &is_trusted) {
@@ -147,15 +148,23 @@ struct Said<'a> {
 
 impl<'a> Said<'a> {
     /// Values come without their quotes; one with a quoted pair is no address, scheme or host.
-    fn parse(element: &'a [u8]) -> Self {
+    /// `None`: not `name=value;…`, where a value is a token or quoted as a whole.
+    fn parse(element: &'a [u8]) -> Option<Self> {
         let mut said = Self::default();
-        for pair in split_unquoted(element, b';') {
-            let Some(at) = pair.iter().position(|byte| *byte == b'=') else { continue };
+        for pair in split_unquoted(element, b';').map(<[u8]>::trim_ascii) {
+            if pair.is_empty() {
+                continue;
+            }
+            let at = pair.iter().position(|byte| *byte == b'=')?;
             let (name, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
             let value = match value {
-                [b'"', inner @ .., b'"'] => inner,
+                [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => inner,
+                [b'"', ..] if is_one_string(value) => b"",
                 _ => value,
             };
+            if value.contains(&b'"') || name.contains(&b'"') {
+                return None;
+            }
             let place = match name.to_ascii_lowercase().as_slice() {
                 b"for" => &mut said.node,
                 b"proto" => &mut said.proto,
@@ -164,18 +173,31 @@ impl<'a> Said<'a> {
             };
             *place = Some(value);
         }
-        said
+        Some(said)
     }
 }
 
-/// The members of a list field, of all its occurrences together, without empty ones.
-fn members(head: &Head, bytes: &[u8], name: &str) -> Vec<Vec<u8>> {
-    let fields = head
-        .fields
-        .iter()
-        .filter(|field| bytes[field.name.clone()].eq_ignore_ascii_case(name.as_bytes()));
+/// A quoted string from the first byte to the last (RFC 9110 section 5.6.4).
+fn is_one_string(value: &[u8]) -> bool {
+    let mut escaped = false;
+    let end = value[1..].iter().position(|byte| match byte {
+        _ if std::mem::take(&mut escaped) => false,
+        b'\\' => {
+            escaped = true;
+            false
+        }
+        _ => *byte == b'"',
+    });
+    end.is_some_and(|end| end + 2 == value.len())
+}
+
+/// The members of the list `FIELDS[index]`, of all its occurrences together, without empty ones.
+fn members(head: &Head, bytes: &[u8], index: usize) -> Vec<Vec<u8>> {
+    let name = FIELDS[index].as_bytes();
+    let fields =
+        head.fields.iter().filter(|field| bytes[field.name.clone()].eq_ignore_ascii_case(name));
     fields
-        .flat_map(|field| split_unquoted(&bytes[field.value.clone()], b','))
+        .flat_map(|field| split_list(&bytes[field.value.clone()], b',', index == FORWARDED))
         .map(<[u8]>::trim_ascii)
         .filter(|member| !member.is_empty())
         .map(<[u8]>::to_vec)
@@ -184,6 +206,11 @@ fn members(head: &Head, bytes: &[u8], name: &str) -> Vec<Vec<u8>> {
 
 /// Splits where `separator` stands outside of quotes.
 fn split_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    split_list(text, separator, true)
+}
+
+/// `has_quotes`: a separator within quotes is none.
+fn split_list(text: &[u8], separator: u8, has_quotes: bool) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |byte| {
         let pair_ends = std::mem::take(&mut escaped);
@@ -193,7 +220,7 @@ fn split_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
                 escaped = true;
                 false
             }
-            b'"' => {
+            b'"' if has_quotes => {
                 quoted = !quoted;
                 false
             }
@@ -281,6 +308,21 @@ mod tests {
         );
         assert_eq!((origin.is_https, origin.host_port), (Some(true), Some(81)));
         assert_eq!(read(&all, "X-Forwarded-Host: a b\r\nX-Forwarded-Proto: gopher").host, None);
+    }
+
+    proptest::proptest! {
+        /// Whatever a client writes on the left of what the trusted proxy adds: it is not believed.
+        /// Quotes that do not match can at most make the proxy's word unreadable.
+        #[test]
+        fn nobody_lies_from_the_left(written in "([ -~]|for=6\\.6\\.6\\.6|[,;\"]){0,20}") {
+            let plain = client(&format!("X-Forwarded-For: {written}, 192.0.2.1"));
+            proptest::prop_assert_eq!(plain.as_deref(), Some("192.0.2.1"));
+            for own in ["for=192.0.2.1", "for=\"192.0.2.1:80\"", "host=\"a\";for=\"192.0.2.1\""] {
+                let said = client(&format!("Forwarded: {written}, {own}"));
+                let said = said.as_deref().unwrap_or("192.0.2.1");
+                proptest::prop_assert_eq!(said, "192.0.2.1");
+            }
+        }
     }
 
     #[test]
