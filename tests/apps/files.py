@@ -46,7 +46,7 @@ def open_file(kind, size):
             packed.write(data)
         return gzip.open(file.name)
     if kind == "proc":
-        return open("/proc/self/cmdline", "rb")
+        return open("/proc/version", "rb")
     if kind == "pipe":
         read_end, write_end = os.pipe()
         with open(write_end, "wb") as file:

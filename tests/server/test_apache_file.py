@@ -186,6 +186,7 @@ def test_every_option_of_a_daemon_is_taken(conf: Path) -> None:
         mounts=(Mount("", "/srv/shop.wsgi"),),
         binds=(Address("127.0.0.1", 0),),
         processes=2,
+        multiprocess=True,
         threads=5,
         display_name="%{GROUP}",
         home="/tmp",
@@ -581,6 +582,8 @@ def test_without_a_gil_a_flag_for_the_switch_interval_says_that_it_does_nothing(
         ("WSGIPassAuthorization Off", "has no effect: Authorization always reaches APP"),
         ("WSGIImportScript /srv/shop.wsgi process-group=shop", None),
         ("WSGIImportScript /srv/x.wsgi", "WSGIImportScript is left out: what aliases lead to is"),
+        ("WSGITrustedProxyHeaders X-Forwarded-Host", None),
+        ("WSGITrustedProxyHeaders X-Forwarded-Host X-Real-IP", "left out: X-Real-IP; there are"),
         ("WSGIScriptReloading On", "scripts are read again at SIGHUP, or with --reload"),
         ("WSGIPythonOptimize 2", "set PYTHONOPTIMIZE in the environment of headway serve"),
         ("WSGIDaemonProcess x", "process group x is left out: no WSGIScriptAlias that is served"),
@@ -663,6 +666,7 @@ def test_directives_of_httpd_become_limits(conf: Path) -> None:
     assert (group.access_log, group.access_log_path) == ("common", f"{folder}/logs/a")
     assert (group.listen_backlog, resolution.settings.pid_file) == (200, f"{folder}/run/pid")
     assert group.trusted_proxies == ("10.0.0.0/8", "192.0.2.1/32")
+    assert group.trusted_proxy_headers == ("X-Forwarded-For", "X-Forwarded-Proto")
     own = group_of(conf, text + SHOP + "WSGIDaemonProcess shop listen-backlog=7\n")
     assert own.listen_backlog == 7
 

@@ -232,8 +232,8 @@ def test_certificates_that_are_no_good_are_named(made: Certificate, tmp_path: Pa
     empty.write_text("nothing\n")
     missing = tmp_path / "missing.pem"
     for certificate, key, found in [
-        (missing, made.key, f"found {missing}; it must be a file that can be read"),
-        (made.certificate, missing, f"found {missing}; it must be a file that can be read"),
+        (missing, made.key, f"{missing}: no such file"),
+        (made.certificate, missing, f"{missing}: no such file"),
         (empty, made.key, f"{empty}: it must hold a certificate"),
         (made.certificate, made.certificate, f"{made.certificate}: it must hold an unencrypted"),
         (made.certificate, other.key, f"{other.key}: the key does not belong to"),

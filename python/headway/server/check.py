@@ -46,7 +46,7 @@ def _row(name: str, shown: str, origin: str) -> str:
 def problems(resolution: Resolution) -> list[str]:
     """What the configuration names and this machine does not have: one line each."""
     found = [
-        f"{value.origin}: {name}: {problem}"
+        _problem(value, name, problem)
         for name, value in resolution.server.items()
         for problem in _missing(OPTIONS[name], value.value)
     ]
@@ -59,13 +59,13 @@ def _problems_of_group(group: ResolvedGroup) -> Iterator[str]:
     for mount in group.mounts:
         application = mount.value.application
         if not is_object(application) and not os.path.isfile(application):
-            yield f"{mount.origin}: app: found {application}; it must be a file that exists"
+            yield _problem(mount, "app", f"found {application}; it must be a file that exists")
     for bind in group.binds:
         for problem in _unusable(bind.value):
-            yield f"{bind.origin}: bind: {problem}"
+            yield _problem(bind, "bind", problem)
     for name, value in group.values.items():
         for problem in _missing(OPTIONS[name], value.value):
-            yield f"{value.origin}: {name}: {problem}"
+            yield _problem(value, name, problem)
     yield from _accounts(group)
     if group.settings.tls is not None:
         yield from _certificate(group)
@@ -84,8 +84,6 @@ def _missing(option: Option, value: Any) -> Iterator[str]:
             yield f"found {path}; it must be a directory that exists"
         if option.path == "parent" and not os.path.isdir(os.path.dirname(path)):
             yield f"found {path}; its directory must exist"
-        if option.path == "file" and not os.access(path, os.R_OK):
-            yield f"found {path}; it must be a file that can be read"
 
 
 def _unusable(address: Address) -> Iterator[str]:
@@ -114,11 +112,11 @@ def _account(value: Value, kind: str, name: str) -> Iterator[str]:
     try:
         number = account_id(kind, name)
     except KeyError:
-        yield f"{value.origin}: {kind}: found {name}; it must be a {kind} of this machine"
+        yield _problem(value, kind, f"found {name}; it must be a {kind} of this machine")
         return
     own = {os.geteuid()} if kind == "user" else {os.getegid(), *os.getgroups()}
     if os.geteuid() != 0 and number not in own:
-        yield f"{value.origin}: {kind}: found {name}; only root can run processes as another {kind}"
+        yield _problem(value, kind, f"found {name}; only root can run processes as another {kind}")
 
 
 def account_id(kind: str, name: str) -> int:
@@ -130,9 +128,17 @@ def account_id(kind: str, name: str) -> int:
 
 def _certificate(group: ResolvedGroup) -> Iterator[str]:
     tls = group.settings.tls
-    if tls is None or not (os.access(tls.certificate, os.R_OK) and os.access(tls.key, os.R_OK)):
+    if tls is None:
         return
     try:
         _native.server_check_tls(tls.certificate, tls.key)
     except ValueError as error:
-        yield f"{group.values['tls-certificate'].origin}: tls-certificate: {error}"
+        is_of_key = tls.key != tls.certificate and str(error).startswith(tls.key)
+        name = "tls-key" if is_of_key else "tls-certificate"
+        yield _problem(group.values[name], name, str(error))
+
+
+def _problem(value: Value, name: str, text: str) -> str:
+    """A flag is its own origin; a line of a file says which option of it is meant."""
+    is_flag = value.origin.startswith("--")
+    return f"{value.origin}: {text}" if is_flag else f"{value.origin}: {name}: {text}"

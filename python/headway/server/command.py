@@ -14,7 +14,7 @@ from headway.server.configuration import Draft, put_over
 from headway.server.flags import add_flags, read_flags
 from headway.server.resolution import Resolution, resolve
 from headway.server.settings import ServerSettings
-from headway.server.single_process import supervise
+from headway.server.supervisor import supervise
 from headway.server.toml_file import read_toml
 
 DESCRIPTION = """\
@@ -65,18 +65,34 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serves until a signal comes; returns the exit code."""
+    if arguments.check:
+        return _check(arguments)
+    return supervise(_settings(arguments), lambda: _settings(arguments))
+
+
+def _check(arguments: argparse.Namespace) -> int:
     resolution = read_configuration(arguments)
+    sys.stdout.write(check.draw(resolution))
+    sys.stdout.flush()
+    _warn(resolution)
+    problems = check.problems(resolution)
+    for problem in problems:
+        print(f"headway serve: {problem}", file=sys.stderr)
+    return 2 if problems else 0
+
+
+def _settings(arguments: argparse.Namespace) -> ServerSettings:
+    """What there is to do, at the start and once more at SIGHUP."""
+    resolution = read_configuration(arguments)
+    _warn(resolution)
+    for problem in check.problems(resolution):
+        raise CommandError(problem, exit_code=2)
+    return resolution.settings
+
+
+def _warn(resolution: Resolution) -> None:
     for warning in resolution.warnings:
         print(f"headway serve: warning: {warning}", file=sys.stderr)
-    problems = check.problems(resolution)
-    if arguments.check:
-        sys.stdout.write(check.draw(resolution))
-        for problem in problems:
-            print(f"headway serve: {problem}", file=sys.stderr)
-        return 2 if problems else 0
-    if problems:
-        raise CommandError(problems[0], exit_code=2)
-    return supervise(resolution.settings, lambda: reread(arguments))
 
 
 def read_configuration(arguments: argparse.Namespace) -> Resolution:
@@ -87,15 +103,6 @@ def read_configuration(arguments: argparse.Namespace) -> Resolution:
             raise CommandError("APP is required, or --config FILE (see --help)", exit_code=2)
         return resolve(flags)
     return resolve(put_over(flags, _read_file(arguments.config), arguments.config))
-
-
-def reread(arguments: argparse.Namespace) -> ServerSettings:
-    """The settings once more, for SIGHUP."""
-    resolution = read_configuration(arguments)
-    problems = check.problems(resolution)
-    if problems:
-        raise CommandError(problems[0], exit_code=2)
-    return resolution.settings
 
 
 def _read_file(path: str) -> Draft:

@@ -196,7 +196,8 @@ class Several(Kind):
         self.allowed = allowed or kind.allowed
 
     def parse(self, text: str) -> tuple[Any, ...]:
-        return tuple(self.kind.parse(part) for part in text.split(self.separator or "\0"))
+        parts = text.split(self.separator or "\0")
+        return tuple(self.kind.parse(part.strip()) for part in parts)
 
     def accept(self, value: object) -> tuple[Any, ...]:
         values = value if isinstance(value, list) else [value]
@@ -259,6 +260,13 @@ def parse_network(text: str) -> str:
     return text if text == "unix" else str(ip_network(text, strict=True))
 
 
+def parse_proxy_header(text: str) -> str:
+    """The name of a field by which a proxy tells where a request came from."""
+    if not re.fullmatch(r"Forwarded|X-Forwarded-(For|Proto|Host|Port)", text, re.IGNORECASE):
+        raise ValueError
+    return text
+
+
 def parse_variable(text: str) -> tuple[str, str]:
     """`NAME=VALUE` of the environment."""
     name, equals, value = text.partition("=")
@@ -288,22 +296,4 @@ def _expect(value: object, *types: type) -> Any:
     """`value` if it is of one of `types`; a bool is no number."""
     if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
         return value
-    raise ValueError
-
-
-# What the native part can read of a request's origin.
-FORWARDING_FIELDS = (
-    "Forwarded",
-    "X-Forwarded-For",
-    "X-Forwarded-Proto",
-    "X-Forwarded-Host",
-    "X-Forwarded-Port",
-)
-
-
-def parse_forwarding_field(text: str) -> str:
-    """A field name in any case."""
-    for field in FORWARDING_FIELDS:
-        if field.lower() == text.lower():
-            return field
     raise ValueError

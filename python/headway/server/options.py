@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from headway.server.binding import parse_address
 from headway.server.kinds import (
-    FORWARDING_FIELDS,
     MAX_SECONDS,
     AccessLog,
     Bytes,
@@ -25,9 +24,9 @@ from headway.server.kinds import (
     Text,
     Whole,
     parse_application,
-    parse_forwarding_field,
     parse_mount,
     parse_network,
+    parse_proxy_header,
     parse_variable,
 )
 from headway.server.serving import LOG_FORMS
@@ -45,7 +44,8 @@ class Option(NamedTuple):
     `field` is a path in `ProcessGroup`, or in `ServerSettings` for an option `of_server`; it is
     empty where several options make up one field. `daemon` is what WSGIDaemonProcess allows under
     the same name, `daemon_default` its default where that is another. `path` tells what a file name
-    must be, so that it is made absolute and looked for: "directory", "file" or "parent".
+    must be, so that it is made absolute and looked for: "directory", "file", or "parent" for a file
+    that is to be made.
     """
 
     name: str
@@ -79,7 +79,6 @@ _APPLICATION = Checked(
     "APP",
     "module:callable, such as shop.wsgi:application, or a script file, such as /srv/shop.wsgi",
     parse_application,
-    parse_forwarding_field,
 )
 _BIND = Checked(
     "HOST:PORT | unix:PATH",
@@ -91,6 +90,14 @@ _FILE = Text("FILE", "the name of a file")
 _ACCOUNT = Text("NAME", "a name, or #ID", r"[^\0\s,:#]+|#[0-9]{1,10}")
 _NETWORKS = Several(
     Checked("CIDR", "a network as 10.0.0.0/8, an address, or unix", parse_network), ","
+)
+PROXY_HEADERS = Several(
+    Checked(
+        "NAME",
+        "Forwarded, X-Forwarded-For, -Proto, -Host or -Port in full",
+        parse_proxy_header,
+    ),
+    ",",
 )
 _SECONDS = Seconds()
 _COUNT = Whole(0, 2**31 - 1)
@@ -181,6 +188,12 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             Whole(1, MAX_PROCESSES),
             "processes that serve",
             daemon=Whole(1, MAX_PROCESSES),
+        ),
+        Option(
+            "multiprocess",
+            "multiprocess",
+            Switch(True),
+            "make wsgi.multiprocess true with one process too: there are other servers beside it",
         ),
         Option(
             "threads",
@@ -362,12 +375,9 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         Option(
             "trusted-proxy-headers",
             "trusted_proxy_headers",
-            Several(
-                Checked("FIELD", "one of " + ", ".join(FORWARDING_FIELDS), parse_forwarding_field),
-                ",",
-            ),
-            "the fields about it that those peers set themselves: Forwarded, X-Forwarded-For, "
-            "-Proto, -Host, -Port",
+            PROXY_HEADERS,
+            "which of Forwarded, X-Forwarded-For, -Proto, -Host and -Port they set; applications "
+            "see no others of these",
         ),
     ),
     "server": (

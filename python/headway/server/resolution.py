@@ -103,7 +103,8 @@ def _tls(draft: GroupDraft, values: dict[str, Value]) -> Tls | None:
         return Tls(certificate.value, key.value)
     for given, missing in ((certificate, "tls-key"), (key, "tls-certificate")):
         if given.value:
-            raise CommandError(f"{given.origin}: {missing} is missing: TLS needs both", exit_code=2)
+            name = f"--{missing}" if given.origin.startswith("--") else missing
+            raise CommandError(f"{given.origin}: {name} is missing: TLS needs both", exit_code=2)
     return None
 
 

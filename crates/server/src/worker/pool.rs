@@ -101,6 +101,9 @@ pub struct Pool<A: Application> {
     service_ns: AtomicU64,
     /// RUNNING, then STOPPING, then ABORTED.
     phase: AtomicU8,
+    /// Until when a stopping server keeps connections that have no request; 0 while it runs.
+    /// Written by `stop`, read by all threads; relaxed, since `phase` is changed after it.
+    keep_idle_until_ns: AtomicU64,
     access_log: Option<AccessLog>,
     free_threaded: bool,
     timeouts: Timeouts,
@@ -140,6 +143,7 @@ impl<A: Application> Pool<A> {
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
             phase: AtomicU8::new(RUNNING),
+            keep_idle_until_ns: AtomicU64::new(0),
             access_log: settings.access_log,
             free_threaded: settings.free_threaded,
             timeouts: settings.timeouts,
@@ -472,17 +476,22 @@ impl<A: Application> Pool<A> {
 
     /// Stops accepting, lets every request that was sent before end, then lets `work` return.
     ///
+    /// Connections without a request are closed, or kept for up to `keep_idle_ns`: a client may be
+    /// sending its next request on one, and would lose it. That request is answered with
+    /// `Connection: close`. Called again it only changes for how long they are kept.
+    ///
     /// A client whose connection waits in the listen queue may have sent its request long ago,
     /// and closing the listener would reset it; so the queue is emptied first. Then the phase
     /// changes, not before: a server without connections is over as soon as it is STOPPING.
-    pub fn stop(&self) {
+    pub fn stop(&self, keep_idle_ns: u64) {
         let listeners =
             std::mem::take(&mut *self.listeners.lock().expect("no panic under this lock"));
         for listener in &listeners {
             self.epoll.remove(listener.fd());
             self.accept(listener, ACCEPTS_AT_STOP);
         }
-        if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst).is_err() {
+        self.keep_idle_until_ns.store(now_ns().saturating_add(keep_idle_ns), Relaxed);
+        if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst) == Err(ABORTED) {
             return;
         }
         drop(listeners);
@@ -534,6 +543,11 @@ impl<A: Application> Pool<A> {
         self.phase.load(SeqCst) != RUNNING
     }
 
+    /// Whether a connection without a request may stay open for now.
+    pub(super) fn keeps_idle(&self) -> bool {
+        now_ns() < self.keep_idle_until_ns.load(Relaxed)
+    }
+
     pub(super) fn is_over(&self) -> bool {
         match self.phase.load(SeqCst) {
             RUNNING => false,
@@ -580,6 +594,9 @@ impl<A: Application> Pool<A> {
         if !goes_on || peer.stage == Stage::Idle {
             peer.deadline_stage = peer.stage;
             peer.deadline_ns = now_ns() + patience_ns;
+        }
+        if peer.stage == Stage::Idle && self.is_stopping() {
+            return peer.deadline_ns.min(self.keep_idle_until_ns.load(Relaxed));
         }
         peer.deadline_ns
     }

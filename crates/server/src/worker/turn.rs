@@ -129,15 +129,18 @@ impl<A: Application> Pool<A> {
                         if peer.stage == Stage::Idle && !peer.http.is_idle() {
                             peer.stage = Stage::Head;
                         }
-                    } else if self.is_stopping() && peer.stage != Stage::Body {
+                    } else if self.is_stopping() && peer.stage == Stage::Idle {
                         // Nobody may have polled since a next request came.
                         peer.readable = true;
-                        if !matches!(peer.receive(), Transfer::Moved(_)) {
-                            return Some(Outcome::Close);
-                        }
-                        if peer.stage == Stage::Idle {
-                            begin_request(peer, state.now_ns);
-                            peer.stage = Stage::Head;
+                        match peer.receive() {
+                            Transfer::Moved(_) => {
+                                begin_request(peer, state.now_ns);
+                                peer.stage = Stage::Head;
+                            }
+                            Transfer::WouldBlock if self.keeps_idle() => {
+                                return Some(Outcome::Wait);
+                            }
+                            _ => return Some(Outcome::Close),
                         }
                     } else {
                         return Some(Outcome::Wait);

@@ -30,7 +30,7 @@ OF_HOST = {
     *("sslengine", "sslcertificatefile", "sslcertificatekeyfile"),
     *("listen", "servername", "customlog", "pidfile"),
     *("wsgidaemonprocess", "wsgiscriptalias", "wsgipythonhome", "wsgirestrictembedded"),
-    *("wsgitrustedproxies", "wsgiimportscript"),
+    *("wsgitrustedproxies", "wsgitrustedproxyheaders", "wsgiimportscript"),
 }
 OTHER = (
     other_directives.REFUSED,

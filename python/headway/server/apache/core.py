@@ -11,7 +11,7 @@ from headway.server.apache.interpreters import parse_word
 from headway.server.apache.syntax import Directive
 from headway.server.configuration import Value
 from headway.server.kinds import Checked, Kind, Whole
-from headway.server.options import OPTIONS
+from headway.server.options import OPTIONS, PROXY_HEADERS
 from headway.server.serving import LOG_FORMS
 from headway.server.settings import HttpLimits
 
@@ -71,6 +71,21 @@ def read_core(directive: Directive) -> dict[str, Value]:
     core = CORE[directive.key]
     value = core.make(parse_word(directive, core.kind))
     return {name: Value(value, directive.place) for name in core.options}
+
+
+def read_proxy_headers(directive: Directive) -> tuple[tuple[str, ...], list[str]]:
+    """The fields of WSGITrustedProxyHeaders that there are here, and a warning about the others."""
+    names, others = [], []
+    for word in directive.words:
+        try:
+            names.append(PROXY_HEADERS.kind.parse(word))
+        except ValueError:
+            others.append(word)
+    allowed = PROXY_HEADERS.kind.allowed
+    warning = (
+        f"{directive.place}: {directive.name}: left out: {', '.join(others)}; there are {allowed}"
+    )
+    return tuple(names), [warning] if others else []
 
 
 def read_log(directive: Directive, formats: dict[str, str], server_root: str) -> Value | None:

@@ -110,6 +110,9 @@ def _take(daemon: Daemon, name: str, text: str) -> None:
             "free-threading is active, and there is no GIL to yield (WSGI0204)"
         )
         return
+    if name == "processes":
+        # Given at all, it makes wsgi.multiprocess true.
+        daemon.given["multiprocess"] = Value(True, directive.place)
     is_time = option.field.endswith("_s")
     daemon.given[name] = Value(float(value) if is_time else value, directive.place)
 

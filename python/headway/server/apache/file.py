@@ -102,6 +102,10 @@ def _values_of(contents: Contents, host: Host) -> dict[str, Value]:
                 values["access-log"] = log
         elif directive.key == "wsgitrustedproxies":
             values["trusted-proxies"] = _networks(directive)
+        elif directive.key == "wsgitrustedproxyheaders":
+            names, unknown = core.read_proxy_headers(directive)
+            values["trusted-proxy-headers"] = Value(names, directive.place)
+            contents.warnings += unknown
         elif directive.key == "wsgipythonhome":
             values["python-home"] = _file_name(contents, directive, "python-home")
     return values

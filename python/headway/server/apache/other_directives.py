@@ -48,9 +48,6 @@ WITHOUT_EFFECT: dict[str, Without] = {
     "wsgipassapacherequest": Without(ON_OR_OFF, "there is no Apache request to pass", False),
     "wsgiignoreactivity": Without(ON_OR_OFF, "every request counts", False),
     "wsgigroupauthoritative": Without(ON_OR_OFF, "there are no groups of users here"),
-    "wsgitrustedproxyheaders": Without(
-        _TEXT, "of trusted proxies, Forwarded and X-Forwarded-* are believed"
-    ),
     "wsgiservermetrics": Without(ON_OR_OFF, "there is no scoreboard of Apache's to read", False),
     "wsgidestroyinterpreter": Without(ON_OR_OFF, "the main interpreter ends with its process"),
     "wsgiverbosedebugging": Without(ON_OR_OFF, "there is nothing of the kind here", False),
