@@ -31,6 +31,7 @@ def main() -> None:
         listener,
         address,
         threads=group.threads,
+        http=group.http,
         limits=native_limits(group, int(sys.argv[2])),
     )
     server.start()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from headway.server.binding import parse_address
 from headway.server.kinds import (
+    FORWARDING_FIELDS,
     MAX_SECONDS,
     AccessLog,
     Bytes,
@@ -24,9 +25,9 @@ from headway.server.kinds import (
     Text,
     Whole,
     parse_application,
+    parse_forwarding_field,
     parse_mount,
     parse_network,
-    parse_proxy_header,
     parse_variable,
 )
 from headway.server.serving import LOG_FORMS
@@ -92,12 +93,7 @@ _NETWORKS = Several(
     Checked("CIDR", "a network as 10.0.0.0/8, an address, or unix", parse_network), ","
 )
 PROXY_HEADERS = Several(
-    Checked(
-        "NAME",
-        "Forwarded, X-Forwarded-For, -Proto, -Host or -Port in full",
-        parse_proxy_header,
-    ),
-    ",",
+    Checked("FIELD", "one of " + ", ".join(FORWARDING_FIELDS), parse_forwarding_field), ","
 )
 _SECONDS = Seconds()
 _COUNT = Whole(0, 2**31 - 1)
