@@ -139,6 +139,7 @@ unsafe fn pool_settings(
         };
         Ok(PoolSettings {
             listeners: opened,
+            shared_listeners: number(c"shared_listeners")? != 0,
             access_log,
             free_threaded: number(c"free_threaded")? != 0,
             timeouts: Timeouts {

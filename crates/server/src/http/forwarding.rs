@@ -64,7 +64,7 @@ pub fn read_origin(
 ) -> Origin {
     let mut origin = Origin::default();
     let list = |index: usize| match believed.has(index) {
-        true => members(head, bytes, FIELDS[index]),
+        true => members(head, bytes, index),
         false => Vec::new(),
     };
     let elements = list(FORWARDED);
@@ -168,18 +168,43 @@ impl<'a> Said<'a> {
     }
 }
 
-/// The members of a list field, of all its occurrences together, without empty ones.
-fn members(head: &Head, bytes: &[u8], name: &str) -> Vec<Vec<u8>> {
-    let fields = head
-        .fields
-        .iter()
-        .filter(|field| bytes[field.name.clone()].eq_ignore_ascii_case(name.as_bytes()));
-    fields
-        .flat_map(|field| split_unquoted(&bytes[field.value.clone()], b','))
-        .map(<[u8]>::trim_ascii)
-        .filter(|member| !member.is_empty())
-        .map(<[u8]>::to_vec)
-        .collect()
+/// The members of the list field `FIELDS[index]`, of all its occurrences together, without empty
+/// ones. Only `Forwarded` knows quotes.
+///
+/// A quote that is never closed was opened by the client, since proxies write whole elements: it
+/// must not take what they added to its right. So such a field is split at every comma.
+fn members(head: &Head, bytes: &[u8], index: usize) -> Vec<Vec<u8>> {
+    let name = FIELDS[index].as_bytes();
+    let mut members = Vec::new();
+    for field in
+        head.fields.iter().filter(|field| bytes[field.name.clone()].eq_ignore_ascii_case(name))
+    {
+        let value = &bytes[field.value.clone()];
+        let mut add = |member: &[u8]| match member.trim_ascii() {
+            [] => {}
+            member => members.push(member.to_vec()),
+        };
+        if index == FORWARDED && are_quotes_closed(value) {
+            split_unquoted(value, b',').for_each(&mut add);
+        } else {
+            value.split(|byte| *byte == b',').for_each(&mut add);
+        }
+    }
+    members
+}
+
+fn are_quotes_closed(text: &[u8]) -> bool {
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in text {
+        let pair_ends = std::mem::take(&mut escaped);
+        match byte {
+            _ if pair_ends => {}
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            _ => {}
+        }
+    }
+    !quoted
 }
 
 /// Splits where `separator` stands outside of quotes.
@@ -249,6 +274,10 @@ mod tests {
             ("Forwarded: for=6.6.6.6;host=\"a,for=7.7.7.7\", for=10.1.1.1", "6.6.6.6"),
             ("Forwarded: for=\"192.0.2.1:_x\"", "192.0.2.1"),
             ("Forwarded: for=192.0.2.1\r\nX-Forwarded-For: 6.6.6.6", "192.0.2.1"),
+            // A quote that the client left open hides nothing.
+            ("X-Forwarded-For: \", 192.0.2.1", "192.0.2.1"),
+            ("Forwarded: for=\", for=192.0.2.1", "192.0.2.1"),
+            ("Forwarded: for=\"\\, for=\"[2001:db8::1]:80\"", "2001:db8::1"),
         ] {
             assert_eq!(client(fields).as_deref(), Some(expected), "{fields}");
         }

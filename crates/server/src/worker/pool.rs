@@ -16,6 +16,7 @@ use super::monitor::Monitor;
 use super::parking::{LONG_TURN_NS, Parking, Seat};
 use super::peer::{Peer, Stage};
 use super::ready::{Ready, ReadyQueue};
+use super::sharing::Sharing;
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
@@ -46,6 +47,8 @@ const LINGERING_NS: u64 = 2_000_000_000;
 pub struct PoolSettings {
     /// At most `MAX_LISTENERS`.
     pub listeners: Vec<Listener>,
+    /// Other processes accept from them too.
+    pub shared_listeners: bool,
     pub access_log: Option<AccessLog>,
     /// Threads run Python at the same time: wake one more whenever work is waiting.
     pub free_threaded: bool,
@@ -84,6 +87,7 @@ pub struct Pool<A: Application> {
     listeners: Mutex<Vec<Listener>>,
     /// Accepting failed for want of descriptors or slots; a close or the monitor turns it on again.
     accepting_paused: AtomicBool,
+    sharing: Sharing,
     pub(super) slab: Slab,
     pub(super) ready: ReadyQueue,
     /// True while one thread polls. Taken with a swap by who wants to poll, given back by it.
@@ -129,6 +133,7 @@ impl<A: Application> Pool<A> {
             kick,
             listeners: Mutex::new(settings.listeners),
             accepting_paused: AtomicBool::new(false),
+            sharing: Sharing::new(settings.shared_listeners, ACCEPTS_PER_EVENT),
             slab: Slab::default(),
             ready: ReadyQueue::default(),
             polling: AtomicBool::new(false),
@@ -256,7 +261,8 @@ impl<A: Application> Pool<A> {
                         if matches!(
                             peer.stage,
                             Stage::Idle | Stage::Head | Stage::Opening { silent: true }
-                        ) {
+                        ) && !peer.owes_first_request
+                        {
                             continue;
                         }
                         if slot.word.release() {
@@ -282,7 +288,10 @@ impl<A: Application> Pool<A> {
         }
         // A stop that came before `polling` was set has kicked, so this cannot sleep through it.
         if events.is_empty() {
-            self.epoll.wait(-1, events);
+            match self.time_away_from_listeners() {
+                Some(time_ns) => self.epoll.wait_ns(time_ns, events),
+                None => self.epoll.wait(-1, events),
+            }
         }
         self.note_events(events);
         self.polling.store(false, SeqCst);
@@ -301,7 +310,7 @@ impl<A: Application> Pool<A> {
         for event in events {
             match event.data {
                 KICK_DATA => self.kick.clear(),
-                FIRST_LISTENER_DATA.. => self.accept_some(event.data),
+                FIRST_LISTENER_DATA.. => self.accept_some(event.data, now_ns),
                 data => {
                     let token = Token::from_data(data);
                     let Some(slot) = self.slab.slot(token.index) else { continue };
@@ -321,13 +330,30 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    fn accept_some(&self, data: u64) {
+    fn accept_some(&self, data: u64, now_ns: u64) {
         let listeners = self.listeners.lock().expect("no panic under this lock");
-        if let Some(listener) = listeners.get((data - FIRST_LISTENER_DATA) as usize) {
-            if !self.accept(listener, ACCEPTS_PER_EVENT) {
-                self.pause_accepting(&listeners);
+        let Some(listener) = listeners.get((data - FIRST_LISTENER_DATA) as usize) else { return };
+        if !self.accept(listener, self.sharing.batch(now_ns)) {
+            self.pause_accepting(&listeners);
+        } else if self.sharing.step_back(now_ns) {
+            listeners.iter().for_each(|listener| self.epoll.remove(listener.fd()));
+        }
+    }
+
+    /// How long the listeners are left to other processes yet. `None`: we wait for connections too,
+    /// behind the others if we were away.
+    fn time_away_from_listeners(&self) -> Option<u64> {
+        if !self.sharing.is_away() {
+            return None;
+        }
+        let remaining_ns = self.sharing.remaining_ns(now_ns());
+        if remaining_ns.is_none() {
+            let listeners = self.listeners.lock().expect("no panic under this lock");
+            if !self.is_accepting_paused() {
+                self.add_listeners(&listeners);
             }
         }
+        remaining_ns
     }
 
     /// Accepts until the listen queue is empty, at most `limit` connections. False if there is no
@@ -387,12 +413,16 @@ impl<A: Application> Pool<A> {
     pub(super) fn resume_accepting(&self) {
         let listeners = self.listeners.lock().expect("no panic under this lock");
         if self.accepting_paused.swap(false, SeqCst) {
-            for (listener, data) in listeners.iter().zip(FIRST_LISTENER_DATA..) {
-                let added = self.epoll.add_listener(listener.fd(), data);
-                // Want of memory; else it is registered already.
-                if added.is_err_and(|error| error.raw_os_error() != Some(libc::EEXIST)) {
-                    self.accepting_paused.store(true, SeqCst);
-                }
+            self.add_listeners(&listeners);
+        }
+    }
+
+    fn add_listeners(&self, listeners: &[Listener]) {
+        for (listener, data) in listeners.iter().zip(FIRST_LISTENER_DATA..) {
+            let added = self.epoll.add_listener(listener.fd(), data);
+            // Want of memory; else it is registered already.
+            if added.is_err_and(|error| error.raw_os_error() != Some(libc::EEXIST)) {
+                self.accepting_paused.store(true, SeqCst);
             }
         }
     }
@@ -577,6 +607,9 @@ impl<A: Application> Pool<A> {
 #[path = "pool_tests.rs"]
 mod tests;
 
+#[cfg(test)]
+#[path = "pool_entrance_tests.rs"]
+mod entrance_tests;
 #[cfg(test)]
 #[path = "pool_limit_tests.rs"]
 mod limit_tests;

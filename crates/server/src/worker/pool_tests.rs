@@ -42,6 +42,7 @@ impl Application for Targets {
 pub fn settings(listener: TcpListener) -> PoolSettings {
     PoolSettings {
         listeners: vec![Listener::Tcp(listener)],
+        shared_listeners: false,
         access_log: None,
         free_threaded: false,
         timeouts: Timeouts {
