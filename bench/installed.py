@@ -28,7 +28,8 @@ print(json.dumps({"python": platform.python_version(), "versions": names}))
 
 
 class Installed:
-    """Which of the wanted peers are here, and why others are not."""
+    """Which of the wanted peers are here, and why others are not. Nobody needs the folder who wants
+    none."""
 
     def __init__(self, names: Sequence[str], folder: Path = PEERS_FOLDER) -> None:
         self.bin = folder / "bin"
@@ -45,6 +46,8 @@ class Installed:
                 self.versions[name] = version
 
     def _ask(self, distributions: Sequence[str]) -> dict[str, str | None]:
+        if not distributions:
+            return {}
         python = self.bin / "python"
         if not python.exists():
             raise BenchmarkError(f"there are no peers in {self.bin.parent}: {INSTALL}", 2)

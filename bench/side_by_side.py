@@ -35,7 +35,8 @@ def add_options(parser: sitting.Parser, peers: Sequence[str] = tuple(PEERS)) -> 
         choices=tuple(PEERS),
         default=peers,
         metavar="NAME",
-        help=f"which peers beside Headway: {', '.join(PEERS)} (default: {' '.join(peers)})",
+        help=f"which peers beside Headway, or none: {', '.join(PEERS)} "
+        f"(default: {' '.join(peers)})",
     )
     parser.add_argument(
         "--peers-folder",

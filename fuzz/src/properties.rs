@@ -5,7 +5,8 @@
 
 use crate::http::body::{BodyDecoder, Decoded};
 use crate::http::connection::{Finished, Surroundings};
-use crate::http::{Connection, Event, Framing, Limits, Rejection, Response};
+use crate::http::forwarding::{Believed, read_origin};
+use crate::http::{Connection, Event, Framing, Head, Limits, Rejection, Response};
 use std::sync::Arc;
 
 /// What a conversation looked like from the server's side.
@@ -574,4 +575,41 @@ pub fn response(bytes: &[u8]) {
         assert!(field("content-length").is_none());
     }
     assert!(finished != Finished::KeepAlive || field("connection") != Some(b"close"));
+}
+
+/// `bytes`: a choice, then lines that a client wrote into a field which proxies add to.
+///
+/// Whatever they are, the address that the first trusted proxy saw is the client's.
+pub fn forwarding(bytes: &[u8]) {
+    let [choice, forged @ ..] = bytes else { return };
+    let (name, seen, trusted) = match choice % 4 {
+        0 => ("X-Forwarded-For", "192.0.2.1", "10.0.0.1"),
+        1 => ("Forwarded", "for=192.0.2.1;proto=https", "for=10.0.0.1"),
+        2 => ("Forwarded", "for=\"192.0.2.1:80\";host=a", "for=\"10.0.0.1\";proto=http"),
+        _ => ("X-Forwarded-For", "192.0.2.1:80", "::ffff:10.0.0.1"),
+    };
+    let mut text = b"GET / HTTP/1.1\r\nHost: a\r\n".to_vec();
+    for line in forged.split(|byte| *byte == b'\n').take(8) {
+        text.extend([name.as_bytes(), b": ", line].concat());
+        text.extend(b"\r\n");
+    }
+    // The proxy goes on in the same line.
+    text.truncate(text.len() - 2);
+    text.extend(format!(", {seen}").bytes());
+    if choice / 4 % 2 == 1 {
+        text.extend(format!("\r\n{name}: {trusted}").bytes());
+    }
+    text.extend(b"\r\n\r\n");
+    let limits = Limits { max_head_bytes: 1 << 20, ..Limits::default() };
+    let mut head = Head::default();
+    if head.parse(&text, &limits).is_err() {
+        return;
+    }
+    let believed = Believed::parse(&[name.to_owned()]).expect("a field that is known");
+    let is_trusted = |ip: std::net::IpAddr| ip.to_string().starts_with("10.");
+    let origin = read_origin(&head, &text, believed, is_trusted);
+    assert_eq!(origin.ip.as_deref(), Some("192.0.2.1"));
+    if choice % 4 == 1 {
+        assert_eq!(origin.is_https, Some(true));
+    }
 }

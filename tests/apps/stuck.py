@@ -8,14 +8,33 @@ import threading
 import time
 
 entered = threading.Event()
+closed = threading.Event()
 hoard = []
 
 
 def application(environ, start_response):
     page, seconds = environ["PATH_INFO"].strip("/"), float(environ["QUERY_STRING"] or 0)
+    if page == "endless":
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return Endless(seconds)
     body = PAGES[page](seconds)
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [body]
+
+
+class Endless:
+    """Blocks without end, so many seconds apart."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __iter__(self):
+        while True:
+            time.sleep(self.seconds)
+            yield b"x" * 10_000
+
+    def close(self):
+        closed.set()
 
 
 def hello(seconds):
@@ -48,6 +67,12 @@ def sleeping_and_hello(seconds):
     """Answers once another request is in `sleep`."""
     entered.wait()
     return b"entered\n"
+
+
+def endless_was_closed(seconds):
+    """Answers once the iterable of `endless` was closed."""
+    closed.wait()
+    return b"closed\n"
 
 
 def wait_for_rest(seconds):
@@ -101,6 +126,7 @@ PAGES = {
         compute,
         stubborn,
         sleeping_and_hello,
+        endless_was_closed,
         wait_for_rest,
         wedge,
         take_descriptors,

@@ -25,16 +25,15 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     if sys._is_gil_enabled() if hasattr(sys, "_is_gil_enabled") else True:
         gil.install(group.policy)
-    listener, address = bind(Address("127.0.0.1", 0))
+    listener = bind(Address("127.0.0.1", 0))
     server = Server(
         load_application("stuck:application"),
-        listener,
-        address,
-        threads=group.threads,
+        [listener],
+        group,
         limits=native_limits(group, int(sys.argv[2])),
     )
     server.start()
-    print(address.port, flush=True)
+    print(listener.address.port, flush=True)
     stop.wait()
     server.stop()
     server.join(10)

@@ -28,8 +28,12 @@ class Served:
 
     def __init__(self, app: str, *options: str, **changes: str) -> None:
         bind = () if "--bind" in options else ("--bind", "127.0.0.1:0")
+        command = ["-m", "headway", "serve", app, "--app-dir", str(APPS), *bind, *options]
+        self._start(command, **changes)
+
+    def _start(self, command: list[str], **changes: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "headway", "serve", app, "--app-dir", APPS, *bind, *options],
+            [sys.executable, *command],
             env={**os.environ, **changes},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -61,6 +65,11 @@ class Served:
             found = re.search(pattern, self.stderr)
             assert found, f"{pattern!r} is not in stderr ({said=}):\n{self.stderr}"
             return found
+
+    def workers(self) -> list[int]:
+        """Processes whose parent the server is."""
+        pid = self.process.pid
+        return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
     def connect(self) -> socket.socket:
         if self.path:

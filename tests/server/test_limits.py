@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from served import TIMEOUT_S, Response, read_response
+from served import TIMEOUT_S, Response, read_response, read_to_end
 
 from headway.server.limits import NO_LIMITS, STACK_SIGNAL, native_limits, request_timeout_s
-from headway.server.settings import ProcessGroup
+from headway.server.settings import HttpLimits, ProcessGroup
 
 LIMITED = Path(__file__).with_name("limited.py")
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -224,6 +224,24 @@ def test_accepting_goes_on_once_the_application_gives_descriptors_back() -> None
             send(kept, "/give_back")
             assert read_response(kept).body == b"given back\n"
             assert read_response(waiting).body == b"hello\n"
+
+
+@pytest.mark.parametrize("seconds_apart", [0, 0.01])
+def test_a_client_that_goes_away_ends_its_stream(seconds_apart: float) -> None:
+    with limited(threads=2) as server:
+        with server.send(f"/endless?{seconds_apart}") as connection:
+            # Without pauses the server soon waits for room to write, else for the next block.
+            assert connection.recv(100)
+        assert server.get("/endless_was_closed").body == b"closed\n"
+
+
+def test_a_client_that_does_not_read_keeps_a_thread_no_longer_than_the_write_timeout() -> None:
+    limits = HttpLimits(write_timeout_s=0.3)
+    with limited(threads=2, http=limits) as server, server.send("/endless") as connection:
+        assert server.get("/endless_was_closed").body == b"closed\n"
+        response = read_to_end(connection)
+        assert b"Transfer-Encoding: chunked\r\n" in response
+        assert not response.endswith(b"\r\n0\r\n\r\n"), "it must not look complete"
 
 
 def test_the_request_timeout_grows_with_the_threads() -> None:

@@ -186,6 +186,20 @@ def test_idle_and_partial_connections_block_nobody(checked: Served) -> None:
     assert checked.get("/hello").body == b"hello\n"
 
 
+def test_200_slow_writers_that_go_on_writing(checked: Served) -> None:
+    request = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
+    writers = [checked.connect() for _ in range(200)]
+    for byte in request[:-1]:
+        for writer in writers:
+            writer.sendall(bytes([byte]))
+        assert checked.get("/hello").body == b"hello\n"
+    for writer in writers:
+        writer.sendall(request[-1:])
+    for writer in writers:
+        assert read_response(writer).body == b"hello\n"
+        writer.close()
+
+
 def test_slow_senders_of_small_bodies_hold_no_thread(checked: Served) -> None:
     slow = [checked.connect() for _ in range(20)]
     for connection in slow:

@@ -19,10 +19,11 @@ def app(environ, start_response):
 
 from headway.server.binding import Address, bind
 from headway.server.serving import Server
-listener, address = bind(Address("127.0.0.1", 0))
-server = Server(app, listener, address, threads=2, daemon=False)
+from headway.server.settings import ProcessGroup
+listener = bind(Address("127.0.0.1", 0))
+server = Server(app, [listener], ProcessGroup(threads=2), daemon=False)
 server.start()
-os.write({ready_fd}, str(address.port).encode().ljust(5))
+os.write({ready_fd}, str(listener.address.port).encode().ljust(5))
 os.read({stop_fd}, 1)
 server.stop()
 assert server.join(10) == 0
@@ -101,6 +102,7 @@ def test_two_servers_in_one_process() -> None:
 
     from headway.server.binding import Address, bind
     from headway.server.serving import Server
+    from headway.server.settings import ProcessGroup
 
     def application(name: bytes) -> object:
         def app(environ: dict[str, object], start_response: object) -> list[bytes]:
@@ -111,8 +113,8 @@ def test_two_servers_in_one_process() -> None:
 
     servers = []
     for name in (b"one ", b"two "):
-        listener, address = bind(Address("127.0.0.1", 0))
-        server = Server(application(name), listener, address, threads=2)
+        listener = bind(Address("127.0.0.1", 0))
+        server = Server(application(name), [listener], ProcessGroup(threads=2))
         server.start()
         servers.append(server)
     for server, name in zip(servers, (b"one ", b"two "), strict=True):

@@ -6,7 +6,8 @@
 //! `Py_MOD_GIL_NOT_USED` are declared where the interpreter knows them.
 //!
 //! Each part adds its functions to the module: `gil` (the meter), `last_report` (a report for a
-//! process that a signal ends), `server` (the WSGI server).
+//! process that a signal ends), `process` (what a process is to the kernel), `server` (the WSGI
+//! server), `toml_text` (configuration files).
 
 use pyo3_ffi::*;
 use std::cell::UnsafeCell;
@@ -16,8 +17,10 @@ use std::ptr;
 mod gil;
 mod host;
 mod last_report;
+mod process;
 mod report;
 mod server;
+mod toml_text;
 
 /// CPython writes `m_base` of a definition, hence the cell.
 struct SharedDef(UnsafeCell<PyModuleDef>);
@@ -71,7 +74,13 @@ static DEFINITION: SharedDef = SharedDef(UnsafeCell::new(PyModuleDef {
 }));
 
 unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
-    for methods in [gil::methods(), last_report::methods(), server::methods()] {
+    for methods in [
+        gil::methods(),
+        last_report::methods(),
+        process::methods(),
+        server::methods(),
+        toml_text::methods(),
+    ] {
         // SAFETY: `module` is the live module that CPython executes; `methods` is a static
         // table that ends with a zeroed entry.
         if unsafe { PyModule_AddFunctions(module, methods) } < 0 {

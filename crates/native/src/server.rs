@@ -40,7 +40,12 @@ static METHODS: Methods<8> = Methods([
         server_work,
         c"server_work(server, environ)\nServes on this thread until the server has stopped.",
     ),
-    method(c"server_stop", server_stop, c"server_stop(server)\nStops accepting; ends requests."),
+    method(
+        c"server_stop",
+        server_stop,
+        c"server_stop(server, keep_idle_ns)\n\
+          Stops accepting; lets requests end, and keeps connections without one for so long.",
+    ),
     method(
         c"server_interrupt",
         server_interrupt,
@@ -134,6 +139,7 @@ unsafe fn pool_settings(
         };
         Ok(PoolSettings {
             listeners: opened,
+            shared_listeners: number(c"shared_listeners")? != 0,
             access_log,
             free_threaded: number(c"free_threaded")? != 0,
             timeouts: Timeouts {
@@ -315,7 +321,18 @@ unsafe extern "C" fn server_interrupt(_: *mut PyObject, arguments: *mut PyObject
 
 unsafe extern "C" fn server_stop(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
     // SAFETY: CPython calls with a live tuple of arguments.
-    unsafe { with_server(arguments, c"O:server_stop", |server| without_gil(|| server.stop())) }
+    unsafe {
+        let stopped =
+            server_and_argument(arguments, c"OO:server_stop").and_then(|(server, keep)| {
+                let keep_idle_ns = to_number(keep)?.max(0) as u64;
+                without_gil(|| server.stop(keep_idle_ns));
+                Ok(())
+            });
+        match stopped {
+            Ok(()) => Object::from_borrowed(Py_None()).into_ptr(),
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
 }
 
 unsafe extern "C" fn server_abort(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {

@@ -1,11 +1,14 @@
-"""Finds the application that `APP` names: `module:attribute`, the attribute dotted if need be."""
+"""Finds the application that `APP` names: `module:attribute`, the attribute dotted if need be, or
+the path of a script file with an `application` in it, as mod_wsgi has them."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import traceback
-from types import TracebackType
+from importlib.machinery import SourceFileLoader
+from types import ModuleType, TracebackType
 from typing import Any
 
 from headway.errors import CommandError
@@ -13,12 +16,25 @@ from headway.errors import CommandError
 Application = Any  # a callable as PEP 3333 defines it
 
 
-def load_application(specification: str) -> Application:
-    """Imports `module:callable` and returns the callable.
+SCRIPT_ATTRIBUTE = "application"
 
-    Raises `CommandError` with exit code 2 if there is no such thing, and 1, after the traceback, if
-    importing the module failed in the application's own code.
+
+class ImportFailed(CommandError):
+    """Importing the application failed in its own code. `details` is the traceback, for people."""
+
+    def __init__(self, message: str, details: str) -> None:
+        super().__init__(message)
+        self.details = details
+
+
+def load_application(specification: str) -> Application:
+    """Imports `module:callable`, or runs the script file, and returns the callable.
+
+    Raises `CommandError` with exit code 2 if there is no such thing, and `ImportFailed` if the
+    application's own code raised.
     """
+    if "/" in specification:
+        return _load_script(specification)
     module_name, colon, attributes = specification.partition(":")
     names = attributes.split(".")
     is_module_name = all(
@@ -29,7 +45,7 @@ def load_application(specification: str) -> Application:
             f"APP is {specification!r}; it must be module:callable, such as shop.wsgi:application",
             exit_code=2,
         )
-    found: Any = _import(module_name, specification)
+    found: Any = _import_module(module_name, specification)
     place = module_name
     for name in names:
         try:
@@ -47,7 +63,36 @@ def load_application(specification: str) -> Application:
     return found
 
 
-def _import(module_name: str, specification: str) -> Any:
+def _load_script(path: str) -> Application:
+    # As in mod_wsgi, a name that no import statement can have, and one for each file.
+    name = f"_headway_{path}"
+    loader = SourceFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except OSError as error:
+        if error.filename == path:
+            reason = (error.strerror or str(error)).lower()
+            raise CommandError(f"APP is {path!r}: {reason}", exit_code=2) from None
+        raise _failure(path, path, error) from None
+    except (Exception, SystemExit) as error:
+        raise _failure(path, path, error) from None
+    return _script_application(module, path)
+
+
+def _script_application(module: ModuleType, path: str) -> Application:
+    found = getattr(module, SCRIPT_ATTRIBUTE, None)
+    if not callable(found):
+        raise CommandError(
+            f"APP is {path!r}: the script has no callable {SCRIPT_ATTRIBUTE!r}", exit_code=2
+        )
+    return found
+
+
+def _import_module(module_name: str, specification: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -59,21 +104,23 @@ def _import(module_name: str, specification: str) -> Any:
                 "in the current directory, in --app-dir, or installed",
                 exit_code=2,
             ) from None
-        _explain(module_name, error)
-    except SystemExit as error:
+        raise _failure(specification, module_name, error) from None
+    except (Exception, SystemExit) as error:
+        raise _failure(specification, module_name, error) from None
+
+
+def _failure(specification: str, what: str, error: BaseException) -> CommandError:
+    if isinstance(error, SystemExit):
         code = "" if error.code is None else repr(error.code)
-        raise CommandError(
+        return CommandError(
             f"APP is {specification!r}: the application called sys.exit({code}) at import"
-        ) from None
-    except Exception as error:
-        _explain(module_name, error)
-    raise CommandError(f"APP is {specification!r}: importing {module_name} failed (see above)")
-
-
-def _explain(module_name: str, error: Exception) -> None:
-    print(f"headway serve: importing {module_name} raised:", file=sys.stderr)
+        )
     frames = _from_the_application(error.__traceback__)
-    traceback.print_exception(type(error), error, frames)
+    told = "".join(traceback.format_exception(type(error), error, frames))
+    return ImportFailed(
+        f"APP is {specification!r}: importing {what} failed (see above)",
+        f"headway serve: importing {what} raised:\n{told}",
+    )
 
 
 def _from_the_application(frames: TracebackType | None) -> TracebackType | None:

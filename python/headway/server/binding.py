@@ -10,17 +10,21 @@ from typing import NamedTuple
 
 from headway.errors import CommandError
 
-BACKLOG = 1024
+DEFAULT_BACKLOG = 1024
 
 
 class Address(NamedTuple):
-    """A place to listen: `path` for a Unix socket, else `host` and `port` (0: any free one)."""
+    """A place to listen: `path` for a Unix socket, `fd` for one that a service manager has opened,
+    else `host` and `port` (0: any free one)."""
 
     host: str
     port: int
     path: str | None = None
+    fd: int | None = None
 
     def __str__(self) -> str:
+        if self.fd is not None:
+            return f"fd://{self.fd}"
         if self.path is not None:
             return f"unix:{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -28,8 +32,13 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Parses `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; raises `ValueError` that says what is
-    allowed."""
+    """Parses `HOST:PORT`, `[IPV6]:PORT`, `unix:PATH` or `fd://N`; raises `ValueError` that says
+    what is allowed."""
+    if text.startswith("fd://"):
+        number = text.removeprefix("fd://")
+        if not number.isascii() or not number.isdecimal() or not 3 <= int(number) < 65536:
+            raise ValueError("fd:// needs a descriptor that systemd passes, from fd://3 on")
+        return Address("localhost", 0, fd=int(number))
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
         if not path:
@@ -45,19 +54,40 @@ def parse_address(text: str) -> Address:
     return Address(host, int(port))
 
 
-def bind(address: Address) -> tuple[socket.socket, Address]:
-    """A socket bound to the address but not listening yet, and the address with its real port.
+class Listener(NamedTuple):
+    """A socket that listens, and its address with the real port."""
+
+    socket: socket.socket
+    address: Address
+
+
+def bind(address: Address, backlog: int = DEFAULT_BACKLOG, mode: int | None = None) -> Listener:
+    """Listens at the address. `mode` are the permission bits of a UNIX socket.
 
     Raises `CommandError` with exit code 2 if that cannot be had.
     """
+    if address.fd is not None:
+        raise CommandError(
+            f"--bind {address}: no such socket was passed (LISTEN_FDS, see sd_listen_fds(3))",
+            exit_code=2,
+        )
     try:
-        return _bind_unix(address) if address.path is not None else _bind_tcp(address)
+        if address.path is not None:
+            listener = Listener(_bind_unix(address.path, mode), address)
+        else:
+            listener = _bind_tcp(address)
+        try:
+            listener.socket.listen(backlog)
+        except OSError:
+            listener.socket.close()
+            raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise CommandError(f"--bind {address}: {reason.lower()}", exit_code=2) from None
+    return listener
 
 
-def _bind_tcp(address: Address) -> tuple[socket.socket, Address]:
+def _bind_tcp(address: Address) -> Listener:
     # The first answer, as browsers take it; several need several listeners.
     family, kind, protocol, _, place = socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -71,19 +101,23 @@ def _bind_tcp(address: Address) -> tuple[socket.socket, Address]:
     except OSError:
         listener.close()
         raise
-    return listener, address._replace(port=listener.getsockname()[1])
+    return Listener(listener, address._replace(port=listener.getsockname()[1]))
 
 
-def _bind_unix(address: Address) -> tuple[socket.socket, Address]:
-    assert address.path is not None
-    _remove_stale(address.path)
+def _bind_unix(path: str, mode: int | None) -> socket.socket:
+    _remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Nobody may connect before the permissions are right: they come with the name.
+    umask = None if mode is None else os.umask(~mode & 0o777)
     try:
-        listener.bind(address.path)
+        listener.bind(path)
     except OSError:
         listener.close()
         raise
-    return listener, address
+    finally:
+        if umask is not None:
+            os.umask(umask)
+    return listener
 
 
 def _remove_stale(path: str) -> None:

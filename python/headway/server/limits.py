@@ -27,6 +27,7 @@ NO_LIMITS: dict[str, int] = {
     "queue_timeout_ns": 0,
     "control_fd": -1,
     "stack_signal": 0,
+    "shared_listeners": 0,
 }
 
 
@@ -46,6 +47,8 @@ def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
         "queue_timeout_ns": _ns(group.queue_timeout_s),
         "control_fd": control_fd,
         "stack_signal": _register_stack_signal(),
+        # Processes that accept from the same sockets leave each other their share.
+        "shared_listeners": group.processes > 1,
     }
 
 

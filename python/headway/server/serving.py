@@ -7,21 +7,20 @@ in `_native.server_work`, which drops the GIL and takes it once per request.
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from headway import __version__, _native
 from headway.errors import RequestTimeout
 from headway.server.application import Application
-from headway.server.binding import BACKLOG, Address
+from headway.server.binding import Listener
 from headway.server.limits import NO_LIMITS
-from headway.server.settings import NO_LIMITS_GIVEN, HttpLimits
-from headway.server.transport import PLAIN, Transport
+from headway.server.settings import ProcessGroup
+from headway.server.transport import native_transport
 
 # How long a thread outside the application takes, at the very most, to notice the end.
 ABORT_TIMEOUT_S = 1.0
@@ -45,40 +44,38 @@ class PathRow(NamedTuple):
 
 
 class Server:
-    """Serves one application on one listening socket, from `start` until `stop` and `join`."""
+    """Serves one application on its listeners, from `start` until `stop` and `join`."""
 
     def __init__(
         self,
         application: Application,
-        listener: socket.socket,
-        address: Address,
+        listeners: Sequence[Listener],
+        group: ProcessGroup,
         *,
-        threads: int,
-        log_form: str = "off",
         log_fd: int = -1,
-        http: HttpLimits = NO_LIMITS_GIVEN,
+        multiprocess: bool = False,
         limits: Mapping[str, int] = NO_LIMITS,
-        transport: Transport = PLAIN,
         daemon: bool = True,
     ) -> None:
-        """Takes over `listener` (bound, perhaps not listening yet) and, unless `log_form` is
-        "off", the descriptor `log_fd`. `limits` are those of `native_limits`, `transport` is that
-        of `native_transport`. Raises `ValueError`, a line that names the file, if there is
+        """Takes over the listeners' sockets and, unless `group.access_log` is "off", the
+        descriptor `log_fd`. Of the group it is what concerns requests that counts here; `limits`
+        are those of `native_limits`. Raises `ValueError`, a line that names the file, if there is
         something wrong with a certificate.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
         """
-        self.address = address
-        self._thread_count = threads
+        self.address = listeners[0].address
+        self._group = group
+        self._multiprocess = multiprocess
         self._interrupts = limits["interrupt_timeout_ns"] > 0
-        listener.listen(BACKLOG)
+        http = group.http
         self._native = _native.server_open(
             application,
             report_exception,
-            [listener.detach()],
+            [listener.socket.detach() for listener in listeners],
             {
-                "log_form": LOG_FORMS[log_form],
+                "log_form": LOG_FORMS[group.access_log],
                 "log_fd": log_fd,
                 "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
                 "max_connections": http.max_connections,
@@ -90,16 +87,21 @@ class Server:
                 "body_timeout_ns": _ns(http.body_timeout_s),
                 "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": _ns(http.write_timeout_s),
-                **transport,
+                **native_transport(group),
                 **limits,
             },
         )
+        self._count_lock = threading.Lock()
+        self._serving = group.threads
+        self._when_over: Callable[[], None] = lambda: None
         self._threads = [
             threading.Thread(target=self._work, name=f"headway-worker-{number}", daemon=daemon)
-            for number in range(1, threads + 1)
+            for number in range(1, group.threads + 1)
         ]
 
-    def start(self) -> None:
+    def start(self, when_over: Callable[[], None] | None = None) -> None:
+        """Starts to serve. The last of the threads to end calls `when_over`."""
+        self._when_over = when_over or self._when_over
         for thread in self._threads:
             thread.start()
         if self._interrupts:
@@ -108,9 +110,11 @@ class Server:
                 target=self._interrupt, name="headway-interrupter", daemon=True
             ).start()
 
-    def stop(self) -> None:
-        """Stops accepting, lets requests end that were sent before. Returns at once; see `join`."""
-        _native.server_stop(self._native)
+    def stop(self, keep_idle_s: float = 0.0) -> None:
+        """Stops accepting, lets requests end that were sent before; a connection without one is
+        kept for so long, since its client may be about to send. Returns at once; see `join`.
+        Called again it changes for how long."""
+        _native.server_stop(self._native, _ns(keep_idle_s))
 
     def join(self, timeout_s: float) -> int:
         """Waits for the worker threads after `stop`. Whatever connections are open after the
@@ -130,7 +134,14 @@ class Server:
         return [PathRow(*row) for row in _native.server_requests(self._native)]
 
     def _work(self) -> None:
-        _native.server_work(self._native, self._environ())
+        try:
+            _native.server_work(self._native, self._environ())
+        finally:
+            with self._count_lock:
+                self._serving -= 1
+                is_last = self._serving == 0
+            if is_last:
+                self._when_over()
 
     def _interrupt(self) -> None:
         while _native.server_interrupt(self._native, RequestTimeout):
@@ -148,8 +159,8 @@ class Server:
             "wsgi.version": (1, 0),
             "wsgi.url_scheme": "http",
             "wsgi.errors": sys.stderr if sys.stderr is not None else open(os.devnull, "w"),
-            "wsgi.multithread": self._thread_count > 1,
-            "wsgi.multiprocess": False,
+            "wsgi.multithread": self._group.threads > 1,
+            "wsgi.multiprocess": self._multiprocess,
             "wsgi.run_once": False,
             # Not in PEP 3333: the input ends where the body does, chunked or not.
             "wsgi.input_terminated": True,

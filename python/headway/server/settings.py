@@ -71,6 +71,8 @@ class ProcessGroup:
     tls: Tls | None = None
 
     processes: int = 1
+    # Makes `wsgi.multiprocess` true with one process too: others may serve the same application.
+    multiprocess: bool = False
     threads: int = 4
     policy: str = "interval"
     kernel_hints: bool = True

@@ -4,10 +4,8 @@
 #[path = "../../../../fuzz/src/properties.rs"]
 mod properties;
 
-/// What has a meaning to one of the parsers, and what has none to any.
-const BYTES: &[u8] = b"\r\n\0 :;0a\xff";
-
-fn near_each_seed(seeds: &str, property: fn(&[u8])) {
+/// `signs`: what has a meaning to the parser, and what has none.
+fn near_each_seed(seeds: &str, signs: &[u8], property: fn(&[u8])) {
     for line in seeds.lines() {
         let seed = unescape(line);
         property(&seed);
@@ -17,7 +15,7 @@ fn near_each_seed(seeds: &str, property: fn(&[u8])) {
             if let [_, after @ ..] = after {
                 property(&[before, after].concat());
             }
-            for byte in BYTES {
+            for byte in signs {
                 property(&[before, &[*byte], after].concat());
                 if let [_, after @ ..] = after {
                     property(&[before, &[*byte], after].concat());
@@ -59,15 +57,24 @@ fn unescape(line: &str) -> Vec<u8> {
 
 #[test]
 fn connections_near_the_seeds() {
-    near_each_seed(include_str!("../../../../fuzz/seeds/connection.txt"), properties::connection);
+    let seeds = include_str!("../../../../fuzz/seeds/connection.txt");
+    near_each_seed(seeds, b"\r\n\0 :0a\xff", properties::connection);
 }
 
 #[test]
 fn bodies_near_the_seeds() {
-    near_each_seed(include_str!("../../../../fuzz/seeds/body.txt"), properties::body);
+    let seeds = include_str!("../../../../fuzz/seeds/body.txt");
+    near_each_seed(seeds, b"\r\n\0 ;0a\"\\", properties::body);
+}
+
+#[test]
+fn forged_origins_near_the_seeds() {
+    let seeds = include_str!("../../../../fuzz/seeds/forwarding.txt");
+    near_each_seed(seeds, b"\n ,;=\"\\:a", properties::forwarding);
 }
 
 #[test]
 fn responses_near_the_seeds() {
-    near_each_seed(include_str!("../../../../fuzz/seeds/response.txt"), properties::response);
+    let seeds = include_str!("../../../../fuzz/seeds/response.txt");
+    near_each_seed(seeds, b"\r\n\0 :0a\xff", properties::response);
 }

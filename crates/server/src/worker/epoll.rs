@@ -59,6 +59,31 @@ impl Epoll {
         Ok(())
     }
 
+    /// As `wait`, for less than milliseconds where the kernel can (Linux 5.11).
+    pub fn wait_ns(&self, timeout_ns: u64, events: &mut Vec<Event>) {
+        let mut raw = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_WAIT];
+        let timeout = libc::timespec {
+            tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: the pointers are to live objects, the length is that of `raw`, no signal mask.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.0.as_raw_fd(),
+                raw.as_mut_ptr(),
+                EVENTS_PER_WAIT as i32,
+                &raw const timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        };
+        if count < 0 && Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+            return self.wait(timeout_ns.div_ceil(1_000_000) as i32, events);
+        }
+        append(&raw, count as i32, events);
+    }
+
     /// Waits up to `timeout_ms` (-1: without end) and appends what happened to `events`.
     pub fn wait(&self, timeout_ms: i32, events: &mut Vec<Event>) {
         let mut raw = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_WAIT];
@@ -71,14 +96,17 @@ impl Epoll {
                 timeout_ms,
             )
         };
-        // The only failure that can occur is EINTR: a signal. The caller looks around and waits
-        // again.
-        let hangup = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
-        events.extend(raw[..count.max(0) as usize].iter().map(|event| {
-            let (bits, data) = (event.events, event.u64);
-            Event { data, hangup: bits & hangup != 0 }
-        }));
+        append(&raw, count, events);
     }
+}
+
+/// The only failure that can occur is EINTR: a signal. The caller looks around and waits again.
+fn append(raw: &[libc::epoll_event], count: i32, events: &mut Vec<Event>) {
+    let hangup = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+    events.extend(raw[..count.max(0) as usize].iter().map(|event| {
+        let (bits, data) = (event.events, event.u64);
+        Event { data, hangup: bits & hangup != 0 }
+    }));
 }
 
 /// Brings a thread out of `Epoll::wait`.

@@ -18,6 +18,7 @@ pub mod parking;
 pub mod peer;
 pub mod pool;
 pub mod ready;
+pub mod sharing;
 pub mod slab;
 pub mod socket;
 pub mod tls;

@@ -16,6 +16,7 @@ use super::monitor::Monitor;
 use super::parking::{LONG_TURN_NS, Parking, Seat};
 use super::peer::{Peer, Stage};
 use super::ready::{Ready, ReadyQueue};
+use super::sharing::Sharing;
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
 use super::socket::{Accepted, Listener};
 use super::turn::{Outcome, TurnState};
@@ -46,6 +47,8 @@ const LINGERING_NS: u64 = 2_000_000_000;
 pub struct PoolSettings {
     /// At most `MAX_LISTENERS`.
     pub listeners: Vec<Listener>,
+    /// Other processes accept from them too.
+    pub shared_listeners: bool,
     pub access_log: Option<AccessLog>,
     /// Threads run Python at the same time: wake one more whenever work is waiting.
     pub free_threaded: bool,
@@ -84,6 +87,7 @@ pub struct Pool<A: Application> {
     listeners: Mutex<Vec<Listener>>,
     /// Accepting failed for want of descriptors or slots; a close or the monitor turns it on again.
     accepting_paused: AtomicBool,
+    sharing: Sharing,
     pub(super) slab: Slab,
     pub(super) ready: ReadyQueue,
     /// True while one thread polls. Taken with a swap by who wants to poll, given back by it.
@@ -97,6 +101,9 @@ pub struct Pool<A: Application> {
     service_ns: AtomicU64,
     /// RUNNING, then STOPPING, then ABORTED.
     phase: AtomicU8,
+    /// Until when a stopping server keeps connections that have no request; 0 while it runs.
+    /// Written by `stop`, read by all threads; relaxed, since `phase` is changed after it.
+    keep_idle_until_ns: AtomicU64,
     access_log: Option<AccessLog>,
     free_threaded: bool,
     timeouts: Timeouts,
@@ -126,6 +133,7 @@ impl<A: Application> Pool<A> {
             kick,
             listeners: Mutex::new(settings.listeners),
             accepting_paused: AtomicBool::new(false),
+            sharing: Sharing::new(settings.shared_listeners, ACCEPTS_PER_EVENT),
             slab: Slab::default(),
             ready: ReadyQueue::default(),
             polling: AtomicBool::new(false),
@@ -135,6 +143,7 @@ impl<A: Application> Pool<A> {
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
             phase: AtomicU8::new(RUNNING),
+            keep_idle_until_ns: AtomicU64::new(0),
             access_log: settings.access_log,
             free_threaded: settings.free_threaded,
             timeouts: settings.timeouts,
@@ -279,7 +288,10 @@ impl<A: Application> Pool<A> {
         }
         // A stop that came before `polling` was set has kicked, so this cannot sleep through it.
         if events.is_empty() {
-            self.epoll.wait(-1, events);
+            match self.time_away_from_listeners() {
+                Some(time_ns) => self.epoll.wait_ns(time_ns, events),
+                None => self.epoll.wait(-1, events),
+            }
         }
         self.note_events(events);
         self.polling.store(false, SeqCst);
@@ -298,7 +310,7 @@ impl<A: Application> Pool<A> {
         for event in events {
             match event.data {
                 KICK_DATA => self.kick.clear(),
-                FIRST_LISTENER_DATA.. => self.accept_some(event.data),
+                FIRST_LISTENER_DATA.. => self.accept_some(event.data, now_ns),
                 data => {
                     let token = Token::from_data(data);
                     let Some(slot) = self.slab.slot(token.index) else { continue };
@@ -318,13 +330,30 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    fn accept_some(&self, data: u64) {
+    fn accept_some(&self, data: u64, now_ns: u64) {
         let listeners = self.listeners.lock().expect("no panic under this lock");
-        if let Some(listener) = listeners.get((data - FIRST_LISTENER_DATA) as usize) {
-            if !self.accept(listener, ACCEPTS_PER_EVENT) {
-                self.pause_accepting(&listeners);
+        let Some(listener) = listeners.get((data - FIRST_LISTENER_DATA) as usize) else { return };
+        if !self.accept(listener, self.sharing.batch(now_ns)) {
+            self.pause_accepting(&listeners);
+        } else if self.sharing.step_back(now_ns) {
+            listeners.iter().for_each(|listener| self.epoll.remove(listener.fd()));
+        }
+    }
+
+    /// How long the listeners are left to other processes yet. `None`: we wait for connections too,
+    /// behind the others if we were away.
+    fn time_away_from_listeners(&self) -> Option<u64> {
+        if !self.sharing.is_away() {
+            return None;
+        }
+        let remaining_ns = self.sharing.remaining_ns(now_ns());
+        if remaining_ns.is_none() {
+            let listeners = self.listeners.lock().expect("no panic under this lock");
+            if !self.is_accepting_paused() {
+                self.add_listeners(&listeners);
             }
         }
+        remaining_ns
     }
 
     /// Accepts until the listen queue is empty, at most `limit` connections. False if there is no
@@ -384,12 +413,16 @@ impl<A: Application> Pool<A> {
     pub(super) fn resume_accepting(&self) {
         let listeners = self.listeners.lock().expect("no panic under this lock");
         if self.accepting_paused.swap(false, SeqCst) {
-            for (listener, data) in listeners.iter().zip(FIRST_LISTENER_DATA..) {
-                let added = self.epoll.add_listener(listener.fd(), data);
-                // Want of memory; else it is registered already.
-                if added.is_err_and(|error| error.raw_os_error() != Some(libc::EEXIST)) {
-                    self.accepting_paused.store(true, SeqCst);
-                }
+            self.add_listeners(&listeners);
+        }
+    }
+
+    fn add_listeners(&self, listeners: &[Listener]) {
+        for (listener, data) in listeners.iter().zip(FIRST_LISTENER_DATA..) {
+            let added = self.epoll.add_listener(listener.fd(), data);
+            // Want of memory; else it is registered already.
+            if added.is_err_and(|error| error.raw_os_error() != Some(libc::EEXIST)) {
+                self.accepting_paused.store(true, SeqCst);
             }
         }
     }
@@ -444,17 +477,22 @@ impl<A: Application> Pool<A> {
 
     /// Stops accepting, lets every request that was sent before end, then lets `work` return.
     ///
+    /// Connections without a request are closed, or kept for up to `keep_idle_ns`: a client may be
+    /// sending its next request on one, and would lose it. That request is answered with
+    /// `Connection: close`. Called again it only changes for how long they are kept.
+    ///
     /// A client whose connection waits in the listen queue may have sent its request long ago,
     /// and closing the listener would reset it; so the queue is emptied first. Then the phase
     /// changes, not before: a server without connections is over as soon as it is STOPPING.
-    pub fn stop(&self) {
+    pub fn stop(&self, keep_idle_ns: u64) {
         let listeners =
             std::mem::take(&mut *self.listeners.lock().expect("no panic under this lock"));
         for listener in &listeners {
             self.epoll.remove(listener.fd());
             self.accept(listener, ACCEPTS_AT_STOP);
         }
-        if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst).is_err() {
+        self.keep_idle_until_ns.store(now_ns().saturating_add(keep_idle_ns), Relaxed);
+        if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst) == Err(ABORTED) {
             return;
         }
         drop(listeners);
@@ -506,6 +544,11 @@ impl<A: Application> Pool<A> {
         self.phase.load(SeqCst) != RUNNING
     }
 
+    /// Whether a connection without a request may stay open for now.
+    pub(super) fn keeps_idle(&self) -> bool {
+        now_ns() < self.keep_idle_until_ns.load(Relaxed)
+    }
+
     pub(super) fn is_over(&self) -> bool {
         match self.phase.load(SeqCst) {
             RUNNING => false,
@@ -552,6 +595,9 @@ impl<A: Application> Pool<A> {
         if !goes_on || peer.stage == Stage::Idle {
             peer.deadline_stage = peer.stage;
             peer.deadline_ns = now_ns() + patience_ns;
+        }
+        if peer.stage == Stage::Idle && self.is_stopping() {
+            return peer.deadline_ns.min(self.keep_idle_until_ns.load(Relaxed));
         }
         peer.deadline_ns
     }

@@ -200,7 +200,8 @@ fn a_connection_expires_where_the_only_thread_polls() {
 fn of_two_pools_on_one_listener_the_free_one_takes_every_connection() {
     let (listener, address) = listen();
     let pools = [listener.try_clone().unwrap(), listener]
-        .map(|listener| Pool::new(Targets::default(), settings(listener)).unwrap());
+        .map(|listener| PoolSettings { shared_listeners: true, ..settings(listener) })
+        .map(|settings| Pool::new(Targets::default(), settings).unwrap());
     let [one, other] = &pools;
     run(one, 1, true, || {
         run(other, 1, true, || {
@@ -230,4 +231,32 @@ fn of_two_pools_on_one_listener_the_free_one_takes_every_connection() {
             assert_eq!(read_answer(&mut busy), "/wait");
         });
     });
+}
+
+#[test]
+fn pools_that_share_a_listener_share_the_connections() {
+    let (listener, address) = listen();
+    let pools = [(); 4]
+        .map(|()| PoolSettings {
+            shared_listeners: true,
+            ..settings(listener.try_clone().unwrap())
+        })
+        .map(|settings| Pool::new(Targets::default(), settings).unwrap());
+    drop(listener);
+    let [one, two, three, four] = &pools;
+    let talk = || {
+        // One after the other, each kept open: without turns the first to wait would get them all.
+        let kept: Vec<_> = (0..200)
+            .map(|_| {
+                let mut connection = TcpStream::connect(address).unwrap();
+                ask(&mut connection, "/");
+                connection
+            })
+            .collect();
+        for pool in &pools {
+            let open = pool.open_connections();
+            assert!((10..=120).contains(&open), "{open} of {}", kept.len());
+        }
+    };
+    run(one, 1, true, || run(two, 1, true, || run(three, 1, true, || run(four, 1, true, talk))));
 }

@@ -42,6 +42,7 @@ impl Application for Targets {
 pub fn settings(listener: TcpListener) -> PoolSettings {
     PoolSettings {
         listeners: vec![Listener::Tcp(listener)],
+        shared_listeners: false,
         access_log: None,
         free_threaded: false,
         timeouts: Timeouts {
@@ -95,7 +96,7 @@ impl Drop for StopOnDrop<'_> {
             self.0.application().gate.store(true, SeqCst);
             self.0.abort();
         } else {
-            self.0.stop();
+            self.0.stop(0);
         }
     }
 }
@@ -218,7 +219,7 @@ fn stopping_answers_what_nobody_has_looked_at_yet() {
             send(connection, &format!("/{number}"));
         }
         let mut silent = TcpStream::connect(address).unwrap();
-        pool.stop();
+        pool.stop(0);
         assert!(TcpStream::connect(address).is_err());
         pool.application().gate.store(true, SeqCst);
         assert_eq!(read_last_answer(&mut busy), "/wait");
@@ -236,7 +237,7 @@ fn a_request_behind_the_last_response_does_not_destroy_it() {
     with_pool(1, |pool, address| {
         let mut busy = occupy(pool, address);
         send(&mut busy, "/too/late");
-        pool.stop();
+        pool.stop(0);
         pool.application().gate.store(true, SeqCst);
         assert_eq!(read_last_answer(&mut busy), "/wait");
     });
@@ -252,7 +253,7 @@ fn stopping_answers_what_was_sent_and_closes_the_rest() {
         while pool.is_polling() && pool.turns.load(Relaxed) < 2 {
             std::thread::yield_now();
         }
-        pool.stop();
+        pool.stop(0);
         assert_eq!(idle.read(&mut [0]).unwrap(), 0);
         pool.application().gate.store(true, SeqCst);
         assert_eq!(read_answer(&mut busy), "/wait");
@@ -260,4 +261,37 @@ fn stopping_answers_what_was_sent_and_closes_the_rest() {
         assert!(TcpStream::connect(address).is_err());
     });
     assert_eq!(requests, 2);
+}
+
+#[test]
+fn stopping_waits_for_the_rest_of_a_head() {
+    let requests = with_pool(1, |pool, address| {
+        let mut slow = TcpStream::connect(address).unwrap();
+        slow.write_all(b"GET /slow HTTP/1.1\r\nHo").unwrap();
+        while pool.open_connections() == 0 || pool.turns.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        pool.stop(0);
+        slow.write_all(b"st: a\r\n\r\n").unwrap();
+        assert_eq!(read_last_answer(&mut slow), "/slow");
+    });
+    assert_eq!(requests, 1);
+}
+
+#[test]
+fn an_idle_connection_can_be_kept_for_one_more_request() {
+    let requests = with_pool(1, |pool, address| {
+        let mut next = TcpStream::connect(address).unwrap();
+        let mut idle = TcpStream::connect(address).unwrap();
+        ask(&mut next, "/first");
+        ask(&mut idle, "/only");
+        pool.stop(60_000_000_000);
+        assert!(TcpStream::connect(address).is_err());
+        send(&mut next, "/second");
+        assert_eq!(read_last_answer(&mut next), "/second");
+        assert_eq!(pool.open_connections(), 1);
+        pool.stop(0);
+        assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    });
+    assert_eq!(requests, 3);
 }

@@ -131,17 +131,20 @@ impl<A: Application> Pool<A> {
                             peer.stage = Stage::Head;
                         }
                     } else if self.is_stopping()
-                        && peer.stage != Stage::Body
+                        && peer.stage == Stage::Idle
                         && !peer.owes_first_request
                     {
                         // Nobody may have polled since a next request came.
                         peer.readable = true;
-                        if !matches!(peer.receive(), Transfer::Moved(_)) {
-                            return Some(Outcome::Close);
-                        }
-                        if peer.stage == Stage::Idle {
-                            begin_request(peer, state.now_ns);
-                            peer.stage = Stage::Head;
+                        match peer.receive() {
+                            Transfer::Moved(_) => {
+                                begin_request(peer, state.now_ns);
+                                peer.stage = Stage::Head;
+                            }
+                            Transfer::WouldBlock if self.keeps_idle() => {
+                                return Some(Outcome::Wait);
+                            }
+                            _ => return Some(Outcome::Close),
                         }
                     } else {
                         return Some(Outcome::Wait);

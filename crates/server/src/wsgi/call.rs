@@ -173,9 +173,13 @@ fn stream(iterable: &Object, handle: &Handle, excess: Excess) -> Result<(), Fail
 
 /// PEP 3333, "Handling the Content-Length Header": `len(iterable) == 1` fixes the length.
 fn has_length_one(iterable: &Object) -> bool {
-    // SAFETY: a live object; its type's slot says whether it has a length.
+    // SAFETY: a live object has a type, whose slots say whether it has a length; most iterables
+    // are generators and have none.
     unsafe {
-        if PySequence_Check(iterable.as_ptr()) == 0 {
+        let class = Py_TYPE(iterable.as_ptr());
+        if PyType_GetSlot(class, Py_sq_length).is_null()
+            && PyType_GetSlot(class, Py_mp_length).is_null()
+        {
             return false;
         }
         let length = PyObject_Size(iterable.as_ptr());

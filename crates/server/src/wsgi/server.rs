@@ -55,9 +55,10 @@ impl Server {
         Ok(())
     }
 
-    /// Stops accepting; `work` returns when the requests in flight are answered.
-    pub fn stop(&self) {
-        self.pool.stop();
+    /// Stops accepting; `work` returns when the requests in flight are answered, and connections
+    /// without one, which are kept for up to `keep_idle_ns`, are closed.
+    pub fn stop(&self, keep_idle_ns: u64) {
+        self.pool.stop(keep_idle_ns);
     }
 
     /// Lets `work` return as soon as the application does.

@@ -96,11 +96,18 @@ fn send(fd: RawFd, bytes: &[u8]) -> bool {
 }
 
 /// One line, in one write so that threads and processes do not mix. Not through Python's `sys.stderr`,
-/// which needs the GIL.
+/// which needs the GIL. Where nobody reads the other end of a full pipe the line is lost: the
+/// monitor has more to do than to wait.
 pub fn say_on_stderr(text: &str) {
     let line = format!("headway serve: process {}: {text}\n", std::process::id());
-    // SAFETY: the pointer and the length are those of `line`.
-    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+    let mut stderr = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one live pollfd; then the pointer and the length are those of `line`. A pipe that is ready
+    // has room for PIPE_BUF bytes, more than a line.
+    unsafe {
+        if libc::poll(&mut stderr, 1, 0) == 1 {
+            libc::write(2, line.as_ptr().cast(), line.len());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,1 @@
+"""Apache configuration files, read for what they say to a WSGI server."""

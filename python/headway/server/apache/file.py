@@ -1,0 +1,147 @@
+"""An Apache configuration with mod_wsgi's directives, as a draft of what Headway is to serve.
+
+Each WSGIDaemonProcess that an alias leads to becomes a process group; Apache's embedded mode
+becomes the group `default`, which serves what no WSGIDaemonProcess was given.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from headway.errors import CommandError
+from headway.server.apache import core
+from headway.server.apache.contents import Contents, read_contents
+from headway.server.apache.daemon import Daemon, defaults, home_of
+from headway.server.apache.groups import Group, find_groups
+from headway.server.apache.hosts import Host
+from headway.server.apache.interpreters import parse_word
+from headway.server.apache.remarks import remarks
+from headway.server.apache.syntax import Directive
+from headway.server.configuration import Draft, GroupDraft, Value, mount
+from headway.server.kinds import Several
+from headway.server.options import OPTIONS
+
+INHERITED = "inherited from server scope"
+
+
+def read_apache(path: str) -> Draft:
+    """The draft that the file and those it includes make; raises `CommandError` with exit code
+    2."""
+    contents = read_contents(path)
+    groups = find_groups(contents)
+    if not groups:
+        raise CommandError(
+            f"{path}: found nothing to serve; allowed: Listen, and a WSGIScriptAlias that is "
+            "reached there",
+            exit_code=2,
+        )
+    draft = Draft([_group_draft(contents, group) for group in groups])
+    for directive in contents.main.directives:
+        if directive.key == "pidfile":
+            draft.server["pid-file"] = _file_name(contents, directive, "pid-file")
+    said = (*contents.warnings, *remarks(contents, groups, draft))
+    # A host may be looked at for several addresses.
+    draft.warnings = list(dict.fromkeys(said))
+    return draft
+
+
+def _group_draft(contents: Contents, group: Group) -> GroupDraft:
+    daemon = contents.daemons.get(group.name)
+    place = group.binds[0].origin if daemon is None else daemon.directive.place
+    draft = GroupDraft(group.shown, place, "")
+    draft.binds = group.binds
+    draft.mounts = [
+        mount(alias.path, alias.script, contents.server_root, alias.directive.place)
+        for alias in group.aliases.values()
+    ]
+    given = _values_of_hosts(contents, group)
+    if group.tls is not None:
+        given["tls-certificate"], given["tls-key"] = group.tls
+    if daemon is not None:
+        threads = daemon.given.get("threads")
+        if threads is not None and threads.value == 0:
+            raise daemon.directive.refuse("threads=0", "1 or more, to serve requests with")
+        given = {**defaults(), **given, **daemon.given}
+    draft.given = given
+    _add_python(contents, group, daemon, given)
+    return draft
+
+
+def _values_of_hosts(contents: Contents, group: Group) -> dict[str, Value]:
+    """What server scope and then the virtual hosts say in httpd's own directives."""
+    given = {
+        name: value._replace(origin=f"{value.origin}, {INHERITED}")
+        for name, value in _values_of(contents, contents.main).items()
+    }
+    own: dict[str, Value] = {}
+    for host in group.hosts:
+        if host is contents.main:
+            continue
+        for name, value in _values_of(contents, host).items():
+            other = own.setdefault(name, value)
+            if other.value != value.value:
+                raise CommandError(
+                    f"{value.origin}: found another value for {name} than at {other.origin}; "
+                    f"allowed: one for process group {group.shown}",
+                    exit_code=2,
+                )
+    return {**given, **own}
+
+
+def _values_of(contents: Contents, host: Host) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for directive in host.directives:
+        if directive.key in core.CORE:
+            # httpd heeds User and Group only where root started it.
+            if directive.key not in ("user", "group") or os.geteuid() == 0:
+                values.update(core.read_core(directive))
+        elif directive.key == "customlog":
+            log = core.read_log(directive, contents.formats, contents.server_root)
+            if log is not None:
+                values["access-log"] = log
+        elif directive.key == "wsgitrustedproxies":
+            values["trusted-proxies"] = _networks(directive)
+        elif directive.key == "wsgitrustedproxyheaders":
+            names, unknown = core.read_proxy_headers(directive)
+            values["trusted-proxy-headers"] = Value(names, directive.place)
+            contents.warnings += unknown
+        elif directive.key == "wsgipythonhome":
+            values["python-home"] = _file_name(contents, directive, "python-home")
+    return values
+
+
+def _file_name(contents: Contents, directive: Directive, option: str) -> Value:
+    name: Any = parse_word(directive, OPTIONS[option].kind)
+    return Value(os.path.join(contents.server_root, name), directive.place)
+
+
+def _networks(directive: Directive) -> Value:
+    kind = OPTIONS["trusted-proxies"].kind
+    assert isinstance(kind, Several), "the option takes several networks"
+    try:
+        networks = tuple(kind.kind.parse(word) for word in directive.words)
+    except ValueError:
+        raise directive.refuse(directive.text, kind.allowed) from None
+    return Value(networks, directive.place)
+
+
+def _add_python(
+    contents: Contents, group: Group, daemon: Daemon | None, given: dict[str, Value]
+) -> None:
+    """Where modules are found, where the processes start, and the switch interval."""
+    home = given.get("home")
+    # mod_wsgi puts home= at the front of sys.path, and nothing in its place.
+    given["app-dir"] = home or Value("", "default")
+    user = daemon.given.get("user") if daemon is not None else None
+    if home is None and user is not None and (directory := home_of(user.value)):
+        given["home"] = Value(directory, f"{user.origin}, the home of {user.value}")
+    applications = {alias.application_group for alias in group.aliases.values()}
+    layers = contents.interpreters.python_path(group.name, applications)
+    layers += [given["python-path"]] if "python-path" in given else []
+    if layers:
+        paths = tuple(path for layer in layers for path in layer.value)
+        given["python-path"] = Value(paths, " and ".join(layer.origin for layer in layers))
+    interval = contents.interpreters.switch_interval(group.name)
+    if interval is not None:
+        given.setdefault("switch-interval", interval)

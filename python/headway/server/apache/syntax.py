@@ -1,0 +1,159 @@
+"""The syntax of Apache's configuration files: lines, words, sections, and a directive's place.
+
+Text in, directives out: continued lines are joined, comments dropped, sections nested. Knows no
+directive by name and reads no file; `reading` does. Pure.
+
+A lexer of our own, since none of the parsers that could be had keeps line numbers and follows
+httpd's rules: see ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from headway.errors import CommandError
+
+
+@dataclass
+class Directive:
+    """One directive, or a section with what is in it. `text` is what follows the name."""
+
+    name: str
+    text: str
+    file: str
+    line: int
+    children: list[Directive] | None = None
+    _words: list[str] | None = field(default=None, repr=False)
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def key(self) -> str:
+        """The name to compare: httpd does not look at case."""
+        return self.name.lower()
+
+    @property
+    def shown(self) -> str:
+        """The name as it is spoken of in messages."""
+        return self.name if self.children is None else f"<{self.name}>"
+
+    @property
+    def words(self) -> list[str]:
+        if self._words is None:
+            self._words = list(split_words(self.text))
+        return self._words
+
+    def refuse(self, found: str, allowed: str) -> CommandError:
+        return CommandError(
+            f"{self.place}: {self.shown}: found {found}; allowed: {allowed}", exit_code=2
+        )
+
+    def options(self, start: int) -> list[tuple[str, str]]:
+        """What follows the first `start` words, as pairs of `option=value`; the value is one word,
+        in quotes if need be."""
+        rest, options = self.text, []
+        for _ in range(start):
+            _, rest = next_word(rest)
+        while rest := rest.lstrip():
+            found = re.match(r"([^\s=]+)=", rest)
+            if not found:
+                word, _ = next_word(rest)
+                raise self.refuse(repr(word), "option=value, without spaces around the =")
+            value, rest = ("", rest[found.end() :])
+            if rest and not rest[0].isspace():
+                value, rest = next_word(rest)
+            options.append((found[1], value))
+        return options
+
+
+def split_words(text: str) -> Iterator[str]:
+    while text := text.lstrip():
+        word, text = next_word(text)
+        yield word
+
+
+def next_word(text: str) -> tuple[str, str]:
+    """The first word of `text` and what follows it, by httpd's `ap_getword_conf`: in quotes of
+    either kind spaces may stand, and a backslash keeps the quote or backslash after it."""
+    text = text.lstrip()
+    if text[:1] in ("'", '"'):
+        quote = text[0]
+        body = re.compile(rf"((?:\\[\\{quote}]|[^{quote}])*){quote}?").match(text, 1)
+        assert body is not None, "the pattern matches the empty text"
+        return re.sub(rf"\\([\\{quote}])", r"\1", body[1]), text[body.end() :]
+    word = re.match(r"\S*", text)
+    assert word is not None, "the pattern matches the empty text"
+    return word[0], text[word.end() :]
+
+
+def parse_lines(file: str, text: str) -> list[Directive]:
+    """The directives of one file, those in sections as their children."""
+    top: list[Directive] = []
+    stack: list[Directive] = []
+    for line, content in _joined_lines(text):
+        children = top if not stack else stack[-1].children
+        assert children is not None, "only sections are on the stack"
+        if content.startswith("</"):
+            _close(stack, file, line, content)
+        elif content.startswith("<"):
+            section = _open(file, line, content)
+            children.append(section)
+            stack.append(section)
+        else:
+            name, rest = next_word(content)
+            children.append(Directive(name, rest.strip(), file, line))
+    if stack:
+        raise CommandError(
+            f"{stack[-1].place}: {stack[-1].shown} is not closed; "
+            f"allowed: </{stack[-1].name}> in the same file",
+            exit_code=2,
+        )
+    return top
+
+
+def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each logical line that says something, and the number of its first physical one. A backslash
+    at the end of a line continues it, comments included."""
+    whole, first = "", 0
+    for number, line in enumerate(text.split("\n"), 1):
+        first = first or number
+        line = line.removesuffix("\r")
+        if line.endswith("\\"):
+            whole += line[:-1]
+            continue
+        whole = (whole + line).strip()
+        if whole and not whole.startswith("#"):
+            yield first, whole
+        whole, first = "", 0
+    if whole.strip() and not whole.strip().startswith("#"):
+        yield first, whole.strip()
+
+
+def _open(file: str, line: int, content: str) -> Directive:
+    found = re.fullmatch(r"<\s*([^\s>]+)\s*(.*?)\s*>", content)
+    if not found:
+        raise CommandError(f"{file}:{line}: found {content}; allowed: <NAME ...>", exit_code=2)
+    return Directive(found[1], found[2], file, line, children=[])
+
+
+def _close(stack: list[Directive], file: str, line: int, content: str) -> None:
+    name = content[2:].removesuffix(">").strip()
+    expected = stack[-1].name if stack else None
+    if expected is None or name.lower() != expected.lower() or not content.endswith(">"):
+        allowed = f"</{expected}>, for line {stack[-1].line}" if expected else "no section is open"
+        raise CommandError(f"{file}:{line}: found {content}; allowed: {allowed}", exit_code=2)
+    stack.pop()
+
+
+def places(directives: Sequence[Directive]) -> str:
+    """Where directives stand, briefly: `FILE:3,7, OTHER:1`."""
+    by_file: dict[str, list[int]] = {}
+    for directive in directives:
+        lines = by_file.setdefault(directive.file, [])
+        if directive.line not in lines:
+            lines.append(directive.line)
+    return ", ".join(f"{file}:{','.join(map(str, lines))}" for file, lines in by_file.items())

@@ -1,0 +1,144 @@
+"""`headway serve --check`: the resolved configuration with the origin of each value, and what in it
+does not exist on this machine. Starts and changes nothing; imports no application.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from headway import _native
+from headway.server.binding import Address
+from headway.server.configuration import Value, is_object
+from headway.server.options import OPTIONS, Option
+from headway.server.resolution import Resolution, ResolvedGroup
+
+NAME_WIDTH = 26
+VALUE_WIDTH = 34
+
+
+def draw(resolution: Resolution) -> str:
+    """Every value and its origin, a line each."""
+    lines = ["[server]"]
+    lines += [_line(name, value) for name, value in resolution.server.items()]
+    for group in resolution.groups:
+        lines += ["", f"[process-group.{group.settings.name}]".ljust(61) + f"  {group.place}"]
+        for mount in group.mounts:
+            path, application = mount.value.path or "/", mount.value.application
+            lines.append(_row("app" if path == "/" else f"mount {path}", application, mount.origin))
+        lines += [_row("bind", str(bind.value), bind.origin) for bind in group.binds]
+        lines += [_line(name, value) for name, value in group.values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, value: Value) -> str:
+    return _row(name, OPTIONS[name].show(value.value), value.origin)
+
+
+def _row(name: str, shown: str, origin: str) -> str:
+    return f"  {name:{NAME_WIDTH}} {shown:{VALUE_WIDTH}} {origin}"
+
+
+def problems(resolution: Resolution) -> list[str]:
+    """What the configuration names and this machine does not have: one line each."""
+    found = [
+        _problem(value, name, problem)
+        for name, value in resolution.server.items()
+        for problem in _missing(OPTIONS[name], value.value)
+    ]
+    for group in resolution.groups:
+        found.extend(_problems_of_group(group))
+    return found
+
+
+def _problems_of_group(group: ResolvedGroup) -> Iterator[str]:
+    for mount in group.mounts:
+        application = mount.value.application
+        if not is_object(application) and not os.path.isfile(application):
+            yield _problem(mount, "app", f"found {application}; it must be a file that exists")
+    for bind in group.binds:
+        for problem in _unusable(bind.value):
+            yield _problem(bind, "bind", problem)
+    for name, value in group.values.items():
+        for problem in _missing(OPTIONS[name], value.value):
+            yield _problem(value, name, problem)
+    yield from _accounts(group)
+    if group.settings.tls is not None:
+        yield from _certificate(group)
+
+
+def _missing(option: Option, value: Any) -> Iterator[str]:
+    """Files and directories of one option that are not there."""
+    if not value:
+        return
+    if option.name == "access-log":
+        path = value[1]
+        if path is not None and not os.path.isdir(os.path.dirname(path)):
+            yield f"{path}: no such file or directory"
+    for path in value if isinstance(value, tuple) else (value,):
+        if option.path == "directory" and not os.path.isdir(path):
+            yield f"found {path}; it must be a directory that exists"
+        if option.path == "parent" and not os.path.isdir(os.path.dirname(path)):
+            yield f"found {path}; its directory must exist"
+
+
+def _unusable(address: Address) -> Iterator[str]:
+    if address.path is not None:
+        if not os.path.isdir(os.path.dirname(os.path.abspath(address.path))):
+            yield f"{address}: no such file or directory"
+        return
+    try:
+        socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        yield f"{address}: {(error.strerror or str(error)).lower()}"
+
+
+def _accounts(group: ResolvedGroup) -> Iterator[str]:
+    values = group.values
+    user, main_group = values["user"], values["group"]
+    if user.value is not None:
+        yield from _account(user, "user", user.value)
+    if main_group.value is not None:
+        yield from _account(main_group, "group", main_group.value)
+    for name in values["supplementary-groups"].value:
+        yield from _account(values["supplementary-groups"], "group", name)
+
+
+def _account(value: Value, kind: str, name: str) -> Iterator[str]:
+    try:
+        number = account_id(kind, name)
+    except KeyError:
+        yield _problem(value, kind, f"found {name}; it must be a {kind} of this machine")
+        return
+    own = {os.geteuid()} if kind == "user" else {os.getegid(), *os.getgroups()}
+    if os.geteuid() != 0 and number not in own:
+        yield _problem(value, kind, f"found {name}; only root can run processes as another {kind}")
+
+
+def account_id(kind: str, name: str) -> int:
+    """The number of a user or group, by name or #ID; `KeyError` if there is none."""
+    if name.startswith("#"):
+        return int(name[1:])
+    return pwd.getpwnam(name).pw_uid if kind == "user" else grp.getgrnam(name).gr_gid
+
+
+def _certificate(group: ResolvedGroup) -> Iterator[str]:
+    tls = group.settings.tls
+    if tls is None:
+        return
+    try:
+        _native.server_check_tls(tls.certificate, tls.key)
+    except ValueError as error:
+        is_of_key = tls.key != tls.certificate and str(error).startswith(tls.key)
+        name = "tls-key" if is_of_key else "tls-certificate"
+        yield _problem(group.values[name], name, str(error))
+
+
+def _problem(value: Value, name: str, text: str) -> str:
+    """A flag is its own origin; a line of a file says which option of it is meant."""
+    is_flag = value.origin.startswith("--")
+    return f"{value.origin}: {text}" if is_flag else f"{value.origin}: {name}: {text}"

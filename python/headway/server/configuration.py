@@ -1,0 +1,115 @@
+"""What flags and files say, before it is resolved: values with their origins, group by group.
+
+Also puts flags over a file. Knows nothing of what the values mean together; `resolution` does.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headway.errors import CommandError
+from headway.server.binding import Address
+from headway.server.options import Option
+from headway.server.settings import Mount
+
+
+class Value(NamedTuple):
+    """A value and where it comes from: "default", "--threads", "serve.toml:7"."""
+
+    value: Any
+    origin: str
+
+
+@dataclass
+class GroupDraft:
+    """What is said of one process group. `given` is keyed by the names of options."""
+
+    name: str
+    place: str
+    # Where APP is looked for if nothing says so.
+    folder: str
+    mounts: list[Value] = field(default_factory=list)  # of Mount
+    binds: list[Value] = field(default_factory=list)  # of Address
+    given: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass
+class Draft:
+    """What one source says. `defaults` are for groups that do not say it themselves."""
+
+    groups: list[GroupDraft] = field(default_factory=list)
+    server: dict[str, Value] = field(default_factory=dict)
+    defaults: dict[str, Value] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def refuse(place: str, key: str, found: str, allowed: str) -> CommandError:
+    """The one line about a value that cannot be."""
+    return CommandError(f"{place}: {key}: found {found}; allowed: {allowed}", exit_code=2)
+
+
+def cut(text: str) -> str:
+    """`text` on one line that is not too long for a message."""
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."
+
+
+def absolute(option: Option, value: Any, folder: str) -> Any:
+    """`value` with the file names in it taken from `folder` on."""
+    if option.path is None and option.name != "access-log":
+        return value
+    if isinstance(value, tuple):
+        if option.name == "access-log":
+            form, path = value
+            return form, path and os.path.join(folder, path)
+        return tuple(os.path.join(folder, each) for each in value)
+    return os.path.join(folder, value)
+
+
+def absolute_application(application: str, folder: str) -> str:
+    """A script file's path from `folder` on; `module:callable` as it is."""
+    return application if is_object(application) else os.path.join(folder, application)
+
+
+def is_object(application: str) -> bool:
+    """Whether it is `module:callable`, not a script file."""
+    module, colon, _ = application.partition(":")
+    return bool(colon) and "/" not in module
+
+
+def absolute_address(address: Address, folder: str) -> Address:
+    if address.path is None:
+        return address
+    return address._replace(path=os.path.join(folder, address.path))
+
+
+def put_over(flags: Draft, file: Draft, file_name: str) -> Draft:
+    """The file's draft with the flags' values, which concern its one process group.
+
+    Raises `CommandError` where there are several, and so it is not clear which is meant.
+    """
+    file.server.update(flags.server)
+    group = flags.groups[0]
+    origins = [each.origin for each in (*group.mounts, *group.binds, *group.given.values())]
+    if not origins:
+        return file
+    if len(file.groups) != 1:
+        names = ", ".join(each.name for each in file.groups)
+        raise CommandError(
+            f"{origins[0]} beside --config: it would be for one process group, and {file_name} has "
+            f"{len(file.groups)} ({names}); set it there",
+            exit_code=2,
+        )
+    target = file.groups[0]
+    target.given.update(group.given)
+    target.binds = group.binds or target.binds
+    paths = {mount.value.path for mount in group.mounts}
+    kept = [mount for mount in target.mounts if mount.value.path not in paths]
+    target.mounts = [*group.mounts, *kept]
+    return file
+
+
+def mount(path: str, application: str, folder: str, origin: str) -> Value:
+    return Value(Mount(path, absolute_application(application, folder)), origin)

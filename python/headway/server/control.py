@@ -1,0 +1,85 @@
+"""The control socket between the supervisor and a process of its: one JSON object per datagram.
+
+A SOCK_SEQPACKET pair, so that either side learns at once that the other has gone. The supervisor
+never waits for it. Knows what a message looks like, not what is in it; those that there are:
+
+to a process    its task, once, as the first (see `worker.Task`), {"command": "serve"},
+                {"command": "retire"}, and to a template {"command": "fork"} with a descriptor
+from a process  {"event": "started", "pid"}, {"event": "ready"}, {"event": "files", "paths"},
+                {"event": "failed", "exit_code", "message", "details"},
+                {"event": "limit", "reason", "detail"} (native threads send this too),
+                {"event": "closed"}: its listening sockets, after it emptied the accept queues;
+                {"event": "stopped"}: no request is under way any more
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from array import array
+from typing import Any
+
+# Room for every path that an application imported; far below what the kernel's buffers hold.
+MAX_DATAGRAM_BYTES = 131_072
+
+Message = dict[str, Any]
+
+
+class Gone(Exception):
+    """The other side has closed, or its process has ended."""
+
+
+class Control:
+    """One end. Whoever makes it closes it."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def send(self, message: Message, *, wait: bool = True, fds: tuple[int, ...] = ()) -> bool:
+        """False if the other side has gone, or does not read and `wait` is false."""
+        flags = socket.MSG_NOSIGNAL | (0 if wait else socket.MSG_DONTWAIT)
+        # Not socket.send_fds and recv_fds: they ignore the flags.
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
+        try:
+            self.socket.sendmsg([json.dumps(message).encode()], rights, flags)
+        except OSError:
+            return False
+        return True
+
+    def receive(self, *, wait: bool = True) -> Message | None:
+        """The next message; `None` if there is none yet, or it is not one: an application can
+        write to any descriptor of its process. Raises `Gone`."""
+        return self.receive_with_fds(0, wait=wait)[0]
+
+    def receive_with_fds(
+        self, max_fds: int, *, wait: bool = True
+    ) -> tuple[Message | None, list[int]]:
+        flags = socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT)
+        try:
+            data, rights, _, _ = self.socket.recvmsg(
+                MAX_DATAGRAM_BYTES, socket.CMSG_SPACE(4 * max_fds), flags
+            )
+        except BlockingIOError:
+            return None, []
+        except OSError:
+            raise Gone from None
+        fds = [fd for _, kind, raw in rights if kind == socket.SCM_RIGHTS for fd in array("i", raw)]
+        if not data:
+            raise Gone
+        try:
+            message = json.loads(data)
+        except ValueError:
+            return None, fds
+        return message if isinstance(message, dict) else None, fds
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def open_pair() -> tuple[Control, Control]:
+    """Two ends; neither is inherited by programs that this process starts."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return Control(ours), Control(theirs)

@@ -1,0 +1,119 @@
+"""What a process of a group is to the system, beside serving: its user, directory, limits, name.
+
+Taken on once, by the process itself, before the application is imported, in the order in which
+each step may still be allowed. Errors name the group and the value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import math
+import os
+import pwd
+import resource
+import signal
+from collections.abc import Iterator
+
+from headway import _native
+from headway.errors import CommandError
+from headway.server.settings import ProcessGroup
+
+GROUP_NAME = "%{GROUP}"
+
+
+def environment(group: ProcessGroup, inherited: dict[str, str]) -> dict[str, str]:
+    """The environment that a process of the group starts with. `group.environment` wins."""
+    found = dict(inherited)
+    with contextlib.suppress(KeyError):
+        if group.user is not None:
+            user = _find_user(group.user)
+            found |= {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+    if group.home is not None:
+        found["HOME"] = group.home
+    if group.lang is not None:
+        found["LANG"] = group.lang
+    return found | group.environment
+
+
+def take_on(group: ProcessGroup) -> None:
+    """Makes this process one of the group. Raises `CommandError` with exit code 2."""
+    if group.cpu_priority:
+        with _explained(group, "cpu-priority", str(group.cpu_priority)):
+            os.setpriority(os.PRIO_PROCESS, 0, group.cpu_priority)
+    _limit_resources(group)
+    if group.umask is not None:
+        os.umask(group.umask)
+    _change_user(group)
+    if group.home is not None:
+        with _explained(group, "home", group.home):
+            os.chdir(group.home)
+    if group.display_name is not None:
+        name = group.name if group.display_name == GROUP_NAME else group.display_name
+        _native.process_set_name(os.fsencode(name))
+    # In place of the control socket while the application is imported. The signal's default
+    # effect until this process can end of itself.
+    _native.process_end_with_parent(signal.SIGTERM)
+
+
+def _limit_resources(group: ProcessGroup) -> None:
+    # The hard limit of CPU time stays as it is: at the soft one the process asks to be replaced.
+    for kind, name, limit, with_hard in (
+        (resource.RLIMIT_DATA, "memory-limit", group.memory_limit_bytes, True),
+        (resource.RLIMIT_AS, "virtual-memory-limit", group.virtual_memory_limit_bytes, True),
+        (resource.RLIMIT_CPU, "cpu-time-limit", math.ceil(group.cpu_time_limit_s), False),
+    ):
+        if limit:
+            with _explained(group, name, str(limit)):
+                hard = limit if with_hard else resource.getrlimit(kind)[1]
+                resource.setrlimit(kind, (limit, hard))
+
+
+def _change_user(group: ProcessGroup) -> None:
+    user = None
+    if group.user is not None:
+        with _explained(group, "user", group.user):
+            user = _find_user(group.user)
+    gid = user.pw_gid if user is not None else None
+    if group.group is not None:
+        with _explained(group, "group", group.group):
+            gid = _find_group(group.group)
+    if group.supplementary_groups:
+        for name in group.supplementary_groups:
+            with _explained(group, "supplementary-groups", name):
+                _find_group(name)
+        with _explained(group, "supplementary-groups", ",".join(group.supplementary_groups)):
+            os.setgroups([_find_group(name) for name in group.supplementary_groups])
+    elif user is not None and user.pw_uid != os.geteuid():
+        with _explained(group, "user", user.pw_name):
+            os.initgroups(user.pw_name, gid if gid is not None else user.pw_gid)
+    if gid is not None and gid != os.getegid():
+        with _explained(group, "group", group.group or str(gid)):
+            os.setgid(gid)
+    if user is not None and user.pw_uid != os.geteuid():
+        with _explained(group, "user", user.pw_name):
+            os.setuid(user.pw_uid)
+
+
+def _find_user(name: str) -> pwd.struct_passwd:
+    """By name, or by number with a # before it as in Apache. Raises `KeyError`."""
+    return pwd.getpwuid(int(name[1:])) if name[:1] == "#" else pwd.getpwnam(name)
+
+
+def _find_group(name: str) -> int:
+    return int(name[1:]) if name[:1] == "#" else grp.getgrnam(name).gr_gid
+
+
+@contextlib.contextmanager
+def _explained(group: ProcessGroup, option: str, value: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyError:
+        reason = "there is none of that name"
+    except (ValueError, OverflowError) as error:
+        reason = str(error)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+    else:
+        return
+    raise CommandError(f"process group {group.name!r}: {option} {value!r}: {reason}", exit_code=2)

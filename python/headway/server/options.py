@@ -1,0 +1,416 @@
+"""The options of `headway serve`: one table for flags, TOML, WSGIDaemonProcess, `--check` and docs.
+
+Knows nothing of files and command lines; defaults are those of `settings`, which says what each
+value means to the processes.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from headway.server.binding import parse_address
+from headway.server.kinds import (
+    MAX_SECONDS,
+    AccessLog,
+    Bytes,
+    Checked,
+    Kind,
+    Octal,
+    Policy,
+    Seconds,
+    Several,
+    Switch,
+    Text,
+    Whole,
+    parse_application,
+    parse_mount,
+    parse_network,
+    parse_proxy_header,
+    parse_variable,
+)
+from headway.server.serving import LOG_FORMS
+from headway.server.settings import ProcessGroup, ServerSettings
+
+MAX_THREADS = 1000
+MAX_PROCESSES = 1000
+# CPython keeps the switch interval in whole microseconds.
+SWITCH_INTERVAL = Seconds(1e-6, 1000)
+
+
+class Option(NamedTuple):
+    """`name` is the flag without dashes and the key in TOML.
+
+    `field` is a path in `ProcessGroup`, or in `ServerSettings` for an option `of_server`; it is
+    empty where several options make up one field. `daemon` is what WSGIDaemonProcess allows under
+    the same name, `daemon_default` its default where that is another. `path` tells what a file name
+    must be, so that it is made absolute and looked for: "directory", "file", or "parent" for a file
+    that is to be made.
+    """
+
+    name: str
+    field: str
+    kind: Kind
+    help: str
+    daemon: Kind | None = None
+    daemon_default: Any = None
+    path: str | None = None
+    flag: str | None = None
+    of_server: bool = False
+
+    def default(self) -> Any:
+        """The value where nobody gives one."""
+        if self.name == "access-log":
+            return NO_GROUP.access_log, NO_GROUP.access_log_path
+        if not self.field or self.field.startswith("tls."):
+            return None
+        value = attrgetter(self.field)(NO_SERVER if self.of_server else NO_GROUP)
+        return tuple(value.items()) if isinstance(value, dict) else value
+
+    def show(self, value: Any) -> str:
+        """`value` as a person would write it; a dash stands for nothing."""
+        return "-" if value in (None, "", ()) else self.kind.show(value)
+
+
+NO_GROUP = ProcessGroup()
+NO_SERVER = ServerSettings(())
+
+_APPLICATION = Checked(
+    "APP",
+    "module:callable, such as shop.wsgi:application, or a script file, such as /srv/shop.wsgi",
+    parse_application,
+)
+_BIND = Checked(
+    "HOST:PORT | unix:PATH",
+    "HOST:PORT with a port from 0 to 65535, or unix:PATH",
+    parse_address,
+)
+_DIRECTORY = Text("DIR", "a directory")
+_FILE = Text("FILE", "the name of a file")
+_ACCOUNT = Text("NAME", "a name, or #ID", r"[^\0\s,:#]+|#[0-9]{1,10}")
+_NETWORKS = Several(
+    Checked("CIDR", "a network as 10.0.0.0/8, an address, or unix", parse_network), ","
+)
+PROXY_HEADERS = Several(
+    Checked(
+        "NAME",
+        "Forwarded, X-Forwarded-For, -Proto, -Host or -Port in full",
+        parse_proxy_header,
+    ),
+    ",",
+)
+_SECONDS = Seconds()
+_COUNT = Whole(0, 2**31 - 1)
+# WSGIDaemonProcess takes whole seconds and plain bytes.
+DAEMON_SECONDS = Whole(0, MAX_SECONDS)
+DAEMON_SWITCH_INTERVAL = Seconds(1e-6, 1000, units=False)
+_DAEMON_BYTES = Whole(0, 2**62)
+_ANY_TEXT = Text("TEXT", "some text")
+
+
+def _timeout(name: str, help: str) -> Option:
+    """A limit of WSGIDaemonProcess, where 0 turns it off."""
+    return Option(name, name.replace("-", "_") + "_s", _SECONDS, help, daemon=DAEMON_SECONDS)
+
+
+def _http_timeout(name: str, help: str) -> Option:
+    field = f"http.{name.replace('-', '_')}_s"
+    return Option(name, field, Seconds(0.001), help)
+
+
+SECTIONS: dict[str, tuple[Option, ...]] = {
+    "application": (
+        Option(
+            "mount",
+            "",
+            Several(Checked("PATH=APP", "PATH=APP, as /admin=admin.wsgi:app", parse_mount), None),
+            "another application, below the URL path PATH; may be given several times",
+        ),
+        Option(
+            "app-dir",
+            "",
+            _DIRECTORY,
+            "look for APP here instead of in --home or the current directory",
+            path="directory",
+        ),
+        Option(
+            "python-path",
+            "python_path",
+            Several(_DIRECTORY, ":"),
+            "directories to put before sys.path, after --app-dir",
+            daemon=Several(_DIRECTORY, ":"),
+            path="directory",
+        ),
+        Option(
+            "python-home",
+            "python_home",
+            _DIRECTORY,
+            "the virtual environment to run in, or the prefix of a Python",
+            daemon=_DIRECTORY,
+            path="directory",
+        ),
+        Option(
+            "preload",
+            "preload",
+            Switch(True),
+            "load APP once, in a process from which the others fork and share its memory",
+        ),
+    ),
+    "sockets": (
+        Option(
+            "bind",
+            "binds",
+            Several(_BIND, None),
+            "where to listen; port 0 takes a free one and says which; may be given several times",
+        ),
+        Option(
+            "listen-backlog",
+            "listen_backlog",
+            Whole(1, 2**31 - 1),
+            "connections that may wait to be accepted (the kernel caps it)",
+            daemon=_COUNT,
+            daemon_default=100,
+        ),
+        Option("socket-mode", "socket_mode", Octal(), "permissions of UNIX sockets"),
+        Option(
+            "tls-certificate",
+            "tls.certificate",
+            _FILE,
+            "PEM file with the whole chain; with --tls-key, serve HTTPS",
+            path="file",
+        ),
+        Option("tls-key", "tls.key", _FILE, "PEM file with the private key", path="file"),
+    ),
+    "processes and threads": (
+        Option(
+            "processes",
+            "processes",
+            Whole(1, MAX_PROCESSES),
+            "processes that serve",
+            daemon=Whole(1, MAX_PROCESSES),
+        ),
+        Option(
+            "multiprocess",
+            "multiprocess",
+            Switch(True),
+            "make wsgi.multiprocess true with one process too: there are other servers beside it",
+        ),
+        Option(
+            "threads",
+            "threads",
+            Whole(1, MAX_THREADS),
+            f"threads of each process that run requests, 1 to {MAX_THREADS}",
+            daemon=Whole(0, MAX_THREADS),
+            daemon_default=15,
+        ),
+        Option("policy", "policy", Policy(), "who gets the GIL next, and when: see below"),
+        Option(
+            "kernel-hints",
+            "kernel_hints",
+            Switch(False),
+            "do not ask the kernel to run I/O-bound threads sooner when they wake up",
+            flag="--no-kernel-hints",
+        ),
+        Option(
+            "switch-interval",
+            "switch_interval_s",
+            SWITCH_INTERVAL,
+            "sys.setswitchinterval() (CPython's own: 0.005)",
+            daemon=DAEMON_SWITCH_INTERVAL,
+        ),
+        Option(
+            "stack-size",
+            "stack_size_bytes",
+            Bytes(32_768, 2**31, or_zero=True),
+            "stack of each thread; 0 leaves it to the system",
+            daemon=Whole(32_768, 2**31),
+        ),
+        Option(
+            "cpu-priority",
+            "cpu_priority",
+            Whole(-20, 19),
+            "nice value, -20 to 19",
+            daemon=Whole(-20, 19),
+        ),
+        Option(
+            "display-name",
+            "display_name",
+            _ANY_TEXT,
+            "name shown by ps; %%{GROUP} stands for (wsgi:GROUP)",
+            daemon=_ANY_TEXT,
+        ),
+    ),
+    "what the processes run as": (
+        Option("user", "user", _ACCOUNT, "user, by name or #ID", daemon=_ACCOUNT),
+        Option("group", "group", _ACCOUNT, "group, by name or #ID", daemon=_ACCOUNT),
+        Option(
+            "supplementary-groups",
+            "supplementary_groups",
+            Several(_ACCOUNT, ","),
+            "further groups, with commas between them",
+            daemon=Several(_ACCOUNT, ","),
+        ),
+        Option("umask", "umask", Octal(), "permissions that new files do not get", daemon=Octal()),
+        Option(
+            "home",
+            "home",
+            _DIRECTORY,
+            "working directory, and HOME",
+            daemon=Text("DIR", "an absolute path", r"/[^\0\n]*"),
+            path="directory",
+        ),
+        Option(
+            "environment",
+            "environment",
+            Several(Checked("NAME=VALUE", "NAME=VALUE", parse_variable, "=".join), None),
+            "set an environment variable; may be given several times",
+            flag="--env",
+        ),
+        Option("lang", "lang", _ANY_TEXT, "locale: the variable LANG", daemon=_ANY_TEXT),
+    ),
+    "when a process is replaced or ended": (
+        Option(
+            "maximum-requests",
+            "maximum_requests",
+            _COUNT,
+            "replace a process after so many requests; 0 never does",
+            daemon=_COUNT,
+        ),
+        Option(
+            "maximum-requests-jitter",
+            "maximum_requests_jitter",
+            _COUNT,
+            "up to so many requests more, at random, so that not all end at once",
+        ),
+        _timeout("restart-interval", "replace a process that has run so long"),
+        _timeout("inactivity-timeout", "replace a process that had nothing to do so long"),
+        _timeout(
+            "request-timeout",
+            "replace a process in which a request takes longer, and log where it is",
+        ),
+        _timeout(
+            "interrupt-timeout",
+            "raise an exception in a request beyond --request-timeout first, and wait so long",
+        ),
+        _timeout("deadlock-timeout", "replace a process whose GIL is held so long at a stretch"),
+        _timeout("startup-timeout", "how long loading APP may take"),
+        _timeout("graceful-timeout", "how long requests may take once a process is to end"),
+        _timeout("shutdown-timeout", "how long it may take after that, before it is killed"),
+        _timeout("queue-timeout", "answer 504 to a request that waited longer for a thread"),
+        _timeout("cpu-time-limit", "replace a process that used so much CPU time"),
+        Option(
+            "memory-limit",
+            "memory_limit_bytes",
+            Bytes(),
+            "bytes of memory a process may allocate (RLIMIT_DATA)",
+            daemon=_DAEMON_BYTES,
+        ),
+        Option(
+            "virtual-memory-limit",
+            "virtual_memory_limit_bytes",
+            Bytes(),
+            "bytes of address space a process may have (RLIMIT_AS)",
+            daemon=_DAEMON_BYTES,
+        ),
+    ),
+    "what clients are allowed": (
+        Option(
+            "max-target-size",
+            "http.max_target_bytes",
+            Bytes(256, 2**20),
+            "bytes of a request's target, or 414",
+        ),
+        Option(
+            "max-head-size",
+            "http.max_head_bytes",
+            Bytes(1024, 2**24),
+            "bytes of a request's head, or 431",
+        ),
+        Option(
+            "max-fields",
+            "http.max_fields",
+            Whole(1, 10_000),
+            "header fields of a request, or 431",
+        ),
+        Option(
+            "max-body-size",
+            "http.max_body_bytes",
+            Bytes(),
+            "bytes of a request's body, or 413; 0 sets no limit",
+        ),
+        Option(
+            "max-connections",
+            "http.max_connections",
+            Whole(1, 2**20),
+            "open connections of a process; more wait to be accepted",
+        ),
+        _http_timeout("head-timeout", "for the head of a request"),
+        _http_timeout(
+            "body-timeout",
+            "for what is read of the body before APP runs, and for each piece after that",
+        ),
+        _http_timeout("keep-alive-timeout", "without a request on a connection that is kept open"),
+        _http_timeout("write-timeout", "without taking anything of the response"),
+    ),
+    "log and proxies": (
+        Option(
+            "access-log",
+            "",
+            AccessLog([form for form in LOG_FORMS if form != "off"]),
+            "a line per request with its gil_wait_time; json has every phase; to stdout, or "
+            "appended to the file PATH",
+        ),
+        Option(
+            "proxy-protocol-from",
+            "proxy_protocol_from",
+            _NETWORKS,
+            "peers that begin a connection with the PROXY protocol; unix: those of UNIX sockets",
+        ),
+        Option(
+            "trusted-proxies",
+            "trusted_proxies",
+            _NETWORKS,
+            "peers whose fields about a request's origin are believed",
+        ),
+        Option(
+            "trusted-proxy-headers",
+            "trusted_proxy_headers",
+            PROXY_HEADERS,
+            "which of Forwarded, X-Forwarded-For, -Proto, -Host and -Port they set; applications "
+            "see no others of these",
+        ),
+    ),
+    "server": (
+        Option(
+            "reload",
+            "reload",
+            Switch(True),
+            "for developers: restart when a file that APP imported changes",
+            of_server=True,
+        ),
+        Option(
+            "status-socket",
+            "status_socket",
+            _FILE,
+            "a UNIX socket that tells who is alive and why the last one died",
+            path="parent",
+            of_server=True,
+        ),
+        Option(
+            "pid-file",
+            "pid_file",
+            _FILE,
+            "a file for the server's process id",
+            path="parent",
+            of_server=True,
+        ),
+    ),
+}
+
+# Not in a section: positional on the command line.
+APP = Option("app", "", _APPLICATION, "the application to serve")
+OPTIONS: dict[str, Option] = {
+    option.name: option for option in (APP, *(row for rows in SECTIONS.values() for row in rows))
+}
+GROUP_OPTIONS = {name: option for name, option in OPTIONS.items() if not option.of_server}
+SERVER_OPTIONS = {name: option for name, option in OPTIONS.items() if option.of_server}

@@ -1,0 +1,219 @@
+"""A process that the supervisor started, as the supervisor sees it: what it was told, what it said,
+how it ended. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from headway import __version__
+from headway.errors import CommandError
+from headway.server.control import Control, Gone, Message, open_pair
+from headway.server.settings import ProcessGroup
+from headway.server.task import Task
+
+# For `python -c`, with the control socket's descriptor behind it. The current directory must not
+# be searched for Headway's own imports: an application may have a signal.py.
+PROGRAM = (
+    "import sys\n"
+    "if sys.path[:1] == ['']: del sys.path[0]\n"
+    "from headway.server.start import main\n"
+    "main()\n"
+)
+
+CHECK_TIMEOUT_S = 30
+
+
+class State(enum.Enum):
+    # Imports the application; nothing was served yet.
+    STARTING = "starting"
+    # Could serve, and waits to be told.
+    READY = "ready"
+    SERVING = "serving"
+    # Answers what it has while others serve.
+    RETIRING = "retiring"
+    # Was told to end: by SIGTERM, or harder.
+    STOPPING = "stopping"
+
+
+class Failure(NamedTuple):
+    """What a process said before it gave up."""
+
+    exit_code: int
+    message: str
+    # A traceback, or "".
+    details: str
+
+
+class Process:
+    """A worker or a template. `deadline` is when its state must be over, by `time.monotonic()`."""
+
+    def __init__(self, group: ProcessGroup, number: int, generation: int, control: Control) -> None:
+        self.group = group
+        self.number = number
+        self.generation = generation
+        self.is_template = False
+        self.control = control
+        # 0: forked by a template, and did not say yet.
+        self.pid = 0
+        self.state = State.STARTING
+        self.since = time.time()
+        self.serving_since: float | None = None
+        self.deadline: float | None = None
+        self.failure: Failure | None = None
+        # Why the supervisor ends it; "" if it does not.
+        self.reason = ""
+        self.was_killed = False
+        self.has_closed = False
+
+    def __str__(self) -> str:
+        what = "template" if self.is_template else f"process {self.number}"
+        return f"{what} of group {self.group.name} (pid {self.pid or 'unknown'})"
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state is State.READY
+
+    def enter(self, state: State, timeout_s: float = 0.0) -> None:
+        """`timeout_s`: how long it may be in it; 0 for ever."""
+        self.state = state
+        self.since = time.time()
+        self.deadline = time.monotonic() + timeout_s if timeout_s else None
+        if state is State.SERVING:
+            self.serving_since = time.monotonic()
+
+    def receive(self) -> list[Message]:
+        """All that it has said and was not read yet. Never waits. Closes the socket if the other
+        side has: the end of the process itself is told by waitpid."""
+        messages = []
+        while self.control.fileno() >= 0:
+            try:
+                message = self.control.receive(wait=False)
+            except Gone:
+                self.control.close()
+                break
+            if message is None:
+                break
+            messages.append(message)
+        return messages
+
+    def tell(self, command: str) -> None:
+        self.control.send({"command": command}, wait=False)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Only before it was waited for: later the pid may be another's."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+        else:
+            # It ends when it finds its supervisor gone.
+            self.control.close()
+
+
+def spawn(task: Task, number: int, generation: int, environment: dict[str, str]) -> Process:
+    """Starts an interpreter on the task. Raises `OSError` if the system cannot."""
+    ours, theirs = open_pair()
+    try:
+        process = Process(task.group, number, generation, ours)
+        process.is_template = task.is_template
+        python = interpreter(task.group)
+        fds = [theirs.fileno(), *(fd for fd, _ in task.listeners)]
+        process.pid = os.posix_spawn(
+            python,
+            [python, *_flags(), "-c", PROGRAM, str(theirs.fileno())],
+            environment,
+            # Onto itself: the child inherits it.
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in fds],
+        )
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    ours.send(task.to_message(), wait=False)
+    return process
+
+
+def fork(template: Process, number: int) -> Process:
+    """Has the template fork a worker; the pid follows in an event of its own."""
+    ours, theirs = open_pair()
+    process = Process(template.group, number, template.generation, ours)
+    message = {"command": "fork", "number": number}
+    template.control.send(message, wait=False, fds=(theirs.fileno(),))
+    theirs.close()
+    return process
+
+
+def interpreter(group: ProcessGroup) -> str:
+    """The Python that the group's processes run."""
+    if group.python_home is None:
+        return sys.executable
+    return os.path.join(group.python_home, "bin", "python")
+
+
+def check_interpreter(group: ProcessGroup) -> None:
+    """Raises `CommandError` if the group's own Python is not there or has not this Headway."""
+    if group.python_home is None:
+        return
+    python = interpreter(group)
+    place = f"process group {group.name!r}: python-home {group.python_home!r}"
+    program = "import headway, headway._native; print(headway.__version__)"
+    try:
+        asked = subprocess.run(
+            [python, "-I", "-c", program], capture_output=True, text=True, timeout=CHECK_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{place}: {python} does not run ({error})", exit_code=2) from None
+    found = asked.stdout.strip()
+    if asked.returncode != 0 or found != __version__:
+        what = f"has headway {found}" if asked.returncode == 0 else "has no headway"
+        raise CommandError(
+            f"{place}: {python} {what}, and the same version must be there: "
+            f"{python} -m pip install headway=={__version__}",
+            exit_code=2,
+        )
+
+
+def _flags() -> list[str]:
+    """What this interpreter was started with and the other should be: -X and -W options, mostly."""
+    arguments: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return arguments
+
+
+class End(NamedTuple):
+    """How a process ended, from its wait status."""
+
+    exit_code: int | None
+    signal_number: int | None
+    dumped_core: bool
+
+    @classmethod
+    def from_status(cls, status: int) -> End:
+        if os.WIFSIGNALED(status):
+            return cls(None, os.WTERMSIG(status), os.WCOREDUMP(status))
+        return cls(os.WEXITSTATUS(status), None, False)
+
+    @property
+    def reason(self) -> str:
+        """As one word, to count by."""
+        if self.signal_number is None:
+            return f"exit_status_{self.exit_code}"
+        with contextlib.suppress(ValueError):
+            return signal.Signals(self.signal_number).name
+        return f"signal_{self.signal_number}"
+
+    def __str__(self) -> str:
+        if self.signal_number is None:
+            return f"ended with exit status {self.exit_code}"
+        core = " (core dumped)" if self.dumped_core else ""
+        return f"was ended by {self.reason}{core}"
+
+
+UNKNOWN_END = End(None, 0, False)

@@ -1,0 +1,169 @@
+"""From what was said to what is to be done: fills in defaults, checks what belongs together, and
+makes a `ServerSettings` of it that keeps every value's origin.
+
+Raises `CommandError` with exit code 2 for what cannot be. Looks at no file: `check` does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from headway.errors import CommandError
+from headway.server.binding import Address
+from headway.server.configuration import Draft, GroupDraft, Value
+from headway.server.options import GROUP_OPTIONS, OPTIONS, SERVER_OPTIONS
+from headway.server.settings import HttpLimits, ProcessGroup, ServerSettings, Tls
+
+DEFAULT = "default"
+EVERY_HOST = {"0.0.0.0", "::"}
+# Fields that several options make up, or whose form differs.
+NO_FIELD_OF_THEIR_OWN = {"app", "mount", "bind", "access-log", "app-dir", "environment"}
+
+
+class ResolvedGroup(NamedTuple):
+    """One process group: `values` has every option of a group but applications and addresses."""
+
+    settings: ProcessGroup
+    place: str
+    mounts: list[Value]
+    binds: list[Value]
+    values: dict[str, Value]
+
+
+class Resolution(NamedTuple):
+    """All that one server is to do, and where that was said."""
+
+    settings: ServerSettings
+    groups: list[ResolvedGroup]
+    server: dict[str, Value]
+    warnings: list[str]
+
+
+def resolve(draft: Draft) -> Resolution:
+    if not draft.groups:
+        raise CommandError("there is no process group to serve", exit_code=2)
+    warnings = list(draft.warnings)
+    groups = [_resolve_group(group, draft.defaults, warnings) for group in draft.groups]
+    _refuse_shared_addresses(groups)
+    server = {
+        name: draft.server.get(name, Value(option.default(), DEFAULT))
+        for name, option in SERVER_OPTIONS.items()
+    }
+    settings = ServerSettings(
+        groups=tuple(group.settings for group in groups),
+        **{SERVER_OPTIONS[name].field: value.value for name, value in server.items()},
+    )
+    return Resolution(settings, groups, server, warnings)
+
+
+def _resolve_group(
+    draft: GroupDraft, defaults: dict[str, Value], warnings: list[str]
+) -> ResolvedGroup:
+    values = {
+        name: draft.given.get(name) or defaults.get(name) or Value(option.default(), DEFAULT)
+        for name, option in GROUP_OPTIONS.items()
+        if name not in ("app", "mount", "bind")
+    }
+    if values["app-dir"].value is None:
+        home = values["home"]
+        values["app-dir"] = home if home.value is not None else Value(draft.folder, DEFAULT)
+    binds = draft.binds or [Value(address, DEFAULT) for address in OPTIONS["bind"].default()]
+    _refuse_repeated_mounts(draft)
+    warnings.extend(_without_effect(draft.name, values))
+    return ResolvedGroup(_settings(draft, binds, values), draft.place, draft.mounts, binds, values)
+
+
+def _settings(draft: GroupDraft, binds: list[Value], values: dict[str, Value]) -> ProcessGroup:
+    fields: dict[str, Any] = {}
+    http: dict[str, Any] = {}
+    for name, value in values.items():
+        part, _, field = OPTIONS[name].field.rpartition(".")
+        if name in NO_FIELD_OF_THEIR_OWN or part == "tls":
+            continue
+        (http if part == "http" else fields)[field] = value.value
+    path = dict.fromkeys((values["app-dir"].value, *values["python-path"].value))
+    fields["python_path"] = tuple(directory for directory in path if directory)
+    fields["environment"] = dict(values["environment"].value)
+    fields["access_log"], fields["access_log_path"] = values["access-log"].value
+    return ProcessGroup(
+        name=draft.name,
+        mounts=tuple(mount.value for mount in draft.mounts),
+        binds=tuple(bind.value for bind in binds),
+        tls=_tls(draft, values),
+        http=HttpLimits(**http),
+        **fields,
+    )
+
+
+def _tls(draft: GroupDraft, values: dict[str, Value]) -> Tls | None:
+    certificate, key = values["tls-certificate"], values["tls-key"]
+    if certificate.value and key.value:
+        return Tls(certificate.value, key.value)
+    for given, missing in ((certificate, "tls-key"), (key, "tls-certificate")):
+        if given.value:
+            name = f"--{missing}" if given.origin.startswith("--") else missing
+            raise CommandError(f"{given.origin}: {name} is missing: TLS needs both", exit_code=2)
+    return None
+
+
+def _refuse_repeated_mounts(draft: GroupDraft) -> None:
+    if not draft.mounts:
+        raise CommandError(
+            f"{draft.place}: process group {draft.name} has no application; "
+            "allowed: app, or mount with a URL path for each",
+            exit_code=2,
+        )
+    first: dict[str, Value] = {}
+    for mount in draft.mounts:
+        other = first.setdefault(mount.value.path, mount)
+        if other is not mount:
+            raise CommandError(
+                f"{mount.origin}: mount: found {mount.value.path or '/'} a second time "
+                f"(first: {other.origin}); allowed: one application for each URL path",
+                exit_code=2,
+            )
+
+
+def _refuse_shared_addresses(groups: list[ResolvedGroup]) -> None:
+    seen: list[tuple[Value, str]] = []
+    for group in groups:
+        for bind in group.binds:
+            for other, name in seen:
+                if _overlap(bind.value, other.value):
+                    raise CommandError(
+                        f"{bind.origin}: bind: process group {group.settings.name} is to listen on "
+                        f"{bind.value}, and {name} on {other.value} ({other.origin}); "
+                        "allowed: an address is given once, to one process group",
+                        exit_code=2,
+                    )
+            seen.append((bind, group.settings.name))
+
+
+def _overlap(one: Address, other: Address) -> bool:
+    if one.path is not None or other.path is not None:
+        return one.path == other.path
+    any_host = {one.host, other.host} & EVERY_HOST
+    return one.port == other.port != 0 and (one.host == other.host or bool(any_host))
+
+
+def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
+    """Warnings about values that do nothing."""
+    interval = values["switch-interval"]
+    if interval.value is not None and not gil_enabled():
+        yield (
+            f"{interval.origin}: switch-interval of process group {name} has no effect: "
+            "free-threading is active, and there is no GIL to yield"
+        )
+    for option, needed in (
+        ("maximum-requests-jitter", "maximum-requests"),
+        ("interrupt-timeout", "request-timeout"),
+    ):
+        if values[option].value and not values[needed].value:
+            yield f"{values[option].origin}: {option} has no effect without {needed}"
+
+
+def gil_enabled() -> bool:
+    """Whether the processes will have a GIL: they run this interpreter."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())

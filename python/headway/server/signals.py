@@ -1,0 +1,56 @@
+"""Signals as something to poll: each that comes is one byte in a socket.
+
+For the main thread. Python's own handlers run between any two of its instructions; these do
+nothing, and the loop reads what came when it is ready to act on it.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from types import TracebackType
+
+WATCHED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGCHLD,
+)
+
+
+class Signals:
+    """While entered, `WATCHED` have no other effect than to make `fileno()` readable."""
+
+    def __enter__(self) -> Signals:
+        self._ours, self._theirs = socket.socketpair()
+        for end in (self._ours, self._theirs):
+            end.setblocking(False)
+        self._former_fd = signal.set_wakeup_fd(self._theirs.fileno(), warn_on_full_buffer=False)
+        self._former = {number: signal.signal(number, lambda *_: None) for number in WATCHED}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._former_fd)
+        self._ours.close()
+        self._theirs.close()
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def read(self) -> list[int]:
+        """Those that came since, in order, each once however often it came."""
+        found: dict[int, None] = {}
+        try:
+            while data := self._ours.recv(4096):
+                found |= dict.fromkeys(data)
+        except BlockingIOError:
+            pass
+        return list(found)

@@ -1,0 +1,75 @@
+"""What a process that the supervisor starts runs first: it learns its task, takes on the identity
+of its group, imports the application, and becomes a worker or a template.
+
+The supervisor's end of the control socket is the only witness, so everything that goes wrong is
+told there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+from headway.errors import CommandError
+from headway.server import identity, template
+from headway.server.application import Application, ImportFailed, load_application
+from headway.server.control import Control, Gone
+from headway.server.mounts import mount
+from headway.server.settings import ProcessGroup
+from headway.server.task import Task
+from headway.server.worker import Worker
+
+MAX_DETAILS = 30_000
+
+
+def main() -> None:
+    """Ends the process."""
+    control = Control(socket.socket(fileno=int(sys.argv[1])))
+    control.socket.set_inheritable(False)
+    sys.argv[:] = ["headway"]
+    try:
+        message = control.receive()
+    except Gone:
+        sys.exit(1)
+    assert message is not None, "the supervisor's first message is the task"
+    task = Task.from_message(message)
+    for fd, _ in task.listeners:
+        os.set_inheritable(fd, False)
+    try:
+        log_fd = open_log(task.group)
+        identity.take_on(task.group)
+        application = load(task.group)
+        if task.is_template:
+            sys.exit(template.run(control, task, application, log_fd))
+        sys.exit(Worker(control, task, application, log_fd).run())
+    except CommandError as error:
+        control.send(
+            {
+                "event": "failed",
+                "exit_code": error.exit_code,
+                "message": str(error),
+                "details": error.details[-MAX_DETAILS:] if isinstance(error, ImportFailed) else "",
+            }
+        )
+        sys.exit(error.exit_code)
+
+
+def load(group: ProcessGroup) -> Application:
+    """Imports what the group serves."""
+    sys.path[:0] = group.python_path
+    return mount([(each.path, load_application(each.application)) for each in group.mounts])
+
+
+def open_log(group: ProcessGroup) -> int:
+    """A descriptor for the access log; -1 if there is none."""
+    if group.access_log == "off":
+        return -1
+    path = group.access_log_path
+    if path is None:
+        return os.dup(1)
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CommandError(f"--access-log {path}: {reason}", exit_code=2) from None

@@ -1,0 +1,71 @@
+"""A template process: it has imported the application once, and forks workers that share the pages.
+
+A worker is forked twice, so that it becomes a child of the supervisor (which has asked the kernel
+for orphans) and is waited for like any other. The meter begins in the worker: the template has no
+books.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import threading
+from dataclasses import replace
+
+from headway.errors import CommandError
+from headway.server.application import Application
+from headway.server.control import Control, Gone
+from headway.server.task import Task
+from headway.server.worker import Worker
+
+
+def run(control: Control, task: Task, application: Application, log_fd: int) -> int:
+    """Forks a worker whenever it is told to, until the supervisor closes the control socket.
+    Returns in the workers too: the exit status of whichever process this is."""
+    # Objects that survive until now are the application's own: keep the collector off their pages.
+    gc.collect()
+    gc.freeze()
+    if threading.active_count() > 1:
+        names = ", ".join(sorted(each.name for each in threading.enumerate()[1:]))
+        raise CommandError(
+            f"--preload: the application starts threads when it is imported ({names}), and they "
+            "would not run in the workers"
+        )
+    control.send({"event": "ready"})
+    while True:
+        try:
+            message, fds = control.receive_with_fds(1)
+        except Gone:
+            return 0
+        if message is None or message.get("command") != "fork" or not fds:
+            continue
+        worker_control = Control(socket.socket(fileno=fds[0]))
+        if _fork_orphan():
+            worker_control.close()
+            continue
+        control.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        worker_control.send({"event": "started", "pid": os.getpid()})
+        return _work(worker_control, replace(task, number=message["number"]), application, log_fd)
+
+
+def _fork_orphan() -> bool:
+    """Forks a process that is no child of this one; False in that process."""
+    child = os.fork()
+    if child == 0:
+        if os.fork():
+            os._exit(0)
+        return False
+    os.waitpid(child, 0)
+    return True
+
+
+def _work(control: Control, task: Task, application: Application, log_fd: int) -> int:
+    try:
+        return Worker(control, task, application, log_fd).run()
+    except CommandError as error:
+        event = {"event": "failed", "exit_code": error.exit_code, "message": str(error)}
+        control.send(event | {"details": ""})
+        return error.exit_code

@@ -1,0 +1,176 @@
+"""A configuration in TOML: `[server]`, and a table `[process-group.NAME]` for each process group.
+
+    [server]
+    switch-interval = 0.002             # for every group that does not say it itself
+
+    [process-group.shop]
+    app = "shop.wsgi:application"
+    bind = "0.0.0.0:8000"               # or a list
+    threads = 8
+
+    [process-group.shop.mount]
+    "/admin" = "admin:app"
+
+Keys are the names of the options. Every complaint is one line: FILE:LINE: key: found X; allowed: Y.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from headway import _native
+from headway.errors import CommandError
+from headway.server.configuration import (
+    Draft,
+    GroupDraft,
+    Value,
+    absolute,
+    absolute_address,
+    cut,
+    mount,
+    refuse,
+)
+from headway.server.kinds import Kind, Several, parse_url_path
+from headway.server.options import APP, GROUP_OPTIONS, SERVER_OPTIONS, Option
+
+GROUPS = "process-group"
+# Each group has its own; the server has none for all.
+OF_ONE_GROUP = {"app", "mount", "bind", "app-dir"}
+GROUP_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"
+
+
+class Node(NamedTuple):
+    """A value in the document: its line, how it is written, and what it is."""
+
+    line: int
+    text: str
+    value: Any
+
+    def items(self) -> Iterable[tuple[str, Node]]:
+        return [(key, Node(*node)) for key, node in self.value.items()]
+
+
+def read_toml(path: str, text: str) -> Draft:
+    """The draft that the document makes; raises `CommandError` with exit code 2."""
+    try:
+        document = Node(1, "", _native.parse_toml(text))
+    except ValueError as error:
+        line, found, message = error.args
+        at = f" (at {cut(found)})" if found.strip() else ""
+        raise CommandError(f"{path}:{line}: {message}{at}", exit_code=2) from None
+    return _Reader(path).read(document)
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._folder = os.path.dirname(os.path.abspath(path))
+        self._draft = Draft()
+
+    def read(self, document: Node) -> Draft:
+        for key, node in document.items():
+            if key == "server":
+                self._read_server(self._table(key, node))
+            elif key == GROUPS:
+                for name, group in self._table(key, node).items():
+                    self._read_group(name, self._table(f"{GROUPS}.{name}", group))
+            else:
+                raise self._unknown(node, key, ("server", GROUPS))
+        if not self._draft.groups:
+            raise CommandError(
+                f"{self._path}: there is no process group; allowed: [{GROUPS}.NAME] for each",
+                exit_code=2,
+            )
+        return self._draft
+
+    def _read_server(self, table: Node) -> None:
+        known = {**SERVER_OPTIONS, **GROUP_OPTIONS}
+        for key, node in table.items():
+            if key in OF_ONE_GROUP:
+                raise CommandError(
+                    f"{self._place(node)}: server.{key}: found an option of one process group; "
+                    f"allowed: in [{GROUPS}.NAME]",
+                    exit_code=2,
+                )
+            option = known.get(key)
+            if option is None:
+                raise self._unknown(node, f"server.{key}", known)
+            if option.of_server:
+                self._draft.server[key] = self._value(f"server.{key}", option, node)
+            else:
+                value = self._value(f"server.{key}", option, node)
+                inherited = f"{value.origin}, inherited from [server]"
+                self._draft.defaults[key] = value._replace(origin=inherited)
+
+    def _read_group(self, name: str, table: Node) -> None:
+        path = f"{GROUPS}.{name}"
+        if not re.fullmatch(GROUP_NAME, name):
+            raise refuse(
+                self._place(table), GROUPS, repr(name), "a name of letters, digits and _ . : -"
+            )
+        group = GroupDraft(name, self._place(table), self._folder)
+        for key, node in table.items():
+            option = GROUP_OPTIONS.get(key)
+            if option is None:
+                raise self._unknown(node, f"{path}.{key}", GROUP_OPTIONS)
+            if key == "app":
+                application = self._accept(f"{path}.app", option.kind, node)
+                group.mounts.insert(0, mount("", application, self._folder, self._place(node)))
+            elif key == "mount":
+                group.mounts.extend(self._mounts(f"{path}.mount", node))
+            elif key == "bind":
+                for address in self._accept(f"{path}.bind", option.kind, node):
+                    address = absolute_address(address, self._folder)
+                    group.binds.append(Value(address, self._place(node)))
+            else:
+                group.given[key] = self._value(f"{path}.{key}", option, node)
+        self._draft.groups.append(group)
+
+    def _mounts(self, path: str, table: Node) -> Iterable[Value]:
+        for url_path, node in self._table(path, table).items():
+            try:
+                parsed = parse_url_path(url_path)
+            except ValueError:
+                raise refuse(
+                    self._place(node), path, f'"{url_path}"', 'a URL path, as "/admin"'
+                ) from None
+            application = self._accept(f"{path}.{url_path}", APP.kind, node)
+            yield mount(parsed, application, self._folder, self._place(node))
+
+    def _value(self, path: str, option: Option, node: Node) -> Value:
+        if option.name == "environment":
+            pairs = []
+            for name, each in self._table(path, node).items():
+                if not isinstance(each.value, str) or "\0" in each.value:
+                    raise refuse(self._place(each), f"{path}.{name}", cut(each.text), "a string")
+                pairs.append((name, each.value))
+            return Value(tuple(pairs), self._place(node))
+        value = self._accept(path, option.kind, node)
+        return Value(absolute(option, value, self._folder), self._place(node))
+
+    def _accept(self, path: str, kind: Kind, node: Node) -> Any:
+        if isinstance(kind, Several):
+            items = node.value if isinstance(node.value, list) else [node]
+            return tuple(self._accept(path, kind.kind, Node(*item)) for item in items)
+        try:
+            return kind.accept(node.value)
+        except ValueError:
+            raise refuse(self._place(node), path, cut(node.text), kind.allowed) from None
+
+    def _table(self, path: str, node: Node) -> Node:
+        if not isinstance(node.value, dict):
+            raise refuse(self._place(node), path, cut(node.text), f"a table: [{path}]")
+        return node
+
+    def _unknown(self, node: Node, path: str, known: Iterable[str]) -> CommandError:
+        key = path.rpartition(".")[2]
+        close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+        allowed = f"{close[0]} is the closest" if close else ", ".join(known)
+        return refuse(self._place(node), path, "an unknown key", allowed)
+
+    def _place(self, node: Node) -> str:
+        return f"{self._path}:{node.line}"

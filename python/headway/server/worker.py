@@ -1,0 +1,236 @@
+"""A worker process: serves its group's application until the supervisor has it stop.
+
+The main thread looks after signals and the control socket; worker threads (`serving.Server`) do the
+work. An application may be replaced by a newer process of its group at any time: it is told to
+retire, answers what it has, and keeps idle connections for a moment, since their clients may be
+about to send. If the supervisor goes away the worker ends as on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import socket
+import sys
+import sysconfig
+import threading
+import time
+from typing import Any
+
+from headway import gil
+from headway.errors import CommandError, Unsupported
+from headway.server import table
+from headway.server.application import Application
+from headway.server.binding import Listener, parse_address
+from headway.server.control import Control, Gone
+from headway.server.limits import native_limits
+from headway.server.serving import Server
+from headway.server.task import Task
+
+# How long an idle connection is kept by a worker that retires; nginx calls it
+# keepalive_min_timeout.
+KEEP_IDLE_S = 5.0
+# How often a worker looks for modules that were imported since, where files are watched.
+FILES_PERIOD_S = 1.0
+PATHS_PER_MESSAGE = 200
+# A graceful timeout of 0, in a number that the system's clocks take.
+NO_LIMIT_S = 1e6
+
+# What the main thread waits for: the supervisor's commands, a signal, the end of all threads.
+SERVE, RETIRE, TERMINATE, OVER = b"S", b"R", b"T", b"O"
+COMMANDS = {"serve": SERVE, "retire": RETIRE}
+
+
+class Worker:
+    """One run of a worker; made and run by the main thread."""
+
+    def __init__(self, control: Control, task: Task, application: Application, log_fd: int) -> None:
+        """Takes over the task's listeners and `log_fd`. Raises `CommandError`."""
+        group = task.group
+        self._control = control
+        self._task = task
+        if group.switch_interval_s is not None:
+            sys.setswitchinterval(group.switch_interval_s)
+        install_meter(group.policy, group.kernel_hints)
+        if group.stack_size_bytes:
+            threading.stack_size(group.stack_size_bytes)
+        listeners = [
+            Listener(socket.socket(fileno=fd), parse_address(address))
+            for fd, address in task.listeners
+        ]
+        try:
+            self._server = Server(
+                application,
+                listeners,
+                group,
+                log_fd=log_fd,
+                multiprocess=task.multiprocess,
+                limits=native_limits(group, control.fileno()),
+            )
+        except ValueError as error:
+            raise CommandError(f"process group {group.name!r}: {error}", exit_code=2) from None
+        # Bytes from signal handlers and from the last thread to end: a handler may interrupt its
+        # own thread anywhere, a lock included.
+        self._read_fd, self._write_fd = os.pipe()
+        self._paths_told: set[str] = set()
+        self._grace_s = group.graceful_timeout_s or NO_LIMIT_S
+        self._has_supervisor = True
+        self._is_serving = False
+        # When requests that are still under way are given up; known once no more are accepted.
+        self._deadline: float | None = None
+
+    def run(self) -> int:
+        """Serves; returns the exit status."""
+        self._catch_signals()
+        self._tell_paths()
+        self._control.send({"event": "ready"})
+        while (word := self._next_word()) not in (TERMINATE, OVER):
+            if word == SERVE and not self._is_serving:
+                self._is_serving = True
+                self._server.start(self._note_end)
+            elif word == RETIRE and self._is_serving and self._deadline is None:
+                self._deadline = time.monotonic() + self._grace_s
+                self._server.stop(min(KEEP_IDLE_S, self._grace_s / 2))
+        if not self._is_serving and self._next_command() == SERVE:
+            # A signal may overtake the command, and connections are waiting since.
+            self._server.start(self._note_end)
+            self._is_serving = True
+        return self._finish() if self._is_serving else 0
+
+    def _finish(self) -> int:
+        """Answers what there is, says how it went."""
+        self._server.stop()
+        self._control.send({"event": "closed"}, wait=False)
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self._grace_s
+        cut_off = self._server.join(max(self._deadline - time.monotonic(), 0.0))
+        self._control.send({"event": "stopped"}, wait=False)
+        self._show_table()
+        if not cut_off:
+            return 0
+        threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
+        print(
+            f"headway serve: {threads} still in the application after {self._grace_s:g} s "
+            "(--graceful-timeout) and cut off",
+            file=sys.stderr,
+        )
+        # A thread that hangs in the application would hang the end of the interpreter too, or be
+        # killed in the middle of it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+    def _catch_signals(self) -> None:
+        """After the application was imported, which may have handlers of its own."""
+        signal.signal(signal.SIGTERM, self._stop_on_signal)
+        # The terminal sends SIGINT to all processes; what it means is for the supervisor to say.
+        # A handler, since programs that the application starts would inherit SIG_IGN.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        signal.signal(signal.SIGHUP, lambda *_: None)
+        signal.signal(signal.SIGXCPU, self._tell_cpu_limit)
+        # A signal may reach any thread, and then does not bring the main one out of its poll.
+        self._signal_fd, write_fd = os.pipe()
+        os.set_blocking(self._signal_fd, False)
+        os.set_blocking(write_fd, False)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+
+    def _stop_on_signal(self, *_: object) -> None:
+        # The next one has its default effect.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._note_stop()
+
+    def _note_stop(self) -> None:
+        os.write(self._write_fd, TERMINATE)
+
+    def _note_end(self) -> None:
+        os.write(self._write_fd, OVER)
+
+    def _tell_cpu_limit(self, *_: object) -> None:
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+        limit_s = self._task.group.cpu_time_limit_s
+        message = {"event": "limit", "reason": "cpu_time_limit", "detail": f"{limit_s:g} s"}
+        self._control.send(message, wait=False)
+
+    def _next_word(self) -> bytes:
+        """Waits for what comes next: SERVE, RETIRE, TERMINATE or OVER."""
+        while True:
+            poll = select.poll()
+            poll.register(self._read_fd, select.POLLIN)
+            poll.register(self._signal_fd, select.POLLIN)
+            if self._has_supervisor:
+                poll.register(self._control, select.POLLIN)
+            ready = [fd for fd, _ in poll.poll(self._patience_ms())]
+            if self._signal_fd in ready:
+                # Its handler has run by now, or does before the next instruction.
+                os.read(self._signal_fd, 4096)
+                continue
+            if self._read_fd in ready:
+                return os.read(self._read_fd, 1)
+            if not ready:
+                self._tell_paths()
+                if self._deadline is not None and time.monotonic() >= self._deadline:
+                    return TERMINATE
+                continue
+            word = self._next_command()
+            if word is not None:
+                return word
+
+    def _next_command(self) -> bytes | None:
+        """What the supervisor has said, if anything; TERMINATE if it has gone."""
+        try:
+            message = self._control.receive(wait=False) or {}
+        except Gone:
+            self._has_supervisor = False
+            return TERMINATE
+        return COMMANDS.get(message.get("command", ""))
+
+    def _patience_ms(self) -> int | None:
+        waits_s = []
+        if self._deadline is not None:
+            waits_s.append(max(self._deadline - time.monotonic(), 0.0))
+        if self._task.watched:
+            waits_s.append(FILES_PERIOD_S)
+        return math.ceil(1000 * min(waits_s)) if waits_s else None
+
+    def _tell_paths(self) -> None:
+        if not self._task.watched:
+            return
+        paths = sorted(set(imported_paths()) - self._paths_told)
+        self._paths_told.update(paths)
+        for start in range(0, len(paths), PATHS_PER_MESSAGE):
+            self._control.send({"event": "files", "paths": paths[start:][:PATHS_PER_MESSAGE]})
+
+    def _show_table(self) -> None:
+        report = gil.snapshot().to_dict() if gil.is_installed() else None
+        text = "\n" + table.draw(self._server.requests(), report)
+        if self._task.labelled:
+            group, number = self._task.group.name, self._task.number
+            text = f"\nProcess {number} of group {group} (pid {os.getpid()}):{text}"
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def imported_paths() -> list[str]:
+    """The files of all modules but the standard library's and installed packages'."""
+    installed = {
+        os.path.join(sysconfig.get_path(name), "")
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    found = []
+    for module in list(sys.modules.values()):
+        path: Any = getattr(module, "__file__", None)
+        if isinstance(path, str) and not path.startswith(tuple(installed)):
+            found.append(os.path.abspath(path))
+    return found
+
+
+def install_meter(policy: str, kernel_hints: bool) -> None:
+    """Serving goes on without the meter, but not without a policy that was asked for."""
+    try:
+        gil.install(policy, kernel_hints=kernel_hints)
+    except Unsupported as reason:
+        if policy != "interval":
+            raise CommandError(f"--policy {policy}: {reason}") from None
+        print(f"headway serve: GIL waits are not measured: {reason}", file=sys.stderr)

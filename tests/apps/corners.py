@@ -1,0 +1,214 @@
+"""More pages: what PEP 3333 says beside its main road, and what applications get wrong there."""
+
+import sys
+
+from pages import Closing, application, page, text, unchecked  # noqa: F401 (what is served)
+
+
+@page
+def environ_types(environ, start_response):
+    """Whatever is not as PEP 3333 says: a builtin dict, native strings, the streams' methods."""
+    wrong = [] if type(environ) is dict else [f"environ is a {type(environ).__name__}"]
+    for key, value in environ.items():
+        if type(key) is not str:
+            wrong.append(f"{key!r} is no str")
+        if "." not in key and type(value) is not str:
+            wrong.append(f"{key} is a {type(value).__name__}")
+    for stream, names in {
+        "wsgi.input": ("read", "readline", "readlines", "__iter__"),
+        "wsgi.errors": ("flush", "write", "writelines"),
+    }.items():
+        wrong += [f"{stream} has no {name}" for name in names if not hasattr(environ[stream], name)]
+    wrong += [key for key in ("SERVER_NAME", "SERVER_PORT", "REQUEST_METHOD") if not environ[key]]
+    text(start_response)
+    return [repr(wrong).encode()]
+
+
+@page
+def environ_is_mine(environ, start_response):
+    """An application may change its environ; the next request gets another."""
+    found = environ.get("mine", "nothing")
+    environ["mine"] = "something"
+    environ["SERVER_NAME"] = "changed"
+    text(start_response)
+    return [found.encode()]
+
+
+@page
+def input_sizes(environ, start_response):
+    """The input by every size: `abc`, `defg`, an empty line, `h` and no line end."""
+    stream = environ["wsgi.input"]
+    found = [stream.read(0), stream.readline(0), stream.readline(2), stream.readline(-1)]
+    found += [stream.read(2), stream.readline(100), stream.readline()]
+    found += [stream.readlines(0), stream.read(), stream.read(None), stream.readline(None)]
+    found += [list(stream), stream.readlines(), stream.read(-1)]
+    text(start_response)
+    return [repr(found).encode()]
+
+
+@page
+def input_misused(environ, start_response):
+    """The exceptions that arguments of a wrong type or number lead to."""
+    stream, raised = environ["wsgi.input"], []
+    for call in (
+        lambda: stream.read("1"),
+        lambda: stream.read(1.0),
+        lambda: stream.read(1, 2),
+        lambda: stream.readline(b""),
+        lambda: stream.read(1 << 70),
+        lambda: stream.write(b""),
+    ):
+        try:
+            call()
+        except Exception as error:
+            raised.append(type(error).__name__)
+    text(start_response)
+    return [" ".join(raised).encode()]
+
+
+@page
+def error_lines(environ, start_response):
+    environ["wsgi.errors"].writelines(["one of two\n", "two of two: \xe9\n"])
+    environ["wsgi.errors"].flush()
+    text(start_response)
+    return []
+
+
+@page
+def fields(environ, start_response):
+    """Order, repetition, case and latin-1 are the application's; so are Date and Server."""
+    fields = [("Set-Cookie", "a=1"), ("X-\x41bC", "\xe9"), ("set-cookie", "b=2"), ("X-Empty", "")]
+    start_response("299 Fein \xfc", [*fields, ("Date", "today"), ("Server", "mine")])
+    return [b"fields\n"]
+
+
+class OneBlock:
+    """Of length one, and so of known Content-Length (PEP 3333)."""
+
+    def __len__(self):
+        return 1
+
+    def __iter__(self):
+        yield b"the only block"
+
+
+@page
+def one_block(environ, start_response):
+    text(start_response)
+    return OneBlock()
+
+
+@page
+def a_tuple(environ, start_response):
+    text(start_response)
+    return (b"a ", b"", b"tuple")
+
+
+@page
+def started_by_the_first_block(environ, start_response):
+    """PEP 3333: the first iteration may be what calls start_response."""
+
+    class Late:
+        def __iter__(self):
+            text(start_response)
+            yield b"late, and in time\n"
+
+    return Late()
+
+
+@page
+def started_too_late(environ, start_response):
+    yield b"a block, and then\n"
+    text(start_response)
+
+
+@page
+def raises_before_the_first_block(environ, start_response):
+    text(start_response, ("X-Lost", "1"))
+    yield b""
+    raise ValueError("raised on purpose")
+
+
+@page
+def recovers_before_the_first_block(environ, start_response):
+    """Nothing is sent by an empty block, so an error handler may still replace the head."""
+    text(start_response, ("X-Lost", "1"))
+    yield b""
+    try:
+        raise ValueError("handled")
+    except ValueError:
+        start_response("503 Recovered", [("Content-Type", "text/plain")], sys.exc_info())
+    yield b"recovered\n"
+
+
+@page
+def endless(environ, start_response):
+    """Streams until its client goes away."""
+    text(start_response)
+    Closing([]).close()
+    sys.modules["pages"].closed.clear()
+
+    def blocks():
+        while True:
+            yield b"x" * 65536
+
+    return Closing(blocks())
+
+
+@page
+def closing_unstarted(environ, start_response):
+    sys.modules["pages"].closed.clear()
+    return Closing([b"block\n"])
+
+
+@page
+def closing_unwanted(environ, start_response):
+    """A body where none is allowed."""
+    sys.modules["pages"].closed.clear()
+    start_response("304 Not Modified", [("ETag", '"x"')])
+    return Closing([b"not wanted\n"])
+
+
+@page
+def garbage(environ, start_response):
+    """Returns what is no iterable of bytes, by the name in the query string."""
+    text(start_response)
+    things = {"none": None, "int": 7, "bytes": b"hello", "str": "hello", "type": int}
+    things |= {"list": [1], "mixed": [b"one", "two"], "bytearray": [bytearray(b"x")]}
+    return things[environ["QUERY_STRING"]]
+
+
+@page
+def writes_garbage(environ, start_response):
+    write = text(start_response)
+    try:
+        write("text")
+    except TypeError:
+        write(b"")
+        write(b"bytes only\n")
+    return []
+
+
+@page
+def no_interim(environ, start_response):
+    """An interim status is not an application's to send."""
+    raised = []
+    for status in ("100 Continue", "101 Switching Protocols", "103 Early Hints"):
+        try:
+            start_response(status, [])
+        except ValueError as error:
+            raised.append(type(error).__name__)
+    text(start_response)
+    return [" ".join(raised).encode()]
+
+
+@page
+def swallows_errors_of_the_client(environ, start_response):
+    """Answers although the body could not be read."""
+    try:
+        environ["wsgi.input"].read()
+        found = b"all of it\n"
+    except OSError as error:
+        found = type(error).__name__.encode() + b": " + str(error).encode()
+    text(start_response)
+    return [found]

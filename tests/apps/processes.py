@@ -1,0 +1,90 @@
+"""Pages that tell of their process, and do to it what applications should not."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+# Each import leaves a line, where a test asks for it.
+if "IMPORTED" in os.environ:
+    with Path(os.environ["IMPORTED"]).open("a") as imported:
+        imported.write(f"{os.getpid()}\n")
+
+if os.environ.get("FAIL_WHILE_EXISTS") and Path(os.environ["FAIL_WHILE_EXISTS"]).exists():
+    raise RuntimeError("told not to start")
+
+if os.environ.get("EXIT_WHILE_EXISTS") and Path(os.environ["EXIT_WHILE_EXISTS"]).exists():
+    os._exit(9)
+
+if os.environ.get("SLEEP_WHILE_EXISTS") and Path(os.environ["SLEEP_WHILE_EXISTS"]).exists():
+    time.sleep(600)
+
+PRELOADED = os.getpid()
+
+
+def pid(environ):
+    return os.getpid()
+
+
+def preloaded(environ):
+    return PRELOADED
+
+
+def slow(environ):
+    time.sleep(float(environ["QUERY_STRING"]))
+    return os.getpid()
+
+
+def never(environ):
+    threading.Event().wait()
+
+
+def exits(environ):
+    os._exit(int(environ["QUERY_STRING"]))
+
+
+def crashes(environ):
+    signal.raise_signal(signal.SIGSEGV)
+
+
+def leaves_a_child(environ):
+    child = os.fork()
+    if child == 0:
+        # A test waits for the end of what the server says.
+        os.closerange(1, 3)
+        time.sleep(600)
+        os._exit(0)
+    return child
+
+
+def multiprocess(environ):
+    return int(environ["wsgi.multiprocess"])
+
+
+def identity(environ):
+    umask = os.umask(0)
+    os.umask(umask)
+    return {
+        "uid": os.getuid(),
+        "gid": os.getgid(),
+        "groups": sorted(os.getgroups()),
+        "umask": umask,
+        "cwd": os.getcwd(),
+        "home": os.environ.get("HOME"),
+        "environment": os.environ.get("GREETING"),
+        "lang": os.environ.get("LANG"),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "name": Path("/proc/self/comm").read_text().strip(),
+        "path": sys.path[0],
+        "argv": sys.argv,
+        "stack": threading.stack_size(),
+    }
+
+
+def application(environ, start_response):
+    name = environ["PATH_INFO"].strip("/")
+    answer = globals()[name](environ)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [repr(answer).encode()]

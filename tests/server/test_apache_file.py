@@ -1,0 +1,706 @@
+"""Configuration by an Apache file: what mod_wsgi's directives become, who wins, what is refused.
+
+What depends on the GIL is tested both ways: with it, and on a free-threaded Python without it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from served import APPS, TIMEOUT_S
+
+from headway.cli import Parser
+from headway.errors import CommandError
+from headway.server.apache.file import read_apache
+from headway.server.apache.reading import ApacheReader
+from headway.server.apache.syntax import parse_lines, split_words
+from headway.server.binding import Address
+from headway.server.command import prepare_parser, read_configuration
+from headway.server.configuration import Draft
+from headway.server.options import GROUP_OPTIONS
+from headway.server.resolution import Resolution, resolve
+from headway.server.settings import HttpLimits, Mount, ProcessGroup, Tls
+
+GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
+with_gil = pytest.mark.skipif(not GIL_ENABLED, reason="free-threading is active")
+without_gil = pytest.mark.skipif(GIL_ENABLED, reason="this interpreter has a GIL")
+
+SHOP = "Listen 127.0.0.1:0\nWSGIScriptAlias / /srv/shop.wsgi process-group=shop\n"
+EMBEDDED = "Listen 127.0.0.1:0\nWSGIScriptAlias / /srv/shop.wsgi\n"
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return tmp_path / "httpd.conf"
+
+
+def read(conf: Path, text: str) -> Resolution:
+    conf.write_text(text)
+    return resolve(read_apache(str(conf)))
+
+
+def group_of(conf: Path, text: str) -> ProcessGroup:
+    (group,) = read(conf, text).settings.groups
+    return group
+
+
+def refusal(conf: Path, text: str) -> str:
+    conf.write_text(text)
+    with pytest.raises(CommandError) as caught:
+        resolve(read_apache(str(conf)))
+    assert caught.value.exit_code == 2
+    said = str(caught.value)
+    assert "\n" not in said
+    return said.replace(str(conf), "FILE")
+
+
+def warnings_of(conf: Path, text: str) -> list[str]:
+    return [each.replace(str(conf), "FILE") for each in read(conf, text).warnings]
+
+
+# Syntax
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a  b\tc", ["a", "b", "c"]),
+        ('"a b" \'c "d"\'', ["a b", 'c "d"']),
+        (r'"a \"b\" \\ \n"', [r'a "b" \ \n']),
+        ('a"b c"', ['a"b', 'c"']),
+        ("", []),
+    ],
+)
+def test_words_are_split_as_httpd_does(text: str, words: list[str]) -> None:
+    assert list(split_words(text)) == words
+
+
+def test_lines_continue_sections_nest_and_places_are_those_of_the_first_line() -> None:
+    directives = parse_lines(
+        "f",
+        "# a comment \\\n that goes on\nListen 80\n\n<IfModule x>\n  <Directory '/a b'>\n"
+        "    Require all \\\n      granted\n  </directory>\n</IfModule>\nUser \\\n www",
+    )
+    assert [(each.name, each.words, each.place) for each in directives] == [
+        ("Listen", ["80"], "f:3"),
+        ("IfModule", ["x"], "f:5"),
+        ("User", ["www"], "f:11"),
+    ]
+    (directory,) = directives[1].children or []
+    (require,) = directory.children or []
+    assert (directory.words, require.words, require.line) == (["/a b"], ["all", "granted"], 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<Directory />\nUser a", "FILE:1: <Directory> is not closed"),
+        ("<A>\n</B>", "FILE:2: found </B>; allowed: </A>, for line 1"),
+        ("\n</B>", "FILE:2: found </B>; allowed: no section is open"),
+        ("<Directory /", "FILE:1: found <Directory /; allowed: <NAME ...>"),
+        ("Include none.conf", "FILE:1: Include: found"),
+        ("<IfModule>\n</IfModule>", "FILE:1: <IfModule>: found nothing"),
+        ("<IfVersion ~ 2>\n</IfVersion>", "FILE:1: <IfVersion>: found ~ 2; allowed: one of"),
+    ],
+)
+def test_broken_syntax_is_one_line(conf: Path, text: str, said: str) -> None:
+    assert said in refusal(conf, text)
+
+
+def test_what_depends_on_the_server_holds_or_not(conf: Path) -> None:
+    (conf.parent / "sites").mkdir()
+    (conf.parent / "sites/b.conf").write_text("Seen b ${NAME}\n")
+    (conf.parent / "sites/a.conf").write_text("Define NAME defined\nSeen a\n")
+    conf.write_text(
+        "LoadModule ssl_module modules/mod_ssl.so\n"
+        "<IfModule mod_ssl.c>\nSeen ssl.c\n</IfModule>\n"
+        "<IfModule ssl_module>\nSeen ssl_module\n</IfModule>\n"
+        "<IfModule !wsgi_module>\nSeen never\n</IfModule>\n"
+        "<IfModule mod_php.c>\n<IfModule mod_wsgi.c>\nSeen never\n</IfModule>\n</IfModule>\n"
+        "<IfDefine NAME>\nSeen never\n</IfDefine>\n"
+        "Include sites\n"
+        "<IfDefine NAME>\nSeen now\n</IfDefine>\n"
+        "IncludeOptional none/*.conf\n"
+        "UnDefine NAME\n"
+        "<IfVersion >= 2.4>\nSeen 2.4\n</IfVersion>\n"
+        "<IfVersion < 2.4.1>\nSeen never\n</IfVersion>\n"
+        "<IfFile sites/a.conf>\nSeen file ${NAME} ${NOWHERE}\n</IfFile>\n"
+    )
+    seen = [each.text for each in ApacheReader(str(conf)).read(str(conf))]
+    assert seen == [
+        *("ssl.c", "ssl_module", "a", "b defined", "now", "2.4"),
+        "file ${NAME} ${NOWHERE}",
+    ]
+
+
+def test_a_circle_of_files_is_refused(conf: Path) -> None:
+    assert "allowed: no circle of files" in refusal(conf, "Include httpd.conf")
+
+
+# Process groups
+
+
+def test_a_daemon_has_the_defaults_of_mod_wsgi(conf: Path) -> None:
+    resolution = read(conf, f"{SHOP}WSGIDaemonProcess shop\n")
+    assert resolution.settings.groups == (
+        ProcessGroup(
+            name="shop",
+            mounts=(Mount("", "/srv/shop.wsgi"),),
+            binds=(Address("127.0.0.1", 0),),
+            processes=1,
+            threads=15,
+            listen_backlog=100,
+            deadlock_timeout_s=300,
+            graceful_timeout_s=15,
+            shutdown_timeout_s=5,
+        ),
+    )
+    assert resolution.groups[0].values["threads"].origin == "mod_wsgi's default"
+
+
+def test_embedded_mode_is_the_default_process_group(conf: Path) -> None:
+    group = group_of(conf, EMBEDDED)
+    assert (group.name, group.threads, group.listen_backlog) == ("default", 4, 1024)
+
+
+def test_every_option_of_a_daemon_is_taken(conf: Path) -> None:
+    group = group_of(
+        conf,
+        SHOP + "WSGIDaemonProcess shop processes=2 threads=5 display-name='%{GROUP}' home=/tmp \\\n"
+        "  user=#7 group=#8 supplementary-groups=#9,#10 umask=0027 lang=en_US.UTF-8 \\\n"
+        '  locale="C.UTF-8" python-home=/venv python-path=/a:/b stack-size=262144 \\\n'
+        "  restart-interval=1 maximum-requests=2 inactivity-timeout=3 request-timeout=4 \\\n"
+        "  interrupt-timeout=5 deadlock-timeout=6 startup-timeout=7 graceful-timeout=8 \\\n"
+        "  shutdown-timeout=9 queue-timeout=10 listen-backlog=11 cpu-time-limit=12 \\\n"
+        "  cpu-priority=-3 memory-limit=13 virtual-memory-limit=14 socket-timeout=15\n",
+    )
+    root = os.geteuid() == 0
+    assert group == ProcessGroup(
+        name="shop",
+        mounts=(Mount("", "/srv/shop.wsgi"),),
+        binds=(Address("127.0.0.1", 0),),
+        processes=2,
+        multiprocess=True,
+        threads=5,
+        display_name="%{GROUP}",
+        home="/tmp",
+        user="#7" if root else None,
+        group="#8" if root else None,
+        supplementary_groups=("#9", "#10") if root else (),
+        umask=0o27,
+        lang="en_US.UTF-8",
+        environment={"LC_ALL": "C.UTF-8"},
+        python_home="/venv",
+        python_path=("/tmp", "/a", "/b"),
+        stack_size_bytes=262_144,
+        restart_interval_s=1,
+        maximum_requests=2,
+        inactivity_timeout_s=3,
+        request_timeout_s=4,
+        interrupt_timeout_s=5,
+        deadlock_timeout_s=6,
+        startup_timeout_s=7,
+        graceful_timeout_s=8,
+        shutdown_timeout_s=9,
+        queue_timeout_s=10,
+        listen_backlog=11,
+        cpu_time_limit_s=12,
+        cpu_priority=-3,
+        memory_limit_bytes=13,
+        virtual_memory_limit_bytes=14,
+        http=HttpLimits(write_timeout_s=15),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("threads=5x", "found threads=5x; allowed: a whole number from 0 to 1000"),
+        ("threads=-1", "found threads=-1"),
+        ("threads=0", "found threads=0; allowed: 1 or more, to serve requests with"),
+        ("processes=0", "found processes=0; allowed: a whole number from 1"),
+        ("request-timeout=1.5", "found request-timeout=1.5; allowed: a whole number from 0"),
+        ("request-timeout=", "found request-timeout=; allowed"),
+        ("memory-limit=64k", "found memory-limit=64k; allowed: a whole number"),
+        ("switch-interval=nan", "found switch-interval=nan; allowed: a number of seconds from"),
+        ("switch-interval=inf", "found switch-interval=inf"),
+        ("switch-interval=0x1p-9", "found switch-interval=0x1p-9"),
+        ("switch-interval=1e-9", "found switch-interval=1e-9"),
+        ("switch-interval=0", "found switch-interval=0"),
+        ("switch-interval=5ms", "found switch-interval=5ms"),
+        ("umask=8", "found umask=8; allowed: permission bits"),
+        ("home=relative", "found home=relative; allowed: an absolute path"),
+        ("user=root", "found user=root; allowed: a user other than root"),
+        ("user=#0", "found user=#0; allowed: a user other than root"),
+        ("receive-buffer-size=511", "found receive-buffer-size=511"),
+        ("header-buffer-size=8191", "found header-buffer-size=8191"),
+        ("response-buffer-size=1", "found response-buffer-size=1"),
+        ("server-metrics=maybe", "found server-metrics=maybe"),
+        ("chroot=/jail", "found chroot=/jail; allowed: not here; instead: a container"),
+        ("script-user=me", "found script-user=me; allowed: not here"),
+        ("thread=5", "found the unknown option thread; allowed: chroot, connect-timeout"),
+        ("threads", "found 'threads'; allowed: option=value"),
+        ("threads = 5", "found 'threads'; allowed: option=value"),
+    ],
+)
+def test_what_a_daemon_cannot_have_is_refused(conf: Path, options: str, said: str) -> None:
+    line = refusal(conf, f"{SHOP}WSGIDaemonProcess shop {options}\n")
+    assert line.startswith("FILE:3: WSGIDaemonProcess: found ")
+    assert said in line
+
+
+def test_options_without_effect_are_named(conf: Path) -> None:
+    said = warnings_of(
+        conf,
+        SHOP + "WSGIDaemonProcess shop python-eggs=/e eviction-timeout=1 connect-timeout=2 \\\n"
+        "  socket-user=me receive-buffer-size=0 send-buffer-size=512 header-buffer-size=8192 \\\n"
+        "  response-buffer-size=65536 response-flush-delay=5 server-metrics=on\n",
+    )
+    assert [re.sub(": .*", "", each.removeprefix("FILE:3: ")) for each in said] == [
+        f"{name} has no effect"
+        for name in (
+            *("python-eggs", "eviction-timeout", "connect-timeout", "socket-user"),
+            *("receive-buffer-size", "send-buffer-size", "header-buffer-size"),
+            *("response-buffer-size", "response-flush-delay", "server-metrics"),
+        )
+    ]
+
+
+def test_a_daemon_starts_in_the_home_of_its_user(conf: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can run processes as another user")
+    group = group_of(conf, f"{SHOP}WSGIDaemonProcess shop user=bin\n")
+    assert (group.home, group.python_path) == (pwd.getpwnam("bin").pw_dir, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("WSGIProcessGroup shop\nWSGIScriptAlias / /srv/a.wsgi", "shop"),
+        ("WSGIProcessGroup shop\nWSGIProcessGroup %{GLOBAL}\nWSGIScriptAlias / /a", "default"),
+        ("WSGIProcessGroup shop\nWSGIScriptAlias / /a process-group=%{GLOBAL}", "default"),
+        ("<Directory /srv>\nWSGIProcessGroup shop\n</Directory>\nWSGIScriptAlias / /srv/a", "shop"),
+        (
+            "<Directory /srx>\nWSGIProcessGroup shop\n</Directory>\nWSGIScriptAlias / /srv/a",
+            "default",
+        ),
+        ("<Directory /s*>\nWSGIProcessGroup shop\n</Directory>\nWSGIScriptAlias / /srv/a", "shop"),
+        (
+            "<Directory />\nWSGIProcessGroup shop\n</Directory>\n"
+            "<Directory /srv>\nWSGIProcessGroup %{GLOBAL}\n</Directory>\nWSGIScriptAlias / /srv/a",
+            "default",
+        ),
+        (
+            "<Location />\nWSGIProcessGroup shop\n</Location>\n"
+            "<Directory /srv>\nWSGIProcessGroup %{GLOBAL}\n</Directory>\nWSGIScriptAlias / /srv/a",
+            "shop",
+        ),
+        ("<Location /b>\nWSGIProcessGroup shop\n</Location>\nWSGIScriptAlias / /srv/a", "default"),
+        (
+            "<LocationMatch ^/x>\nWSGIProcessGroup shop\n</LocationMatch>\nWSGIScriptAlias /xy /a",
+            "shop",
+        ),
+        (
+            "<Directory /srv>\n<Files a.wsgi>\nWSGIProcessGroup shop\n</Files>\n</Directory>\n"
+            "WSGIScriptAlias / /srv/a.wsgi",
+            "shop",
+        ),
+        (
+            "WSGIProcessGroup shop\n<VirtualHost *>\nWSGIProcessGroup %{GLOBAL}\n"
+            "WSGIScriptAlias / /srv/a.wsgi\n</VirtualHost>",
+            "default",
+        ),
+        ("<VirtualHost *>\nWSGIProcessGroup shop\n</VirtualHost>\nWSGIScriptAlias / /a", "shop"),
+    ],
+)
+def test_the_process_group_of_an_alias(conf: Path, text: str, name: str) -> None:
+    assert group_of(conf, f"WSGIDaemonProcess shop\nListen 127.0.0.1:0\n{text}\n").name == name
+
+
+def test_hosts_and_addresses_become_groups(conf: Path) -> None:
+    resolution = read(
+        conf,
+        "Listen 80\nListen 127.0.0.1:8001\nListen [::1]:8002 https\nListen 8003\nListen 8004\n"
+        "WSGIDaemonProcess shop\nWSGIPythonHome /venv\n"
+        "<VirtualHost *:80 *:8001>\nServerName a\nWSGIScriptAlias / /srv/shop.wsgi\n"
+        "WSGIScriptAlias /admin admin.wsgi\nWSGIProcessGroup shop\n</VirtualHost>\n"
+        "<VirtualHost [::1]:8002>\nSSLEngine on\nSSLCertificateFile c.pem\n"
+        "SSLCertificateKeyFile /k.pem\nLimitRequestBody 10\n"
+        "WSGIScriptAlias / /srv/other.wsgi\n</VirtualHost>\n"
+        "<VirtualHost *:8003 *:8004>\n</VirtualHost>\n",
+    )
+    folder = str(conf.parent)
+    shop, other = resolution.settings.groups
+    assert [str(bind) for bind in shop.binds] == ["0.0.0.0:80", "127.0.0.1:8001"]
+    assert shop.mounts == (Mount("", "/srv/shop.wsgi"), Mount("/admin", f"{folder}/admin.wsgi"))
+    assert (shop.tls, shop.python_home) == (None, "/venv")
+    assert other.tls == Tls(f"{folder}/c.pem", "/k.pem")
+    assert (other.name, [str(bind) for bind in other.binds]) == ("default", ["[::1]:8002"])
+    assert other.http.max_body_bytes == 10
+    assert (
+        resolution.groups[0]
+        .values["python-home"]
+        .origin.endswith(":7, inherited from server scope")
+    )
+    nothing = [each for each in resolution.warnings if "nothing is served on" in each]
+    assert len(nothing) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("WSGIScriptAlias / /a", "FILE: found nothing to serve; allowed: Listen, and"),
+        ("Listen x", "FILE:1: Listen: found x; allowed: [ADDRESS:]PORT"),
+        (
+            "Listen 80\nWSGIScriptAlias / /a process-group=b",
+            "found the process group b; allowed: n",
+        ),
+        ("Listen 80\nWSGIScriptAlias a /a", "FILE:2: WSGIScriptAlias: found a; allowed: a URL pat"),
+        ("Listen 80\nWSGIScriptAlias /", "found /; allowed: URL-PATH SCRIPT"),
+        (
+            "Listen 80\nWSGIScriptAlias / /a proces-group=b",
+            "found proces-group=b; allowed: process",
+        ),
+        ("Listen 80\nWSGIScriptAlias / /a callable-object=app", "found the callable app; allowed"),
+        (
+            "Listen 80\nWSGIScriptAlias / /a process-group=%{ENV:X}",
+            "does not depend on the request",
+        ),
+        (
+            "WSGIDaemonProcess a\nWSGIDaemonProcess a",
+            "FILE:2: WSGIDaemonProcess: found a a second t",
+        ),
+        ("WSGIDaemonProcess default", "found default a second time (first: embedded mode)"),
+        (
+            "Listen 80\nWSGIDaemonProcess a\nWSGIDaemonProcess b\n"
+            "WSGIScriptAlias / /a process-group=a\nWSGIScriptAlias /b /b process-group=b",
+            "FILE:1: Listen: found the process groups a, b on 0.0.0.0:80; allowed: one process gr",
+        ),
+        (
+            "Listen 80\n<VirtualHost *:80>\nServerName a\nWSGIScriptAlias / /a\n</VirtualHost>\n"
+            "<VirtualHost *:80>\nServerName b\nWSGIScriptAlias / /b\n</VirtualHost>",
+            "FILE:8: WSGIScriptAlias: found / for two applications on one address (first: FILE:4)",
+        ),
+        (
+            "Listen 80\nListen 81\n<VirtualHost *:80>\nWSGIScriptAlias / /a\n</VirtualHost>\n"
+            "<VirtualHost *:81>\nWSGIScriptAlias / /b\n</VirtualHost>",
+            "FILE:2: Listen: found process group default with other applications, or other TLS",
+        ),
+        (
+            "Listen 80\n<VirtualHost *>\nServerName a\nWSGIDaemonProcess x\n</VirtualHost>\n"
+            "<VirtualHost *>\nServerName b\nWSGIScriptAlias / /b process-group=x\n</VirtualHost>",
+            "FILE:8: WSGIScriptAlias: found the process group x of another virtual host (FILE:4)",
+        ),
+        (
+            "Listen 80\nWSGIRestrictEmbedded On\nWSGIScriptAlias / /a",
+            "FILE:3: WSGIScriptAlias: found no process group for it; allowed: process-group=",
+        ),
+        ("WSGIScriptAliasMatch ^/(.*) /a/$1", "FILE:1: WSGIScriptAliasMatch: found it; allowed: W"),
+        ("WSGIAccessScript /a", "allowed: access control in the application"),
+        (
+            "WSGIDamonProcess a",
+            "found no directive of that name; allowed: those of mod_wsgi; wsgid",
+        ),
+        (
+            "<VirtualHost *>\nWSGISwitchInterval 1\n</VirtualHost>",
+            "FILE:2: WSGISwitchInterval: found it in <VirtualHost>; allowed: at server scope alone",
+        ),
+        (
+            "<Location />\nWSGISwitchInterval 1\n</Location>",
+            "FILE:2: WSGISwitchInterval: found it in <Location>; allowed: outside of such sections",
+        ),
+        ("WSGISwitchInterval nan", "FILE:1: WSGISwitchInterval: found nan; allowed: a number of s"),
+        ("WSGISwitchInterval 0.002 1", "found 0.002 1; allowed: one word"),
+        ("WSGISwitchInterval 5ms", "found 5ms; allowed"),
+        ("WSGIPerInterpreterGIL Yes", "found Yes; allowed: On or Off"),
+        ("WSGITelemetryService udp:1", "found udp:1; allowed: unix:/PATH [interval=SECONDS]"),
+        ("WSGITelemetryService unix:/a interval=0.4", "found 0.4; allowed: a number of seconds fr"),
+        ("WSGISlowRequests -1", "found -1; allowed: a number of seconds from 0"),
+        ("WSGITelemetryOptions +All", "found +All; allowed: None, All, or +CaptureUserAgent"),
+        ("Timeout 0", "FILE:1: Timeout: found 0; allowed: a time above 0"),
+        ("User ${NOT_SET_ANYWHERE}", "allowed: a variable that Define or the environment sets"),
+        (
+            "<WSGIInterpreterOptions group=a>\n</WSGIInterpreterOptions>",
+            "the unknown selector group",
+        ),
+        (
+            "<WSGIInterpreterOptions process-group=a process-group=b>\n</WSGIInterpreterOptions>",
+            "FILE:1: <WSGIInterpreterOptions>: found process-group a second time",
+        ),
+        ("<WSGIInterpreterOptions shop>\n</WSGIInterpreterOptions>", "found 'shop'; allowed: opti"),
+        (
+            "<WSGIInterpreterOptions>\nWSGIPythonHome /venv\n</WSGIInterpreterOptions>",
+            "FILE:2: WSGIPythonHome: found it in <WSGIInterpreterOptions>; allowed: WSGI",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(conf: Path, text: str, said: str) -> None:
+    needs_root = text.startswith("User")
+    if needs_root and os.geteuid() != 0:
+        pytest.skip("httpd heeds User only where root started it")
+    if text.startswith(("Timeout", "User")):
+        text = f"{text}\n{EMBEDDED}"
+    assert said in refusal(conf, text)
+
+
+# The switch interval
+
+
+def container(selectors: str, value: str) -> str:
+    return (
+        f"<WSGIInterpreterOptions {selectors}>\nWSGISwitchInterval {value}\n"
+        "</WSGIInterpreterOptions>\n"
+    )
+
+
+@with_gil
+@pytest.mark.parametrize(
+    ("text", "interval"),
+    [
+        (f"WSGISwitchInterval 0.002\n{EMBEDDED}", 0.002),
+        (f"{SHOP}WSGIDaemonProcess shop switch-interval=0.001\n", 0.001),
+        # Server scope never goes over, nor stands in for, the daemon's own.
+        (f"WSGISwitchInterval 0.002\n{SHOP}WSGIDaemonProcess shop switch-interval=0.001\n", 0.001),
+        (f"WSGISwitchInterval 0.002\n{SHOP}WSGIDaemonProcess shop\n", None),
+        (container("process-group=shop", "0.3") + SHOP + "WSGIDaemonProcess shop\n", 0.3),
+        (container("", "0.3") + SHOP + "WSGIDaemonProcess shop\n", 0.3),
+        (container("process-group=other", "0.3") + SHOP + "WSGIDaemonProcess shop\n", None),
+        (container("process-group=%{GLOBAL}", "0.3") + SHOP + "WSGIDaemonProcess shop\n", None),
+        (container("process-group=%{GLOBAL}", "0.3") + EMBEDDED, 0.3),
+        (container("", "0.3") + f"WSGISwitchInterval 0.002\n{EMBEDDED}", 0.3),
+        # More selectors first, then the later.
+        (container("process-group=%{GLOBAL}", "0.3") + container("", "0.4") + EMBEDDED, 0.3),
+        (container("", "0.3") + container("", "0.4") + EMBEDDED, 0.4),
+        (
+            container("process-group=shop", "0.3")
+            + SHOP
+            + "WSGIDaemonProcess shop switch-interval=0.001\n",
+            0.001,
+        ),
+    ],
+)
+def test_which_switch_interval_wins(conf: Path, text: str, interval: float | None) -> None:
+    assert group_of(conf, text).switch_interval_s == interval
+
+
+@with_gil
+@pytest.mark.parametrize("application", ["app1", "%{GLOBAL}"])
+@pytest.mark.parametrize("process", ["", "process-group=shop "])
+def test_a_switch_interval_for_an_interpreter_that_shares_its_gil_is_left_out(
+    conf: Path, application: str, process: str
+) -> None:
+    text = container(f"{process}application-group={application}", "0.3")
+    alias = f"WSGIScriptAlias / /a process-group=shop application-group={application}\n"
+    text += f"Listen 127.0.0.1:0\n{alias}WSGIDaemonProcess shop switch-interval=0.001\n"
+    assert group_of(conf, text).switch_interval_s == 0.001
+    said = [each for each in warnings_of(conf, text) if "(WSGI0199)" in each]
+    assert len(said) == 1
+    assert said[0].startswith("FILE:2: WSGISwitchInterval is left out: its interpreter shares")
+
+
+@with_gil
+def test_an_own_gil_that_cannot_be_had_does_not_let_the_switch_interval_through(
+    conf: Path,
+) -> None:
+    text = container("application-group=app1", "0.3\nWSGIPerInterpreterGIL On") + EMBEDDED
+    assert group_of(conf, text).switch_interval_s is None
+    assert [re.sub(" is left out.*", "", each) for each in warnings_of(conf, text)] == [
+        "FILE:2: WSGISwitchInterval",
+        "FILE:3: WSGIPerInterpreterGIL",
+    ]
+
+
+@with_gil
+def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
+    text = f"WSGISwitchInterval 0.002\n{SHOP}WSGIDaemonProcess shop\n"
+    assert warnings_of(conf, text) == [
+        "FILE:1: WSGISwitchInterval is for the default process group alone, and not for shop: that "
+        "takes switch-interval= of WSGIDaemonProcess"
+    ]
+    assert warnings_of(conf, text.strip() + " switch-interval=0.001") == []
+
+
+@without_gil
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (f"WSGISwitchInterval 0.002\n{EMBEDDED}", "WSGI0203"),
+        (f"{SHOP}WSGIDaemonProcess shop switch-interval=0.001\n", "WSGI0204"),
+        (container("process-group=%{GLOBAL}", "0.3") + EMBEDDED, "WSGI0205"),
+        (container("application-group=app1", "0.3") + EMBEDDED, "WSGI0205"),
+    ],
+)
+def test_without_a_gil_a_switch_interval_is_left_out(conf: Path, text: str, number: str) -> None:
+    assert group_of(conf, text).switch_interval_s is None
+    (said,) = warnings_of(conf, text)
+    assert said.endswith(f"free-threading is active, and there is no GIL to yield ({number})")
+
+
+@without_gil
+def test_without_a_gil_a_flag_for_the_switch_interval_says_that_it_does_nothing() -> None:
+    parser = Parser(prog="headway serve")
+    prepare_parser(parser)
+    arguments = parser.parse_args(["shop:app", "--switch-interval", "0.002"])
+    assert read_configuration(arguments).warnings == [
+        "--switch-interval: switch-interval of process group main has no effect: free-threading is "
+        "active, and there is no GIL to yield"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("WSGIPerInterpreterGIL On", "WSGIPerInterpreterGIL is left out: own-GIL interpreters are"),
+        ("WSGIPerInterpreterGIL Off", None),
+        (
+            "<WSGIInterpreterOptions application-group=a>\nWSGIFreeThreading On\n"
+            "</WSGIInterpreterOptions>",
+            "WSGIFreeThreading is left out: free-threading is for whole processes",
+        ),
+        (
+            "WSGIFreeThreading On",
+            "WSGIFreeThreading is left out: this Python has a GIL" if GIL_ENABLED else None,
+        ),
+        (
+            "WSGIFreeThreading Off",
+            None if GIL_ENABLED else "WSGIFreeThreading is left out: the GIL is off in this Python",
+        ),
+        ("WSGIRestrictStdout On", "WSGIRestrictStdout is left out: applications may use it"),
+        ("WSGIRestrictStdout Off", None),
+        ("WSGITelemetryService unix:/t interval=0.5", "telemetry is not available yet"),
+        ("WSGISlowRequests 0", "telemetry is not available yet"),
+        ("WSGITelemetryOptions +CaptureUserAgent", "telemetry is not available yet"),
+        ("WSGIChunkedRequest On", None),
+        ("WSGIChunkedRequest Off", "WSGIChunkedRequest has no effect: requests in chunks are alw"),
+        ("WSGIPassAuthorization On", None),
+        ("WSGIPassAuthorization Off", "has no effect: Authorization always reaches APP"),
+        ("WSGIImportScript /srv/shop.wsgi process-group=shop", None),
+        ("WSGIImportScript /srv/x.wsgi", "WSGIImportScript is left out: what aliases lead to is"),
+        ("WSGITrustedProxyHeaders X-Forwarded-Host", None),
+        ("WSGITrustedProxyHeaders X-Forwarded-Host X-Real-IP", "left out: X-Real-IP; there are"),
+        ("WSGIScriptReloading On", "scripts are read again at SIGHUP, or with --reload"),
+        ("WSGIPythonOptimize 2", "set PYTHONOPTIMIZE in the environment of headway serve"),
+        ("WSGIDaemonProcess x", "process group x is left out: no WSGIScriptAlias that is served"),
+        ("WSGIApplicationGroup a", "the application group a runs in the main interpreter for now"),
+        ("WSGIApplicationGroup %{GLOBAL}", None),
+        ("Require ip 10", "access control is not done here, and whoever reaches process group def"),
+        ("Require all granted", None),
+        ("<Directory />\nRequire all denied\n</Directory>", "access control is not done here"),
+        (
+            "<Directory />\nRequire all denied\n</Directory>\n"
+            "<Directory /srv>\nRequire all granted\n</Directory>\n"
+            '<FilesMatch "^\\.ht">\nRequire all denied\n</FilesMatch>',
+            None,
+        ),
+        (
+            "Alias /static /srv/static\nProxyPass /x http://x/\nAlias /b /c",
+            "FILE: skipped what is for httpd alone: Alias (FILE:3,5); ProxyPass (FILE:4)",
+        ),
+        ("CustomLog '|rotate' common", "skipped what is for httpd alone: CustomLog (FILE:3)"),
+        ("CustomLog log common", None),
+    ],
+)
+def test_what_is_not_as_it_was_is_warned_of(conf: Path, text: str, said: str | None) -> None:
+    found = warnings_of(conf, f"{EMBEDDED}{text}\n")
+    assert len(found) == (said is not None), found
+    if said is not None:
+        assert said in found[0]
+        assert found[0].startswith("FILE:")
+
+
+def test_an_alias_hidden_from_mod_wsgi_is_warned_of(conf: Path) -> None:
+    assert warnings_of(conf, f"{EMBEDDED}WSGIScriptAlias /b /b\n") == [
+        "FILE:3: WSGIScriptAlias /b comes after one that hides it from mod_wsgi; here the longer "
+        "path goes first",
+        "FILE:1: the 2 applications of process group default share the main interpreter for now",
+    ]
+
+
+# Python's path, and httpd's own directives
+
+
+def test_python_paths_add_up_the_most_specific_first(conf: Path) -> None:
+    def path_of(text: str) -> tuple[str, ...]:
+        return group_of(conf, text).python_path
+
+    containers = (
+        "<WSGIInterpreterOptions>\nWSGIPythonPath /all\n</WSGIInterpreterOptions>\n"
+        "<WSGIInterpreterOptions process-group=shop application-group=app1>\n"
+        "WSGIPythonPath /both:/both2\n</WSGIInterpreterOptions>\n"
+        "<WSGIInterpreterOptions process-group=shop>\nWSGIPythonPath /shop\n"
+        "</WSGIInterpreterOptions>\nWSGIPythonPath /top\n"
+    )
+    daemon = "WSGIDaemonProcess shop home=/ python-path=/daemon\n"
+    named = SHOP.replace("process-group", "application-group=app1 process-group")
+    assert path_of(containers + EMBEDDED) == ("/all", "/top")
+    assert path_of(containers + SHOP + daemon) == ("/", "/shop", "/all", "/daemon")
+    assert path_of(containers + named + daemon) == (
+        *("/", "/both", "/both2", "/shop", "/all", "/daemon"),
+    )
+
+
+def test_directives_of_httpd_become_limits(conf: Path) -> None:
+    text = (
+        "Timeout 50\nKeepAliveTimeout 500ms\nLimitRequestLine 8190\nLimitRequestFields 0\n"
+        "LimitRequestFieldSize 100000\nLimitRequestBody 1000\nListenBacklog 200\nPidFile run/pid\n"
+        'LogFormat "%h %l %u %t \\"%r\\" %>s %O" short\nCustomLog logs/a short\n'
+        "WSGITrustedProxies 10.0.0.0/8 192.0.2.1\n"
+    )
+    resolution = read(conf, text + SHOP + "WSGIDaemonProcess shop\n")
+    group, folder = resolution.settings.groups[0], str(conf.parent)
+    assert group.http == HttpLimits(
+        body_timeout_s=50,
+        write_timeout_s=50,
+        keep_alive_timeout_s=0.5,
+        max_target_bytes=8190,
+        max_fields=10_000,
+        max_head_bytes=100_000,
+        max_body_bytes=1000,
+    )
+    assert (group.access_log, group.access_log_path) == ("common", f"{folder}/logs/a")
+    assert (group.listen_backlog, resolution.settings.pid_file) == (200, f"{folder}/run/pid")
+    assert group.trusted_proxies == ("10.0.0.0/8", "192.0.2.1/32")
+    assert group.trusted_proxy_headers == ("X-Forwarded-For", "X-Forwarded-Proto")
+    own = group_of(conf, text + SHOP + "WSGIDaemonProcess shop listen-backlog=7\n")
+    assert own.listen_backlog == 7
+
+
+def test_the_user_of_server_scope_is_for_all(conf: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("httpd heeds User only where root started it")
+    daemon = f"User nobody\n{SHOP}WSGIDaemonProcess shop"
+    assert group_of(conf, daemon).user == "nobody"
+    assert group_of(conf, f"{daemon} user=#7").user == "#7"
+
+
+def test_check_shows_an_apache_file_whatever_its_name(tmp_path: Path) -> None:
+    for name in ("httpd.conf", "site"):
+        file = tmp_path / name
+        file.write_text(
+            f"# a site\nListen 127.0.0.1:0\nWSGIDaemonProcess shop threads=3\n"
+            f"WSGIScriptAlias / {APPS}/pages.py process-group=shop\nAlias /s /s\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-m", "headway", "serve", "--check", "--config", file],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        assert done.returncode == 0, done.stderr
+        assert re.search(rf"^  threads +3 +{file}:3$", done.stdout, re.MULTILINE)
+        assert re.search(r"^  listen-backlog +100 +mod_wsgi's default$", done.stdout, re.MULTILINE)
+        assert done.stderr == (
+            f"headway serve: warning: {file}: skipped what is for httpd alone: Alias ({file}:5)\n"
+        )
+
+
+def test_a_draft_has_no_option_that_the_table_lacks(conf: Path) -> None:
+    conf.write_text(SHOP + "WSGIDaemonProcess shop locale=C socket-timeout=3\n")
+    draft: Draft = read_apache(str(conf))
+    assert draft.groups[0].given.keys() <= GROUP_OPTIONS.keys()

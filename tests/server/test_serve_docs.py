@@ -1,0 +1,130 @@
+"""docs/serve.md says what the table of options says, and the examples are what they claim to be."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from served import TIMEOUT_S
+
+from headway.server.apache import contents, daemon, hosts, other_directives
+from headway.server.flags import flag
+from headway.server.options import APP, OPTIONS, SECTIONS, Option
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/serve.md").read_text()
+
+
+def rows_under(title: str) -> list[list[str]]:
+    """The cells of the tables below a heading, without their heads."""
+    _, _, rest = PAGE.partition(f"\n{title}\n")
+    assert rest, f"the page has no {title!r}"
+    section = re.split(r"^##", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    heads = {at - 1 for at, line in enumerate(lines) if line.startswith("|---")}
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for at, line in enumerate(lines)
+        if at not in heads and not line.startswith("|---")
+    ]
+
+
+def expected_row(option: Option) -> list[str]:
+    name = "" if option is APP else flag(option)
+    usage = f"{name} {option.kind.metavar}".strip().replace("|", "\\|")
+    default = option.show(option.default())
+    theirs = "" if option.daemon is None else f"`{option.name}`"
+    if option.daemon_default is not None:
+        theirs += f" ({option.daemon_default})"
+    if option.name == "multiprocess":
+        theirs = "`processes`, given at all"
+    if renamed := [name for name, row in daemon.RENAMED.items() if row[0] == option.name]:
+        assert not theirs, "an option has one name in mod_wsgi"
+        theirs = ", else ".join(f"`{name}`" for name in renamed)
+    return [f"`{usage}`", f"`{option.name}`", theirs, "" if default == "-" else default]
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_every_option_has_its_row(title: str) -> None:
+    options = [*([APP] if title == "application" else []), *SECTIONS[title]]
+    rows = rows_under(f"### {title.capitalize()}")
+    found = [row[:4] for row in rows]
+    for row in found:
+        row[2] = row[2].removesuffix(" sets LC_ALL")
+    assert found == [expected_row(option) for option in options]
+    assert all(row[4] for row in rows), "an option without a meaning"
+
+
+def test_what_mod_wsgi_has_and_headway_has_not_is_all_there() -> None:
+    named = [row[0].strip("`") for row in rows_under("### What mod_wsgi has and Headway has not")]
+    tables = (
+        daemon.REFUSED,
+        daemon.NOT_HAD,
+        other_directives.REFUSED,
+        other_directives.WITHOUT_EFFECT,
+        other_directives.TELEMETRY,
+    )
+    without_value = {
+        *("wsgiperinterpretergil", "wsgifreethreading", "wsgiimportscript"),
+        *("wsgirestrictstdin", "wsgirestrictstdout", "wsgirestrictsignal"),
+    }
+    expected = {name for table in tables for name in table} | without_value
+    assert sorted(name.lower() for name in named) == sorted(expected)
+
+
+def test_every_directive_of_mod_wsgi_is_known() -> None:
+    """Those of mod_wsgi 6; the list is from its table of commands."""
+    directives = """
+        WSGIAcceptMutex WSGIAccessScript WSGIApplicationGroup WSGIAuthGroupScript
+        WSGIAuthUserScript WSGICallableObject WSGICaseSensitivity WSGIChunkedRequest
+        WSGIDaemonProcess WSGIDestroyInterpreter WSGIDispatchScript WSGIDontWriteBytecode
+        WSGIEnableSendfile WSGIErrorOverride WSGIFreeThreading WSGIGroupAuthoritative
+        WSGIHandlerScript WSGIIgnoreActivity WSGIImportScript WSGIInterpreterOptions
+        WSGIMapHEADToGET WSGIPassApacheRequest WSGIPassAuthorization WSGIPerInterpreterGIL
+        WSGIProcessGroup WSGIPythonEggs WSGIPythonHashSeed WSGIPythonHome WSGIPythonOptimize
+        WSGIPythonPath WSGIPythonWarnings WSGIRestrictEmbedded WSGIRestrictProcess
+        WSGIRestrictSignal WSGIRestrictStdin WSGIRestrictStdout WSGIScriptAlias
+        WSGIScriptAliasMatch WSGIScriptReloading WSGIServerMetrics WSGISlowRequests
+        WSGISocketPrefix WSGISocketRotation WSGISwitchInterval WSGITelemetryOptions
+        WSGITelemetryService WSGITrustedProxies WSGITrustedProxyHeaders WSGIVerboseDebugging
+    """.lower().split()
+    known = {*contents.SERVER_ONLY, *contents.OF_HOST, *hosts.SCOPED}
+    known |= {key for table in contents.OTHER for key in table}
+    assert [name for name in directives if name not in known] == []
+
+
+def test_every_option_of_a_daemon_is_known() -> None:
+    """Those of mod_wsgi 6.1."""
+    options = """
+        processes threads display-name home user group supplementary-groups umask lang locale
+        chroot script-user script-group python-home python-path python-eggs switch-interval
+        restart-interval maximum-requests inactivity-timeout request-timeout interrupt-timeout
+        deadlock-timeout startup-timeout graceful-timeout eviction-timeout shutdown-timeout
+        connect-timeout socket-timeout queue-timeout listen-backlog socket-user cpu-time-limit
+        cpu-priority memory-limit virtual-memory-limit stack-size receive-buffer-size
+        send-buffer-size header-buffer-size response-buffer-size response-socket-timeout
+        response-flush-delay server-metrics
+    """
+    assert sorted(options.split()) == daemon.known_options()
+
+
+@pytest.mark.parametrize("name", ["serve.toml", "httpd.conf"])
+def test_the_examples_are_right(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "serve", "--check", "--config", f"examples/{name}"],
+        cwd=ROOT,
+        env={**os.environ, "PWD": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^  threads +8 +examples/", done.stdout, re.MULTILINE)
+
+
+def test_no_two_options_share_a_name() -> None:
+    assert len(OPTIONS) == 1 + sum(map(len, SECTIONS.values()))

@@ -1,0 +1,455 @@
+"""Who serves while processes come and go: deaths, SIGHUP, SIGTERM, each under a checked load."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from served import APPS, TIMEOUT_S, read_response
+from supervised import HERE, Load, Supervised, is_alive, open_fds
+
+TWO = {"processes": 2}
+
+
+def fails_to_start(directory: Path, *groups: dict[str, object], **changes: str) -> tuple[int, str]:
+    """Exit status and stderr of a server that cannot begin."""
+    server = Supervised.__new__(Supervised)
+    with pytest.raises(AssertionError, match="is not in stderr"):
+        server.__init__(directory, *groups, environment=changes)
+    status = server.stop(None)
+    return status, server.stderr.rstrip("\0")
+
+
+def test_all_processes_serve_and_know_that_they_are_several(tmp_path: Path) -> None:
+    with Supervised(tmp_path, TWO) as server:
+        workers = set(server.workers())
+        assert len(workers) == 2
+        server.wait_until(lambda: server.pids() <= workers)
+        with Load(server, clients=8, keep_alive=False) as load:
+            load.wait_for_answers(300)
+        assert set(load.pids) <= workers
+        assert not load.failed()
+        assert server.get("/multiprocess").body == b"1"
+    assert len(re.findall(r"Process [12] of group main \(pid \d+\):\npath ", server.stderr)) == 2
+
+
+def test_one_process_is_not_several(tmp_path: Path) -> None:
+    with Supervised(tmp_path) as server:
+        assert server.get("/multiprocess").body == b"0"
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_a_killed_worker_takes_only_its_own_connections_with_it(
+    tmp_path: Path, keep_alive: bool
+) -> None:
+    clients = 4
+    with Supervised(tmp_path, TWO) as server:
+        with Load(server, clients=clients, keep_alive=keep_alive) as load:
+            before = set(server.workers())
+            victim = min(before)
+            os.kill(victim, signal.SIGKILL)
+            killed_at = time.monotonic()
+            server.wait_until(lambda: set(server.workers()) - before)
+            new = (set(server.workers()) - before).pop()
+            assert time.monotonic() - killed_at < 1
+            # With keep-alive all clients may be on the worker that is left, and stay there.
+            server.wait_until(lambda: new in server.pids())
+            load.wait_for_answers(100)
+        assert sum(load.failed().values()) <= clients, load.failed()
+        assert not any("refused" in kind for kind in load.failed())
+    assert f"(pid {victim}) was ended by SIGKILL while it served; starting another" in server.stderr
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_nothing_fails_while_generations_change(
+    tmp_path: Path, keep_alive: bool, processes: int
+) -> None:
+    with Supervised(tmp_path, {"processes": processes}) as server:
+        first = set(server.workers())
+        with Load(server, keep_alive=keep_alive) as load:
+            for generation in (2, 3, 4):
+                server.reload(generation)
+                load.wait_for_answers(50)
+        assert not load.failed()
+        server.wait_until(lambda: not first & set(server.workers()))
+        assert server.pids().isdisjoint(first)
+
+
+def test_a_request_under_way_ends_in_the_generation_that_began_it(tmp_path: Path) -> None:
+    with Supervised(tmp_path) as server, server.connect() as connection:
+        (first,) = server.workers()
+        connection.sendall(b"GET /slow?2 HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        server.reload(2)
+        server.wait_until(lambda: first not in server.pids())
+        response = read_response(connection)
+        assert int(response.body) == first
+        assert response.headers["connection"] == "close"
+
+
+def test_a_generation_that_cannot_start_changes_nothing(tmp_path: Path) -> None:
+    flag = tmp_path / "fail"
+    with Supervised(tmp_path, TWO, environment={"FAIL_WHILE_EXISTS": str(flag)}) as server:
+        first = set(server.workers())
+        flag.touch()
+        with Load(server) as load:
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for("importing processes failed .*; generation 1 goes on serving")
+            load.wait_for_answers(50)
+        assert not load.failed()
+        assert "RuntimeError: told not to start" in server.stderr
+        server.wait_until(lambda: set(server.workers()) == first)
+        server.write({"threads": 2, "binds": ["192.0.2.1:1"]})
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("SIGHUP: --bind 192.0.2.1:1: cannot assign .*; generation 1 goes on")
+        flag.unlink()
+        server.write(TWO)
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("generation 3 serves, 1 retires")
+        server.wait_until(lambda: server.pids().isdisjoint(first))
+
+
+def test_addresses_and_numbers_change_with_the_configuration(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.sock", tmp_path / "new.sock"
+    with Supervised(tmp_path, {"binds": [f"unix:{old}"]}) as server:
+        assert server.get("/pid").status == 200
+        server.write({"binds": [f"unix:{new}"], "processes": 3})
+        server.reload(2)
+        assert not old.exists()
+        server.path = str(new)
+        server.wait_until(lambda: len(server.pids()) >= 1 and len(server.workers()) == 3)
+    assert not new.exists()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_every_request_sent_before_sigterm_is_answered(tmp_path: Path, processes: int) -> None:
+    with Supervised(tmp_path, {"processes": processes}) as server, ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in range(24)]
+        for connection in connections:
+            connection.sendall(b"GET /slow?0.2 HTTP/1.1\r\nHost: a\r\n\r\n")
+        server.process.terminate()
+        for connection in connections:
+            response = read_response(connection)
+            assert response.status == 200
+            assert response.headers["connection"] == "close"
+        assert server.stop(None) == 0
+
+
+def test_sigterm_under_load_loses_nothing_that_was_sent(tmp_path: Path) -> None:
+    with Supervised(tmp_path, TWO) as server:
+        with Load(server, clients=8, keep_alive=False) as load:
+            server.process.terminate()
+            assert server.process.wait(TIMEOUT_S) == 0
+        # A connection on its way in finds the door closed; one that is in is answered.
+        allowed = {"refused: ConnectionRefusedError", "refused: ConnectionResetError"}
+        assert set(load.failed()) <= allowed, load.failed()
+
+
+def test_a_request_whose_head_had_begun_is_answered_after_sigterm(tmp_path: Path) -> None:
+    with Supervised(tmp_path) as server, server.connect() as connection:
+        connection.sendall(b"GET /pid HTTP/1.1\r\nHo")
+        time.sleep(0.2)
+        server.process.terminate()
+        time.sleep(0.3)
+        connection.sendall(b"st: a\r\n\r\n")
+        assert read_response(connection).headers["connection"] == "close"
+        assert server.stop(None) == 0
+
+
+def test_a_second_signal_leaves_no_process(tmp_path: Path) -> None:
+    server = Supervised(tmp_path, TWO)
+    workers = server.workers()
+    with server.connect() as busy:
+        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        server.process.terminate()
+        server.wait_until(lambda: len(server.workers()) == 1)
+        assert server.stop(signal.SIGTERM) == -signal.SIGTERM
+    assert not any(map(is_alive, workers))
+
+
+def test_an_application_that_never_returns_is_cut_off(tmp_path: Path) -> None:
+    server = Supervised(tmp_path, {"graceful_timeout_s": 0.5})
+    with server.connect() as busy:
+        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        assert server.stop() == 1
+    assert "1 thread was still in the application after 0.5 s" in server.stderr
+
+
+def test_a_worker_that_cannot_end_is_killed(tmp_path: Path) -> None:
+    server = Supervised(tmp_path, {"graceful_timeout_s": 0.2, "shutdown_timeout_s": 0.2})
+    (worker,) = server.workers()
+    os.kill(worker, signal.SIGSTOP)
+    assert server.stop() == 1
+    assert f"(pid {worker}) does not end, and is killed" in server.stderr
+    assert not is_alive(worker)
+
+
+@pytest.mark.parametrize(
+    ("target", "how"),
+    [("/exits?3", "ended with exit status 3"), ("/crashes", "was ended by SIGSEGV")],
+)
+def test_an_application_that_ends_its_process(tmp_path: Path, target: str, how: str) -> None:
+    with Supervised(tmp_path, TWO) as server:
+        with server.connect() as connection:
+            connection.sendall(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            assert connection.recv(1) == b""
+        server.wait_for(f"{how}.* while it served; starting another")
+        server.wait_until(lambda: len(server.workers()) == 2)
+        assert server.get("/pid").status == 200
+
+
+def test_a_crash_loop_backs_off_and_recovers(tmp_path: Path) -> None:
+    flag = tmp_path / "exit"
+    with Supervised(tmp_path, environment={"EXIT_WHILE_EXISTS": str(flag)}) as server:
+        flag.touch()
+        os.kill(server.workers()[0], signal.SIGKILL)
+        server.wait_for(r"ended with exit status 9 before it could serve; 4 times in a row, so an")
+        delays = [
+            float(each) for each in re.findall(r"another starts in ([\d.]+) s", server.stderr)
+        ]
+        assert delays == sorted(set(delays)), "longer and longer"
+        flag.unlink()
+        assert server.get("/pid").status == 200
+
+
+def test_an_application_that_exits_at_import_ends_the_server(tmp_path: Path) -> None:
+    flag = tmp_path / "exit"
+    flag.touch()
+    status, said = fails_to_start(tmp_path, TWO, EXIT_WHILE_EXISTS=str(flag))
+    assert status == 1
+    assert re.fullmatch(
+        r"headway serve: process \d of group main \(pid \d+\) ended with exit status 9 "
+        r"before it could serve\n",
+        said,
+    ), said
+
+
+def test_one_bad_group_ends_everything_before_it_begins(tmp_path: Path) -> None:
+    groups = (
+        {"name": "good", "binds": [f"unix:{tmp_path}/good"]},
+        {"name": "bad", "mounts": [{"path": "", "application": "nowhere:app"}]},
+    )
+    status, said = fails_to_start(tmp_path, *groups)
+    assert status == 2
+    assert said == (
+        "headway serve: APP is 'nowhere:app': there is no module 'nowhere' "
+        "in the current directory, in --app-dir, or installed\n"
+    )
+    assert not (tmp_path / "good").exists()
+
+
+def test_a_startup_that_takes_too_long_ends_the_server(tmp_path: Path) -> None:
+    flag = tmp_path / "sleep"
+    flag.touch()
+    group = {"startup_timeout_s": 1.0}
+    status, said = fails_to_start(tmp_path, group, SLEEP_WHILE_EXISTS=str(flag))
+    assert status == 1
+    assert "did not import its application in 1 s (startup-timeout)\n" in said
+
+
+def test_signals_while_the_application_is_imported(tmp_path: Path) -> None:
+    flag = tmp_path / "sleep"
+    flag.touch()
+    file = tmp_path / "settings.json"
+    Supervised.write(object.__new__(_Unstarted).at(file))
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "supervise_file.py"), str(file)],
+        env={**os.environ, "SLEEP_WHILE_EXISTS": str(flag)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not children.read_text():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGHUP)
+    process.terminate()
+    _, said = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, said
+
+
+class _Unstarted(Supervised):
+    def at(self, file: Path) -> Supervised:
+        self.file = file
+        return self
+
+
+def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
+    server = Supervised(tmp_path, TWO)
+    workers = server.workers()
+    with server.connect() as connection:
+        connection.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        server.process.kill()
+        assert read_response(connection).status == 200, "what was begun is ended"
+    assert server.stop(None) == -signal.SIGKILL
+    server.wait_until(lambda: not any(map(is_alive, workers)))
+
+
+def test_many_generations_leave_no_descriptor_open(tmp_path: Path) -> None:
+    with Supervised(tmp_path) as server:
+        server.reload(2)
+        server.wait_until(lambda: len(server.workers()) == 1)
+        before = open_fds(server.process.pid), open_fds(server.workers()[0])
+        for generation in range(3, 33):
+            server.reload(generation)
+        server.wait_until(lambda: len(server.workers()) == 1)
+        assert (open_fds(server.process.pid), open_fds(server.workers()[0])) == before
+
+
+def test_a_process_is_replaced_after_an_interval(tmp_path: Path) -> None:
+    group = {"processes": 2, "restart_interval_s": 1.0}
+    with Supervised(tmp_path, group) as server, Load(server) as load:
+        first = set(server.workers())
+        server.wait_until(lambda: len(set(server.workers()) - first) >= 2)
+        load.wait_for_answers(50)
+    assert not load.failed()
+    assert "is replaced (restart_interval)" in server.stderr
+
+
+def test_cpu_time_has_a_limit(tmp_path: Path) -> None:
+    with Supervised(tmp_path, {"cpu_time_limit_s": 1.0}) as server:
+        (first,) = server.workers()
+        with Load(server):
+            server.wait_for(rf"\(pid {first}\) is replaced \(cpu_time_limit: 1 s\)")
+            server.wait_until(lambda: first not in server.pids())
+
+
+def test_an_open_pipe_is_not_needed_for_the_log(tmp_path: Path) -> None:
+    """A log whose reader has gone away is no reason to stop serving."""
+    server = Supervised(tmp_path, TWO)
+    first = set(server.workers())
+    os.kill(min(first), signal.SIGKILL)
+    server.wait_until(lambda: len(server.workers()) == 2 and set(server.workers()) != first)
+    assert server.stop() == 0
+
+
+def test_ctrl_c_in_a_terminal_reaches_everyone_and_ends_cleanly(tmp_path: Path) -> None:
+    server = Supervised(tmp_path, TWO)
+    with server.connect() as busy:
+        busy.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        for pid in [*server.workers(), server.process.pid]:
+            os.kill(pid, signal.SIGINT)
+        assert read_response(busy).status == 200
+    assert server.stop(None) == 0
+    assert "Traceback" not in server.stderr
+
+
+def test_groups_have_addresses_and_applications_of_their_own(tmp_path: Path) -> None:
+    shop = {
+        "name": "shop",
+        "binds": [f"unix:{tmp_path}/shop"],
+        "mounts": [
+            {"path": "", "application": "pages:unchecked"},
+            {"path": "/who", "application": "processes:application"},
+        ],
+    }
+    with Supervised(tmp_path, {}, shop) as server:
+        assert server.get("/pid").status == 200
+        server.path = f"{tmp_path}/shop"
+        assert server.get("/hello").body == b"hello\n"
+        assert int(server.get("/who/pid").body) in server.workers()
+        said = server.get("/environ").body.decode()
+        assert "SCRIPT_NAME=''" in said
+    assert re.search(r"Process 1 of group shop \(pid \d+\):\npath .*\n/", server.stderr)
+
+
+def test_a_script_file_has_its_application_in_it(tmp_path: Path) -> None:
+    script = tmp_path / "site.wsgi"
+    script.write_text(
+        "def application(environ, start_response):\n"
+        "    start_response('200 OK', [])\n"
+        "    return [(environ['SCRIPT_NAME'] + '|' + environ['PATH_INFO']).encode()]\n"
+    )
+    mounts = [{"path": "/site", "application": str(script)}]
+    with Supervised(tmp_path, {"mounts": mounts}) as server:
+        assert server.get("/site/a/b").body == b"/site|/a/b"
+        assert server.get("/site").body == b"/site|"
+        assert server.get("/sites").status == 404
+
+
+def test_a_process_is_what_its_group_says(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    # Where another user can pass, unlike pytest's own folder.
+    group = {
+        "name": "shop",
+        "umask": 0o027,
+        "home": str(home),
+        "environment": {"GREETING": "hello"},
+        "lang": "C.UTF-8",
+        "cpu_priority": 5,
+        "display_name": "%{GROUP}",
+        "stack_size_bytes": 1_048_576,
+    }
+    with Supervised(tmp_path, group) as server:
+        found = eval(server.get("/identity").body)
+    assert found["umask"] == 0o027
+    assert found["cwd"] == found["home"] == str(home)
+    assert (found["environment"], found["lang"]) == ("hello", "C.UTF-8")
+    assert (found["nice"], found["name"]) == (5, "shop")
+    assert found["argv"] == ["headway"]
+    assert found["stack"] == 1_048_576
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_a_process_becomes_its_user(tmp_path: Path) -> None:
+    # Everything above the application must let that user pass.
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o755)
+        app = Path(directory) / "processes.py"
+        app.write_text((APPS / "processes.py").read_text())
+        group = {"user": "nobody", "group": "daemon", "supplementary_groups": ["mail", "daemon"]}
+        with Supervised(tmp_path, group | {"python_path": [directory]}) as server:
+            found = eval(server.get("/identity").body)
+    user, group_id = pwd.getpwnam("nobody"), grp.getgrnam("daemon").gr_gid
+    assert (found["uid"], found["gid"]) == (user.pw_uid, group_id)
+    assert found["groups"] == sorted({grp.getgrnam("mail").gr_gid, group_id})
+    assert found["home"] == user.pw_dir
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        ({"user": "no-such-user"}, "user 'no-such-user': there is none of that name"),
+        ({"group": "no-such-group"}, "group 'no-such-group': there is none of that name"),
+        ({"home": "/no/such"}, "home '/no/such': no such file or directory"),
+        ({"python_home": "/no/such"}, "python-home '/no/such': /no/such/bin/python does not run"),
+        ({"python_home": sys.base_prefix}, "/bin/python has no headway, and the same version"),
+    ],
+)
+def test_an_identity_that_cannot_be_had_is_one_line(
+    tmp_path: Path, group: dict[str, object], said: str
+) -> None:
+    status, stderr = fails_to_start(tmp_path, group)
+    assert status == 2
+    assert re.fullmatch(r"headway serve: process group 'main': .+\n", stderr), stderr
+    assert said in stderr
+
+
+def test_a_listener_that_another_process_keeps_does_not_outlive_the_server(tmp_path: Path) -> None:
+    """An application forks and its child stays: the port must be free all the same."""
+    with Supervised(tmp_path) as server:
+        child = int(server.get("/leaves_a_child").body)
+    try:
+        assert is_alive(child)
+        with pytest.raises(ConnectionRefusedError):
+            server.connect()
+        with socket.create_server(server.address):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)

@@ -1,0 +1,150 @@
+"""PEP 3333 sentence by sentence, beside its main road; the main road is in test_pep3333.py."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+from served import Served, read_response, read_to_end, status_of
+
+
+@pytest.fixture(scope="module")
+def corners() -> Iterator[Served]:
+    with Served("corners:unchecked") as server:
+        yield server
+
+
+def test_the_environ_is_a_dict_of_native_strings(corners: Served) -> None:
+    assert corners.request("POST", "/environ_types?q", b"x", "X-A: \xe9\r\n").body == b"[]"
+
+
+def test_over_a_unix_socket_too(tmp_path: object) -> None:
+    with Served("corners:unchecked", "--bind", f"unix:{tmp_path}/socket") as server:
+        assert server.get("/environ_types").body == b"[]"
+
+
+def test_each_request_has_an_environ_of_its_own(corners: Served) -> None:
+    assert [corners.get("/environ_is_mine").body for _ in range(2)] == [b"nothing", b"nothing"]
+    assert corners.get("/environ_types").body == b"[]"
+
+
+def test_sizes_for_the_input(corners: Served) -> None:
+    body = b"abc\ndefg\n\nh"
+    found = ast.literal_eval(corners.request("POST", "/input_sizes", body).body.decode())
+    assert found[:7] == [b"", b"", b"ab", b"c\n", b"de", b"fg\n", b"\n"]
+    assert found[7:] == [[b"h"], b"", b"", b"", [], [], b""], "the end is an empty string, always"
+
+
+def test_wrong_arguments_for_the_input(corners: Served) -> None:
+    names = b"TypeError TypeError TypeError TypeError OverflowError AttributeError"
+    assert corners.request("POST", "/input_misused", b"x").body == names
+
+
+def test_wsgi_errors_takes_lines(corners: Served) -> None:
+    assert corners.get("/error_lines").status == 200
+    corners.wait_for("one of two\ntwo of two: ")
+
+
+def test_fields_are_sent_as_they_are(corners: Served) -> None:
+    head = corners.converse(b"GET /fields HTTP/1.1\r\nHost: a\r\n\r\n").partition(b"\r\n\r\n")[0]
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"HTTP/1.1 299 Fein \xfc"
+    sent = [b"Set-Cookie: a=1", b"X-AbC: \xe9", b"set-cookie: b=2", b"X-Empty: "]
+    assert [line for line in lines if line in sent] == sent
+    assert [line for line in lines if line.startswith((b"Date", b"Server"))] == [
+        b"Date: today",
+        b"Server: mine",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "body"), [("/one_block", b"the only block"), ("/a_tuple", b"a tuple")]
+)
+def test_a_length_that_can_be_known(corners: Served, target: str, body: bytes) -> None:
+    response = corners.get(target)
+    assert (response.headers["content-length"], response.body) == (str(len(body)), body)
+
+
+def test_the_first_iteration_may_start_the_response(corners: Served) -> None:
+    assert corners.get("/started_by_the_first_block").body == b"late, and in time\n"
+
+
+@pytest.mark.parametrize("target", ["/started_too_late", "/raises_before_the_first_block"])
+def test_an_error_before_the_first_block_is_a_500(corners: Served, target: str) -> None:
+    response = corners.get(target)
+    assert response.status == 500
+    assert "x-lost" not in response.headers
+    corners.wait_for(rf"in GET {target}\n(?s:.+?)Error: ")
+
+
+def test_an_empty_block_sends_nothing(corners: Served) -> None:
+    response = corners.get("/recovers_before_the_first_block")
+    assert (response.status, response.body) == (503, b"recovered\n")
+    assert "x-lost" not in response.headers
+
+
+def test_close_is_called_when_the_client_is_gone(corners: Served) -> None:
+    with corners.connect() as connection:
+        connection.sendall(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+        connection.recv(65536)
+    assert corners.get("/was_closed").body == b"yes\n"
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"GET /closing_unstarted HTTP/1.1",
+        b"GET /closing_unwanted HTTP/1.1",
+        b"HEAD /closing HTTP/1.1",
+    ],
+)
+def test_close_is_called_without_a_body(corners: Served, request_line: bytes) -> None:
+    corners.converse(request_line + b"\r\nHost: a\r\n\r\n")
+    assert corners.get("/was_closed").body == b"yes\n"
+
+
+@pytest.mark.parametrize(
+    "what", ["none", "int", "bytes", "str", "type", "list", "mixed", "bytearray"]
+)
+def test_garbage_is_an_error_of_the_application(corners: Served, what: str) -> None:
+    response = corners.get(f"/garbage?{what}")
+    assert response.status == 500
+    corners.wait_for(rf"in GET /garbage\?{what}\n(?s:.*?)TypeError: ")
+    assert corners.get("/hello").status == 200
+
+
+def test_write_takes_bytes_only(corners: Served) -> None:
+    assert corners.get("/writes_garbage").body == b"bytes only\n"
+
+
+def test_interim_responses_are_the_servers(corners: Served) -> None:
+    assert corners.get("/no_interim").body == b"ValueError ValueError ValueError"
+
+
+def test_304_has_no_length_that_nobody_gave(corners: Served) -> None:
+    """RFC 9110, 8.6: it would be that of a body which the server does not know."""
+    assert "content-length" not in corners.get("/not_modified").headers
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD"])
+def test_an_answer_although_the_body_was_malformed(corners: Served, method: str) -> None:
+    """Framed as for any request of this kind, and the last on its connection."""
+    head = f"{method} /swallows_errors_of_the_client HTTP/1.1\r\nHost: a\r\n".encode()
+    body = b"11170\r\n" + b"x" * 70_000 + b"\r\nnonsense\r\n"
+    with corners.connect() as connection:
+        connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + body)
+        response = read_to_end(connection)
+    assert status_of(response) == 200
+    head, _, sent = response.partition(b"\r\n\r\n")
+    assert b"\r\nConnection: close" in head
+    assert sent == b"" if method == "HEAD" else sent.startswith(b"OSError: A chunk of the body")
+
+
+def test_a_client_that_resets_in_mid_body(corners: Served) -> None:
+    with corners.connect() as connection:
+        connection.sendall(b"POST /count HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n")
+        connection.sendall(b"x" * 100_000)
+    with corners.connect() as connection:
+        connection.sendall(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_response(connection).body == b"hello\n"
