@@ -175,7 +175,7 @@ def measure_applications(
     measure_cell = partial(load_cell.measure, installed=installed, options=options)
     cells = found.run(options.rounds, cells, measure_cell)
     print_table(found, cells)
-    targets = targets_of(found, cells)
+    targets = [*targets_of(found, cells), *found.failures()]
     print(*targets, sep="\n")
     return found.experiments(Cell.parameters, targets)
 

@@ -184,7 +184,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     print_table(found.figures, cells)
     found.print_missing()
     print()
-    targets = targets_of(found.figures, cells)
+    targets = [*targets_of(found.figures, cells), *found.failures()]
     print(*targets, sep="\n")
     return found.experiments(Cell.parameters, targets)
 

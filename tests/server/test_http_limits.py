@@ -12,7 +12,7 @@ from served import TIMEOUT_S, Served, read_response, read_to_end, status_of
 
 from headway.server.binding import Address, bind
 from headway.server.serving import Server
-from headway.server.settings import HttpLimits
+from headway.server.settings import HttpLimits, ProcessGroup
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
@@ -26,10 +26,10 @@ class Limited:
         self.called = 0
         self.raised = threading.Event()
         self.let_raise = False
-        listener, self.address = bind(Address("127.0.0.1", 0))
-        self.server = Server(
-            self.application, listener, self.address, threads=2, http=HttpLimits(**limits)
-        )
+        listener = bind(Address("127.0.0.1", 0))
+        self.address = listener.address
+        group = ProcessGroup(threads=2, http=HttpLimits(**limits))
+        self.server = Server(self.application, [listener], group)
         self.server.start()
 
     def application(self, environ: dict[str, object], start_response: object) -> object:

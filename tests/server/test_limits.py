@@ -196,7 +196,7 @@ def test_a_long_hold_that_nobody_waits_for_is_no_deadlock() -> None:
 
 
 def test_what_waits_too_long_for_a_thread_is_answered_504() -> None:
-    with limited(threads=1, queue_timeout_s=0.2) as server:
+    with limited(threads=1, queue_timeout_s=1) as server:
         kept = [server.connect() for _ in range(6)]
         for connection in kept:
             send(connection, "/hello")

@@ -206,8 +206,9 @@ impl Peer {
     pub fn return_buffers(&mut self, spare: &mut Buffers) {
         if std::mem::take(&mut self.has_buffers) {
             spare.received = kept(self.http.take_buffer());
-            spare.body = kept(std::mem::take(&mut self.body));
-            spare.outgoing = kept(std::mem::take(&mut self.outgoing));
+            spare.body = emptied(std::mem::take(&mut self.body));
+            // What this client has not taken must not go to the next.
+            spare.outgoing = emptied(std::mem::take(&mut self.outgoing));
         }
     }
 }
@@ -222,8 +223,34 @@ pub struct Buffers {
     outgoing: Vec<u8>,
 }
 
+fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
+    buffer.clear();
+    kept(buffer)
+}
+
 /// What a large request or response needed is given back.
 fn kept(buffer: Vec<u8>) -> Vec<u8> {
     const KEPT_BYTES: usize = 131_072;
     if buffer.capacity() > KEPT_BYTES { Vec::new() } else { buffer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn what_one_client_did_not_take_does_not_go_to_the_next() {
+        let mut spare = Buffers::default();
+        let mut peers = [(); 2].map(|()| {
+            let (one, _) = UnixStream::pair().unwrap();
+            Peer::new(one.into(), PeerAddress::default(), Default::default())
+        });
+        peers[0].borrow_buffers(&mut spare);
+        peers[0].outgoing.extend_from_slice(b"the rest of a response");
+        peers[0].body.extend_from_slice(b"a body");
+        peers[0].return_buffers(&mut spare);
+        peers[1].borrow_buffers(&mut spare);
+        assert!(peers[1].outgoing.is_empty() && peers[1].body.is_empty());
+    }
 }
