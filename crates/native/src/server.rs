@@ -29,8 +29,8 @@ static METHODS: Methods<8> = Methods([
         server_open,
         c"server_open(application, report, listeners, options)\n\
           listeners: descriptors of listening sockets, which are taken over, as is log_fd.\n\
-          options: a dict of numbers and, about the transport, of lists of strings, all of them\n\
-          required; see Server in serving.py. ValueError says what is wrong with one of the latter.",
+          options: a dict of numbers, of sequences of strings about whom to believe, and tls (None, or\n\
+          what server_read_tls returned), all of them required; see Server in serving.py.",
     ),
     method(
         c"server_read_tls",

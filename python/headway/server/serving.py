@@ -60,7 +60,7 @@ class Server:
     ) -> None:
         """Takes over the listeners' sockets and, unless `group.access_log` is "off", the
         descriptor `log_fd`. Of the group it is what concerns requests that counts here; `limits`
-        are those of `native_limits`, `tls` is what `read_tls` returned, if it had to be called before.
+        are those of `native_limits`, `tls` is what `read_tls` returned if it was called before.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.

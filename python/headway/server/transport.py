@@ -10,8 +10,8 @@ from headway.server.settings import ProcessGroup
 
 
 def read_tls(group: ProcessGroup) -> object | None:
-    """The group's certificate and key. To be called while the process may still read the key: before
-    it becomes the group's user. Raises `CommandError`, a line that names the file."""
+    """The group's certificate and key. To be called while the process may still read them,
+    before it becomes the group's user. Raises `CommandError`, a line that names the file."""
     if group.tls is None:
         return None
     try:
