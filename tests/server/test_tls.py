@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import signal
 import socket
 import ssl
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -270,6 +273,21 @@ def test_a_unix_socket_stays_plain(made: Certificate, tmp_path: Path) -> None:
         body = server.get("/").body.decode()
     assert "wsgi.url_scheme='http'\n" in body
     assert "HTTPS=" not in body
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_the_key_may_be_readable_by_root_alone() -> None:
+    # Everything above the application must let that user pass, unlike pytest's own folder.
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o755)
+        app = Path(directory) / "whoami.py"
+        app.write_text((APPS / "processes.py").read_text())
+        made = make_certificate(Path(directory))
+        assert made.key.stat().st_mode & 0o077 == 0
+        options = ("--user", "nobody", "--group", "daemon", "--python-path", directory)
+        with SecuredServer("whoami:application", made, *options) as server:
+            found = eval(server.get("/identity").body)
+    assert found["uid"] == pwd.getpwnam("nobody").pw_uid
 
 
 def test_certificates_that_are_no_good_are_named(made: Certificate, tmp_path: Path) -> None:
