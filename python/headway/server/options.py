@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from headway.server.binding import parse_address
 from headway.server.kinds import (
+    FORWARDING_FIELDS,
     MAX_SECONDS,
     AccessLog,
     Bytes,
@@ -24,6 +25,7 @@ from headway.server.kinds import (
     Text,
     Whole,
     parse_application,
+    parse_forwarding_field,
     parse_mount,
     parse_network,
     parse_variable,
