@@ -1,20 +1,20 @@
 """Headway makes threaded Python make headway.
 
-`headway.gil` measures the GIL; the `headway` command (`headway.cli`) does the rest. Importing this
-package imports nothing else and works on every platform: whether the meter can work is told by
-`headway.gil.install()`.
+`headway.gil` measures the GIL; `headway.serve` serves a WSGI application; the `headway` command
+(`headway.cli`) does the rest. Importing this package imports nothing else and works on every
+platform: whether the meter can work is told by `headway.gil.install()`.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
+    from typing import Any
 
-__all__ = ["__version__", "gil"]
+__all__ = ["__version__", "gil", "serve"]
 
 
-def __getattr__(name: str) -> ModuleType | str:
+def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
@@ -23,4 +23,8 @@ def __getattr__(name: str) -> ModuleType | str:
         from importlib import import_module
 
         return import_module("headway.gil")
+    if name == "serve":
+        from importlib import import_module
+
+        return import_module("headway.server.program").serve
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

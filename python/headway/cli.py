@@ -30,7 +30,8 @@ class Verb(NamedTuple):
 VERBS = (
     Verb("run", "headway.run", "run a Python program and report how its threads shared the GIL"),
     Verb("report", "headway.report", "show the report of an earlier run, or what a crash left"),
-    Verb("serve", "headway.server.command", "serve a WSGI application"),
+    Verb("serve", "headway.server.command", "serve WSGI applications"),
+    Verb("status", "headway.server.status_command", "show which processes a server has"),
 )
 
 

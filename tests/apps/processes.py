@@ -1,7 +1,10 @@
 """Pages that tell of their process, and do to it what applications should not."""
 
+import contextlib
 import os
+import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -59,6 +62,19 @@ def leaves_a_child(environ):
     return child
 
 
+def babbles(environ):
+    """Says to its supervisor what no worker says, on every socket that might be the right one."""
+    said = [b"", b"{", b"[" * 9000, b"7", b'{"event": 7}', b'{"event": "started"}']
+    said += [b'{"event": "failed", "exit_code": "x"}', b'{"event": "limit"}']
+    for fd in range(3, 30):
+        with contextlib.suppress(OSError, ValueError):
+            end = socket.socket(fileno=os.dup(fd))
+            if end.type == socket.SOCK_SEQPACKET:
+                for each in said * 100:
+                    end.send(each, socket.MSG_DONTWAIT)
+    return os.getpid()
+
+
 def multiprocess(environ):
     return int(environ["wsgi.multiprocess"])
 
@@ -80,6 +96,8 @@ def identity(environ):
         "path": sys.path[0],
         "argv": sys.argv,
         "stack": threading.stack_size(),
+        "data": resource.getrlimit(resource.RLIMIT_DATA)[0],
+        "address_space": resource.getrlimit(resource.RLIMIT_AS)[0],
     }
 
 

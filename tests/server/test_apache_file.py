@@ -5,8 +5,10 @@ What depends on the GIL is tested both ways: with it, and on a free-threaded Pyt
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import random
 import re
 import subprocess
 import sys
@@ -141,6 +143,52 @@ def test_what_depends_on_the_server_holds_or_not(conf: Path) -> None:
 
 def test_a_circle_of_files_is_refused(conf: Path) -> None:
     assert "allowed: no circle of files" in refusal(conf, "Include httpd.conf")
+
+
+SITE = """\
+ServerRoot /srv
+Define APPS /srv/apps
+Listen 127.0.0.1:0
+LogFormat "%h %l %u %t \\"%r\\" %>s %b" common
+CustomLog "log" common
+<IfModule !mod_ssl.c>
+WSGIDaemonProcess shop threads=5 display-name='%{GROUP}' \\
+    python-path=${APPS} locale="C.UTF-8"
+</IfModule>
+<VirtualHost *:0>
+  ServerName shop.example.com
+  WSGIScriptAlias / ${APPS}/shop.wsgi process-group=shop
+  <Directory ~ "^/srv">
+    WSGIApplicationGroup %{GLOBAL}
+    Require all granted
+  </Directory>
+</VirtualHost>
+<WSGIInterpreterOptions process-group=shop>
+  WSGISwitchInterval 0.01
+</WSGIInterpreterOptions>
+"""
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_text_breaks_the_reader(conf: Path, seed: int) -> None:
+    """Whatever is done to a site, it is understood or refused, and nothing else."""
+    chance = random.Random(seed)
+    for _ in range(30):
+        lines = SITE.split("\n")
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(lines))
+            line, cut = lines[at], chance.randint(0, len(lines[at]))
+            lines[at] = chance.choice(
+                [
+                    "",
+                    lines[chance.randrange(len(lines))],
+                    line[:cut] + chance.choice("<>/\"'\\=%{}$[(* \t\0#:0a\u00e9") + line[cut:],
+                    line[:cut] + line[cut + 1 :],
+                ]
+            )
+        conf.write_text("\n".join(lines))
+        with contextlib.suppress(CommandError):
+            resolve(read_apache(str(conf)))
 
 
 # Process groups
@@ -423,6 +471,11 @@ def test_hosts_and_addresses_become_groups(conf: Path) -> None:
         ("WSGITelemetryService unix:/a interval=0.4", "found 0.4; allowed: a number of seconds fr"),
         ("WSGISlowRequests -1", "found -1; allowed: a number of seconds from 0"),
         ("WSGITelemetryOptions +All", "found +All; allowed: None, All, or +CaptureUserAgent"),
+        (
+            "Listen 80\n<DirectoryMatch (>\nWSGIProcessGroup a\n</DirectoryMatch>\n"
+            "WSGIScriptAlias / /a",
+            "FILE:2: <DirectoryMatch>: found (; allowed: a regular expression (missing )",
+        ),
         ("Timeout 0", "FILE:1: Timeout: found 0; allowed: a time above 0"),
         ("User ${NOT_SET_ANYWHERE}", "allowed: a variable that Define or the environment sets"),
         (

@@ -122,7 +122,9 @@ def test_the_examples_are_right(name: str) -> None:
         text=True,
         timeout=TIMEOUT_S,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    # Without a GIL, a switch interval is warned of.
+    said = [line for line in done.stderr.splitlines() if "there is no GIL to yield" not in line]
+    assert (done.returncode, said) == (0, [])
     assert re.search(r"^  threads +8 +examples/", done.stdout, re.MULTILINE)
 
 

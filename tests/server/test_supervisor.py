@@ -349,6 +349,13 @@ def test_ctrl_c_in_a_terminal_reaches_everyone_and_ends_cleanly(tmp_path: Path) 
     assert "Traceback" not in server.stderr
 
 
+def test_nothing_that_a_worker_says_ends_the_supervisor(tmp_path: Path) -> None:
+    with Supervised(tmp_path) as server:
+        server.get("/babbles")
+        server.reload(2)
+        assert server.get("/pid").status == 200
+
+
 def test_groups_have_addresses_and_applications_of_their_own(tmp_path: Path) -> None:
     shop = {
         "name": "shop",
@@ -395,6 +402,8 @@ def test_a_process_is_what_its_group_says(tmp_path: Path) -> None:
         "cpu_priority": 5,
         "display_name": "%{GROUP}",
         "stack_size_bytes": 1_048_576,
+        "memory_limit_bytes": 1 << 33,
+        "virtual_memory_limit_bytes": 1 << 36,
     }
     with Supervised(tmp_path, group) as server:
         found = eval(server.get("/identity").body)
@@ -404,6 +413,7 @@ def test_a_process_is_what_its_group_says(tmp_path: Path) -> None:
     assert (found["nice"], found["name"]) == (5, "shop")
     assert found["argv"] == ["headway"]
     assert found["stack"] == 1_048_576
+    assert (found["data"], found["address_space"]) == (1 << 33, 1 << 36)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")

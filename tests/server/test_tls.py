@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from secured import Certificate, SecuredServer, make_certificate
@@ -16,6 +18,7 @@ from test_serve_command import refuse
 sys.path.insert(0, str(APPS))
 from files import content
 
+T = TypeVar("T")
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
@@ -181,20 +184,30 @@ def test_a_truncated_response_does_not_look_complete(pages: SecuredServer, versi
             read_to_end(connection)
 
 
+def until_done(
+    act: Callable[[], T],
+    connection: socket.socket,
+    incoming: ssl.MemoryBIO,
+    outgoing: ssl.MemoryBIO,
+) -> T:
+    """Carries bytes between a session and its socket until `act` wants no more."""
+    while True:
+        try:
+            return act()
+        except ssl.SSLWantReadError:
+            connection.sendall(outgoing.read())
+            piece = connection.recv(65_536)
+            assert piece
+            incoming.write(piece)
+        finally:
+            connection.sendall(outgoing.read())
+
+
 def test_a_client_that_has_said_its_end_gets_its_response(pages: SecuredServer) -> None:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     session = pages.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
     with pages.connect_plainly() as connection:
-
-        def until_done(act):
-            while True:
-                try:
-                    return act()
-                except ssl.SSLWantReadError:
-                    connection.sendall(outgoing.read())
-                    incoming.write(connection.recv(65_536))
-
-        until_done(session.do_handshake)
+        until_done(session.do_handshake, connection, incoming, outgoing)
         session.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
         with pytest.raises(ssl.SSLWantReadError):
             session.unwrap()
@@ -215,6 +228,30 @@ def test_an_idle_connection_is_closed_in_order_when_the_server_stops(made: Certi
         assert silent.recv(1) == b""
         connection.close()
         silent.close()
+
+
+def test_a_handshake_under_way_is_worth_a_request_when_the_server_stops(made: Certificate) -> None:
+    with SecuredServer("pages:hello", made) as server:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        session = server.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with pytest.raises(ssl.SSLWantReadError):
+            session.do_handshake()
+        with server.connect_plainly() as connection:
+            hello = outgoing.read()
+            connection.sendall(hello[:10])
+            # An answer on another connection: the bytes before were seen.
+            assert server.get("/").status == 200
+            server.process.send_signal(signal.SIGTERM)
+            with pytest.raises(ConnectionRefusedError):
+                while True:
+                    server.connect_plainly().close()
+            connection.sendall(hello[10:])
+            until_done(session.do_handshake, connection, incoming, outgoing)
+            session.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            received = until_done(lambda: session.read(65_536), connection, incoming, outgoing)
+            assert status_of(received) == 200
+            assert b"Connection: close" in received
+        assert server.stop(None) == 0
 
 
 def test_a_unix_socket_stays_plain(made: Certificate, tmp_path: Path) -> None:

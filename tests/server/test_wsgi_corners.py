@@ -148,3 +148,15 @@ def test_a_client_that_resets_in_mid_body(corners: Served) -> None:
     with corners.connect() as connection:
         connection.sendall(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
         assert read_response(connection).body == b"hello\n"
+
+
+def test_any_number_of_field_names(corners: Served) -> None:
+    """Names that are new in every request, long ones and the usual ones beside them."""
+    for round_number in range(8):
+        names = [f"X-{round_number}-{number}" for number in range(80)] + ["Y" * 300]
+        fields = "".join(f"{name}: of {name}\r\n" for name in [*names, "Accept", "Accept"])
+        lines = corners.get("/environ", headers=fields).body.decode().splitlines()
+        for name in names:
+            key = "HTTP_" + name.upper().replace("-", "_")
+            assert f"{key}='of {name}'" in lines
+        assert "HTTP_ACCEPT='of Accept, of Accept'" in lines

@@ -67,7 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Serves until a signal comes; returns the exit code."""
     if arguments.check:
         return _check(arguments)
-    return supervise(_settings(arguments), lambda: _settings(arguments))
+    files = () if arguments.config is None else (arguments.config,)
+    return supervise(_settings(arguments), lambda: _settings(arguments), files)
 
 
 def _check(arguments: argparse.Namespace) -> int:

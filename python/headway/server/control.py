@@ -71,7 +71,7 @@ class Control:
             raise Gone
         try:
             message = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None, fds
         return message if isinstance(message, dict) else None, fds
 

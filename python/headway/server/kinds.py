@@ -260,11 +260,22 @@ def parse_network(text: str) -> str:
     return text if text == "unix" else str(ip_network(text, strict=True))
 
 
-def parse_proxy_header(text: str) -> str:
-    """The name of a field by which a proxy tells where a request came from."""
-    if not re.fullmatch(r"Forwarded|X-Forwarded-(For|Proto|Host|Port)", text, re.IGNORECASE):
-        raise ValueError
-    return text
+# What the native part can read of a request's origin.
+FORWARDING_FIELDS = (
+    "Forwarded",
+    "X-Forwarded-For",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Host",
+    "X-Forwarded-Port",
+)
+
+
+def parse_forwarding_field(text: str) -> str:
+    """A field name in any case."""
+    for field in FORWARDING_FIELDS:
+        if field.lower() == text.lower():
+            return field
+    raise ValueError
 
 
 def parse_variable(text: str) -> tuple[str, str]:

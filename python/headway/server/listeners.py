@@ -76,6 +76,10 @@ class Listeners:
     def of(self, group: ProcessGroup) -> list[Listener]:
         return [self._open[address] for address in group.binds]
 
+    def addresses_of(self, group: ProcessGroup) -> list[Address]:
+        """With their real ports; none once they are closed."""
+        return [self._open[each].address for each in group.binds if each in self._open]
+
     def addresses(self) -> set[Address]:
         return set(self._open)
 

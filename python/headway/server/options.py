@@ -26,7 +26,6 @@ from headway.server.kinds import (
     parse_application,
     parse_mount,
     parse_network,
-    parse_proxy_header,
     parse_variable,
 )
 from headway.server.serving import LOG_FORMS
@@ -92,12 +91,7 @@ _NETWORKS = Several(
     Checked("CIDR", "a network as 10.0.0.0/8, an address, or unix", parse_network), ","
 )
 PROXY_HEADERS = Several(
-    Checked(
-        "NAME",
-        "Forwarded, X-Forwarded-For, -Proto, -Host or -Port in full",
-        parse_proxy_header,
-    ),
-    ",",
+    Checked("FIELD", "one of " + ", ".join(FORWARDING_FIELDS), parse_forwarding_field), ","
 )
 _SECONDS = Seconds()
 _COUNT = Whole(0, 2**31 - 1)

@@ -29,6 +29,7 @@ PROGRAM = (
 )
 
 CHECK_TIMEOUT_S = 30
+MESSAGES_AT_ONCE = 100
 
 
 class State(enum.Enum):
@@ -90,10 +91,12 @@ class Process:
             self.serving_since = time.monotonic()
 
     def receive(self) -> list[Message]:
-        """All that it has said and was not read yet. Never waits. Closes the socket if the other
-        side has: the end of the process itself is told by waitpid."""
+        """What it has said and was not read yet, some of it if it says very much. Never waits.
+        Closes the socket if the other side has: the end of the process is told by waitpid."""
         messages = []
-        while self.control.fileno() >= 0:
+        for _ in range(MESSAGES_AT_ONCE):
+            if self.control.fileno() < 0:
+                break
             try:
                 message = self.control.receive(wait=False)
             except Gone:
@@ -104,8 +107,9 @@ class Process:
             messages.append(message)
         return messages
 
-    def tell(self, command: str) -> None:
-        self.control.send({"command": command}, wait=False)
+    def tell(self, command: str) -> bool:
+        """False if it cannot hear any more."""
+        return self.control.send({"command": command}, wait=False)
 
     def signal(self, number: signal.Signals) -> None:
         """Only before it was waited for: later the pid may be another's."""

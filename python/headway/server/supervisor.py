@@ -21,27 +21,48 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
 
+from headway import _native
 from headway.errors import CommandError, Error
 from headway.server import identity
+from headway.server.control import Message
 from headway.server.deaths import Deaths
 from headway.server.generation import Generation, RunningGroup, Slot
 from headway.server.listeners import Listeners, inherited_from_systemd
 from headway.server.process import End, Failure, Process, State, check_interpreter, fork, spawn
+from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
 from headway.server.signals import Signals
+from headway.server.status import StatusSocket, draw, of_deaths, of_process
 from headway.server.task import Task
+from headway.server.watching import Watcher
 
 # What a worker may take beyond its own graceful timeout to notice that it is over.
 MARGIN_S = 2.0
 
 
-def supervise(settings: ServerSettings, reread: Callable[[], ServerSettings]) -> int:
+def supervise(
+    settings: ServerSettings,
+    reread: Callable[[], ServerSettings],
+    configuration_files: Sequence[str] = (),
+) -> int:
     """Serves until a signal comes; returns the exit status. `reread` is called on SIGHUP, and may
-    raise `Error`. Raises `CommandError` if serving cannot begin."""
-    with Signals() as signals:
-        return Supervisor(settings, reread, signals).run()
+    raise `Error`; with `settings.reload` also when one of the files changes. Raises `CommandError`
+    if serving cannot begin."""
+    with Signals() as signals, ExitStack() as stack:
+        watcher = None
+        if settings.reload:
+            watcher = stack.enter_context(closing(Watcher(configuration_files)))
+        status_socket = None
+        if settings.status_socket is not None:
+            status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
+        if settings.pid_file is not None:
+            stack.enter_context(pid_file(settings.pid_file))
+        return Supervisor(settings, reread, signals, watcher, status_socket).run()
 
 
 def say(text: str) -> None:
@@ -56,10 +77,16 @@ class Supervisor:
         settings: ServerSettings,
         reread: Callable[[], ServerSettings],
         signals: Signals,
+        watcher: Watcher | None,
+        status_socket: StatusSocket | None,
     ) -> None:
         self.settings = settings
         self._reread = reread
         self._signals = signals
+        self._watcher = watcher
+        self._status_socket = status_socket
+        self._service_manager = ServiceManager()
+        self._since = time.time()
         self._listeners = Listeners(inherited_from_systemd())
         # All that were started and not waited for, whichever generation they belong to.
         self.processes: list[Process] = []
@@ -102,14 +129,22 @@ class Supervisor:
         by_fd.pop(-1, None)
         for fd in by_fd:
             poll.register(fd, select.POLLIN)
-        for fd, _ in poll.poll(self._patience_ms()):
+        for source in (self._watcher, self._status_socket):
+            if source is not None:
+                poll.register(source, select.POLLIN)
+        ready = [fd for fd, _ in poll.poll(self._patience_ms())]
+        for fd in ready:
             if fd in by_fd:
                 self._hear(by_fd[fd])
+        if self._status_socket is not None and self._status_socket.fileno() in ready:
+            self._status_socket.answer(self._describe())
+        if self._watcher is not None and (changed := self._watcher.changed()) is not None:
+            self._reload(f"{changed} has changed")
         for number in self._signals.read():
             self._obey(signal.Signals(number))
 
     def _patience_ms(self) -> float | None:
-        times = [each.deadline for each in self.processes]
+        times = [self._service_manager.ping_at, *(each.deadline for each in self.processes)]
         if self.current is not None and self._is_wanted():
             times += [slot.retry_at for _, slot in self.current.slots()]
         known = [each for each in times if each is not None]
@@ -124,27 +159,36 @@ class Supervisor:
                 self._end_at_once(number)
         elif number == signal.SIGHUP and self._is_wanted():
             self._reload("SIGHUP")
+        elif number == signal.SIGUSR1:
+            say(f"SIGUSR1:\n{draw(self._describe())}")
 
     def _hear(self, process: Process) -> None:
         for message in process.receive():
-            event = message.get("event")
-            if event == "started" and not process.pid:
-                self._claim(process, int(message["pid"]))
-            elif event == "ready" and process.state is State.STARTING:
-                self._is_ready(process)
-            elif event == "failed":
-                process.failure = Failure(
-                    int(message["exit_code"]), str(message["message"]), str(message["details"])
-                )
-            elif event == "limit":
-                self._replace(process, str(message["reason"]), str(message.get("detail", "")))
-            elif event == "closed":
-                process.has_closed = True
-            elif event == "stopped":
-                process.enter(State.STOPPING, process.group.shutdown_timeout_s)
+            # What comes from a process may come from its application.
+            with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+                self._act_on(process, message)
         if process.control.fileno() < 0 and not process.pid:
             # Forked, and gone before it could say who it is.
             self._forget(process, None)
+
+    def _act_on(self, process: Process, message: Message) -> None:
+        event = message.get("event")
+        if event == "started" and not process.pid:
+            self._claim(process, int(message["pid"]))
+        elif event == "ready" and process.state is State.STARTING:
+            self._is_ready(process)
+        elif event == "failed":
+            process.failure = Failure(
+                int(message["exit_code"]), str(message["message"]), str(message["details"])
+            )
+        elif event == "limit":
+            self._replace(process, str(message["reason"]), str(message.get("detail", "")))
+        elif event == "files" and self._watcher is not None:
+            self._watcher.add(map(str, message["paths"]))
+        elif event == "closed":
+            process.has_closed = True
+        elif event == "stopped":
+            process.enter(State.STOPPING, process.group.shutdown_timeout_s)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -171,6 +215,8 @@ class Supervisor:
         """Starts a generation, which becomes the current one when it is ready."""
         for group in settings.groups:
             check_interpreter(group)
+            if group.preload:
+                _native.process_adopt_orphans()
         self._listeners.open(settings.groups)
         self._generations += 1
         self.pending = Generation(self._generations, settings)
@@ -245,6 +291,7 @@ class Supervisor:
         dropped = self._listeners.addresses() - wanted
         self._listeners.stop_queueing(dropped)
         self._listeners.close(dropped)
+        self._service_manager.is_ready()
         if former is None:
             self._announce(pending)
         else:
@@ -291,7 +338,8 @@ class Supervisor:
 
     def _retire(self, process: Process) -> None:
         process.enter(State.RETIRING, self._grace_s(process))
-        process.tell("retire")
+        if not process.tell("retire"):
+            process.signal(signal.SIGTERM)
 
     def _terminate(self, process: Process) -> None:
         """SIGTERM, with as much time as the process has use for."""
@@ -389,6 +437,7 @@ class Supervisor:
             wanted = {a for group in self.current.settings.groups for a in group.binds}
             self._listeners.close(self._listeners.addresses() - wanted)
             say(f"{message}; generation {self.current.number} goes on serving")
+            self._service_manager.is_ready()
             return
         delay_s = slot.count_death(process) if process is not None else 1.0
         slot.retry_at = time.monotonic() + delay_s
@@ -397,9 +446,33 @@ class Supervisor:
     def _deaths_of(self, process: Process) -> Deaths:
         return self.deaths.setdefault(process.group.name, Deaths())
 
+    def _describe(self) -> dict[str, Any]:
+        """What `headway status` shows; see `status`."""
+        shown = self.current or self.pending
+        groups = shown.settings.groups if shown is not None else ()
+        state = "stopping" if not self._is_wanted() else "serving" if self.current else "starting"
+        return {
+            "pid": os.getpid(),
+            "state": state,
+            "since": self._since,
+            "generation": shown.number if shown is not None else 0,
+            "groups": [
+                {
+                    "name": group.name,
+                    "addresses": [str(each) for each in self._listeners.addresses_of(group)],
+                    "processes": [
+                        of_process(each) for each in self.processes if each.group.name == group.name
+                    ],
+                    "deaths": of_deaths(self.deaths.get(group.name, Deaths())),
+                }
+                for group in groups
+            ],
+        }
+
     # What is due
 
     def _tend(self) -> None:
+        self._service_manager.ping_if_due()
         now = time.monotonic()
         for process in list(self.processes):
             if process.deadline is None or process.deadline > now:
@@ -436,6 +509,7 @@ class Supervisor:
         if self.current is None:
             say(f"{cause}: not before the first start is done")
             return
+        self._service_manager.reloads()
         try:
             settings = self._reread()
             abandoned, self.pending = self.pending, None
@@ -444,11 +518,13 @@ class Supervisor:
             self._begin(settings)
         except Error as error:
             say(f"{cause}: {error}; generation {self.current.number} goes on serving")
+            self._service_manager.is_ready()
             return
         say(f"{cause}: starting generation {self._generations}")
 
     def _stop(self) -> None:
         self.stopping_since = time.monotonic()
+        self._service_manager.stops()
         self._listeners.stop_queueing(self._listeners.addresses())
         for process in self.processes:
             process.reason = process.reason or "shutdown_signal"
@@ -469,6 +545,24 @@ class Supervisor:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(process.pid, 0)
         self.processes.clear()
+
+
+@contextlib.contextmanager
+def pid_file(path: str) -> Iterator[None]:
+    """Has the pid of this process in it for as long as the context lasts."""
+    text = f"{os.getpid()}\n"
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CommandError(f"--pid-file {path}: {reason}", exit_code=2) from None
+    try:
+        yield
+    finally:
+        # Not that of a server that was started since.
+        with contextlib.suppress(OSError):
+            if Path(path).read_text() == text:
+                Path(path).unlink()
 
 
 def _again(delay_s: float, slot: Slot) -> str:

@@ -20,6 +20,8 @@ pub struct Peer {
     pub tls: Option<Box<TlsSession>>,
     /// The PROXY protocol header is still to come.
     pub owes_proxy_header: bool,
+    /// Its handshake was under way when the server stopped: it has yet to be answered once.
+    pub owes_first_request: bool,
     pub forwarding: Forwarding,
     /// What a trusted peer says of where the current request began.
     pub origin: Option<Box<Origin>>,
@@ -73,6 +75,7 @@ impl Peer {
             address,
             tls: None,
             owes_proxy_header: false,
+            owes_first_request: false,
             forwarding: Forwarding::Unknown,
             origin: None,
             http: Connection::new(limits),

@@ -261,7 +261,8 @@ impl<A: Application> Pool<A> {
                         if matches!(
                             peer.stage,
                             Stage::Idle | Stage::Head | Stage::Opening { silent: true }
-                        ) {
+                        ) && !peer.owes_first_request
+                        {
                             continue;
                         }
                         if slot.word.release() {
@@ -606,6 +607,9 @@ impl<A: Application> Pool<A> {
 #[path = "pool_tests.rs"]
 mod tests;
 
+#[cfg(test)]
+#[path = "pool_entrance_tests.rs"]
+mod entrance_tests;
 #[cfg(test)]
 #[path = "pool_limit_tests.rs"]
 mod limit_tests;

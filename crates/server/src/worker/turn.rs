@@ -5,7 +5,7 @@
 //! application does.
 
 use super::Application;
-use super::entrance::Passage;
+use super::entrance::{Forwarding, Passage};
 use super::exchange::{Exchange, Progress, encode_refusal};
 use super::peer::{Buffers, Peer, Stage};
 use super::pool::Pool;
@@ -86,6 +86,7 @@ impl<A: Application> Pool<A> {
                     Passage::Passed => {
                         peer.stage = Stage::Idle;
                         peer.readable = true;
+                        peer.owes_first_request = self.is_stopping();
                     }
                     Passage::Refused(rejection) => self.refuse(peer, rejection, state),
                     Passage::Silent if self.is_stopping() => return Outcome::Close,
@@ -129,7 +130,10 @@ impl<A: Application> Pool<A> {
                         if peer.stage == Stage::Idle && !peer.http.is_idle() {
                             peer.stage = Stage::Head;
                         }
-                    } else if self.is_stopping() && peer.stage == Stage::Idle {
+                    } else if self.is_stopping()
+                        && peer.stage == Stage::Idle
+                        && !peer.owes_first_request
+                    {
                         // Nobody may have polled since a next request came.
                         peer.readable = true;
                         match peer.receive() {
@@ -186,7 +190,9 @@ impl<A: Application> Pool<A> {
         let begun = peer.progress;
         state.date.clear();
         state.date.extend_from_slice(state.dates.http().as_bytes());
-        peer.origin = self.entrance.origin_of(peer);
+        if peer.forwarding != Forwarding::Unknown {
+            peer.origin = self.entrance.origin_of(peer);
+        }
         let (head, bytes) = peer.http.head();
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let is_stopping = || self.is_stopping();

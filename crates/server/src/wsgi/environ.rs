@@ -11,8 +11,11 @@ use crate::worker::{Exchange, Forwarding};
 use pyo3_ffi::*;
 use rustc_hash::FxHashMap;
 
-/// Environ keys of field names are remembered up to this many names.
+/// Environ keys are remembered of up to this many field names. Then all are forgotten: who sends
+/// names at random shall not leave the usual ones without a place.
 const MAX_FIELD_KEYS: usize = 256;
+/// Nor is a longer name remembered; no registered one is longer than 44.
+const MAX_NAME_BYTES: usize = 64;
 /// A value that is as long is not remembered.
 const MAX_REMEMBERED_BYTES: usize = 256;
 
@@ -193,7 +196,11 @@ impl EnvironBuilder {
                 Some(place) => &mut self.field_keys[*place],
                 None => {
                     fresh = FieldKey::new(name)?;
-                    if self.field_keys.len() < MAX_FIELD_KEYS {
+                    if self.field_keys.len() == MAX_FIELD_KEYS {
+                        self.field_keys.clear();
+                        self.field_places.clear();
+                    }
+                    if name.len() <= MAX_NAME_BYTES {
                         self.field_places.insert(name.into(), self.field_keys.len());
                         self.field_keys.push(fresh);
                         self.field_keys.last_mut().expect("pushed just now")

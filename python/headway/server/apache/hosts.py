@@ -165,7 +165,10 @@ def _fits(section: Directive, path: str, script: str) -> bool:
         "l": path or "/",
     }[section.key[0]]
     if is_pattern:
-        return re.search(words[-1], subject) is not None
+        try:
+            return re.search(words[-1], subject) is not None
+        except re.error as error:
+            raise section.refuse(words[-1], f"a regular expression ({error})") from None
     wanted = words[0]
     if section.key == "files":
         return fnmatch.fnmatchcase(subject, wanted)

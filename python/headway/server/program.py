@@ -1,0 +1,171 @@
+"""`headway.serve`: serves an application from the program that calls it, without a supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from headway import gil
+from headway.server.application import Application
+from headway.server.binding import Listener, bind, parse_address
+from headway.server.limits import NO_LIMITS, native_limits
+from headway.server.serving import LOG_FORMS, Server
+from headway.server.settings import ProcessGroup, Tls
+from headway.server.start import open_log
+from headway.server.worker import install_meter
+
+DEFAULTS = ProcessGroup()
+
+
+def serve(
+    application: Application,
+    *,
+    bind: str | Sequence[str] = "127.0.0.1:8000",
+    threads: int = DEFAULTS.threads,
+    policy: str = DEFAULTS.policy,
+    kernel_hints: bool = DEFAULTS.kernel_hints,
+    switch_interval: float | None = None,
+    access_log: str = "off",
+    tls_certificate: str | None = None,
+    tls_key: str | None = None,
+    graceful_timeout: float = DEFAULTS.graceful_timeout_s,
+    settings: ProcessGroup = DEFAULTS,
+    stop: threading.Event | None = None,
+) -> int:
+    """Serves a WSGI application until SIGINT or SIGTERM comes, or `stop` is set (which it is in
+    any case at the end); then answers the requests that were sent by then and returns how many
+    threads had to be left in the application: 0, unless one stayed there for longer than
+    `graceful_timeout`.
+
+    `bind` is HOST:PORT or unix:PATH, or several of them. `access_log` is common, combined, json or
+    off, with `:PATH` behind it for a file. The GIL meter and the policy stay installed if they
+    were, and go if they were not. Everything else that `headway serve` can limit is in `settings`;
+    the other arguments go over it. From a thread other than the main one, signals stay with the
+    program, and only `stop` ends it.
+
+    Raises `headway.errors.CommandError` where it cannot listen or the policy cannot be had, and
+    `ValueError` for a value that no server can have.
+    """
+    form, _, path = access_log.partition(":")
+    if form not in LOG_FORMS or (form == "off" and path):
+        raise ValueError(f"access_log is {access_log!r}, and must be one of {list(LOG_FORMS)}")
+    if threads < 1:
+        raise ValueError(f"threads is {threads}, and must be 1 or more")
+    group = replace(
+        settings,
+        binds=tuple(parse_address(each) for each in ([bind] if isinstance(bind, str) else bind)),
+        threads=threads,
+        policy=policy,
+        kernel_hints=kernel_hints,
+        switch_interval_s=switch_interval,
+        access_log=form,
+        access_log_path=path or None,
+        tls=Tls(tls_certificate, tls_key) if tls_certificate and tls_key else None,
+        graceful_timeout_s=graceful_timeout,
+    )
+    with _listening(group) as listeners, _metered(group), _switch_interval(group):
+        return _serve(application, group, listeners, stop)
+
+
+def _serve(
+    application: Application,
+    group: ProcessGroup,
+    listeners: list[Listener],
+    stop: threading.Event | None,
+) -> int:
+    is_main = threading.current_thread() is threading.main_thread()
+    server = Server(
+        application,
+        listeners,
+        group,
+        log_fd=open_log(group),
+        limits=native_limits(group, -1) if is_main else NO_LIMITS,
+    )
+    scheme = "https" if group.tls else "http"
+    for _, address in listeners:
+        where = address if address.path is not None else f"{scheme}://{address}"
+        print(f"headway: listening on {where}", file=sys.stderr, flush=True)
+    server.start()
+    _wait_for_the_end(stop, is_main)
+    server.stop()
+    return server.join(group.graceful_timeout_s)
+
+
+def _wait_for_the_end(stop: threading.Event | None, has_signals: bool) -> None:
+    """Until the event is set or, if this is the main thread, SIGINT or SIGTERM comes; a second one
+    has its former effect."""
+    if not has_signals:
+        (stop or threading.Event()).wait()
+        return
+    # A pipe, since a handler may interrupt its own thread anywhere, a lock included.
+    read_fd, write_fd = os.pipe()
+    former: dict[signal.Signals, Any] = {}
+
+    def restore() -> None:
+        while former:
+            signal.signal(*former.popitem())
+
+    def end(*_: object) -> None:
+        restore()
+        os.write(write_fd, b"!")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        former[number] = signal.signal(number, end)
+    waiter = None
+    if stop is not None:
+        waiter = threading.Thread(target=_write_when_set, args=(stop, write_fd))
+        waiter.start()
+    os.read(read_fd, 1)
+    restore()
+    if stop is not None and waiter is not None:
+        stop.set()
+        waiter.join()
+    os.close(read_fd)
+    os.close(write_fd)
+
+
+def _write_when_set(stop: threading.Event, fd: int) -> None:
+    stop.wait()
+    os.write(fd, b"!")
+
+
+@contextmanager
+def _listening(group: ProcessGroup) -> Iterator[list[Listener]]:
+    listeners: list[Listener] = []
+    try:
+        for address in group.binds:
+            listeners.append(bind(address, group.listen_backlog, group.socket_mode))
+        yield listeners
+    finally:
+        for listener in listeners:
+            listener.socket.close()
+            if listener.address.path is not None:
+                os.unlink(listener.address.path)
+
+
+@contextmanager
+def _metered(group: ProcessGroup) -> Iterator[None]:
+    was_installed = gil.is_installed()
+    install_meter(group.policy, group.kernel_hints)
+    try:
+        yield
+    finally:
+        if not was_installed and gil.is_installed():
+            gil.uninstall()
+
+
+@contextmanager
+def _switch_interval(group: ProcessGroup) -> Iterator[None]:
+    former = sys.getswitchinterval()
+    if group.switch_interval_s is not None:
+        sys.setswitchinterval(group.switch_interval_s)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(former)

@@ -1,0 +1,51 @@
+"""What a service manager hears of the server: the protocol of sd_notify(3), a datagram each.
+
+Without NOTIFY_SOCKET in the environment nobody hears anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+
+
+class ServiceManager:
+    def __init__(self) -> None:
+        """Takes its variables out of the environment: they are for this process alone."""
+        self._address = os.environ.pop("NOTIFY_SOCKET", "")
+        period_us = os.environ.pop("WATCHDOG_USEC", "")
+        pid = os.environ.pop("WATCHDOG_PID", str(os.getpid()))
+        is_watched = self._address and period_us.isdecimal() and pid == str(os.getpid())
+        # Twice as often as it must be.
+        self._ping_period_s = int(period_us) / 2e6 if is_watched else 0.0
+        # When the next ping is due, by `time.monotonic()`.
+        self.ping_at = time.monotonic() if is_watched else None
+
+    def is_ready(self) -> None:
+        self._tell("READY=1")
+
+    def reloads(self) -> None:
+        now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        self._tell(f"RELOADING=1\nMONOTONIC_USEC={now_us}")
+
+    def stops(self) -> None:
+        self._tell("STOPPING=1")
+
+    def ping_if_due(self) -> None:
+        """The supervisor's loop calls this, so a ping says that it still goes round."""
+        if self.ping_at is not None and time.monotonic() >= self.ping_at:
+            self._tell("WATCHDOG=1")
+            self.ping_at = time.monotonic() + self._ping_period_s
+
+    def _tell(self, text: str) -> None:
+        if not self._address:
+            return
+        # An @ stands for the NUL of an abstract address.
+        address = self._address.replace("@", "\0", 1)
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender,
+        ):
+            sender.sendto(text.encode(), socket.MSG_DONTWAIT, address)

@@ -1,0 +1,60 @@
+"""`headway status`: asks a running server who is alive, and shows it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import sys
+
+from headway.errors import CommandError
+from headway.server import status
+from headway.server.binding import parse_address
+
+TIMEOUT_S = 10.0
+
+DESCRIPTION = """\
+Asks a server that was started with --status-socket which processes it has, in which state each is,
+how often processes ended, and why the last one did.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.add_argument("address", metavar="unix:PATH", help="the server's --status-socket")
+    parser.add_argument("--json", action="store_true", help="the document itself, not a table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    document = _ask(arguments.address)
+    if arguments.json:
+        print(json.dumps(document, indent=2))
+    else:
+        sys.stdout.write(status.draw(document))
+    return 0
+
+
+def _ask(address: str) -> dict[str, object]:
+    try:
+        path = parse_address(address).path
+    except ValueError:
+        path = None
+    if path is None:
+        raise CommandError(
+            f"{address!r} is no address of a status socket; it must be unix:PATH", exit_code=2
+        )
+    pieces = []
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(TIMEOUT_S)
+            connection.connect(path)
+            while piece := connection.recv(65_536):
+                pieces.append(piece)
+        document = json.loads(b"".join(pieces))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CommandError(f"{address}: {reason}; is the server running?") from None
+    except ValueError:
+        raise CommandError(f"{address}: what answers there is no headway server") from None
+    assert isinstance(document, dict)
+    return document

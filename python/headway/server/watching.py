@@ -1,0 +1,88 @@
+"""Watches the files that the application consists of (`--reload`), by the library watchfiles.
+
+A thread of the supervisor's process waits for changes and makes `fileno()` readable; it does
+nothing else. Directories are watched, since editors replace files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from headway.errors import CommandError
+
+# A change is told when nothing more has changed for so long.
+QUIET_MS = 100
+
+
+class Watcher:
+    def __init__(self, paths: Iterable[str]) -> None:
+        """Raises `CommandError` if watchfiles is not installed."""
+        try:
+            watchfiles: Any = importlib.import_module("watchfiles")
+        except ImportError:
+            raise CommandError(
+                "--reload needs the package watchfiles: python -m pip install 'headway[reload]'",
+                exit_code=2,
+            ) from None
+        self._watch = watchfiles.watch
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        os.set_blocking(self._write_fd, False)
+        # Read by the thread while the supervisor adds to it: only whole sets are assigned.
+        self._paths: frozenset[str] = frozenset()
+        self._changed: str | None = None
+        self._outdated = threading.Event()
+        self._is_over = False
+        self.add(paths)
+        self._thread = threading.Thread(target=self._run, name="headway-watcher", daemon=True)
+        self._thread.start()
+
+    def add(self, paths: Iterable[str]) -> None:
+        """From now on these too."""
+        before = self._paths
+        self._paths = before | {os.path.abspath(path) for path in paths}
+        if _folders(before) != _folders(self._paths):
+            self._outdated.set()
+
+    def fileno(self) -> int:
+        return self._read_fd
+
+    def changed(self) -> str | None:
+        """A file that changed since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read_fd, 4096)
+        changed, self._changed = self._changed, None
+        return changed
+
+    def close(self) -> None:
+        self._is_over = True
+        self._outdated.set()
+        self._thread.join()
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+    def _run(self) -> None:
+        while not self._is_over:
+            self._outdated.clear()
+            folders = _folders(self._paths)
+            for changes in self._watch(
+                *folders,
+                watch_filter=lambda _, path: path in self._paths,
+                step=QUIET_MS,
+                stop_event=self._outdated,
+                recursive=False,
+                raise_interrupt=False,
+                rust_timeout=500,
+            ):
+                self._changed = min(path for _, path in changes)
+                with contextlib.suppress(BlockingIOError):
+                    os.write(self._write_fd, b"!")
+
+
+def _folders(paths: frozenset[str]) -> list[str]:
+    return sorted({os.path.dirname(path) for path in paths if os.path.exists(path)})

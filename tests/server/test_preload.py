@@ -1,0 +1,99 @@
+"""--preload: the application is imported once, and workers are forked from that."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from served import read_response
+from supervised import Load, Supervised, is_alive
+
+PRELOADED = {"preload": True, "processes": 2}
+
+
+def imports(directory: Path) -> list[str]:
+    return (directory / "imported").read_text().split()
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {"IMPORTED": str(tmp_path / "imported")}
+
+
+def test_the_application_is_imported_once(tmp_path: Path, environment: dict[str, str]) -> None:
+    with Supervised(tmp_path, PRELOADED, environment=environment) as server:
+        (template,) = imports(tmp_path)
+        assert len(server.workers()) == 3
+        assert server.get("/preloaded").body.decode() == template
+        with Load(server, clients=8, keep_alive=False) as load:
+            load.wait_for_answers(300)
+        workers = set(server.workers()) - {int(template)}
+        assert set(load.pids) <= workers, "the template serves nobody"
+        assert not load.failed()
+    assert re.search(r"GIL 0 \(main\): held|GIL is disabled", server.stderr), "the meter is on"
+    assert not any(map(is_alive, workers))
+
+
+def test_a_worker_that_dies_is_forked_anew(tmp_path: Path, environment: dict[str, str]) -> None:
+    with Supervised(tmp_path, PRELOADED, environment=environment) as server:
+        (template,) = imports(tmp_path)
+        before = set(server.workers())
+        victim = max(before - {int(template)})
+        os.kill(victim, signal.SIGKILL)
+        server.wait_for(rf"\(pid {victim}\) was ended by SIGKILL while it served; starting another")
+        server.wait_until(lambda: len(set(server.workers()) - before) == 1)
+        assert server.get("/preloaded").body.decode() == template
+        assert imports(tmp_path) == [template]
+
+
+def test_sighup_makes_a_new_template(tmp_path: Path, environment: dict[str, str]) -> None:
+    with Supervised(tmp_path, PRELOADED, environment=environment) as server:
+        before = set(server.workers())
+        with Load(server) as load:
+            server.reload(2)
+            load.wait_for_answers(50)
+        assert not load.failed()
+        server.wait_until(lambda: not before & set(server.workers()))
+        assert len(imports(tmp_path)) == 2
+
+
+def test_a_template_that_dies_is_replaced_when_one_is_needed(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with Supervised(tmp_path, PRELOADED, environment=environment) as server:
+        template = int(imports(tmp_path)[0])
+        os.kill(template, signal.SIGKILL)
+        server.wait_for("the next fork needs a new one")
+        assert server.get("/pid").status == 200
+        os.kill(server.workers()[0], signal.SIGKILL)
+        server.wait_until(lambda: len(imports(tmp_path)) == 2)
+        server.wait_until(lambda: len(server.workers()) == 3)
+
+
+def test_requests_under_way_are_answered_at_the_end(tmp_path: Path) -> None:
+    with Supervised(tmp_path, PRELOADED) as server, server.connect() as connection:
+        connection.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
+        server.process.terminate()
+        assert read_response(connection).status == 200
+        assert server.stop(None) == 0
+
+
+def test_threads_at_import_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "threaded.py").write_text(
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,), name='poller', daemon=True).start()\n"
+        "def app(environ, start_response): pass\n"
+    )
+    group = {
+        "preload": True,
+        "mounts": [{"path": "", "application": "threaded:app"}],
+        "python_path": [str(tmp_path)],
+    }
+    server = Supervised.__new__(Supervised)
+    with pytest.raises(AssertionError, match="starts threads when it is imported"):
+        server.__init__(tmp_path, group)
+    assert server.stop(None) == 1
+    assert server.stderr.count("\n") == 1

@@ -1,0 +1,110 @@
+"""`headway.serve`: a server in a program of one's own."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from served import TIMEOUT_S
+
+import headway
+from headway.errors import CommandError
+
+PROGRAM = """
+import headway, sys
+
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"from the program\\n"]
+
+left = headway.serve(app, bind=["127.0.0.1:0", "unix:{path}"], threads=2, policy="priority",
+                     access_log="common")
+assert not headway.gil.is_installed()
+print("left", left)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_program_serves_until_a_signal_and_goes_on(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    path = tmp_path / "socket"
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(path=path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        port = int(re.search(r"listening on http://127.0.0.1:(\d+)", process.stderr.readline())[1])
+        assert process.stderr.readline() == f"headway: listening on unix:{path}\n"
+        assert ask(port) == b"from the program\n"
+        process.send_signal(number)
+        said, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, errors
+    assert '"GET / HTTP/1.1" 200' in said
+    assert said.endswith("left 0\n")
+    assert not path.exists()
+
+
+def ask(port: int) -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    connection.request("GET", "/")
+    body = connection.getresponse().read()
+    connection.close()
+    return body
+
+
+def test_a_thread_serves_until_the_event_is_set() -> None:
+    """Beside another that does so too."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    stop = threading.Event()
+    left: list[int] = []
+
+    def app(environ: dict[str, object], start_response: object) -> list[bytes]:
+        start_response("200 OK", [])  # type: ignore[operator]
+        return [b"from a thread\n"]
+
+    thread = threading.Thread(
+        target=lambda: left.append(headway.serve(app, bind=f"127.0.0.1:{port}", stop=stop))
+    )
+    thread.start()
+    try:
+        while True:
+            try:
+                assert ask(port) == b"from a thread\n"
+                break
+            except ConnectionRefusedError:
+                continue
+        assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+    finally:
+        stop.set()
+        thread.join()
+    assert left == [0]
+    with pytest.raises(ConnectionRefusedError):
+        ask(port)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"bind": "127.0.0.1"}, ValueError, "HOST:PORT"),
+        ({"threads": 0}, ValueError, "threads is 0"),
+        ({"access_log": "xml"}, ValueError, "access_log is 'xml'"),
+        ({"policy": "fair"}, ValueError, "policy is 'fair'"),
+        ({"bind": "192.0.2.1:0"}, CommandError, "cannot assign"),
+    ],
+)
+def test_a_value_that_no_server_can_have(
+    arguments: dict[str, object], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        headway.serve(lambda *_: [], **{"bind": "127.0.0.1:0", **arguments})

@@ -1,0 +1,93 @@
+"""systemd's side of a server: sockets that it passes, and what it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from served import APPS, TIMEOUT_S
+from supervised import Supervised
+
+# As systemd does: descriptors from 3 on, and the pid of the process itself.
+ACTIVATE = (
+    "import os, sys\n"
+    "os.environ['LISTEN_PID'] = str(os.getpid())\n"
+    "os.execv(sys.executable, [sys.executable, '-m', 'headway', 'serve', *sys.argv[1:]])\n"
+)
+
+
+@pytest.mark.parametrize("by_number", [True, False])
+def test_a_socket_that_was_passed_is_served_and_stays_open(by_number: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        bind = "fd://3" if by_number else f"127.0.0.1:{port}"
+        for _ in range(2):
+            process = activate(listener, bind)
+            try:
+                assert process.stderr.readline().endswith(f"listening on http://127.0.0.1:{port}\n")
+                assert ask(port) == b"hello\n"
+            finally:
+                process.terminate()
+                process.communicate(timeout=TIMEOUT_S)
+            assert process.returncode == 0
+            # Nobody serves, and yet the connection is taken: it waits for the next start.
+            with socket.create_connection(("127.0.0.1", port)):
+                pass
+
+
+def activate(listener: socket.socket, bind: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", ACTIVATE, "pages:hello", "--app-dir", str(APPS), "--bind", bind],
+        env={**os.environ, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "web"},
+        stderr=subprocess.PIPE,
+        text=True,
+        pass_fds=(3,),
+        preexec_fn=lambda: os.dup2(listener.fileno(), 3),
+    )
+
+
+def ask(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        return connection.makefile("rb").read().partition(b"\r\n\r\n")[2]
+
+
+def test_a_socket_that_was_not_passed_is_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "serve", "pages:hello", "--bind", "fd://3"],
+        cwd=APPS,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 2
+    assert "--bind fd://3: no such socket was passed" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_systemd_is_told(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(TIMEOUT_S)
+        told = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+        with Supervised(tmp_path, environment=told) as server:
+            assert b"NOTIFY_SOCKET" not in Path(f"/proc/{server.workers()[0]}/environ").read_bytes()
+            assert next_of(manager) == "READY=1"
+            assert manager.recv(4096) == b"WATCHDOG=1"
+            assert manager.recv(4096) == b"WATCHDOG=1"
+            server.process.send_signal(signal.SIGHUP)
+            assert next_of(manager).startswith("RELOADING=1\nMONOTONIC_USEC=")
+            assert next_of(manager) == "READY=1"
+        assert next_of(manager) == "STOPPING=1"
+
+
+def next_of(manager: socket.socket) -> str:
+    """What comes next beside pings."""
+    while (data := manager.recv(4096)) == b"WATCHDOG=1":
+        pass
+    return data.decode()
