@@ -156,3 +156,19 @@ def test_build_without_a_compiler(machine: Machine, tmp_path: Path) -> None:
 def test_versions_that_cannot_be_brought(machine: Machine, version: str, code: int) -> None:
     assert_one_line(machine.run("get-pythons", version), code, version)
     assert os.listdir(machine.home) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seconds", "soon"], "--seconds is 'soon'; it must be a whole number above 0"),
+        (["--seconds", "0"], "--seconds is '0'; it must be a whole number above 0"),
+        (["--minutes", "1"], "there is no option --minutes (--help tells more)"),
+        (["http"], "there is no target http; there are: body connection forwarding response"),
+    ],
+)
+def test_fuzz_says_what_it_does_not_understand(arguments: list[str], said: str) -> None:
+    done = subprocess.run(
+        ["sh", ROOT / "scripts" / "fuzz", *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, f"fuzz: {said}\n")
