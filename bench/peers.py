@@ -208,12 +208,12 @@ def headway(launch: Launch) -> list[str]:
     server = launch.server
     words = [sys.executable, "-m", "headway", "serve", str(launch.application)]
     words += ["--app-dir", str(launch.application.folder), "--bind", f"127.0.0.1:{launch.port}"]
-    words += ["--threads", str(server.threads), "--access-log", "off"]
+    words += ["--processes", str(server.processes), "--threads", str(server.threads)]
+    words += ["--access-log", "off"]
     words += ["--switch-interval", str(server.switch_interval_s)]
     if server.policy is not None:
         words += ["--policy", server.policy]
-    # A server without process groups has no such option, and one process.
-    return words if server.processes == 1 else [*words, "--processes", str(server.processes)]
+    return words
 
 
 class Peer(NamedTuple):
@@ -234,13 +234,6 @@ PEERS = {
     "waitress": Peer("waitress", waitress, has_processes=False),
     "mod_wsgi": Peer("mod_wsgi", mod_wsgi),
 }
-
-
-def headway_has_processes() -> bool:
-    asked = subprocess.run(
-        [sys.executable, "-m", "headway", "serve", "--help"], capture_output=True, text=True
-    )
-    return "--processes" in asked.stdout
 
 
 def command(launch: Launch) -> list[str]:

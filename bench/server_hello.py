@@ -18,7 +18,6 @@ import sitting
 import wrk
 from figures import Target, number, table
 from load_cell import Cell
-from peers import headway_has_processes
 from side_by_side import (
     Sitting,
     add_options,
@@ -165,12 +164,7 @@ def measure_applications(
     found = Sitting(name, installed)
     cells = []
     for processes, threads in options.shape:
-        if processes > 1 and not headway_has_processes():
-            found.skip(f"headway {processes}x{threads}", "headway serve has no --processes")
-            ours = []
-        else:
-            ours = headways(options, processes, threads)
-        servers = [*ours, *installed.servers(processes, threads)]
+        servers = [*headways(options, processes, threads), *installed.servers(processes, threads)]
         cells += [Cell(app, "/", server) for app in applications for server in servers]
     measure_cell = partial(load_cell.measure, installed=installed, options=options)
     cells = found.run(options.rounds, cells, measure_cell)

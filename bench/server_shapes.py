@@ -22,7 +22,7 @@ import wrk
 from figures import Figures, Target, number, ratio, table
 from installed import Installed
 from load_cell import Cell
-from peers import HEADWAY, Server, headway_has_processes
+from peers import HEADWAY, Server
 from serving import serving
 from side_by_side import (
     Sitting,
@@ -150,10 +150,10 @@ def is_alike(cell: Cell, other: Cell) -> bool:
     return cell.path == other.path and shape(cell.server) == shape(other.server)
 
 
-def servers(installed: Installed, options: argparse.Namespace, has_processes: bool) -> list[Server]:
+def servers(installed: Installed, options: argparse.Namespace) -> list[Server]:
     found = []
     for processes, threads, switch_interval_s in SHAPES:
-        ours = headways(options, processes, threads) if has_processes else []
+        ours = headways(options, processes, threads)
         found += [
             server._replace(switch_interval_s=switch_interval_s)
             for server in (*ours, *installed.servers(processes, threads))
@@ -165,13 +165,10 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     wrk.check()
     installed = installed_peers(options)
     found = Sitting(NAME, installed)
-    has_processes = headway_has_processes()
-    if not has_processes:
-        found.skip("headway 10x1, 2x5", "headway serve has no --processes")
     cells = [
         Cell("pages", f"/{workload}", server)
         for workload in options.workload
-        for server in servers(installed, options, has_processes)
+        for server in servers(installed, options)
     ]
     measure_with = partial(
         measure_cell,

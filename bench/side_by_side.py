@@ -67,9 +67,6 @@ class Sitting:
         self.missing: dict[str, str] = dict(installed.absent)
         self._failed: dict[Any, str] = {}
 
-    def skip(self, what: str, reason: str) -> None:
-        self.missing[what] = reason
-
     def run(self, rounds: int, cells: Sequence[Cell], measure: Measure[Cell]) -> list[Cell]:
         """Measures all rounds; the cells that came through, each once."""
         cells = list(dict.fromkeys(cells))

@@ -1,6 +1,6 @@
 """The functions of the extension module (crates/native). Times are nanoseconds."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 # The meter: wrapped by headway.gil, which says what they mean and raises exceptions of its own
@@ -27,10 +27,10 @@ def server_open(
     application: Callable[..., Iterable[bytes]],
     report: Callable[[BaseException, str], None],
     listeners: list[int],
-    options: Mapping[str, int | Sequence[str]],
+    options: Mapping[str, object],
     /,
 ) -> object: ...
-def server_check_tls(certificate: str, key: str, /) -> None: ...
+def server_read_tls(certificate: str, key: str, /) -> object: ...
 def server_work(server: object, environ: dict[str, Any], /) -> None: ...
 def server_stop(server: object, keep_idle_ns: int, /) -> None: ...
 def server_abort(server: object, /) -> None: ...

@@ -80,6 +80,9 @@ def application(environ, start_response):
         closed.clear()
         start_response("200 OK", [("Content-Type", "text/plain")])
         return [answer]
+    if environ["PATH_INFO"] == "/pid":
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [str(os.getpid()).encode()]
     query = dict(parse_qsl(environ["QUERY_STRING"]))
     file = open_file(query.get("kind", "buffered"), int(query.get("size", 100_000)))
     tell_when_closed(file, query.get("shrink"))

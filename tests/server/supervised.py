@@ -71,6 +71,8 @@ class Load:
         # In the order in which the answers came.
         self.answers: list[int] = []
         self._over = threading.Event()
+        # Set by a test before it tells the server to end: what was not sent by then may fail.
+        self.is_late = threading.Event()
         self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
 
     def __enter__(self) -> Load:
@@ -100,7 +102,7 @@ class Load:
                     connection = self.server.connect()
             except OSError as error:
                 # Not to spin on a server that is gone.
-                self.counts[f"refused: {type(error).__name__}"] += 1
+                self._count_failure(f"refused: {type(error).__name__}", None)
                 time.sleep(0.01)
                 continue
             connection = self._ask_on(connection)
@@ -111,15 +113,16 @@ class Load:
         """One request; the connection if it can have another."""
         kind = "keep-alive" if self.keep_alive else "close"
         request = f"GET {self.target} HTTP/1.1\r\nHost: a\r\nConnection: {kind}\r\n\r\n"
+        is_late = None
         try:
             connection.sendall(request.encode())
+            is_late = self.is_late.is_set()
             response = http.client.HTTPResponse(connection)
             response.begin()
             body = response.read()
-        except http.client.RemoteDisconnected:
-            self.counts["closed"] += 1
         except (OSError, http.client.HTTPException) as error:
-            self.counts[type(error).__name__] += 1
+            closed = isinstance(error, http.client.RemoteDisconnected)
+            self._count_failure("closed" if closed else type(error).__name__, is_late)
         else:
             if response.status == 200 and body.isdigit():
                 self.counts["answered"] += 1
@@ -131,6 +134,11 @@ class Load:
                 return connection
         connection.close()
         return None
+
+    def _count_failure(self, kind: str, is_late: bool | None) -> None:
+        """`is_late` is None if nothing was sent: then it counts whether it is now."""
+        late = self.is_late.is_set() if is_late is None else is_late
+        self.counts[f"{kind} (late)" if late else kind] += 1
 
     def failed(self) -> dict[str, int]:
         return {kind: count for kind, count in self.counts.items() if kind != "answered"}

@@ -10,12 +10,13 @@ import os
 import pwd
 import random
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from served import APPS, TIMEOUT_S
+from served import APPS, TIMEOUT_S, read_response
 
 from headway.cli import Parser
 from headway.errors import CommandError
@@ -751,6 +752,40 @@ def test_check_shows_an_apache_file_whatever_its_name(tmp_path: Path) -> None:
         assert done.stderr == (
             f"headway serve: warning: {file}: skipped what is for httpd alone: Alias ({file}:5)\n"
         )
+
+
+def test_an_apache_file_is_served(conf: Path) -> None:
+    """Its script, below its path, with the daemon's switch interval and environment."""
+    (conf.parent / "tells.wsgi").write_text(
+        "import os, sys\n"
+        "def application(environ, start_response):\n"
+        "    start_response('200 OK', [])\n"
+        "    told = (sys.getswitchinterval(), environ['SCRIPT_NAME'], environ['PATH_INFO'],\n"
+        "            environ['wsgi.multiprocess'], os.environ['LC_ALL'])\n"
+        "    return [repr(told).encode()]\n"
+    )
+    conf.write_text(
+        "Listen 127.0.0.1:0\n"
+        "WSGIDaemonProcess shop processes=1 threads=2 locale=C.UTF-8 "
+        + ("switch-interval=0.002\n" if GIL_ENABLED else "\n")
+        + "WSGIScriptAlias /shop tells.wsgi process-group=shop application-group=%{GLOBAL}\n"
+    )
+    command = [sys.executable, "-m", "headway", "serve", "--config", str(conf)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", said)
+            assert found, said
+            with socket.create_connection(("127.0.0.1", int(found[1]))) as connection:
+                connection.sendall(b"GET /shop/cart HTTP/1.1\r\nHost: a\r\n\r\n")
+                body = read_response(connection).body.decode()
+        finally:
+            process.terminate()
+            process.communicate(timeout=TIMEOUT_S)
+    interval = 0.002 if GIL_ENABLED else sys.getswitchinterval()
+    assert body == repr((interval, "/shop", "/cart", True, "C.UTF-8"))
+    assert process.returncode == 0
 
 
 def test_a_draft_has_no_option_that_the_table_lacks(conf: Path) -> None:

@@ -65,8 +65,7 @@ def test_a_file_that_reads_otherwise_than_its_descriptor_is_read(files: Served) 
 
 
 def test_a_file_that_claims_to_be_empty_is_read(files: Served) -> None:
-    expected = Path("/proc/version").read_bytes()
-    assert files.get("/?kind=proc").body == expected
+    assert files.get("/?kind=proc").body == Path("/proc/version").read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["buffered", "bytes"])
@@ -159,7 +158,7 @@ def test_a_slow_reader_holds_no_thread_and_no_file(files: Served) -> None:
 
 
 def test_a_reader_that_goes_away_leaves_no_descriptor(files: Served) -> None:
-    descriptors = Path(f"/proc/{files.process.pid}/fd")
+    descriptors = Path(f"/proc/{int(files.get('/pid').body)}/fd")
     before = len(os.listdir(descriptors))
     for _ in range(10):
         with files.connect() as connection:

@@ -7,7 +7,7 @@ use headway_server::record::paths::percentile_ns;
 use headway_server::record::{AccessLog, LogForm};
 use headway_server::worker::networks::Networks;
 use headway_server::worker::socket::Listener;
-use headway_server::worker::tls::read_config;
+use headway_server::worker::tls::{TlsConfig, read_config};
 use headway_server::worker::{Entrance, PoolSettings, ProcessLimits, Timeouts};
 use headway_server::wsgi::interruption::interrupt_next;
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
@@ -16,10 +16,12 @@ use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::Arc;
 
 use crate::{Methods, method};
 
 const CAPSULE_NAME: &CStr = c"headway._native.server";
+const TLS_NAME: &CStr = c"headway._native.tls";
 
 static METHODS: Methods<8> = Methods([
     method(
@@ -27,13 +29,14 @@ static METHODS: Methods<8> = Methods([
         server_open,
         c"server_open(application, report, listeners, options)\n\
           listeners: descriptors of listening sockets, which are taken over, as is log_fd.\n\
-          options: a dict of numbers and, about the transport, of lists of strings, all of them\n\
-          required; see Server in serving.py. ValueError says what is wrong with one of the latter.",
+          options: a dict of numbers, of sequences of strings about whom to believe, and tls (None, or\n\
+          what server_read_tls returned), all of them required; see Server in serving.py.",
     ),
     method(
-        c"server_check_tls",
-        server_check_tls,
-        c"server_check_tls(certificate, key)\nValueError says which of the files is no good, and why.",
+        c"server_read_tls",
+        server_read_tls,
+        c"server_read_tls(certificate, key) -> what server_open takes as tls\n\
+          ValueError says which of the files is no good, and why.",
     ),
     method(
         c"server_work",
@@ -185,12 +188,8 @@ unsafe fn entrance(options: *mut PyObject) -> PyResult<Entrance> {
     };
     let believed = strings(c"trusted_proxy_headers")?;
     Ok(Entrance {
-        tls: match &strings(c"tls")?[..] {
-            [certificate, key] => {
-                Some(read_config(certificate, key).map_err(|message| refuse(&message))?)
-            }
-            _ => None,
-        },
+        // SAFETY: as the caller promises.
+        tls: unsafe { tls_option(options) }?,
         proxy_protocol_from: networks(c"proxy_protocol_from")?,
         trusted_proxies: networks(c"trusted_proxies")?,
         believed: Believed::parse(&believed).map_err(|name| {
@@ -237,21 +236,50 @@ unsafe fn text_of(text: &Object) -> PyResult<String> {
     }
 }
 
-unsafe extern "C" fn server_check_tls(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+/// What `server_read_tls` has made, if it is there.
+///
+/// # Safety
+/// `options` is a live dict.
+unsafe fn tls_option(options: *mut PyObject) -> PyResult<Option<Arc<TlsConfig>>> {
+    // SAFETY: a dict; the value is borrowed from it, and nothing of Python runs before it is read.
+    // A capsule of this name holds a configuration until it is dropped.
+    unsafe {
+        let value = PyDict_GetItemString(options, c"tls".as_ptr());
+        if value.is_null() || Py_IsNone(value) != 0 {
+            return Ok(None);
+        }
+        let config = PyCapsule_GetPointer(value, TLS_NAME.as_ptr()).cast::<Arc<TlsConfig>>();
+        config.as_ref().map(|config| Some(Arc::clone(config))).ok_or(Raised)
+    }
+}
+
+/// The capsule's destructor.
+unsafe extern "C" fn drop_tls(capsule: *mut PyObject) {
+    // SAFETY: made by `server_read_tls` and dropped once.
+    unsafe {
+        let config = PyCapsule_GetPointer(capsule, TLS_NAME.as_ptr());
+        drop(Box::from_raw(config.cast::<Arc<TlsConfig>>()));
+    }
+}
+
+unsafe extern "C" fn server_read_tls(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
     let (mut certificate, mut key) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: CPython calls with a live tuple of arguments; the format has two objects, which it
     // keeps alive.
     unsafe {
-        let format = c"OO:server_check_tls".as_ptr();
+        let format = c"OO:server_read_tls".as_ptr();
         if PyArg_ParseTuple(arguments, format, &raw mut certificate, &raw mut key) == 0 {
             return ptr::null_mut();
         }
-        let checked = text_of(&Object::from_borrowed(certificate)).and_then(|certificate| {
+        let read = text_of(&Object::from_borrowed(certificate)).and_then(|certificate| {
             let key = text_of(&Object::from_borrowed(key))?;
             read_config(&certificate, &key).map_err(|message| raise(PyExc_ValueError, &message))
         });
-        match checked {
-            Ok(_) => Object::from_borrowed(Py_None()).into_ptr(),
+        match read {
+            Ok(config) => {
+                let config = Box::into_raw(Box::new(config));
+                PyCapsule_New(config.cast(), TLS_NAME.as_ptr(), Some(drop_tls))
+            }
             Err(Raised) => ptr::null_mut(),
         }
     }

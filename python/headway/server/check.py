@@ -131,7 +131,7 @@ def _certificate(group: ResolvedGroup) -> Iterator[str]:
     if tls is None:
         return
     try:
-        _native.server_check_tls(tls.certificate, tls.key)
+        _native.server_read_tls(tls.certificate, tls.key)
     except ValueError as error:
         is_of_key = tls.key != tls.certificate and str(error).startswith(tls.key)
         name = "tls-key" if is_of_key else "tls-certificate"

@@ -20,7 +20,7 @@ from headway.server.application import Application
 from headway.server.binding import Listener
 from headway.server.limits import NO_LIMITS
 from headway.server.settings import ProcessGroup
-from headway.server.transport import native_transport
+from headway.server.transport import native_transport, read_tls
 
 # How long a thread outside the application takes, at the very most, to notice the end.
 ABORT_TIMEOUT_S = 1.0
@@ -55,12 +55,12 @@ class Server:
         log_fd: int = -1,
         multiprocess: bool = False,
         limits: Mapping[str, int] = NO_LIMITS,
+        tls: object | None = None,
         daemon: bool = True,
     ) -> None:
         """Takes over the listeners' sockets and, unless `group.access_log` is "off", the
         descriptor `log_fd`. Of the group it is what concerns requests that counts here; `limits`
-        are those of `native_limits`. Raises `ValueError`, a line that names the file, if there is
-        something wrong with a certificate.
+        are those of `native_limits`, `tls` is what `read_tls` returned if it was called before.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
@@ -87,7 +87,7 @@ class Server:
                 "body_timeout_ns": _ns(http.body_timeout_s),
                 "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": _ns(http.write_timeout_s),
-                **native_transport(group),
+                **native_transport(group, tls or read_tls(group)),
                 **limits,
             },
         )

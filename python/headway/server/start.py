@@ -18,6 +18,7 @@ from headway.server.control import Control, Gone
 from headway.server.mounts import mount
 from headway.server.settings import ProcessGroup
 from headway.server.task import Task
+from headway.server.transport import read_tls
 from headway.server.worker import Worker
 
 MAX_DETAILS = 30_000
@@ -37,12 +38,12 @@ def main() -> None:
     for fd, _ in task.listeners:
         os.set_inheritable(fd, False)
     try:
-        log_fd = open_log(task.group)
+        log_fd, tls = open_log(task.group), read_tls(task.group)
         identity.take_on(task.group)
         application = load(task.group)
         if task.is_template:
-            sys.exit(template.run(control, task, application, log_fd))
-        sys.exit(Worker(control, task, application, log_fd).run())
+            sys.exit(template.run(control, task, application, log_fd, tls))
+        sys.exit(Worker(control, task, application, log_fd, tls).run())
     except CommandError as error:
         control.send(
             {

@@ -21,7 +21,9 @@ from headway.server.task import Task
 from headway.server.worker import Worker
 
 
-def run(control: Control, task: Task, application: Application, log_fd: int) -> int:
+def run(
+    control: Control, task: Task, application: Application, log_fd: int, tls: object | None
+) -> int:
     """Forks a worker whenever it is told to, until the supervisor closes the control socket.
     Returns in the workers too: the exit status of whichever process this is."""
     # Objects that survive until now are the application's own: keep the collector off their pages.
@@ -48,7 +50,9 @@ def run(control: Control, task: Task, application: Application, log_fd: int) -> 
         control.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         worker_control.send({"event": "started", "pid": os.getpid()})
-        return _work(worker_control, replace(task, number=message["number"]), application, log_fd)
+        return _work(
+            worker_control, replace(task, number=message["number"]), application, log_fd, tls
+        )
 
 
 def _fork_orphan() -> bool:
@@ -62,9 +66,11 @@ def _fork_orphan() -> bool:
     return True
 
 
-def _work(control: Control, task: Task, application: Application, log_fd: int) -> int:
+def _work(
+    control: Control, task: Task, application: Application, log_fd: int, tls: object | None
+) -> int:
     try:
-        return Worker(control, task, application, log_fd).run()
+        return Worker(control, task, application, log_fd, tls).run()
     except CommandError as error:
         event = {"event": "failed", "exit_code": error.exit_code, "message": str(error)}
         control.send(event | {"details": ""})

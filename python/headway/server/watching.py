@@ -17,6 +17,8 @@ from headway.errors import CommandError
 
 # A change is told when nothing more has changed for so long.
 QUIET_MS = 100
+# How often the thread looks whether there is more to watch.
+LOOK_UP_MS = 500
 
 
 class Watcher:
@@ -33,8 +35,10 @@ class Watcher:
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
         os.set_blocking(self._write_fd, False)
-        # Read by the thread while the supervisor adds to it: only whole sets are assigned.
-        self._paths: frozenset[str] = frozenset()
+        # With the time of each one's last change, as it was added or told. Read by the thread
+        # while the supervisor adds to it: only whole dicts are assigned, with the lock held.
+        self._paths: dict[str, int] = {}
+        self._paths_lock = threading.Lock()
         self._changed: str | None = None
         self._outdated = threading.Event()
         self._is_over = False
@@ -44,8 +48,10 @@ class Watcher:
 
     def add(self, paths: Iterable[str]) -> None:
         """From now on these too."""
-        before = self._paths
-        self._paths = before | {os.path.abspath(path) for path in paths}
+        with self._paths_lock:
+            before = self._paths
+            new = {os.path.abspath(path) for path in paths} - before.keys()
+            self._paths = before | {path: _changed_ns(path) for path in new}
         if _folders(before) != _folders(self._paths):
             self._outdated.set()
 
@@ -69,20 +75,42 @@ class Watcher:
     def _run(self) -> None:
         while not self._is_over:
             self._outdated.clear()
-            folders = _folders(self._paths)
+            is_first = True
             for changes in self._watch(
-                *folders,
+                *_folders(self._paths),
                 watch_filter=lambda _, path: path in self._paths,
                 step=QUIET_MS,
                 stop_event=self._outdated,
                 recursive=False,
                 raise_interrupt=False,
-                rust_timeout=500,
+                rust_timeout=LOOK_UP_MS,
+                yield_on_timeout=True,
             ):
-                self._changed = min(path for _, path in changes)
-                with contextlib.suppress(BlockingIOError):
-                    os.write(self._write_fd, b"!")
+                changed = {path for _, path in changes}
+                if is_first:
+                    # It may have changed before it was watched.
+                    changed |= {path for path in self._paths if self._is_newer(path)}
+                is_first = False
+                if changed:
+                    self._tell(changed)
+
+    def _is_newer(self, path: str) -> bool:
+        return _changed_ns(path) != self._paths[path]
+
+    def _tell(self, changed: set[str]) -> None:
+        with self._paths_lock:
+            self._paths = self._paths | {path: _changed_ns(path) for path in changed}
+        self._changed = min(changed)
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write_fd, b"!")
 
 
-def _folders(paths: frozenset[str]) -> list[str]:
+def _folders(paths: dict[str, int]) -> list[str]:
     return sorted({os.path.dirname(path) for path in paths if os.path.exists(path)})
+
+
+def _changed_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0

@@ -46,7 +46,14 @@ COMMANDS = {"serve": SERVE, "retire": RETIRE}
 class Worker:
     """One run of a worker; made and run by the main thread."""
 
-    def __init__(self, control: Control, task: Task, application: Application, log_fd: int) -> None:
+    def __init__(
+        self,
+        control: Control,
+        task: Task,
+        application: Application,
+        log_fd: int,
+        tls: object | None,
+    ) -> None:
         """Takes over the task's listeners and `log_fd`. Raises `CommandError`."""
         group = task.group
         self._control = control
@@ -68,6 +75,7 @@ class Worker:
                 log_fd=log_fd,
                 multiprocess=task.multiprocess,
                 limits=native_limits(group, control.fileno()),
+                tls=tls,
             )
         except ValueError as error:
             raise CommandError(f"process group {group.name!r}: {error}", exit_code=2) from None

@@ -312,6 +312,19 @@ mod tests {
         assert_eq!(read(&all, "X-Forwarded-Host: a b\r\nX-Forwarded-Proto: gopher").host, None);
     }
 
+    proptest::proptest! {
+        /// Whatever a client writes on the left of what the trusted proxy adds: it is not believed.
+        #[test]
+        fn nobody_lies_from_the_left(written in "([ -~]|for=6\\.6\\.6\\.6|[,;\"]){0,20}") {
+            let plain = client(&format!("X-Forwarded-For: {written}, 192.0.2.1"));
+            proptest::prop_assert_eq!(plain.as_deref(), Some("192.0.2.1"));
+            for own in ["for=192.0.2.1", "for=\"192.0.2.1:80\"", "host=\"a\";for=\"192.0.2.1\""] {
+                let said = client(&format!("Forwarded: {written}, {own}"));
+                proptest::prop_assert_eq!(said.as_deref(), Some("192.0.2.1"));
+            }
+        }
+    }
+
     #[test]
     fn hosts_with_and_without_a_port() {
         for (host, name, port) in

@@ -5,6 +5,7 @@
 //! A session belongs to the owner of its peer; the configuration is shared and never changes.
 
 use super::socket::{self, Transfer};
+pub use rustls::ServerConfig as TlsConfig;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
