@@ -27,7 +27,9 @@ use crate::record::access_log::LogBuffer;
 use crate::record::clock::now_ns;
 use crate::record::{AccessLog, PathTable};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::sync::{Arc, Mutex};
 
 /// What epoll hands back for what is no connection: beyond the index of any slot.
@@ -104,6 +106,9 @@ pub struct Pool<A: Application> {
     /// Until when a stopping server keeps connections that have no request; 0 while it runs.
     /// Written by `stop`, read by all threads; relaxed, since `phase` is changed after it.
     keep_idle_until_ns: AtomicU64,
+    /// Calls of `stop`. Written by it after what it changes and before it looks at connections,
+    /// read by threads around a turn: `SeqCst`, like the words.
+    stops: AtomicU32,
     access_log: Option<AccessLog>,
     free_threaded: bool,
     timeouts: Timeouts,
@@ -144,6 +149,7 @@ impl<A: Application> Pool<A> {
             service_ns: AtomicU64::new(0),
             phase: AtomicU8::new(RUNNING),
             keep_idle_until_ns: AtomicU64::new(0),
+            stops: AtomicU32::new(0),
             access_log: settings.access_log,
             free_threaded: settings.free_threaded,
             timeouts: settings.timeouts,
@@ -230,6 +236,7 @@ impl<A: Application> Pool<A> {
     pub(super) fn converse(&self, index: u32, state: &mut TurnState<A::Thread>) {
         let slot = self.slab.slot(index).expect("an index from the ready queue");
         loop {
+            let stops = self.stops.load(SeqCst);
             // SAFETY: the queue owned the word and handed it to this thread.
             let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
             peer.hangup = slot.word.has_hangup();
@@ -254,20 +261,10 @@ impl<A: Application> Pool<A> {
                     }
                     // Whoever stops the server has perhaps looked at this connection before it
                     // was released, and left it to us.
-                    if self.is_stopping() && slot.word.claim() {
+                    if self.stops.load(SeqCst) != stops && slot.word.claim() {
                         // SAFETY: claimed just now.
                         let peer = unsafe { slot.peer() }.as_mut().expect("still open");
                         peer.readable = true;
-                        if matches!(
-                            peer.stage,
-                            Stage::Idle | Stage::Head | Stage::Opening { silent: true }
-                        ) && !peer.owes_first_request
-                        {
-                            continue;
-                        }
-                        if slot.word.release() {
-                            break;
-                        }
                         continue;
                     }
                     break;
@@ -496,6 +493,7 @@ impl<A: Application> Pool<A> {
             return;
         }
         drop(listeners);
+        self.stops.fetch_add(1, SeqCst);
         for (index, slot) in self.slab.slots() {
             if slot.word.claim() {
                 // SAFETY: claimed just now.
