@@ -29,7 +29,7 @@ examples:
   headway serve shop.wsgi:application
   headway serve shop:app --bind 0.0.0.0:8080 --threads 8 --access-log json
   headway serve shop:app --bind unix:/run/shop.sock --access-log common:/var/log/shop.log
-  headway serve shop:app --policy priority  light pages need not wait for one that computes
+  headway serve shop:app --policy interval  the GIL as CPython schedules it, and only watched
   headway serve --config serve.toml         several process groups
   headway serve --config httpd.conf --check what an Apache file with mod_wsgi's directives means
 

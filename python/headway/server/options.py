@@ -31,7 +31,7 @@ from headway.server.kinds import (
     parse_variable,
 )
 from headway.server.serving import LOG_FORMS
-from headway.server.settings import ProcessGroup, ServerSettings
+from headway.server.settings import DEFAULT_POLICY, ProcessGroup, ServerSettings
 
 MAX_THREADS = 1000
 MAX_PROCESSES = 1000
@@ -70,6 +70,8 @@ class Option(NamedTuple):
 
     def show(self, value: Any) -> str:
         """`value` as a person would write it; a dash stands for nothing."""
+        if self.name == "policy" and value is None:
+            return DEFAULT_POLICY
         return "-" if value in (None, "", ()) else self.kind.show(value)
 
 

@@ -36,6 +36,8 @@ class HttpLimits:
     write_timeout_s: float = 60.0
 
 
+# Light requests are not to wait for those that compute; measured by bench/server_mixed.py.
+DEFAULT_POLICY = "priority"
 NO_LIMITS_GIVEN = HttpLimits()
 
 
@@ -74,7 +76,8 @@ class ProcessGroup:
     # Makes `wsgi.multiprocess` true with one process too: others may serve the same application.
     multiprocess: bool = False
     threads: int = 4
-    policy: str = "interval"
+    # `None`: DEFAULT_POLICY where the GIL can be scheduled, else CPython's own.
+    policy: str | None = None
     kernel_hints: bool = True
     switch_interval_s: float | None = None
 

@@ -27,6 +27,7 @@ from headway.server.binding import Listener, parse_address
 from headway.server.control import Control, Gone
 from headway.server.limits import native_limits
 from headway.server.serving import Server
+from headway.server.settings import DEFAULT_POLICY
 from headway.server.task import Task
 
 # How long an idle connection is kept by a worker that retires; nginx calls it
@@ -234,11 +235,13 @@ def imported_paths() -> list[str]:
     return found
 
 
-def install_meter(policy: str, kernel_hints: bool) -> None:
-    """Serving goes on without the meter, but not without a policy that was asked for."""
+def install_meter(policy: str | None, kernel_hints: bool) -> None:
+    """Serving goes on without the meter, but not without a policy that was asked for. `None` leaves
+    the policy that is in force where the meter is on already."""
+    default = None if gil.is_installed() else DEFAULT_POLICY
     try:
-        gil.install(policy, kernel_hints=kernel_hints)
+        gil.install(policy or default, kernel_hints=kernel_hints)
     except Unsupported as reason:
-        if policy != "interval":
+        if policy not in (None, "interval"):
             raise CommandError(f"--policy {policy}: {reason}") from None
         print(f"headway serve: GIL waits are not measured: {reason}", file=sys.stderr)
