@@ -51,6 +51,12 @@ def refuse(*arguments: str) -> str:
         (["pages:hello", "--bind", "[::1"], "must be HOST:PORT", "'[::1'"),
         (["pages:hello", "--bind", "127.0.0.1"], "HOST:PORT", "--bind"),
         (["pages:hello", "--bind", "127.0.0.1:65536"], "0 to 65535", "--bind"),
+        (["pages:hello", "--bind", "a..b:80"], "must be HOST:PORT", "'a..b:80'"),
+        (
+            ["pages:hello", "--bind", "127.0.0.1:0", "--bind", "127.0.0.1:0"],
+            "an address is given once",
+            "127.0.0.1:0",
+        ),
         (["pages:hello", "--bind", "unix:/no/such/place"], "no such file", "/no/such/place"),
         (["pages:hello", "--bind", "192.0.2.1:0"], "cannot assign", "192.0.2.1:0"),
         (["pages:hello", "--access-log", "xml"], "common, combined", "'xml'"),

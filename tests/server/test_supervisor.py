@@ -169,8 +169,10 @@ def test_a_request_whose_head_had_begun_is_answered_after_sigterm(tmp_path: Path
 
 
 def test_a_second_signal_leaves_no_process(tmp_path: Path) -> None:
-    server = Supervised(tmp_path, TWO)
+    left = [tmp_path / "pid", tmp_path / "status"]
+    server = Supervised(tmp_path, TWO, pid_file=str(left[0]), status_socket=str(left[1]))
     workers = server.workers()
+    assert all(each.exists() for each in left)
     with server.connect() as busy:
         busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
         time.sleep(0.2)
@@ -178,6 +180,34 @@ def test_a_second_signal_leaves_no_process(tmp_path: Path) -> None:
         server.wait_until(lambda: len(server.workers()) == 1)
         assert server.stop(signal.SIGTERM) == -signal.SIGTERM
     assert not any(map(is_alive, workers))
+    assert not any(each.exists() for each in left)
+
+
+# Sent to the whole server by its terminal, while the application is imported.
+INTERRUPTED = """
+import os, signal
+for number in (signal.SIGINT, signal.SIGHUP):
+    os.kill(os.getpid(), number)
+from processes import application
+"""
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_signals_of_the_terminal_are_for_the_supervisor(tmp_path: Path, preload: bool) -> None:
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    group = {
+        "mounts": [{"path": "", "application": "interrupted:application"}],
+        "python_path": [str(tmp_path), str(APPS)],
+        "preload": preload,
+    }
+    with Supervised(tmp_path, group) as server:
+        before = server.workers()
+        for pid in before:
+            os.kill(pid, signal.SIGINT)
+            os.kill(pid, signal.SIGHUP)
+        assert server.get("/pid").status == 200
+        assert server.workers() == before
+    assert "Traceback" not in server.stderr
 
 
 def test_an_application_that_never_returns_is_cut_off(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ never waits for it. Knows what a message looks like, not what is in it; those th
 
 to a process    its task, once, as the first (see `worker.Task`), {"command": "serve"},
                 {"command": "retire"}, and to a template {"command": "fork"} with a descriptor
-from a process  {"event": "started", "pid"}, {"event": "ready"}, {"event": "files", "paths"},
+from a process  {"event": "started"} by one that was forked, {"event": "ready"}, {"event": "files", "paths"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"} (native threads send this too),
                 {"event": "closed"}: its listening sockets, after it emptied the accept queues;
@@ -16,11 +16,15 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from array import array
 from typing import Any
 
 # Room for every path that an application imported; far below what the kernel's buffers hold.
 MAX_DATAGRAM_BYTES = 131_072
+
+# Pid, uid and gid: unix(7).
+UCRED = struct.Struct("3i")
 
 Message = dict[str, Any]
 
@@ -59,21 +63,33 @@ class Control:
     ) -> tuple[Message | None, list[int]]:
         flags = socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT)
         try:
-            data, rights, _, _ = self.socket.recvmsg(
-                MAX_DATAGRAM_BYTES, socket.CMSG_SPACE(4 * max_fds), flags
+            data, ancillary, _, _ = self.socket.recvmsg(
+                MAX_DATAGRAM_BYTES,
+                socket.CMSG_SPACE(4 * max_fds) + socket.CMSG_SPACE(UCRED.size),
+                flags,
             )
         except BlockingIOError:
             return None, []
         except OSError:
             raise Gone from None
-        fds = [fd for _, kind, raw in rights if kind == socket.SCM_RIGHTS for fd in array("i", raw)]
+        by_kind = {kind: raw for _, kind, raw in ancillary}
+        fds = list(array("i", by_kind.get(socket.SCM_RIGHTS, b"")))
         if not data:
             raise Gone
         try:
             message = json.loads(data)
         except (ValueError, RecursionError):
             return None, fds
-        return message if isinstance(message, dict) else None, fds
+        if not isinstance(message, dict):
+            return None, fds
+        if socket.SCM_CREDENTIALS in by_kind:
+            message["pid"] = UCRED.unpack(by_kind[socket.SCM_CREDENTIALS])[0]
+        return message, fds
+
+    def ask_for_pids(self) -> None:
+        """Each message that comes has the `pid` of its sender then, by the kernel's word: a
+        process must not have the supervisor believe that it is another."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     def close(self) -> None:
         self.socket.close()

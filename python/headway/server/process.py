@@ -17,6 +17,7 @@ from headway import __version__
 from headway.errors import CommandError
 from headway.server.control import Control, Gone, Message, open_pair
 from headway.server.settings import ProcessGroup
+from headway.server.signals import SUPERVISORS_SIGNALS
 from headway.server.task import Task
 
 # For `python -c`, with the control socket's descriptor behind it. The current directory must not
@@ -135,6 +136,7 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
             environment,
             # Onto itself: the child inherits it.
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in fds],
+            setsigmask=SUPERVISORS_SIGNALS,
         )
     except OSError:
         ours.close()
@@ -148,6 +150,7 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
 def fork(template: Process, number: int) -> Process:
     """Has the template fork a worker; the pid follows in an event of its own."""
     ours, theirs = open_pair()
+    ours.ask_for_pids()
     process = Process(template.group, number, template.generation, ours)
     message = {"command": "fork", "number": number}
     template.control.send(message, wait=False, fds=(theirs.fileno(),))

@@ -62,7 +62,13 @@ def supervise(
             status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
         if settings.pid_file is not None:
             stack.enter_context(pid_file(settings.pid_file))
-        return Supervisor(settings, reread, signals, watcher, status_socket).run()
+        supervisor = Supervisor(settings, reread, signals, watcher, status_socket)
+        status = supervisor.run()
+    if supervisor.ended_by is not None:
+        # As if there had been no handler, now that nothing is left behind.
+        signal.signal(supervisor.ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), supervisor.ended_by)
+    return status
 
 
 def say(text: str) -> None:
@@ -98,6 +104,8 @@ class Supervisor:
         # Wait statuses of processes that did not say yet that they are ours.
         self._unclaimed: dict[int, int] = {}
         self.stopping_since: float | None = None
+        # The second signal, which let nobody finish.
+        self.ended_by: signal.Signals | None = None
         # Set if the server cannot begin.
         self._fatal: Failure | None = None
         self._was_cut_off = False
@@ -156,7 +164,8 @@ class Supervisor:
             if self.stopping_since is None:
                 self._stop()
             else:
-                self._end_at_once(number)
+                self.ended_by = number
+                self._kill_all()
         elif number == signal.SIGHUP and self._is_wanted():
             self._reload("SIGHUP")
         elif number == signal.SIGUSR1:
@@ -198,7 +207,9 @@ class Supervisor:
                     return
                 process = next((each for each in self.processes if each.pid == pid), None)
                 if process is None:
-                    self._unclaimed[pid] = status
+                    # Else an orphan that an application left, and the pid may come again.
+                    if any(not each.pid for each in self.processes):
+                        self._unclaimed[pid] = status
                 else:
                     self._hear(process)
                     self._forget(process, End.from_status(status))
@@ -206,6 +217,8 @@ class Supervisor:
     def _claim(self, process: Process, pid: int) -> None:
         process.pid = pid
         status = self._unclaimed.pop(pid, None)
+        if all(each.pid for each in self.processes):
+            self._unclaimed.clear()
         if status is not None:
             self._forget(process, End.from_status(status))
 
@@ -475,6 +488,10 @@ class Supervisor:
         self._service_manager.ping_if_due()
         now = time.monotonic()
         for process in list(self.processes):
+            if not process.pid and process.control.fileno() < 0:
+                # It was to end before it had said who it is, and does when it finds us gone.
+                self._forget(process, None)
+                continue
             if process.deadline is None or process.deadline > now:
                 continue
             process.deadline = None
@@ -529,13 +546,6 @@ class Supervisor:
         for process in self.processes:
             process.reason = process.reason or "shutdown_signal"
             self._terminate(process)
-
-    def _end_at_once(self, number: signal.Signals) -> None:
-        """The second signal: as if there were no handler, but without leaving anything behind."""
-        self._kill_all()
-        self._listeners.shut_down()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
 
     def _kill_all(self) -> None:
         for process in self.processes:

@@ -49,7 +49,7 @@ def run(
             continue
         control.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        worker_control.send({"event": "started", "pid": os.getpid()})
+        worker_control.send({"event": "started"})
         return _work(
             worker_control, replace(task, number=message["number"]), application, log_fd, tls
         )
