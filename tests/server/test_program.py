@@ -107,6 +107,7 @@ UNREADABLE = ProcessGroup(tls=Tls("nowhere.pem", "nowhere.pem"))
         ({"policy": "fair"}, ValueError, "policy is 'fair'"),
         ({"bind": "192.0.2.1:0"}, CommandError, "cannot assign"),
         ({"bind": []}, ValueError, "bind is empty"),
+        ({"bind": ["127.0.0.1:0"] * 65}, ValueError, "65 addresses"),
         ({"tls_key": "key.pem"}, ValueError, "TLS needs both"),
         ({"settings": UNREADABLE}, CommandError, "nowhere.pem"),
     ],

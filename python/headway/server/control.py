@@ -5,7 +5,8 @@ never waits for it. Knows what a message looks like, not what is in it; those th
 
 to a process    its task, once, as the first (see `worker.Task`), {"command": "serve"},
                 {"command": "retire"}, and to a template {"command": "fork"} with a descriptor
-from a process  {"event": "started"} by one that was forked, {"event": "ready"}, {"event": "files", "paths"},
+from a process  {"event": "started"} by one that was forked, {"event": "ready"},
+                {"event": "files", "paths"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"} (native threads send this too),
                 {"event": "closed"}: its listening sockets, after it emptied the accept queues;

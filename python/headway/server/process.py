@@ -158,6 +158,15 @@ def fork(template: Process, number: int) -> Process:
     return process
 
 
+def is_child(pid: int) -> bool:
+    """Whether this process may wait for that one, and so knows whose the pid is."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def interpreter(group: ProcessGroup) -> str:
     """The Python that the group's processes run."""
     if group.python_home is None:

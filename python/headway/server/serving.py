@@ -24,6 +24,8 @@ from headway.server.transport import native_transport, read_tls
 
 # How long a thread outside the application takes, at the very most, to notice the end.
 ABORT_TIMEOUT_S = 1.0
+# The native part's (`worker::pool`).
+MAX_LISTENERS = 64
 LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
 
 
@@ -65,6 +67,10 @@ class Server:
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
         """
+        if len(listeners) > MAX_LISTENERS:
+            raise ValueError(
+                f"{len(listeners)} addresses, and a process listens on at most {MAX_LISTENERS}"
+            )
         self.address = listeners[0].address
         self._group = group
         self._multiprocess = multiprocess

@@ -33,7 +33,16 @@ from headway.server.control import Message
 from headway.server.deaths import Deaths
 from headway.server.generation import Generation, RunningGroup, Slot
 from headway.server.listeners import Listeners, inherited_from_systemd
-from headway.server.process import End, Failure, Process, State, check_interpreter, fork, spawn
+from headway.server.process import (
+    End,
+    Failure,
+    Process,
+    State,
+    check_interpreter,
+    fork,
+    is_child,
+    spawn,
+)
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
 from headway.server.signals import Signals
@@ -215,8 +224,11 @@ class Supervisor:
                     self._forget(process, End.from_status(status))
 
     def _claim(self, process: Process, pid: int) -> None:
-        process.pid = pid
         status = self._unclaimed.pop(pid, None)
+        if status is None and not is_child(pid):
+            # No worker, but its application at work between the two forks.
+            return
+        process.pid = pid
         if all(each.pid for each in self.processes):
             self._unclaimed.clear()
         if status is not None:
