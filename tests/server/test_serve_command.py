@@ -61,6 +61,7 @@ def refuse(*arguments: str) -> str:
         (["pages:hello", "--bind", "192.0.2.1:0"], "cannot assign", "192.0.2.1:0"),
         (["pages:hello", "--access-log", "xml"], "common, combined", "'xml'"),
         (["pages:hello", "--access-log", "json:/no/such"], "no such file", "--access-log"),
+        (["pages:hello", "--user", "#99999"], "must be a user of this machine", "#99999"),
         (["pages:hello", "--policy", "fair"], "interval", "fair"),
         (["pages:hello", "--app-dir", "/no/such"], "must be a directory", "/no/such"),
         ([], "APP", "required"),

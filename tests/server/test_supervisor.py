@@ -440,7 +440,7 @@ def test_a_process_is_what_its_group_says(tmp_path: Path) -> None:
     assert found["umask"] == 0o027
     assert found["cwd"] == found["home"] == str(home)
     assert (found["environment"], found["lang"]) == ("hello", "C.UTF-8")
-    assert (found["nice"], found["name"]) == (5, "shop")
+    assert (found["nice"], found["name"]) == (5, "(wsgi:shop)")
     assert found["argv"] == ["headway"]
     assert found["stack"] == 1_048_576
     assert (found["data"], found["address_space"]) == (1 << 33, 1 << 36)

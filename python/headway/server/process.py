@@ -230,6 +230,3 @@ class End(NamedTuple):
             return f"ended with exit status {self.exit_code}"
         core = " (core dumped)" if self.dumped_core else ""
         return f"was ended by {self.reason}{core}"
-
-
-UNKNOWN_END = End(None, 0, False)
