@@ -504,3 +504,11 @@ def test_a_listener_that_another_process_keeps_does_not_outlive_the_server(tmp_p
             pass
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_more_applications_than_a_process_can_be_told_of_is_one_line(tmp_path: Path) -> None:
+    mounts = [{"path": f"/{i}", "application": "processes:application"} for i in range(4000)]
+    status, said = fails_to_start(tmp_path, {"mounts": mounts})
+    assert status == 1
+    assert re.search(r"process 1 of group main .*its task does not fit into a message\n$", said)
+    assert said.count("\n") == 1

@@ -44,12 +44,16 @@ class Control:
         return self.socket.fileno()
 
     def send(self, message: Message, *, wait: bool = True, fds: tuple[int, ...] = ()) -> bool:
-        """False if the other side has gone, or does not read and `wait` is false."""
+        """False if the other side has gone, or does not read and `wait` is false; or if the message
+        is too long."""
         flags = socket.MSG_NOSIGNAL | (0 if wait else socket.MSG_DONTWAIT)
         # Not socket.send_fds and recv_fds: they ignore the flags.
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
+        data = json.dumps(message).encode()
+        if len(data) > MAX_DATAGRAM_BYTES:
+            return False
         try:
-            self.socket.sendmsg([json.dumps(message).encode()], rights, flags)
+            self.socket.sendmsg([data], rights, flags)
         except OSError:
             return False
         return True

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import errno
 import os
 import signal
 import subprocess
@@ -143,7 +144,10 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
         raise
     finally:
         theirs.close()
-    ours.send(task.to_message(), wait=False)
+    if not ours.send(task.to_message(), wait=False):
+        # It ends when it finds that nobody is there.
+        ours.close()
+        raise OSError(errno.EMSGSIZE, "its task does not fit into a message")
     return process
 
 
