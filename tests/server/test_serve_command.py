@@ -152,6 +152,17 @@ def test_a_unix_socket(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_unix_socket_whose_server_is_busy_is_in_use(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as waiting:
+        listener.bind(path)
+        listener.listen(0)
+        # Now the queue is full, and whoever connects would have to wait.
+        waiting.connect(path)
+        assert "address already in use" in refuse("pages:hello", "--bind", f"unix:{path}")
+        assert Path(path).exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_requests_in_flight_end(number: signal.Signals) -> None:
     with Served("pages:application", "--threads", "2") as server:

@@ -145,7 +145,11 @@ def _remove_stale(path: str) -> None:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
             try:
                 probe.connect(path)
+            except BlockingIOError:
+                # Its queue is full, so there is somebody.
+                pass
             except ConnectionRefusedError:
                 os.unlink(path)
