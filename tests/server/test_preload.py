@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from served import read_response
+from served import APPS, read_response
 from supervised import Load, Supervised, is_alive
 
 PRELOADED = {"preload": True, "processes": 2}
@@ -107,3 +108,36 @@ def test_threads_at_import_are_refused(tmp_path: Path) -> None:
         server.__init__(tmp_path, group)
     assert server.stop(None) == 1
     assert server.stderr.count("\n") == 1
+
+
+# Tells the supervisor, before the worker does, that its pid is another's.
+FORGER = """
+import json, os, socket
+def forge():
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            with socket.socket(fileno=os.dup(fd)) as each:
+                if each.family == socket.AF_UNIX and each.type == socket.SOCK_SEQPACKET:
+                    message = {"event": "started", "pid": int(os.environ["VICTIM"])}
+                    each.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
+        except OSError:
+            pass
+os.register_at_fork(after_in_child=forge)
+from processes import application
+"""
+
+
+def test_an_application_cannot_have_the_supervisor_end_others(tmp_path: Path) -> None:
+    (tmp_path / "forger.py").write_text(FORGER)
+    group = {
+        "mounts": [{"path": "", "application": "forger:application"}],
+        "python_path": [str(tmp_path), str(APPS)],
+        "preload": True,
+    }
+    with subprocess.Popen(["sleep", "60"]) as victim:
+        try:
+            with Supervised(tmp_path, group, environment={"VICTIM": str(victim.pid)}) as server:
+                assert server.get("/pid").status == 200
+            assert victim.poll() is None
+        finally:
+            victim.kill()

@@ -16,6 +16,7 @@ from served import TIMEOUT_S
 
 import headway
 from headway.errors import CommandError
+from headway.server.settings import ProcessGroup, Tls
 
 PROGRAM = """
 import headway, sys
@@ -93,6 +94,10 @@ def test_a_thread_serves_until_the_event_is_set() -> None:
         ask(port)
 
 
+# Not served in the clear because the arguments say nothing of TLS.
+UNREADABLE = ProcessGroup(tls=Tls("nowhere.pem", "nowhere.pem"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
@@ -101,6 +106,10 @@ def test_a_thread_serves_until_the_event_is_set() -> None:
         ({"access_log": "xml"}, ValueError, "access_log is 'xml'"),
         ({"policy": "fair"}, ValueError, "policy is 'fair'"),
         ({"bind": "192.0.2.1:0"}, CommandError, "cannot assign"),
+        ({"bind": []}, ValueError, "bind is empty"),
+        ({"bind": ["127.0.0.1:0"] * 65}, ValueError, "65 addresses"),
+        ({"tls_key": "key.pem"}, ValueError, "TLS needs both"),
+        ({"settings": UNREADABLE}, CommandError, "nowhere.pem"),
     ],
 )
 def test_a_value_that_no_server_can_have(

@@ -51,10 +51,17 @@ def refuse(*arguments: str) -> str:
         (["pages:hello", "--bind", "[::1"], "must be HOST:PORT", "'[::1'"),
         (["pages:hello", "--bind", "127.0.0.1"], "HOST:PORT", "--bind"),
         (["pages:hello", "--bind", "127.0.0.1:65536"], "0 to 65535", "--bind"),
+        (["pages:hello", "--bind", "a..b:80"], "must be HOST:PORT", "'a..b:80'"),
+        (
+            ["pages:hello", "--bind", "127.0.0.1:0", "--bind", "127.0.0.1:0"],
+            "an address is given once",
+            "127.0.0.1:0",
+        ),
         (["pages:hello", "--bind", "unix:/no/such/place"], "no such file", "/no/such/place"),
         (["pages:hello", "--bind", "192.0.2.1:0"], "cannot assign", "192.0.2.1:0"),
         (["pages:hello", "--access-log", "xml"], "common, combined", "'xml'"),
         (["pages:hello", "--access-log", "json:/no/such"], "no such file", "--access-log"),
+        (["pages:hello", "--user", "#99999"], "must be a user of this machine", "#99999"),
         (["pages:hello", "--policy", "fair"], "interval", "fair"),
         (["pages:hello", "--app-dir", "/no/such"], "must be a directory", "/no/such"),
         ([], "APP", "required"),
@@ -143,6 +150,17 @@ def test_a_unix_socket(tmp_path: Path) -> None:
         assert server.get("/hello").body == b"hello\n"
         assert "in use" in refuse("pages:hello", "--bind", f"unix:{path}")
     assert not path.exists()
+
+
+def test_a_unix_socket_whose_server_is_busy_is_in_use(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as waiting:
+        listener.bind(path)
+        listener.listen(0)
+        # Now the queue is full, and whoever connects would have to wait.
+        waiting.connect(path)
+        assert "address already in use" in refuse("pages:hello", "--bind", f"unix:{path}")
+        assert Path(path).exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -91,3 +92,41 @@ def next_of(manager: socket.socket) -> str:
     while (data := manager.recv(4096)) == b"WATCHDOG=1":
         pass
     return data.decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("stream", "no stream socket that listens"), ("file", "non-socket")]
+)
+def test_what_is_no_listening_socket_is_one_line(kind: str, said: str) -> None:
+    with socket.socket() as unbound, open(os.devnull) as file:
+        process = activate(unbound if kind == "stream" else file, "127.0.0.1:0")
+        _, told = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 2, told
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_a_socket_that_is_not_there_is_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ACTIVATE, "pages:hello", "--bind", "127.0.0.1:0"],
+        env={**os.environ, "LISTEN_FDS": "1"},
+        cwd=APPS,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 2
+    # By now it is perhaps a descriptor of the server's own.
+    assert re.fullmatch(r"headway serve: LISTEN_FDS=1: descriptor 3: .+\n", done.stderr)
+
+
+def test_a_socket_that_was_passed_sends_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = activate(listener, "fd://3")
+        try:
+            assert "listening" in process.stderr.readline()
+            # The same socket as the server's.
+            assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        finally:
+            process.terminate()
+            process.communicate(timeout=TIMEOUT_S)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from served import TIMEOUT_S
+from served import APPS, TIMEOUT_S
 from supervised import Supervised
 
 
@@ -57,6 +57,21 @@ def test_the_document_names_processes_and_deaths(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGUSR1)
         server.wait_for(r"SIGUSR1:\npid \d+, serving for ")
     assert not path.exists()
+
+
+def test_a_status_socket_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "status"
+    path.write_text("not a socket")
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "serve", "pages:hello", "--status-socket", str(path)],
+        cwd=APPS,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 2
+    said = f"--status-socket unix:{path}: address already in use"
+    assert done.stderr == f"headway serve: {said}\n"
 
 
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -169,8 +169,10 @@ def test_a_request_whose_head_had_begun_is_answered_after_sigterm(tmp_path: Path
 
 
 def test_a_second_signal_leaves_no_process(tmp_path: Path) -> None:
-    server = Supervised(tmp_path, TWO)
+    left = [tmp_path / "pid", tmp_path / "status"]
+    server = Supervised(tmp_path, TWO, pid_file=str(left[0]), status_socket=str(left[1]))
     workers = server.workers()
+    assert all(each.exists() for each in left)
     with server.connect() as busy:
         busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
         time.sleep(0.2)
@@ -178,6 +180,34 @@ def test_a_second_signal_leaves_no_process(tmp_path: Path) -> None:
         server.wait_until(lambda: len(server.workers()) == 1)
         assert server.stop(signal.SIGTERM) == -signal.SIGTERM
     assert not any(map(is_alive, workers))
+    assert not any(each.exists() for each in left)
+
+
+# Sent to the whole server by its terminal, while the application is imported.
+INTERRUPTED = """
+import os, signal
+for number in (signal.SIGINT, signal.SIGHUP):
+    os.kill(os.getpid(), number)
+from processes import application
+"""
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_signals_of_the_terminal_are_for_the_supervisor(tmp_path: Path, preload: bool) -> None:
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    group = {
+        "mounts": [{"path": "", "application": "interrupted:application"}],
+        "python_path": [str(tmp_path), str(APPS)],
+        "preload": preload,
+    }
+    with Supervised(tmp_path, group) as server:
+        before = server.workers()
+        for pid in before:
+            os.kill(pid, signal.SIGINT)
+            os.kill(pid, signal.SIGHUP)
+        assert server.get("/pid").status == 200
+        assert server.workers() == before
+    assert "Traceback" not in server.stderr
 
 
 def test_an_application_that_never_returns_is_cut_off(tmp_path: Path) -> None:
@@ -410,7 +440,7 @@ def test_a_process_is_what_its_group_says(tmp_path: Path) -> None:
     assert found["umask"] == 0o027
     assert found["cwd"] == found["home"] == str(home)
     assert (found["environment"], found["lang"]) == ("hello", "C.UTF-8")
-    assert (found["nice"], found["name"]) == (5, "shop")
+    assert (found["nice"], found["name"]) == (5, "(wsgi:shop)")
     assert found["argv"] == ["headway"]
     assert found["stack"] == 1_048_576
     assert (found["data"], found["address_space"]) == (1 << 33, 1 << 36)
@@ -430,6 +460,23 @@ def test_a_process_becomes_its_user(tmp_path: Path) -> None:
     assert (found["uid"], found["gid"]) == (user.pw_uid, group_id)
     assert found["groups"] == sorted({grp.getgrnam("mail").gr_gid, group_id})
     assert found["home"] == user.pw_dir
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_a_group_alone_leaves_roots_own_groups(tmp_path: Path) -> None:
+    with Supervised(tmp_path, {"group": "daemon"}) as server:
+        found = eval(server.get("/identity").body)
+    assert found["groups"] == [found["gid"]] == [grp.getgrnam("daemon").gr_gid]
+
+
+def test_a_configuration_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+    with Supervised(tmp_path) as server:
+        first = server.workers()
+        server.file.write_text("{")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("SIGHUP: JSONDecodeError: .*; generation 1 goes on serving")
+        assert server.get("/pid").status == 200
+        assert server.workers() == first
 
 
 @pytest.mark.parametrize(
@@ -474,3 +521,11 @@ def test_a_listener_that_another_process_keeps_does_not_outlive_the_server(tmp_p
             pass
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_more_applications_than_a_process_can_be_told_of_is_one_line(tmp_path: Path) -> None:
+    mounts = [{"path": f"/{i}", "application": "processes:application"} for i in range(4000)]
+    status, said = fails_to_start(tmp_path, {"mounts": mounts})
+    assert status == 1
+    assert re.search(r"process 1 of group main .*its task does not fit into a message\n$", said)
+    assert said.count("\n") == 1

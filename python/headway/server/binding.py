@@ -41,17 +41,25 @@ def parse_address(text: str) -> Address:
         return Address("localhost", 0, fd=int(number))
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
-        if not path:
+        if not path or "\0" in path:
             raise ValueError("unix: needs a path, such as unix:/run/shop.sock")
         return Address("localhost", 80, path)
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    is_host = host != "" and not set("[]") & set(host)
+    is_host = _can_be_looked_up(host) and not set("[]") & set(host)
     is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
     if not colon or not is_host or not is_port:
         raise ValueError("it must be HOST:PORT with a port from 0 to 65535, or unix:PATH")
     return Address(host, int(port))
+
+
+def _can_be_looked_up(host: str) -> bool:
+    try:
+        # As getaddrinfo does: it raises no OSError for what cannot be a name, such as a..b.
+        return host.encode("idna") != b""
+    except UnicodeError:
+        return False
 
 
 class Listener(NamedTuple):
@@ -61,14 +69,20 @@ class Listener(NamedTuple):
     address: Address
 
 
-def bind(address: Address, backlog: int = DEFAULT_BACKLOG, mode: int | None = None) -> Listener:
-    """Listens at the address. `mode` are the permission bits of a UNIX socket.
+def bind(
+    address: Address,
+    backlog: int = DEFAULT_BACKLOG,
+    mode: int | None = None,
+    option: str = "--bind",
+) -> Listener:
+    """Listens at the address. `mode` are the permission bits of a UNIX socket; `option` is where
+    the address was given.
 
     Raises `CommandError` with exit code 2 if that cannot be had.
     """
     if address.fd is not None:
         raise CommandError(
-            f"--bind {address}: no such socket was passed (LISTEN_FDS, see sd_listen_fds(3))",
+            f"{option} {address}: no such socket was passed (LISTEN_FDS, see sd_listen_fds(3))",
             exit_code=2,
         )
     try:
@@ -83,7 +97,7 @@ def bind(address: Address, backlog: int = DEFAULT_BACKLOG, mode: int | None = No
             raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise CommandError(f"--bind {address}: {reason.lower()}", exit_code=2) from None
+        raise CommandError(f"{option} {address}: {reason.lower()}", exit_code=2) from None
     return listener
 
 
@@ -95,13 +109,17 @@ def _bind_tcp(address: Address) -> Listener:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Inherited by accepted sockets: a response is one send, so nothing is gained by waiting.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        make_prompt(listener)
         listener.bind(place)
     except OSError:
         listener.close()
         raise
     return Listener(listener, address._replace(port=listener.getsockname()[1]))
+
+
+def make_prompt(listener: socket.socket) -> None:
+    """Accepted sockets inherit it: a response is one send, so nothing is gained by waiting."""
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _bind_unix(path: str, mode: int | None) -> socket.socket:
@@ -127,7 +145,11 @@ def _remove_stale(path: str) -> None:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
             try:
                 probe.connect(path)
+            except BlockingIOError:
+                # Its queue is full, so there is somebody.
+                pass
             except ConnectionRefusedError:
                 os.unlink(path)

@@ -4,14 +4,13 @@ does not exist on this machine. Starts and changes nothing; imports no applicati
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 from headway import _native
+from headway.server import identity
 from headway.server.binding import Address
 from headway.server.configuration import Value, is_object
 from headway.server.options import OPTIONS, Option
@@ -120,10 +119,8 @@ def _account(value: Value, kind: str, name: str) -> Iterator[str]:
 
 
 def account_id(kind: str, name: str) -> int:
-    """The number of a user or group, by name or #ID; `KeyError` if there is none."""
-    if name.startswith("#"):
-        return int(name[1:])
-    return pwd.getpwnam(name).pw_uid if kind == "user" else grp.getgrnam(name).gr_gid
+    """The number of a user or group; `KeyError` if there is none."""
+    return identity.find_user(name).pw_uid if kind == "user" else identity.find_group(name)
 
 
 def _certificate(group: ResolvedGroup) -> Iterator[str]:

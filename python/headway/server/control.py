@@ -5,7 +5,8 @@ never waits for it. Knows what a message looks like, not what is in it; those th
 
 to a process    its task, once, as the first (see `worker.Task`), {"command": "serve"},
                 {"command": "retire"}, and to a template {"command": "fork"} with a descriptor
-from a process  {"event": "started", "pid"}, {"event": "ready"}, {"event": "files", "paths"},
+from a process  {"event": "started"} by one that was forked, {"event": "ready"},
+                {"event": "files", "paths"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"} (native threads send this too),
                 {"event": "closed"}: its listening sockets, after it emptied the accept queues;
@@ -16,11 +17,15 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from array import array
 from typing import Any
 
 # Room for every path that an application imported; far below what the kernel's buffers hold.
 MAX_DATAGRAM_BYTES = 131_072
+
+# Pid, uid and gid: unix(7).
+UCRED = struct.Struct("3i")
 
 Message = dict[str, Any]
 
@@ -39,12 +44,16 @@ class Control:
         return self.socket.fileno()
 
     def send(self, message: Message, *, wait: bool = True, fds: tuple[int, ...] = ()) -> bool:
-        """False if the other side has gone, or does not read and `wait` is false."""
+        """False if the other side has gone, or does not read and `wait` is false; or if the message
+        is too long."""
         flags = socket.MSG_NOSIGNAL | (0 if wait else socket.MSG_DONTWAIT)
         # Not socket.send_fds and recv_fds: they ignore the flags.
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
+        data = json.dumps(message).encode()
+        if len(data) > MAX_DATAGRAM_BYTES:
+            return False
         try:
-            self.socket.sendmsg([json.dumps(message).encode()], rights, flags)
+            self.socket.sendmsg([data], rights, flags)
         except OSError:
             return False
         return True
@@ -59,21 +68,33 @@ class Control:
     ) -> tuple[Message | None, list[int]]:
         flags = socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT)
         try:
-            data, rights, _, _ = self.socket.recvmsg(
-                MAX_DATAGRAM_BYTES, socket.CMSG_SPACE(4 * max_fds), flags
+            data, ancillary, _, _ = self.socket.recvmsg(
+                MAX_DATAGRAM_BYTES,
+                socket.CMSG_SPACE(4 * max_fds) + socket.CMSG_SPACE(UCRED.size),
+                flags,
             )
         except BlockingIOError:
             return None, []
         except OSError:
             raise Gone from None
-        fds = [fd for _, kind, raw in rights if kind == socket.SCM_RIGHTS for fd in array("i", raw)]
+        by_kind = {kind: raw for _, kind, raw in ancillary}
+        fds = list(array("i", by_kind.get(socket.SCM_RIGHTS, b"")))
         if not data:
             raise Gone
         try:
             message = json.loads(data)
         except (ValueError, RecursionError):
             return None, fds
-        return message if isinstance(message, dict) else None, fds
+        if not isinstance(message, dict):
+            return None, fds
+        if socket.SCM_CREDENTIALS in by_kind:
+            message["pid"] = UCRED.unpack(by_kind[socket.SCM_CREDENTIALS])[0]
+        return message, fds
+
+    def ask_for_pids(self) -> None:
+        """Each message that comes has the `pid` of its sender then, by the kernel's word: a
+        process must not have the supervisor believe that it is another."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     def close(self) -> None:
         self.socket.close()

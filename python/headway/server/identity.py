@@ -27,7 +27,7 @@ def environment(group: ProcessGroup, inherited: dict[str, str]) -> dict[str, str
     found = dict(inherited)
     with contextlib.suppress(KeyError):
         if group.user is not None:
-            user = _find_user(group.user)
+            user = find_user(group.user)
             found |= {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
     if group.home is not None:
         found["HOME"] = group.home
@@ -49,7 +49,7 @@ def take_on(group: ProcessGroup) -> None:
         with _explained(group, "home", group.home):
             os.chdir(group.home)
     if group.display_name is not None:
-        name = group.name if group.display_name == GROUP_NAME else group.display_name
+        name = group.display_name.replace(GROUP_NAME, f"(wsgi:{group.name})")
         _native.process_set_name(os.fsencode(name))
     # In place of the control socket while the application is imported. The signal's default
     # effect until this process can end of itself.
@@ -73,20 +73,23 @@ def _change_user(group: ProcessGroup) -> None:
     user = None
     if group.user is not None:
         with _explained(group, "user", group.user):
-            user = _find_user(group.user)
+            user = find_user(group.user)
     gid = user.pw_gid if user is not None else None
     if group.group is not None:
         with _explained(group, "group", group.group):
-            gid = _find_group(group.group)
+            gid = find_group(group.group)
     if group.supplementary_groups:
         for name in group.supplementary_groups:
             with _explained(group, "supplementary-groups", name):
-                _find_group(name)
+                find_group(name)
         with _explained(group, "supplementary-groups", ",".join(group.supplementary_groups)):
-            os.setgroups([_find_group(name) for name in group.supplementary_groups])
+            os.setgroups([find_group(name) for name in group.supplementary_groups])
     elif user is not None and user.pw_uid != os.geteuid():
         with _explained(group, "user", user.pw_name):
             os.initgroups(user.pw_name, gid if gid is not None else user.pw_gid)
+    elif user is None and gid is not None and os.geteuid() == 0:
+        # Root's own groups are not for who is no longer in root's.
+        os.setgroups([gid])
     if gid is not None and gid != os.getegid():
         with _explained(group, "group", group.group or str(gid)):
             os.setgid(gid)
@@ -95,12 +98,13 @@ def _change_user(group: ProcessGroup) -> None:
             os.setuid(user.pw_uid)
 
 
-def _find_user(name: str) -> pwd.struct_passwd:
+def find_user(name: str) -> pwd.struct_passwd:
     """By name, or by number with a # before it as in Apache. Raises `KeyError`."""
     return pwd.getpwuid(int(name[1:])) if name[:1] == "#" else pwd.getpwnam(name)
 
 
-def _find_group(name: str) -> int:
+def find_group(name: str) -> int:
+    """Likewise; a group by number need not be known."""
     return int(name[1:]) if name[:1] == "#" else grp.getgrnam(name).gr_gid
 
 

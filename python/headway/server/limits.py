@@ -40,11 +40,11 @@ def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
     """
     return {
         "maximum_requests": _with_jitter(group.maximum_requests, group.maximum_requests_jitter),
-        "inactivity_timeout_ns": _ns(group.inactivity_timeout_s),
-        "request_timeout_ns": _ns(request_timeout_s(group)),
-        "interrupt_timeout_ns": _ns(group.interrupt_timeout_s),
-        "deadlock_timeout_ns": _ns(group.deadlock_timeout_s),
-        "queue_timeout_ns": _ns(group.queue_timeout_s),
+        "inactivity_timeout_ns": to_ns(group.inactivity_timeout_s),
+        "request_timeout_ns": to_ns(request_timeout_s(group)),
+        "interrupt_timeout_ns": to_ns(group.interrupt_timeout_s),
+        "deadlock_timeout_ns": to_ns(group.deadlock_timeout_s),
+        "queue_timeout_ns": to_ns(group.queue_timeout_s),
         "control_fd": control_fd,
         "stack_signal": _register_stack_signal(),
         # Processes that accept from the same sockets leave each other their share.
@@ -75,5 +75,5 @@ def _register_stack_signal() -> int:
     return STACK_SIGNAL
 
 
-def _ns(seconds: float) -> int:
+def to_ns(seconds: float) -> int:
     return round(seconds * 1e9)

@@ -13,7 +13,8 @@ import struct
 from array import array
 from collections.abc import Iterable
 
-from headway.server.binding import Address, Listener, bind
+from headway.errors import CommandError
+from headway.server.binding import Address, Listener, bind, make_prompt
 from headway.server.settings import ProcessGroup
 
 # linux/filter.h. Of a packet that a listening socket gets, the filter sees the TCP header: drop
@@ -147,13 +148,26 @@ def _is_same(wanted: Address, own: Address) -> bool:
 
 def inherited_from_systemd() -> list[socket.socket]:
     """The sockets of sd_listen_fds(3); forgets them in the environment, so that no child takes
-    them for its own."""
+    them for its own. Raises `CommandError` if one cannot be listened on."""
     count, pid = os.environ.pop("LISTEN_FDS", ""), os.environ.pop("LISTEN_PID", "")
     os.environ.pop("LISTEN_FDNAMES", None)
     if pid != str(os.getpid()) or not count.isdecimal():
         return []
-    found = []
-    for fd in range(3, 3 + int(count)):
+    return [_take_over(fd, count) for fd in range(3, 3 + int(count))]
+
+
+def _take_over(fd: int, count: str) -> socket.socket:
+    place = f"LISTEN_FDS={count}: descriptor {fd}"
+    try:
         os.set_inheritable(fd, False)
-        found.append(socket.socket(fileno=fd))
-    return found
+        listener = socket.socket(fileno=fd)
+    except (OSError, OverflowError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise CommandError(f"{place}: {reason}", exit_code=2) from None
+    is_stream = listener.type == socket.SOCK_STREAM
+    if not is_stream or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        listener.detach()
+        raise CommandError(f"{place}: it is no stream socket that listens", exit_code=2)
+    if listener.family != socket.AF_UNIX:
+        make_prompt(listener)
+    return listener

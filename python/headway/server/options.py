@@ -234,7 +234,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "display-name",
             "display_name",
             _ANY_TEXT,
-            "name shown by ps; %%{GROUP} stands for (wsgi:GROUP)",
+            "name shown by top and ps -o comm, 15 bytes of it; %%{GROUP} stands for (wsgi:GROUP)",
             daemon=_ANY_TEXT,
         ),
     ),

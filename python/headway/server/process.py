@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import errno
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from headway import __version__
 from headway.errors import CommandError
 from headway.server.control import Control, Gone, Message, open_pair
 from headway.server.settings import ProcessGroup
+from headway.server.signals import SUPERVISORS_SIGNALS
 from headway.server.task import Task
 
 # For `python -c`, with the control socket's descriptor behind it. The current directory must not
@@ -135,24 +137,38 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
             environment,
             # Onto itself: the child inherits it.
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in fds],
+            setsigmask=SUPERVISORS_SIGNALS,
         )
     except OSError:
         ours.close()
         raise
     finally:
         theirs.close()
-    ours.send(task.to_message(), wait=False)
+    if not ours.send(task.to_message(), wait=False):
+        # It ends when it finds that nobody is there.
+        ours.close()
+        raise OSError(errno.EMSGSIZE, "its task does not fit into a message")
     return process
 
 
 def fork(template: Process, number: int) -> Process:
     """Has the template fork a worker; the pid follows in an event of its own."""
     ours, theirs = open_pair()
+    ours.ask_for_pids()
     process = Process(template.group, number, template.generation, ours)
     message = {"command": "fork", "number": number}
     template.control.send(message, wait=False, fds=(theirs.fileno(),))
     theirs.close()
     return process
+
+
+def is_child(pid: int) -> bool:
+    """Whether this process may wait for that one, and so knows whose the pid is."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def interpreter(group: ProcessGroup) -> str:
@@ -218,6 +234,3 @@ class End(NamedTuple):
             return f"ended with exit status {self.exit_code}"
         core = " (core dumped)" if self.dumped_core else ""
         return f"was ended by {self.reason}{core}"
-
-
-UNKNOWN_END = End(None, 0, False)

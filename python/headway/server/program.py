@@ -55,6 +55,10 @@ def serve(
     form, _, path = access_log.partition(":")
     if form not in LOG_FORMS or (form == "off" and path):
         raise ValueError(f"access_log is {access_log!r}, and must be one of {list(LOG_FORMS)}")
+    if (tls_certificate is None) != (tls_key is None):
+        raise ValueError("tls_certificate and tls_key: TLS needs both")
+    if not bind:
+        raise ValueError("bind is empty, and must have an address")
     if threads < 1:
         raise ValueError(f"threads is {threads}, and must be 1 or more")
     group = replace(
@@ -66,7 +70,7 @@ def serve(
         switch_interval_s=switch_interval,
         access_log=form,
         access_log_path=path or None,
-        tls=Tls(tls_certificate, tls_key) if tls_certificate and tls_key else None,
+        tls=Tls(tls_certificate, tls_key) if tls_certificate and tls_key else settings.tls,
         graceful_timeout_s=graceful_timeout,
     )
     with _listening(group) as listeners, _metered(group), _switch_interval(group):

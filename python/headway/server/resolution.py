@@ -144,6 +144,9 @@ def _refuse_shared_addresses(groups: list[ResolvedGroup]) -> None:
 def _overlap(one: Address, other: Address) -> bool:
     if one.path is not None or other.path is not None:
         return one.path == other.path
+    if one == other:
+        # Port 0 too: a listening socket is known by the address that was asked for.
+        return True
     any_host = {one.host, other.host} & EVERY_HOST
     return one.port == other.port != 0 and (one.host == other.host or bool(any_host))
 

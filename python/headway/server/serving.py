@@ -18,12 +18,14 @@ from headway import __version__, _native
 from headway.errors import RequestTimeout
 from headway.server.application import Application
 from headway.server.binding import Listener
-from headway.server.limits import NO_LIMITS
+from headway.server.limits import NO_LIMITS, to_ns
 from headway.server.settings import ProcessGroup
 from headway.server.transport import native_transport, read_tls
 
 # How long a thread outside the application takes, at the very most, to notice the end.
 ABORT_TIMEOUT_S = 1.0
+# The native part's (`worker::pool`).
+MAX_LISTENERS = 64
 LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
 
 
@@ -65,6 +67,10 @@ class Server:
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
         """
+        if len(listeners) > MAX_LISTENERS:
+            raise ValueError(
+                f"{len(listeners)} addresses, and a process listens on at most {MAX_LISTENERS}"
+            )
         self.address = listeners[0].address
         self._group = group
         self._multiprocess = multiprocess
@@ -83,10 +89,10 @@ class Server:
                 "max_head_bytes": http.max_head_bytes,
                 "max_fields": http.max_fields,
                 "max_body_bytes": http.max_body_bytes,
-                "head_timeout_ns": _ns(http.head_timeout_s),
-                "body_timeout_ns": _ns(http.body_timeout_s),
-                "keep_alive_timeout_ns": _ns(http.keep_alive_timeout_s),
-                "write_timeout_ns": _ns(http.write_timeout_s),
+                "head_timeout_ns": to_ns(http.head_timeout_s),
+                "body_timeout_ns": to_ns(http.body_timeout_s),
+                "keep_alive_timeout_ns": to_ns(http.keep_alive_timeout_s),
+                "write_timeout_ns": to_ns(http.write_timeout_s),
                 **native_transport(group, tls or read_tls(group)),
                 **limits,
             },
@@ -114,7 +120,7 @@ class Server:
         """Stops accepting, lets requests end that were sent before; a connection without one is
         kept for so long, since its client may be about to send. Returns at once; see `join`.
         Called again it changes for how long."""
-        _native.server_stop(self._native, _ns(keep_idle_s))
+        _native.server_stop(self._native, to_ns(keep_idle_s))
 
     def join(self, timeout_s: float) -> int:
         """Waits for the worker threads after `stop`. Whatever connections are open after the
@@ -165,10 +171,6 @@ class Server:
             # Not in PEP 3333: the input ends where the body does, chunked or not.
             "wsgi.input_terminated": True,
         }
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
 
 
 def report_exception(exception: BaseException, request: str) -> None:

@@ -18,6 +18,10 @@ WATCHED = (
     signal.SIGCHLD,
 )
 
+# The terminal sends them to all processes of the server, and what they mean is for the supervisor
+# to say. Blocked in a new process until it has handlers for them (`start`).
+SUPERVISORS_SIGNALS = (signal.SIGINT, signal.SIGHUP)
+
 
 class Signals:
     """While entered, `WATCHED` have no other effect than to make `fileno()` readable."""

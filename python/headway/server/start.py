@@ -8,6 +8,7 @@ told there.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 
@@ -17,6 +18,7 @@ from headway.server.application import Application, ImportFailed, load_applicati
 from headway.server.control import Control, Gone
 from headway.server.mounts import mount
 from headway.server.settings import ProcessGroup
+from headway.server.signals import SUPERVISORS_SIGNALS
 from headway.server.task import Task
 from headway.server.transport import read_tls
 from headway.server.worker import Worker
@@ -26,6 +28,10 @@ MAX_DETAILS = 30_000
 
 def main() -> None:
     """Ends the process."""
+    for number in SUPERVISORS_SIGNALS:
+        # A handler, since programs that the application starts would inherit SIG_IGN.
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SUPERVISORS_SIGNALS)
     control = Control(socket.socket(fileno=int(sys.argv[1])))
     control.socket.set_inheritable(False)
     sys.argv[:] = ["headway"]

@@ -27,7 +27,8 @@ class StatusSocket:
     def __init__(self, path: str) -> None:
         """Raises `CommandError`."""
         self._path = path
-        self._listener = bind(Address("localhost", 80, path), mode=0o600).socket
+        address = Address("localhost", 80, path)
+        self._listener = bind(address, mode=0o600, option="--status-socket").socket
         self._listener.setblocking(False)
 
     def fileno(self) -> int:

@@ -33,7 +33,16 @@ from headway.server.control import Message
 from headway.server.deaths import Deaths
 from headway.server.generation import Generation, RunningGroup, Slot
 from headway.server.listeners import Listeners, inherited_from_systemd
-from headway.server.process import End, Failure, Process, State, check_interpreter, fork, spawn
+from headway.server.process import (
+    End,
+    Failure,
+    Process,
+    State,
+    check_interpreter,
+    fork,
+    is_child,
+    spawn,
+)
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
 from headway.server.signals import Signals
@@ -62,7 +71,13 @@ def supervise(
             status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
         if settings.pid_file is not None:
             stack.enter_context(pid_file(settings.pid_file))
-        return Supervisor(settings, reread, signals, watcher, status_socket).run()
+        supervisor = Supervisor(settings, reread, signals, watcher, status_socket)
+        status = supervisor.run()
+    if supervisor.ended_by is not None:
+        # As if there had been no handler, now that nothing is left behind.
+        signal.signal(supervisor.ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), supervisor.ended_by)
+    return status
 
 
 def say(text: str) -> None:
@@ -98,6 +113,8 @@ class Supervisor:
         # Wait statuses of processes that did not say yet that they are ours.
         self._unclaimed: dict[int, int] = {}
         self.stopping_since: float | None = None
+        # The second signal, which let nobody finish.
+        self.ended_by: signal.Signals | None = None
         # Set if the server cannot begin.
         self._fatal: Failure | None = None
         self._was_cut_off = False
@@ -156,7 +173,8 @@ class Supervisor:
             if self.stopping_since is None:
                 self._stop()
             else:
-                self._end_at_once(number)
+                self.ended_by = number
+                self._kill_all()
         elif number == signal.SIGHUP and self._is_wanted():
             self._reload("SIGHUP")
         elif number == signal.SIGUSR1:
@@ -195,14 +213,21 @@ class Supervisor:
                     return
                 process = next((each for each in self.processes if each.pid == pid), None)
                 if process is None:
-                    self._unclaimed[pid] = status
+                    # Else an orphan that an application left, and the pid may come again.
+                    if any(not each.pid for each in self.processes):
+                        self._unclaimed[pid] = status
                 else:
                     self._hear(process)
                     self._forget(process, End.from_status(status))
 
     def _claim(self, process: Process, pid: int) -> None:
-        process.pid = pid
         status = self._unclaimed.pop(pid, None)
+        if status is None and not is_child(pid):
+            # No worker, but its application at work between the two forks.
+            return
+        process.pid = pid
+        if all(each.pid for each in self.processes):
+            self._unclaimed.clear()
         if status is not None:
             self._forget(process, End.from_status(status))
         elif process.state is State.STOPPING:
@@ -519,8 +544,10 @@ class Supervisor:
             if abandoned is not None:
                 self._dismiss(abandoned, "generation_abandoned")
             self._begin(settings)
-        except Error as error:
-            say(f"{cause}: {error}; generation {self.current.number} goes on serving")
+        except Exception as error:
+            # Whatever is wrong with what comes next, what runs goes on.
+            what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+            say(f"{cause}: {what}; generation {self.current.number} goes on serving")
             self._service_manager.is_ready()
             return
         say(f"{cause}: starting generation {self._generations}")
@@ -532,13 +559,6 @@ class Supervisor:
         for process in self.processes:
             process.reason = process.reason or "shutdown_signal"
             self._terminate(process)
-
-    def _end_at_once(self, number: signal.Signals) -> None:
-        """The second signal: as if there were no handler, but without leaving anything behind."""
-        self._kill_all()
-        self._listeners.shut_down()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
 
     def _kill_all(self) -> None:
         for process in self.processes:

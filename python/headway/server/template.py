@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from dataclasses import replace
 
 from headway.errors import CommandError
@@ -49,7 +50,7 @@ def run(
             continue
         control.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        worker_control.send({"event": "started", "pid": os.getpid()})
+        worker_control.send({"event": "started"})
         return _work(
             worker_control, replace(task, number=message["number"]), application, log_fd, tls
         )
@@ -59,8 +60,12 @@ def _fork_orphan() -> bool:
     """Forks a process that is no child of this one; False in that process."""
     child = os.fork()
     if child == 0:
+        parent = os.getpid()
         if os.fork():
             os._exit(0)
+        # Before that the supervisor does not take it for its own.
+        while os.getppid() == parent:
+            time.sleep(0.001)
         return False
     os.waitpid(child, 0)
     return True

@@ -28,6 +28,7 @@ from headway.server.control import Control, Gone
 from headway.server.limits import native_limits
 from headway.server.serving import Server
 from headway.server.settings import DEFAULT_POLICY
+from headway.server.signals import SUPERVISORS_SIGNALS
 from headway.server.task import Task
 
 # How long an idle connection is kept by a worker that retires; nginx calls it
@@ -80,6 +81,9 @@ class Worker:
             )
         except ValueError as error:
             raise CommandError(f"process group {group.name!r}: {error}", exit_code=2) from None
+        except OSError as error:
+            # Want of memory or descriptors, most likely by a limit of the group's.
+            raise CommandError(f"process group {group.name!r}: cannot serve: {error}") from None
         # Bytes from signal handlers and from the last thread to end: a handler may interrupt its
         # own thread anywhere, a lock included.
         self._read_fd, self._write_fd = os.pipe()
@@ -134,10 +138,8 @@ class Worker:
     def _catch_signals(self) -> None:
         """After the application was imported, which may have handlers of its own."""
         signal.signal(signal.SIGTERM, self._stop_on_signal)
-        # The terminal sends SIGINT to all processes; what it means is for the supervisor to say.
-        # A handler, since programs that the application starts would inherit SIG_IGN.
-        signal.signal(signal.SIGINT, lambda *_: None)
-        signal.signal(signal.SIGHUP, lambda *_: None)
+        for number in SUPERVISORS_SIGNALS:
+            signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGXCPU, self._tell_cpu_limit)
         # A signal may reach any thread, and then does not bring the main one out of its poll.
         self._signal_fd, write_fd = os.pipe()
