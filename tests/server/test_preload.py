@@ -81,6 +81,16 @@ def test_requests_under_way_are_answered_at_the_end(tmp_path: Path) -> None:
         assert server.stop(None) == 0
 
 
+def test_the_end_comes_while_a_worker_is_forked(tmp_path: Path) -> None:
+    for _ in range(5):
+        with Supervised(tmp_path, PRELOADED) as server:
+            workers = server.workers()
+            os.kill(workers[-1], signal.SIGKILL)
+            server.wait_for("starting another")
+            assert server.stop() == 0
+        assert not any(map(is_alive, workers))
+
+
 def test_threads_at_import_are_refused(tmp_path: Path) -> None:
     (tmp_path / "threaded.py").write_text(
         "import threading, time\n"

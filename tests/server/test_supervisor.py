@@ -439,7 +439,6 @@ def test_a_process_becomes_its_user(tmp_path: Path) -> None:
         ({"group": "no-such-group"}, "group 'no-such-group': there is none of that name"),
         ({"home": "/no/such"}, "home '/no/such': no such file or directory"),
         ({"python_home": "/no/such"}, "python-home '/no/such': /no/such/bin/python does not run"),
-        ({"python_home": sys.base_prefix}, "/bin/python has no headway, and the same version"),
     ],
 )
 def test_an_identity_that_cannot_be_had_is_one_line(
@@ -449,6 +448,18 @@ def test_an_identity_that_cannot_be_had_is_one_line(
     assert status == 2
     assert re.fullmatch(r"headway serve: process group 'main': .+\n", stderr), stderr
     assert said in stderr
+
+
+def test_a_python_without_headway_is_one_line(tmp_path: Path) -> None:
+    python = tmp_path / "home" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    # -S: without site-packages.
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    status, said = fails_to_start(tmp_path, {"python_home": str(tmp_path / "home")})
+    assert status == 2
+    assert f"{python} has no headway, and the same version must be there" in said
+    assert said.count("\n") == 1
 
 
 def test_a_listener_that_another_process_keeps_does_not_outlive_the_server(tmp_path: Path) -> None:

@@ -112,12 +112,12 @@ class Process:
         return self.control.send({"command": command}, wait=False)
 
     def signal(self, number: signal.Signals) -> None:
-        """Only before it was waited for: later the pid may be another's."""
+        """Only before it was waited for: later the pid may be another's. A process that did not say
+        its pid yet gets no signal, but ends at SIGKILL, when it finds its supervisor gone."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-        else:
-            # It ends when it finds its supervisor gone.
+        elif number == signal.SIGKILL:
             self.control.close()
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -87,22 +87,25 @@ def _serve(
         log_fd=open_log(group),
         limits=native_limits(group, -1) if is_main else NO_LIMITS,
     )
-    scheme = "https" if group.tls else "http"
-    for _, address in listeners:
-        where = address if address.path is not None else f"{scheme}://{address}"
-        print(f"headway: listening on {where}", file=sys.stderr, flush=True)
-    server.start()
-    _wait_for_the_end(stop, is_main)
+
+    def begin() -> None:
+        scheme = "https" if group.tls else "http"
+        for _, address in listeners:
+            where = address if address.path is not None else f"{scheme}://{address}"
+            print(f"headway: listening on {where}", file=sys.stderr, flush=True)
+        server.start()
+
+    if is_main:
+        _run_until_signal(begin, stop)
+    else:
+        begin()
+        (stop or threading.Event()).wait()
     server.stop()
     return server.join(group.graceful_timeout_s)
 
 
-def _wait_for_the_end(stop: threading.Event | None, has_signals: bool) -> None:
-    """Until the event is set or, if this is the main thread, SIGINT or SIGTERM comes; a second one
-    has its former effect."""
-    if not has_signals:
-        (stop or threading.Event()).wait()
-        return
+def _run_until_signal(begin: Callable[[], None], stop: threading.Event | None) -> None:
+    """Begins, and waits for SIGINT, SIGTERM or the event; a second signal has its former effect."""
     # A pipe, since a handler may interrupt its own thread anywhere, a lock included.
     read_fd, write_fd = os.pipe()
     former: dict[signal.Signals, Any] = {}
@@ -118,16 +121,19 @@ def _wait_for_the_end(stop: threading.Event | None, has_signals: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         former[number] = signal.signal(number, end)
     waiter = None
-    if stop is not None:
-        waiter = threading.Thread(target=_write_when_set, args=(stop, write_fd))
-        waiter.start()
-    os.read(read_fd, 1)
-    restore()
-    if stop is not None and waiter is not None:
-        stop.set()
-        waiter.join()
-    os.close(read_fd)
-    os.close(write_fd)
+    try:
+        begin()
+        if stop is not None:
+            waiter = threading.Thread(target=_write_when_set, args=(stop, write_fd))
+            waiter.start()
+        os.read(read_fd, 1)
+    finally:
+        restore()
+        if stop is not None and waiter is not None:
+            stop.set()
+            waiter.join()
+        os.close(read_fd)
+        os.close(write_fd)
 
 
 def _write_when_set(stop: threading.Event, fd: int) -> None:

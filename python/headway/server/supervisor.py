@@ -167,9 +167,6 @@ class Supervisor:
             # What comes from a process may come from its application.
             with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
                 self._act_on(process, message)
-        if process.control.fileno() < 0 and not process.pid:
-            # Forked, and gone before it could say who it is.
-            self._forget(process, None)
 
     def _act_on(self, process: Process, message: Message) -> None:
         event = message.get("event")
@@ -208,6 +205,8 @@ class Supervisor:
         status = self._unclaimed.pop(pid, None)
         if status is not None:
             self._forget(process, End.from_status(status))
+        elif process.state is State.STOPPING:
+            process.signal(signal.SIGTERM)
 
     # Starting
 
@@ -475,6 +474,10 @@ class Supervisor:
         self._service_manager.ping_if_due()
         now = time.monotonic()
         for process in list(self.processes):
+            if process.control.fileno() < 0 and not process.pid:
+                # Forked, and gone before it could say who it is.
+                self._forget(process, None)
+                continue
             if process.deadline is None or process.deadline > now:
                 continue
             process.deadline = None
