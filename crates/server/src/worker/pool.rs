@@ -102,7 +102,8 @@ pub struct Pool<A: Application> {
     /// RUNNING, then STOPPING, then ABORTED.
     phase: AtomicU8,
     /// Until when a stopping server keeps connections that have no request; 0 while it runs.
-    /// Written by `stop`, read by all threads; relaxed, since `phase` is changed after it.
+    /// Written by `stop`, read by all threads. `SeqCst`: a turn tells by it, and by `phase`,
+    /// whether a stop came while it ran.
     keep_idle_until_ns: AtomicU64,
     access_log: Option<AccessLog>,
     free_threaded: bool,
@@ -233,6 +234,7 @@ impl<A: Application> Pool<A> {
             // SAFETY: the queue owned the word and handed it to this thread.
             let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
             peer.hangup = slot.word.has_hangup();
+            let stop_seen = self.stop_seen();
             match self.turn(peer, state) {
                 Outcome::Close => {
                     peer.return_buffers(&mut state.spare);
@@ -253,8 +255,8 @@ impl<A: Application> Pool<A> {
                         continue;
                     }
                     // Whoever stops the server has perhaps looked at this connection before it
-                    // was released, and left it to us.
-                    if self.is_stopping() && slot.word.claim() {
+                    // was released, and left it to us. A turn that knew of the stop has done it.
+                    if self.is_stopping() && self.stop_seen() != stop_seen && slot.word.claim() {
                         // SAFETY: claimed just now.
                         let peer = unsafe { slot.peer() }.as_mut().expect("still open");
                         peer.readable = true;
@@ -491,7 +493,7 @@ impl<A: Application> Pool<A> {
             self.epoll.remove(listener.fd());
             self.accept(listener, ACCEPTS_AT_STOP);
         }
-        self.keep_idle_until_ns.store(now_ns().saturating_add(keep_idle_ns), Relaxed);
+        self.keep_idle_until_ns.store(now_ns().saturating_add(keep_idle_ns), SeqCst);
         if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst) == Err(ABORTED) {
             return;
         }
@@ -546,7 +548,12 @@ impl<A: Application> Pool<A> {
 
     /// Whether a connection without a request may stay open for now.
     pub(super) fn keeps_idle(&self) -> bool {
-        now_ns() < self.keep_idle_until_ns.load(Relaxed)
+        now_ns() < self.keep_idle_until_ns.load(SeqCst)
+    }
+
+    /// What a turn that begins now knows of `stop`.
+    fn stop_seen(&self) -> (bool, u64) {
+        (self.is_stopping(), self.keep_idle_until_ns.load(SeqCst))
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -597,7 +604,7 @@ impl<A: Application> Pool<A> {
             peer.deadline_ns = now_ns() + patience_ns;
         }
         if peer.stage == Stage::Idle && self.is_stopping() {
-            return peer.deadline_ns.min(self.keep_idle_until_ns.load(Relaxed));
+            return peer.deadline_ns.min(self.keep_idle_until_ns.load(SeqCst));
         }
         peer.deadline_ns
     }
