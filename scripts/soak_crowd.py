@@ -12,7 +12,6 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from soak_conversation import Conversation, Missing, Stuck, Wrong
@@ -136,13 +135,11 @@ def tell_where(conversation: Conversation | None) -> str:
 
 def draw(counts: dict[str, Counter[str]]) -> str:
     """A table, the sum in its last row."""
-    rows = [("", *COLUMNS)]
-    everything = {**counts, "all": sum(counts.values(), Counter())}
-    for name, row in everything.items():
-        rows.append((name.replace("_", " "), *(f"{row[column]:,}" for column in COLUMNS)))
-    return "\n".join(
-        f"  {name:<18}" + "".join(f"{cell:>17}" for cell in row) for name, *row in rows
-    )
+    lines = [" " * 20 + "".join(f"{column:>17}" for column in COLUMNS)]
+    for name, row in {**counts, "all": total(counts)}.items():
+        cells = "".join(f"{row[column]:>17,}" for column in COLUMNS)
+        lines.append(f"  {name.replace('_', ' '):<18}{cells}")
+    return "\n".join(lines)
 
 
 def total(counts: dict[str, Counter[str]]) -> Counter[str]:

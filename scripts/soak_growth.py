@@ -112,9 +112,3 @@ class Watch:
         for pid in calm_pids:
             rows.append(growth(f"worker {pid}", self.samples.get(pid, []), WORKER_KB_PER_MIN))
         return rows
-
-    def supervisor_descriptors(self) -> tuple[int, int]:
-        """The least of its second quarter and of its last: when no process was being replaced."""
-        counts = [each.descriptors for each in self.samples.get(self.pid, [])]
-        quarter = max(len(counts) // 4, 1)
-        return min(counts[quarter : 2 * quarter] or counts), min(counts[-quarter:])

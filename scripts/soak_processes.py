@@ -79,10 +79,10 @@ def connections(pid: int, port: int) -> list[Connection]:
     found = []
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, remote, state, *rest = line.split()
-        if int(local.rpartition(":")[2], 16) == port and state != LISTEN:
-            if f"socket:[{rest[5]}]" in inodes:
-                remote_port = int(remote.rpartition(":")[2], 16)
-                found.append(Connection(remote_port, STATES.get(state, state)))
+        is_ours = int(local.rpartition(":")[2], 16) == port and f"socket:[{rest[5]}]" in inodes
+        if is_ours and state != LISTEN:
+            remote_port = int(remote.rpartition(":")[2], 16)
+            found.append(Connection(remote_port, STATES.get(state, state)))
     return found
 
 

@@ -2,18 +2,18 @@
 
     .venvs/3.13/bin/python scripts/soak_server.py [--minutes 60] [--seed N] [--rate 60]
 
-Two processes of four threads, every limit that replaces processes set, policy priority; clients that
-check every answer: kept connections and new ones, pipelining, HEAD, HTTP/1.0, uploads of all kinds,
-streams, files, slow and stalled readers and writers, half-closed and aborted connections, malformed
-requests, applications that raise, answer garbage, compute, fork and never end. In the first part, the
-storm, workers also get SIGKILL, call os._exit and run out of descriptors, and SIGHUP replaces them.
-In the second, the calm, the same workers serve to the end. What is drawn from --seed is what
-each client does; how the clients interleave is not.
+Two processes of four threads, every limit that replaces processes set, policy priority; clients
+that check every answer: kept connections and new ones, pipelining, HEAD, HTTP/1.0, uploads of all
+kinds, streams, files, slow and stalled readers and writers, half-closed and aborted connections,
+malformed requests, applications that raise, answer garbage, compute, fork and never end. In the
+first part, the storm, workers also get SIGKILL, call os._exit and run out of descriptors, and
+SIGHUP replaces them. In the second, the calm, the same workers serve to the end. --seed says what
+each client does; how the clients interleave is not in its power.
 
-It fails if an answer is wrong, or missing where no process was killed; if a worker does not come back
-or ends of something that was not done to it; if memory (the slopes' median: 64 KB/min for the supervisor,
-256 for a worker of the calm, judged from two minutes on) or descriptors grow; if a client, a connection
-or an iterable is left.
+It fails if an answer is wrong, or missing where no process was killed; if a worker does not come
+back, or ends of something that was not done to it; if memory grows (the median of the slopes
+between samples: 64 KB/min for the supervisor, 256 for a worker of the calm, judged from two minutes
+on) or descriptors do; if a client, a connection or an iterable of the application is left.
 
 Exit status: 0 if all is well; 1 if not; 2 for bad usage; 130 after Ctrl-C.
 """
@@ -32,8 +32,8 @@ from pathlib import Path
 from soak import positive_minutes
 from soak_crowd import Crowd, draw, total
 from soak_growth import Watch
-from soak_processes import connections, sample
-from soak_subject import PLANNED, SoakFailure, Subject
+from soak_processes import Sample, connections, sample
+from soak_subject import SoakFailure, Subject
 
 WORKERS = 2
 CLIENTS = 32
@@ -69,6 +69,7 @@ class Soak:
             self.crowd = Crowd(
                 self.subject.address, self.subject.casualties, self.seed, CLIENTS, self.rate
             )
+            supervisor = sample(self.subject.process.pid)
             self.watch.start()
             self.crowd.start()
             try:
@@ -79,6 +80,7 @@ class Soak:
                 self.watch.stop()
             self.look()
             self.judge_end(calm_pids)
+            judge_count("the supervisor", sample(self.subject.process.pid), "at first", supervisor)
             self.subject.stop()
         finally:
             self.subject.destroy()
@@ -166,12 +168,9 @@ class Soak:
         worn = [sample(pid) for pid in serving]
         subject.hang_up()
         subject.wait_for_retired()
-        fresh = [seen for pid in subject.pids("serving") if (seen := sample(pid))]
+        fresh = sample(subject.pids("serving")[0])
         for pid, seen in zip(serving, worn, strict=True):
-            for what in ("descriptors", "threads"):
-                had, has = (max(getattr(each, what) for each in fresh), getattr(seen, what))
-                if has > had:
-                    raise SoakFailure(f"worker {pid} has {has} {what}, and a new one has {had}")
+            judge_count(f"worker {pid}", seen, "when it is new", fresh)
         self.judge_growth([pid for pid in calm_pids if pid in serving])
         said = subject.said()
         for sign in NEVER_SAID:
@@ -179,9 +178,6 @@ class Soak:
                 raise SoakFailure(f"the server said {sign!r}")
 
     def judge_growth(self, calm_pids: list[int]) -> None:
-        before, after = self.watch.supervisor_descriptors()
-        if after > before:
-            raise SoakFailure(f"the supervisor had {before} descriptors, and then {after}")
         growths = self.watch.growths(calm_pids)
         for each in growths:
             print(f"soak: {each}", file=sys.stderr)
@@ -210,6 +206,15 @@ class Soak:
             f"{draw(self.crowd.counts())}\n  done: {done}; the slowest return to {WORKERS} "
             f"workers took {self.subject.slowest_return_s:.1f} s"
         )
+
+
+def judge_count(who: str, now: Sample | None, when: str, then: Sample | None) -> None:
+    if now is None or then is None:
+        raise SoakFailure(f"{who} is not there any more")
+    for what in ("descriptors", "threads"):
+        has, had = getattr(now, what), getattr(then, what)
+        if has > had:
+            raise SoakFailure(f"{who} has {has} {what}, and {had} {when}")
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,7 +1,7 @@
 """The server that scripts/soak_server.py has under load: how it is started, asked, struck, and
 ended; and who may fail for it.
 
-Knows nothing of what clients do. Used by the main thread, except `Casualties`, which all threads ask.
+Knows nothing of what clients do. Used by the main thread, except `Casualties`.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ class Subject:
     def start(self) -> None:
         self.status_path = self.folder / "status"
         command = [sys.executable, "-m", "headway", "serve", "--config", "serve.toml"]
+        command += ["--status-socket", str(self.status_path)]
         # A session of its own: Ctrl-C is for the soak, which ends the server.
         self.process = subprocess.Popen(
-            ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh"]
-            + [*command, "--status-socket", str(self.status_path)],
+            ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh", *command],
             cwd=self.folder,
             stdout=subprocess.DEVNULL,
             stderr=self.log.open("wb"),
