@@ -33,7 +33,8 @@ class Visitor(threading.Thread):
     """One client after another."""
 
     def __init__(self, crowd: Crowd, client: Client, number: int) -> None:
-        super().__init__(name=f"client-{number}")
+        # A soak that fails does not wait for those who wait for an answer.
+        super().__init__(name=f"client-{number}", daemon=True)
         self.crowd = crowd
         self.client = client
         # By kind of visit; written here, read by the main thread.
@@ -121,7 +122,7 @@ class Crowd:
 
 
 def tell(problem: Exception) -> str:
-    if isinstance(problem, (Missing, Wrong)):
+    if isinstance(problem, Missing | Wrong):
         return f"{type(problem).__name__.lower()}: {problem}"
     return " ".join("".join(traceback.format_exception(problem)).split())
 

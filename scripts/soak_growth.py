@@ -59,7 +59,7 @@ class Watch:
         self._forgotten: dict[tuple[int, int], float] = {}
         self.stuck: str | None = None
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch")
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

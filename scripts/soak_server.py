@@ -72,12 +72,10 @@ class Soak:
             supervisor = sample(self.subject.process.pid)
             self.watch.start()
             self.crowd.start()
-            try:
-                self.storm(time.monotonic() + storm_s)
-                calm_pids = self.calm(time.monotonic() + self.seconds - storm_s)
-            finally:
-                self.crowd.stop()
-                self.watch.stop()
+            self.storm(time.monotonic() + storm_s)
+            calm_pids = self.calm(time.monotonic() + self.seconds - storm_s)
+            self.crowd.stop()
+            self.watch.stop()
             self.look()
             self.judge_end(calm_pids)
             judge_count("the supervisor", sample(self.subject.process.pid), "at first", supervisor)
@@ -259,6 +257,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         print("soak: interrupted", file=sys.stderr)
+        shutil.rmtree(folder)
         return 130
     shutil.rmtree(folder)
     print(f"soak: all is well:\n{soak}")

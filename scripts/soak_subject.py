@@ -6,6 +6,7 @@ Knows nothing of what clients do. Used by the main thread, except `Casualties`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from soak_site import FILE_BYTES, FILE_TOKEN, text_of
 # For anything that the server is to do, on a machine that has much else to do.
 PATIENCE_S = 60.0
 DESCRIPTORS = 256
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 # How long a connection may have waited to be accepted.
 QUEUED_S = 1.0
 
@@ -86,7 +88,7 @@ class Subject:
             "bind": "127.0.0.1:0",
             "processes": self.workers,
             "threads": 4,
-            "policy": "priority",
+            "policy": "priority" if HAS_GIL else "interval",
             "maximum-requests": maximum_requests,
             "maximum-requests-jitter": maximum_requests // 4,
             "restart-interval": restart_interval_s,
@@ -248,7 +250,7 @@ class Subject:
                 except (Missing, Wrong):
                     return
 
-        thread = threading.Thread(target=wait, name="stubborn")
+        thread = threading.Thread(target=wait, name="stubborn", daemon=True)
         thread.start()
         return thread
 
@@ -274,11 +276,9 @@ class Subject:
             raise SoakFailure(f"the server ended with exit status {status}")
 
     def destroy(self) -> None:
-        """Whatever is left of it. Workers end when their supervisor does."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        """Whatever is left of it: gracefully, hard, harder. Workers end when their supervisor does."""
+        for number, patience_s in ((signal.SIGTERM, 3), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+            if self.process.poll() is None:
+                self.process.send_signal(number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(patience_s)

@@ -216,7 +216,7 @@ def stalled_reader(client: Client) -> None:
         page = client.chance.choice(("text", "sized_stream"))
         target, token = client.target(page, size=LARGE_BYTES, pieces=200)
         conversation.send(f"GET {target} HTTP/1.1\r\nHost: soak\r\n\r\n".encode())
-        time.sleep(client.chance.uniform(4.5, 6))
+        time.sleep(client.chance.uniform(7, 9))
         try:
             response = conversation.read_response()
         except Stuck:
