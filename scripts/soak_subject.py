@@ -276,7 +276,7 @@ class Subject:
             raise SoakFailure(f"the server ended with exit status {status}")
 
     def destroy(self) -> None:
-        """Whatever is left of it: gracefully, hard, harder. Workers end when their supervisor does."""
+        """Whatever is left of it: gracefully, hard, harder. Workers end when it does."""
         for number, patience_s in ((signal.SIGTERM, 3), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
             if self.process.poll() is None:
                 self.process.send_signal(number)
