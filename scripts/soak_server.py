@@ -13,7 +13,8 @@ each client does; how the clients interleave is not in its power.
 It fails if an answer is wrong, or missing where no process was killed; if a worker does not come
 back, or ends of something that was not done to it; if memory grows (the median of the slopes
 between samples: 64 KB/min for the supervisor, 256 for a worker of the calm, judged from two minutes
-on) or descriptors do; if a client, a connection or an iterable of the application is left.
+on; the C library is told not to keep large blocks that were freed) or descriptors do; if a client,
+a connection or an iterable of the application is left.
 
 Exit status: 0 if all is well; 1 if not; 2 for bad usage; 130 after Ctrl-C.
 """
