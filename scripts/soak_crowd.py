@@ -14,13 +14,72 @@ import traceback
 from collections import Counter
 from typing import NamedTuple
 
+from soak_client import Client, Visit
 from soak_conversation import Conversation, Missing, Stuck, Wrong
+from soak_misuse import (
+    aborted_download,
+    aborted_upload,
+    failing,
+    forking,
+    garbage,
+    malformed,
+    overlong,
+    silent,
+    slowloris,
+    stalled_reader,
+    too_short,
+)
 from soak_subject import PATIENCE_S, Casualties
-from soak_visits import VISITS, Client, Visit
+from soak_visits import (
+    awaited_upload,
+    chunked_upload,
+    download,
+    half_closed,
+    head,
+    heavy,
+    keep_alive,
+    old_client,
+    one_request,
+    pipelined,
+    sized_upload,
+    slow_reader,
+    slow_writer,
+    unread_upload,
+)
 
 # Longer than any visit whose every step is answered in time.
 STUCK_S = 3 * PATIENCE_S
 COLUMNS = ("sent", "answered right", "allowed to fail", "failed")
+
+
+# How often each is chosen, beside the others.
+VISITS: dict[Visit, float] = {
+    keep_alive: 10,
+    one_request: 20,
+    old_client: 4,
+    head: 4,
+    pipelined: 6,
+    slow_writer: 4,
+    slowloris: 1,
+    silent: 4,
+    half_closed: 6,
+    slow_reader: 3,
+    stalled_reader: 0.4,
+    aborted_download: 4,
+    aborted_upload: 4,
+    sized_upload: 6,
+    chunked_upload: 6,
+    awaited_upload: 4,
+    unread_upload: 3,
+    download: 6,
+    malformed: 6,
+    failing: 6,
+    garbage: 2,
+    too_short: 2,
+    heavy: 6,
+    forking: 0.5,
+    overlong: 0.1,
+}
 
 
 class Failure(NamedTuple):
@@ -37,7 +96,7 @@ class Visitor(threading.Thread):
         super().__init__(name=f"client-{number}", daemon=True)
         self.crowd = crowd
         self.client = client
-        # By kind of visit; written here, read by the main thread.
+        # By kind of visit; written by this thread, read by the main one.
         self.counts: dict[str, Counter[str]] = {each.__name__: Counter() for each in VISITS}
         self.visit: Visit | None = None
         self.since_s = time.monotonic()

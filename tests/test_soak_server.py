@@ -20,6 +20,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 SOAK = SCRIPTS / "soak_server.py"
 sys.path.insert(0, str(SCRIPTS))
 try:
+    from soak_client import Client, check
     from soak_conversation import Conversation, Missing, Stuck, Wrong
     from soak_crowd import Crowd, Failure
     from soak_growth import growth
@@ -27,7 +28,7 @@ try:
     from soak_server import judge_count
     from soak_site import text_of
     from soak_subject import Casualties, SoakFailure
-    from soak_visits import Client, check, one_request
+    from soak_visits import one_request
 finally:
     sys.path.remove(str(SCRIPTS))
 
