@@ -26,6 +26,10 @@ class Stuck(Missing):
     """Nothing came, and the connection is open."""
 
 
+class Exhausted(Exception):
+    """The page says that its process has no descriptors left."""
+
+
 class Wrong(Exception):
     """An answer came that is not the right one."""
 

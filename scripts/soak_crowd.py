@@ -15,7 +15,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from soak_client import Client, Visit
-from soak_conversation import Conversation, Missing, Stuck, Wrong
+from soak_conversation import Conversation, Exhausted, Missing, Wrong
 from soak_misuse import (
     aborted_download,
     aborted_upload,
@@ -141,12 +141,7 @@ class Crowd:
             failures, self._failures = self._failures, []
         wrong = []
         for visit, problem, conversation in failures:
-            allowed = (
-                isinstance(problem, Missing)
-                and not isinstance(problem, Stuck)
-                and conversation is not None
-                and self.casualties.has(conversation)
-            )
+            allowed = conversation is not None and self.casualties.excuse(problem, conversation)
             self._judged[visit]["allowed to fail" if allowed else "failed"] += 1
             if not allowed:
                 wrong.append(f"{visit}: {tell(problem)} ({tell_where(conversation)})")
@@ -181,7 +176,7 @@ class Crowd:
 
 
 def tell(problem: Exception) -> str:
-    if isinstance(problem, Missing | Wrong):
+    if isinstance(problem, Missing | Exhausted | Wrong):
         return f"{type(problem).__name__.lower()}: {problem}"
     return " ".join("".join(traceback.format_exception(problem)).split())
 

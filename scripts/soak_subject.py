@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from soak_conversation import Conversation, Missing, Wrong
+from soak_conversation import Conversation, Exhausted, Missing, Stuck, Wrong
 from soak_processes import connections, is_stopped
 from soak_site import FILE_BYTES, FILE_TOKEN, text_of
 
@@ -45,19 +45,32 @@ class SoakFailure(Exception):
 
 
 class Casualties:
-    """Connections that ended with a process which was killed: they alone may fail."""
+    """What was done to processes, and so which connections may fail, and how."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # When, pid, ports, and for how long before nobody knows whose a connection was.
         self._deaths: list[tuple[float, int, frozenset[int], float]] = []
+        # Pid, and from when to when it had no descriptors.
+        self._hoards: list[tuple[int, float, float]] = []
 
-    def add(self, pid: int, ports: set[int], blind_s: float = 0.0) -> None:
+    def add_death(self, pid: int, ports: set[int], blind_s: float = 0.0) -> None:
         """`pid` ended with connections from these ports. What came within the last `blind_s`
         seconds and had no answer yet may have been its, too."""
         with self._lock:
             self._deaths.append((time.monotonic(), pid, frozenset(ports), blind_s))
 
-    def has(self, conversation: Conversation) -> bool:
+    def add_hoard(self, pid: int, since_s: float) -> None:
+        with self._lock:
+            self._hoards.append((pid, since_s, time.monotonic()))
+
+    def excuse(self, problem: Exception, conversation: Conversation) -> bool:
+        if isinstance(problem, Exhausted):
+            return self._hoarded(conversation)
+        is_missing = isinstance(problem, Missing) and not isinstance(problem, Stuck)
+        return is_missing and self._died(conversation)
+
+    def _died(self, conversation: Conversation) -> bool:
         with self._lock:
             return any(
                 conversation.began_s < died_s
@@ -67,6 +80,13 @@ class Casualties:
                     or (conversation.pid is None and conversation.began_s > died_s - blind_s)
                 )
                 for died_s, pid, ports, blind_s in self._deaths
+            )
+
+    def _hoarded(self, conversation: Conversation) -> bool:
+        with self._lock:
+            return any(
+                conversation.pid == pid and since_s - QUEUED_S < conversation.began_s < until_s
+                for pid, since_s, until_s in self._hoards
             )
 
 
@@ -213,7 +233,7 @@ class Subject:
             os.kill(pid, signal.SIGSTOP)
             self.wait_for(f"pid {pid} is stopped", lambda: is_stopped(pid))
             ports = {each.remote_port for each in connections(pid, self._port)}
-            self.casualties.add(pid, ports)
+            self.casualties.add_death(pid, ports)
             self.struck["SIGKILL"] += 1
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -237,7 +257,7 @@ class Subject:
             began_s = time.monotonic()
             os.kill(pid, signal.SIGCONT)
             self.wait_for(f"pid {pid} is gone", lambda: pid not in self.pids())
-            self.casualties.add(pid, ports, time.monotonic() - began_s + QUEUED_S)
+            self.casualties.add_death(pid, ports, time.monotonic() - began_s + QUEUED_S)
         self.wait_for_workers()
 
     def stubborn(self) -> threading.Thread:
@@ -261,10 +281,13 @@ class Subject:
     def hoard(self, seconds: float) -> None:
         """A page takes all descriptors of its process for so long."""
         with Conversation(self.address) as conversation:
+            since_s = time.monotonic()
             request = f"GET /hoard?token=h&size=9&seconds={seconds} HTTP/1.0\r\n"
             conversation.send(f"{request}Host: soak\r\n\r\n".encode())
             if conversation.read_response().body != text_of("h", 9):
                 raise SoakFailure("the page that hoards descriptors failed")
+            assert conversation.pid
+            self.casualties.add_hoard(conversation.pid, since_s)
 
     # Ending
 

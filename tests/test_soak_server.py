@@ -21,7 +21,7 @@ SOAK = SCRIPTS / "soak_server.py"
 sys.path.insert(0, str(SCRIPTS))
 try:
     from soak_client import Client, check
-    from soak_conversation import Conversation, Missing, Stuck, Wrong
+    from soak_conversation import Conversation, Exhausted, Missing, Stuck, Wrong
     from soak_crowd import Crowd, Failure
     from soak_growth import growth
     from soak_processes import Sample, connections
@@ -139,22 +139,38 @@ def test_an_answer_with_something_behind_it_is_wrong() -> None:
 
 
 def test_only_connections_of_a_killed_process_may_fail() -> None:
-    casualties = Casualties()
+    casualties, closed = Casualties(), Missing("closed")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         with Conversation(address) as its, Conversation(address) as another:
-            casualties.add(99, {its.port})
-            assert casualties.has(its)
-            assert not casualties.has(another)
+            casualties.add_death(99, {its.port})
+            assert casualties.excuse(closed, its)
+            assert not casualties.excuse(Stuck("open"), its)
+            assert not casualties.excuse(Exhausted("no descriptors"), its)
+            assert not casualties.excuse(closed, another)
             another.pid = 99
-            assert casualties.has(another)
+            assert casualties.excuse(closed, another)
         with Conversation(address) as later:
             later.pid = 99
-            assert not casualties.has(later)
-            casualties.add(98, set(), blind_s=60)
-            assert not casualties.has(later), "it is another's"
+            assert not casualties.excuse(closed, later)
+            casualties.add_death(98, set(), blind_s=60)
+            assert not casualties.excuse(closed, later), "it is another's"
             later.pid = None
-            assert casualties.has(later), "nobody knows whose it is"
+            assert casualties.excuse(closed, later), "nobody knows whose it is"
+
+
+def test_only_a_process_without_descriptors_may_lack_them() -> None:
+    casualties, exhausted = Casualties(), Exhausted("no descriptors")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        since_s = time.monotonic()
+        with Conversation(listener.getsockname()) as conversation:
+            conversation.pid = 99
+            assert not casualties.excuse(exhausted, conversation)
+            casualties.add_hoard(98, since_s)
+            assert not casualties.excuse(exhausted, conversation)
+            casualties.add_hoard(99, since_s)
+            assert casualties.excuse(exhausted, conversation)
+            assert not casualties.excuse(Missing("closed"), conversation)
 
 
 def test_a_failure_counts_unless_it_is_allowed() -> None:
@@ -166,7 +182,7 @@ def test_a_failure_counts_unless_it_is_allowed() -> None:
             one_request(client)
     conversation = client.conversation
     assert conversation
-    casualties.add(99, {conversation.port})
+    casualties.add_death(99, {conversation.port})
     crowd.note(Failure("one_request", Missing("closed"), conversation))
     assert crowd.judge() == []
     crowd.note(Failure("one_request", wrong.value, conversation))
