@@ -7,6 +7,7 @@
 //! are stuck, answers who is `late` and looks at the limits that `watch` knows. Knows nothing of
 //! Python: the application is a trait.
 
+mod accepting;
 pub mod entrance;
 pub mod epoll;
 pub mod exchange;

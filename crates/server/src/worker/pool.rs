@@ -18,7 +18,7 @@ use super::peer::{Peer, Stage};
 use super::ready::{Ready, ReadyQueue};
 use super::sharing::Sharing;
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
-use super::socket::{Accepted, Listener};
+use super::socket::Listener;
 use super::turn::{Outcome, TurnState};
 use super::watch::{Interruption, ProcessLimits, Watch};
 use super::word::Noted;
@@ -27,7 +27,9 @@ use crate::record::access_log::LogBuffer;
 use crate::record::clock::now_ns;
 use crate::record::{AccessLog, PathTable};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::sync::{Arc, Mutex};
 
 /// What epoll hands back for what is no connection: beyond the index of any slot.
@@ -84,10 +86,10 @@ pub struct Pool<A: Application> {
     pub(super) epoll: Epoll,
     kick: Kick,
     /// Empty once the server has stopped accepting.
-    listeners: Mutex<Vec<Listener>>,
+    pub(super) listeners: Mutex<Vec<Listener>>,
     /// Accepting failed for want of descriptors or slots; a close or the monitor turns it on again.
-    accepting_paused: AtomicBool,
-    sharing: Sharing,
+    pub(super) accepting_paused: AtomicBool,
+    pub(super) sharing: Sharing,
     pub(super) slab: Slab,
     pub(super) ready: ReadyQueue,
     /// True while one thread polls. Taken with a swap by who wants to poll, given back by it.
@@ -102,16 +104,18 @@ pub struct Pool<A: Application> {
     /// RUNNING, then STOPPING, then ABORTED.
     phase: AtomicU8,
     /// Until when a stopping server keeps connections that have no request; 0 while it runs.
-    /// Written by `stop`, read by all threads. `SeqCst`: a turn tells by it, and by `phase`,
-    /// whether a stop came while it ran.
+    /// Written by `stop`, read by all threads; relaxed, since `phase` is changed after it.
     keep_idle_until_ns: AtomicU64,
+    /// Calls of `stop`. Written by it after what it changes and before it looks at connections,
+    /// read by threads around a turn: `SeqCst`, like the words.
+    stops: AtomicU32,
     access_log: Option<AccessLog>,
     free_threaded: bool,
     timeouts: Timeouts,
     pub(super) patience: Patience,
-    max_connections: usize,
+    pub(super) max_connections: usize,
     pub(super) entrance: Entrance,
-    limits: Arc<Limits>,
+    pub(super) limits: Arc<Limits>,
     /// One table for each thread that ever worked here.
     paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
 }
@@ -145,6 +149,7 @@ impl<A: Application> Pool<A> {
             service_ns: AtomicU64::new(0),
             phase: AtomicU8::new(RUNNING),
             keep_idle_until_ns: AtomicU64::new(0),
+            stops: AtomicU32::new(0),
             access_log: settings.access_log,
             free_threaded: settings.free_threaded,
             timeouts: settings.timeouts,
@@ -231,10 +236,10 @@ impl<A: Application> Pool<A> {
     pub(super) fn converse(&self, index: u32, state: &mut TurnState<A::Thread>) {
         let slot = self.slab.slot(index).expect("an index from the ready queue");
         loop {
+            let stops = self.stops.load(SeqCst);
             // SAFETY: the queue owned the word and handed it to this thread.
             let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
             peer.hangup = slot.word.has_hangup();
-            let stop_seen = self.stop_seen();
             match self.turn(peer, state) {
                 Outcome::Close => {
                     peer.return_buffers(&mut state.spare);
@@ -255,21 +260,11 @@ impl<A: Application> Pool<A> {
                         continue;
                     }
                     // Whoever stops the server has perhaps looked at this connection before it
-                    // was released, and left it to us. A turn that knew of the stop has done it.
-                    if self.is_stopping() && self.stop_seen() != stop_seen && slot.word.claim() {
+                    // was released, and left it to us.
+                    if self.stops.load(SeqCst) != stops && slot.word.claim() {
                         // SAFETY: claimed just now.
                         let peer = unsafe { slot.peer() }.as_mut().expect("still open");
                         peer.readable = true;
-                        if matches!(
-                            peer.stage,
-                            Stage::Idle | Stage::Head | Stage::Opening { silent: true }
-                        ) && !peer.owes_first_request
-                        {
-                            continue;
-                        }
-                        if slot.word.release() {
-                            break;
-                        }
                         continue;
                     }
                     break;
@@ -332,111 +327,6 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    fn accept_some(&self, data: u64, now_ns: u64) {
-        let listeners = self.listeners.lock().expect("no panic under this lock");
-        let Some(listener) = listeners.get((data - FIRST_LISTENER_DATA) as usize) else { return };
-        if !self.accept(listener, self.sharing.batch(now_ns)) {
-            self.pause_accepting(&listeners);
-        } else if self.sharing.step_back(now_ns) {
-            listeners.iter().for_each(|listener| self.epoll.remove(listener.fd()));
-        }
-    }
-
-    /// How long the listeners are left to other processes yet. `None`: we wait for connections too,
-    /// behind the others if we were away.
-    fn time_away_from_listeners(&self) -> Option<u64> {
-        if !self.sharing.is_away() {
-            return None;
-        }
-        let remaining_ns = self.sharing.remaining_ns(now_ns());
-        if remaining_ns.is_none() {
-            let listeners = self.listeners.lock().expect("no panic under this lock");
-            if !self.is_accepting_paused() {
-                self.add_listeners(&listeners);
-            }
-        }
-        remaining_ns
-    }
-
-    /// Accepts until the listen queue is empty, at most `limit` connections. False if there is no
-    /// room for more.
-    fn accept(&self, listener: &Listener, limit: usize) -> bool {
-        for _ in 0..limit {
-            if !self.has_room() {
-                return false;
-            }
-            match listener.accept() {
-                Accepted::Nothing => return true,
-                Accepted::Exhausted => return false,
-                Accepted::Connection(socket, address) => {
-                    let limits = Arc::clone(&self.limits);
-                    let mut peer = Box::new(Peer::new(socket, address, limits));
-                    self.entrance.admit(&mut peer);
-                    let Some(token) = self.slab.insert(peer) else {
-                        return false;
-                    };
-                    let slot = self.slab.slot(token.index).expect("inserted just now");
-                    // SAFETY: `insert` gave the word to this thread.
-                    let peer = unsafe { slot.peer() }.as_mut().expect("inserted just now");
-                    slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
-                    // An event that comes before the release sets PENDING, and would be lost; so
-                    // first make it IDLE. Its first event comes at once.
-                    let fd = peer.socket.as_fd();
-                    // SAFETY: the socket stays open until a thread closes the slot, and nobody
-                    // hears of it before it is added.
-                    let fd = unsafe {
-                        std::os::fd::BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&fd))
-                    };
-                    slot.word.release();
-                    // It has deadlines now, which only the monitor keeps.
-                    self.monitor.wake_if_asleep();
-                    if self.epoll.add_connection(fd, token.to_data()).is_err() && slot.word.claim()
-                    {
-                        self.discard(token.index);
-                    }
-                }
-            }
-        }
-        true
-    }
-
-    /// The last close may have come before the pause and have seen none; then, or where it is not we
-    /// who hold all the descriptors, the monitor tries again.
-    fn pause_accepting(&self, listeners: &[Listener]) {
-        if !self.accepting_paused.swap(true, SeqCst) {
-            for listener in listeners {
-                self.epoll.remove(listener.fd());
-            }
-            self.monitor.wake_if_asleep();
-        }
-    }
-
-    /// Something was closed, so there may be room again.
-    pub(super) fn resume_accepting(&self) {
-        let listeners = self.listeners.lock().expect("no panic under this lock");
-        if self.accepting_paused.swap(false, SeqCst) {
-            self.add_listeners(&listeners);
-        }
-    }
-
-    fn add_listeners(&self, listeners: &[Listener]) {
-        for (listener, data) in listeners.iter().zip(FIRST_LISTENER_DATA..) {
-            let added = self.epoll.add_listener(listener.fd(), data);
-            // Want of memory; else it is registered already.
-            if added.is_err_and(|error| error.raw_os_error() != Some(libc::EEXIST)) {
-                self.accepting_paused.store(true, SeqCst);
-            }
-        }
-    }
-
-    pub(super) fn is_accepting_paused(&self) -> bool {
-        self.accepting_paused.load(SeqCst)
-    }
-
-    pub(super) fn has_room(&self) -> bool {
-        self.slab.open() < self.max_connections
-    }
-
     /// Closes a connection that this thread owns.
     fn close(&self, index: u32) {
         self.discard(index);
@@ -449,7 +339,7 @@ impl<A: Application> Pool<A> {
     }
 
     /// Frees the slot of a connection that this thread owns.
-    fn discard(&self, index: u32) {
+    pub(super) fn discard(&self, index: u32) {
         // SAFETY: the caller owns the word and uses the slot no more.
         if let Some(mut peer) = unsafe { self.slab.remove(index) } {
             if peer.stage == Stage::Idle && peer.tls.is_some() {
@@ -493,11 +383,12 @@ impl<A: Application> Pool<A> {
             self.epoll.remove(listener.fd());
             self.accept(listener, ACCEPTS_AT_STOP);
         }
-        self.keep_idle_until_ns.store(now_ns().saturating_add(keep_idle_ns), SeqCst);
+        self.keep_idle_until_ns.store(now_ns().saturating_add(keep_idle_ns), Relaxed);
         if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst) == Err(ABORTED) {
             return;
         }
         drop(listeners);
+        self.stops.fetch_add(1, SeqCst);
         for (index, slot) in self.slab.slots() {
             if slot.word.claim() {
                 // SAFETY: claimed just now.
@@ -548,12 +439,7 @@ impl<A: Application> Pool<A> {
 
     /// Whether a connection without a request may stay open for now.
     pub(super) fn keeps_idle(&self) -> bool {
-        now_ns() < self.keep_idle_until_ns.load(SeqCst)
-    }
-
-    /// What a turn that begins now knows of `stop`.
-    fn stop_seen(&self) -> (bool, u64) {
-        (self.is_stopping(), self.keep_idle_until_ns.load(SeqCst))
+        now_ns() < self.keep_idle_until_ns.load(Relaxed)
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -590,7 +476,7 @@ impl<A: Application> Pool<A> {
 
     /// When what the connection waits for must have come. A stage's time begins when the stage
     /// does, except that each piece of a response that goes out begins it anew.
-    fn next_deadline_ns(&self, peer: &mut Peer) -> u64 {
+    pub(super) fn next_deadline_ns(&self, peer: &mut Peer) -> u64 {
         let patience_ns = match peer.stage {
             Stage::Idle => self.timeouts.keep_alive_ns,
             Stage::Opening { .. } | Stage::Head => self.timeouts.head_ns,
@@ -604,7 +490,7 @@ impl<A: Application> Pool<A> {
             peer.deadline_ns = now_ns() + patience_ns;
         }
         if peer.stage == Stage::Idle && self.is_stopping() {
-            return peer.deadline_ns.min(self.keep_idle_until_ns.load(SeqCst));
+            return peer.deadline_ns.min(self.keep_idle_until_ns.load(Relaxed));
         }
         peer.deadline_ns
     }

@@ -1,0 +1,121 @@
+//! Accepting: from the listeners to connections in the slab.
+//!
+//! Run by the thread that polls, and by who stops the server. Where there is no room, for want of
+//! descriptors or slots, the listeners are left alone until something closes or the monitor tries
+//! again; where other processes share them, they are left to those now and then (`sharing`).
+
+use super::Application;
+use super::peer::Peer;
+use super::pool::{FIRST_LISTENER_DATA, Pool};
+use super::socket::{Accepted, Listener};
+use crate::record::clock::now_ns;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
+
+impl<A: Application> Pool<A> {
+    pub(super) fn accept_some(&self, data: u64, now_ns: u64) {
+        let listeners = self.listeners.lock().expect("no panic under this lock");
+        let Some(listener) = listeners.get((data - FIRST_LISTENER_DATA) as usize) else { return };
+        if !self.accept(listener, self.sharing.batch(now_ns)) {
+            self.pause_accepting(&listeners);
+        } else if self.sharing.step_back(now_ns) {
+            listeners.iter().for_each(|listener| self.epoll.remove(listener.fd()));
+        }
+    }
+
+    /// How long the listeners are left to other processes yet. `None`: we wait for connections too,
+    /// behind the others if we were away.
+    pub(super) fn time_away_from_listeners(&self) -> Option<u64> {
+        if !self.sharing.is_away() {
+            return None;
+        }
+        let remaining_ns = self.sharing.remaining_ns(now_ns());
+        if remaining_ns.is_none() {
+            let listeners = self.listeners.lock().expect("no panic under this lock");
+            if !self.is_accepting_paused() {
+                self.add_listeners(&listeners);
+            }
+        }
+        remaining_ns
+    }
+
+    /// Accepts until the listen queue is empty, at most `limit` connections. False if there is no
+    /// room for more.
+    pub(super) fn accept(&self, listener: &Listener, limit: usize) -> bool {
+        for _ in 0..limit {
+            if !self.has_room() {
+                return false;
+            }
+            match listener.accept() {
+                Accepted::Nothing => return true,
+                Accepted::Exhausted => return false,
+                Accepted::Connection(socket, address) => {
+                    let limits = Arc::clone(&self.limits);
+                    let mut peer = Box::new(Peer::new(socket, address, limits));
+                    self.entrance.admit(&mut peer);
+                    let Some(token) = self.slab.insert(peer) else {
+                        return false;
+                    };
+                    let slot = self.slab.slot(token.index).expect("inserted just now");
+                    // SAFETY: `insert` gave the word to this thread.
+                    let peer = unsafe { slot.peer() }.as_mut().expect("inserted just now");
+                    slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
+                    // An event that comes before the release sets PENDING, and would be lost; so
+                    // first make it IDLE. Its first event comes at once.
+                    let fd = peer.socket.as_fd();
+                    // SAFETY: the socket stays open until a thread closes the slot, and nobody
+                    // hears of it before it is added.
+                    let fd = unsafe {
+                        std::os::fd::BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&fd))
+                    };
+                    slot.word.release();
+                    // It has deadlines now, which only the monitor keeps.
+                    self.monitor.wake_if_asleep();
+                    if self.epoll.add_connection(fd, token.to_data()).is_err() && slot.word.claim()
+                    {
+                        self.discard(token.index);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// The last close may have come before the pause and have seen none; then, or where it is not we
+    /// who hold all the descriptors, the monitor tries again.
+    pub(super) fn pause_accepting(&self, listeners: &[Listener]) {
+        if !self.accepting_paused.swap(true, SeqCst) {
+            for listener in listeners {
+                self.epoll.remove(listener.fd());
+            }
+            self.monitor.wake_if_asleep();
+        }
+    }
+
+    /// Something was closed, so there may be room again.
+    pub(super) fn resume_accepting(&self) {
+        let listeners = self.listeners.lock().expect("no panic under this lock");
+        if self.accepting_paused.swap(false, SeqCst) {
+            self.add_listeners(&listeners);
+        }
+    }
+
+    fn add_listeners(&self, listeners: &[Listener]) {
+        for (listener, data) in listeners.iter().zip(FIRST_LISTENER_DATA..) {
+            let added = self.epoll.add_listener(listener.fd(), data);
+            // Want of memory; else it is registered already.
+            if added.is_err_and(|error| error.raw_os_error() != Some(libc::EEXIST)) {
+                self.accepting_paused.store(true, SeqCst);
+            }
+        }
+    }
+
+    pub(super) fn is_accepting_paused(&self) -> bool {
+        self.accepting_paused.load(SeqCst)
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.slab.open() < self.max_connections
+    }
+}
