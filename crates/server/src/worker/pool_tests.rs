@@ -299,3 +299,39 @@ fn an_idle_connection_can_be_kept_for_one_more_request() {
     });
     assert_eq!(requests, 3);
 }
+
+/// The only thread must not turn round and round with connections that have nothing to say.
+#[test]
+fn a_kept_idle_connection_takes_no_thread_from_others() {
+    let requests = with_pool(1, |pool, address| {
+        let mut idle = TcpStream::connect(address).unwrap();
+        let mut next = TcpStream::connect(address).unwrap();
+        ask(&mut idle, "/only");
+        ask(&mut next, "/first");
+        pool.stop(60_000_000_000);
+        next.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        send(&mut next, "/second");
+        assert_eq!(read_last_answer(&mut next), "/second");
+        pool.stop(0);
+        assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    });
+    assert_eq!(requests, 3);
+}
+
+#[test]
+fn the_beginning_of_a_head_takes_no_thread_from_others_at_the_end() {
+    let requests = with_pool(1, |pool, address| {
+        let mut slow = TcpStream::connect(address).unwrap();
+        let mut next = TcpStream::connect(address).unwrap();
+        ask(&mut slow, "/slow");
+        ask(&mut next, "/first");
+        slow.write_all(b"GET /slow HTTP/1.1\r\nHo").unwrap();
+        pool.stop(60_000_000_000);
+        next.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        send(&mut next, "/second");
+        assert_eq!(read_last_answer(&mut next), "/second");
+        slow.write_all(b"st: a\r\n\r\n").unwrap();
+        assert_eq!(read_last_answer(&mut slow), "/slow");
+    });
+    assert_eq!(requests, 4);
+}

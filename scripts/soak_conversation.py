@@ -1,0 +1,207 @@
+"""One connection of a client of scripts/soak_server.py: sends what it is told to, and reads
+responses as RFC 9112 has them, to the byte.
+
+Reads no more than a response, so that pipelined ones can be told apart. Knows nothing of what is
+asked for. Used by one thread; `Open` is shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from typing import NamedTuple
+
+# No answer takes as long, on however busy a machine.
+PATIENCE_S = 30.0
+
+
+class Missing(Exception):
+    """An answer did not come, or not all of it."""
+
+
+class Stuck(Missing):
+    """Nothing came, and the connection is open."""
+
+
+class Exhausted(Exception):
+    """The page says that its process has no descriptors left."""
+
+
+class Wrong(Exception):
+    """An answer came that is not the right one."""
+
+
+class Response(NamedTuple):
+    status: int
+    fields: dict[str, str]  # names in lower case
+    body: bytes
+    # False: the connection ended before the body did.
+    is_whole: bool = True
+
+    @property
+    def closes(self) -> bool:
+        return self.fields.get("connection", "").lower() == "close"
+
+
+class Open:
+    """The ports of all clients' connections that are open."""
+
+    def __init__(self) -> None:
+        self._ports: set[int] = set()
+        self._lock = threading.Lock()
+
+    def add(self, port: int) -> None:
+        with self._lock:
+            self._ports.add(port)
+
+    def remove(self, port: int) -> None:
+        with self._lock:
+            self._ports.discard(port)
+
+    def ports(self) -> set[int]:
+        with self._lock:
+            return set(self._ports)
+
+
+class Conversation:
+    # Where connections are to be found that were begun and not ended.
+    open = Open()
+
+    def __init__(self, address: tuple[str, int], receive_buffer: int = 0) -> None:
+        self.began_s = time.monotonic()
+        # The process that answers here, once it has.
+        self.pid: int | None = None
+        self.port = 0
+        self.socket = socket.socket()
+        try:
+            self.socket.settimeout(PATIENCE_S)
+            if receive_buffer:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            self.socket.bind((address[0], 0))
+            self.port = self.socket.getsockname()[1]
+            self.open.add(self.port)
+            self.socket.connect(address)
+        except OSError:
+            self.socket.close()
+            self.open.remove(self.port)
+            raise
+        self._received = self.socket.makefile("rb")
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._received.close()
+        self.socket.close()
+        self.open.remove(self.port)
+
+    def send(self, request: bytes) -> None:
+        """What cannot be sent may have been answered already, and that counts."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(request)
+
+    def half_close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """Ends without a goodbye, when it is closed."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def read(self, size: int) -> bytes:
+        """So many bytes of whatever comes; fewer at its end."""
+        try:
+            return self._received.read(size)
+        except TimeoutError:
+            raise Stuck(f"nothing came for {PATIENCE_S:g} s") from None
+        except OSError as error:
+            raise Missing(f"{type(error).__name__} while reading") from None
+
+    def read_end(self) -> None:
+        """The server is to say no more."""
+        with contextlib.suppress(ConnectionResetError):
+            try:
+                more = self._received.read(200)
+            except TimeoutError:
+                raise Stuck(f"it is open {PATIENCE_S:g} s after it should be closed") from None
+            if more:
+                raise Wrong(f"{more!r} came where nothing should")
+
+    def read_response(self, has_body: bool = True) -> Response:
+        """The next response; `has_body` is false for the one to HEAD."""
+        status = self._read_status()
+        while status == 100:
+            self._read_fields()
+            status = self._read_status()
+        fields = self._read_fields()
+        if (pid := fields.get("x-pid", "")).isdigit():
+            self.pid = int(pid)
+        if not has_body or status in (204, 304):
+            return Response(status, fields, b"")
+        if fields.get("transfer-encoding") == "chunked":
+            return Response(status, fields, *self._read_chunks())
+        if "content-length" in fields:
+            length = int(fields["content-length"])
+            body = self.read(length)
+            return Response(status, fields, body, len(body) == length)
+        return Response(status, fields, self.read(-1))
+
+    def read_interim(self) -> None:
+        """`100 Continue`, and nothing else."""
+        if (status := self._read_status()) != 100:
+            raise Wrong(f"status {status} instead of 100")
+        self._read_fields()
+
+    def _read_line(self) -> bytes:
+        try:
+            line = self._received.readline(65_537)
+        except TimeoutError:
+            raise Stuck(f"no answer for {PATIENCE_S:g} s") from None
+        except OSError as error:
+            raise Missing(type(error).__name__) from None
+        if not line.endswith(b"\r\n"):
+            raise Missing(f"closed after {line!r}" if line else "closed")
+        return line[:-2]
+
+    def _read_status(self) -> int:
+        line = self._read_line()
+        version, _, rest = line.partition(b" ")
+        if version != b"HTTP/1.1" or not rest[:3].isdigit():
+            raise Wrong(f"{line[:100]!r} is no status line")
+        return int(rest[:3])
+
+    def _read_fields(self) -> dict[str, str]:
+        fields: dict[str, str] = {}
+        while line := self._read_line():
+            name, colon, value = line.decode("latin-1").partition(":")
+            if not colon or name.lower() in fields:
+                raise Wrong(f"{line[:100]!r} is no field, or comes twice")
+            fields[name.lower()] = value.strip()
+        return fields
+
+    def _read_chunks(self) -> tuple[bytes, bool]:
+        chunks: list[bytes] = []
+        try:
+            while size := self._read_size():
+                chunks.append(self.read(size))
+                if len(chunks[-1]) < size:
+                    return b"".join(chunks), False
+                if self._read_line():
+                    raise Wrong("no line end after a chunk")
+            if self._read_line():
+                raise Wrong("trailers that nobody sent")
+        except Stuck:
+            raise
+        except Missing:
+            return b"".join(chunks), False
+        return b"".join(chunks), True
+
+    def _read_size(self) -> int:
+        line = self._read_line()
+        try:
+            return int(line, 16)
+        except ValueError:
+            raise Wrong(f"{line[:100]!r} is no chunk's size") from None

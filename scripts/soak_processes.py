@@ -1,0 +1,105 @@
+"""What /proc says of the processes that scripts/soak_server.py watches: what they use, which
+connections they have, and whether what they use grows.
+
+Knows nothing of servers.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+MAX_POINTS = 400
+
+
+class Sample(NamedTuple):
+    time_s: float
+    rss_bytes: int
+    descriptors: int
+    threads: int
+
+
+class Connection(NamedTuple):
+    """One end of a TCP connection, with this process."""
+
+    remote_port: int
+    state: str
+
+
+# As in the kernel's include/net/tcp_states.h.
+STATES = {"01": "ESTABLISHED", "04": "FIN_WAIT1", "05": "FIN_WAIT2", "08": "CLOSE_WAIT"}
+LISTEN = "0A"
+
+
+def sample(pid: int) -> Sample | None:
+    """None: it has ended."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        pages = int((folder / "statm").read_text().split()[1])
+        descriptors = len(os.listdir(folder / "fd"))
+        return Sample(
+            time.monotonic(), pages * PAGE_BYTES, descriptors, len(os.listdir(folder / "task"))
+        )
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    except FileNotFoundError:
+        return []
+
+
+def is_stopped(pid: int) -> bool:
+    """By SIGSTOP, every thread of it; so is one that has ended."""
+    try:
+        stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return all(stat.rpartition(") ")[2][0] in "TZX" for stat in stats)
+
+
+def connections(pid: int, port: int) -> list[Connection]:
+    """Those that process `pid` has accepted on `port` and not closed."""
+    inodes = set()
+    try:
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            try:
+                inodes.add(os.readlink(entry.path))
+            except FileNotFoundError:
+                continue
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    found = []
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, state, *rest = line.split()
+        is_ours = int(local.rpartition(":")[2], 16) == port and f"socket:[{rest[5]}]" in inodes
+        if is_ours and state != LISTEN:
+            remote_port = int(remote.rpartition(":")[2], 16)
+            found.append(Connection(remote_port, STATES.get(state, state)))
+    return found
+
+
+def slope_per_min(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float:
+    """The median of the slopes between any two samples (Theil and Sen): what a few of them show
+    does not count."""
+    step = -(-len(samples) // MAX_POINTS)
+    points = [(each.time_s / 60, value(each)) for each in samples[::step]]
+    slopes = [
+        (b - a) / (there - here)
+        for index, (here, a) in enumerate(points)
+        for there, b in points[index + 1 :]
+        if there > here
+    ]
+    return median(slopes) if slopes else 0.0
+
+
+def range_of(values: Iterable[int]) -> str:
+    known = sorted(values)
+    return f"{known[0]}-{known[-1]}" if known else "none"

@@ -1,0 +1,311 @@
+"""The server that scripts/soak_server.py has under load: how it is started, asked, struck, and
+ended; and who may fail for it.
+
+Knows nothing of what clients do. Used by the main thread, except `Casualties`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from soak_conversation import Conversation, Exhausted, Missing, Stuck, Wrong
+from soak_processes import connections, is_stopped
+from soak_site import FILE_BYTES, FILE_TOKEN, text_of
+
+# For anything that the server is to do, on a machine that has much else to do.
+PATIENCE_S = 60.0
+DESCRIPTORS = 256
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+# The GNU C library keeps freed blocks of megabytes, for each thread as many as it ever had at once.
+# With this they go back to the kernel, so that what stays is in use.
+GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+# How long a connection may have waited to be accepted.
+QUEUED_S = 1.0
+
+# Names of deaths in `headway status`: what the server itself decides.
+PLANNED = {
+    *("graceful_signal", "shutdown_signal", "generation_abandoned"),
+    *("maximum_requests", "restart_interval", "request_timeout"),
+}
+
+
+class SoakFailure(Exception):
+    """What went wrong, in one line."""
+
+
+class Casualties:
+    """What was done to processes, and so which connections may fail, and how."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # When, pid, ports, and for how long before nobody knows whose a connection was.
+        self._deaths: list[tuple[float, int, frozenset[int], float]] = []
+        # Pid, and from when to when it had no descriptors.
+        self._hoards: list[tuple[int, float, float]] = []
+
+    def add_death(self, pid: int, ports: set[int], blind_s: float = 0.0) -> None:
+        """`pid` ended with connections from these ports. What came within the last `blind_s`
+        seconds and had no answer yet may have been its, too."""
+        with self._lock:
+            self._deaths.append((time.monotonic(), pid, frozenset(ports), blind_s))
+
+    def add_hoard(self, pid: int, since_s: float) -> None:
+        with self._lock:
+            self._hoards.append((pid, since_s, time.monotonic()))
+
+    def excuse(self, problem: Exception, conversation: Conversation) -> bool:
+        if isinstance(problem, Exhausted):
+            return self._hoarded(conversation)
+        is_missing = isinstance(problem, Missing) and not isinstance(problem, Stuck)
+        return is_missing and self._died(conversation)
+
+    def _died(self, conversation: Conversation) -> bool:
+        with self._lock:
+            return any(
+                conversation.began_s < died_s
+                and (
+                    conversation.port in ports
+                    or conversation.pid == pid
+                    or (conversation.pid is None and conversation.began_s > died_s - blind_s)
+                )
+                for died_s, pid, ports, blind_s in self._deaths
+            )
+
+    def _hoarded(self, conversation: Conversation) -> bool:
+        with self._lock:
+            return any(
+                conversation.pid == pid and since_s - QUEUED_S < conversation.began_s < until_s
+                for pid, since_s, until_s in self._hoards
+            )
+
+
+class Subject:
+    def __init__(self, folder: Path, workers: int, request_timeout_s: float) -> None:
+        self.folder = folder
+        self.workers = workers
+        self.request_timeout_s = request_timeout_s
+        self.casualties = Casualties()
+        self.struck: dict[str, int] = {"SIGKILL": 0, "exit_status_3": 0, "exit_status_1": 0}
+        self.generation = 1
+        self.slowest_return_s = 0.0
+        (folder / "content").write_bytes(text_of(FILE_TOKEN, FILE_BYTES))
+        self.log = folder / "log"
+        self._port = 0
+
+    def configure(self, maximum_requests: int, restart_interval_s: float) -> None:
+        """Takes effect at the next start or SIGHUP."""
+        settings: dict[str, object] = {
+            "app": "soak_site:application",
+            "app-dir": str(Path(__file__).resolve().parent),
+            "bind": "127.0.0.1:0",
+            "processes": self.workers,
+            "threads": 4,
+            "policy": "priority" if HAS_GIL else "interval",
+            "maximum-requests": maximum_requests,
+            "maximum-requests-jitter": maximum_requests // 4,
+            "restart-interval": restart_interval_s,
+            "request-timeout": self.request_timeout_s,
+            "interrupt-timeout": 3,
+            "queue-timeout": 20,
+            "deadlock-timeout": 60,
+            "startup-timeout": 60,
+            "graceful-timeout": 12,
+            "shutdown-timeout": 5,
+            "head-timeout": 3,
+            "body-timeout": 5,
+            "write-timeout": 3,
+            "keep-alive-timeout": 10,
+            "access-log": "json",
+        }
+        lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+        environment = f'environment = {{ SOAK_FILE = "{self.folder / "content"}" }}'
+        (self.folder / "serve.toml").write_text(
+            "\n".join(["[process-group.soak]", *lines, environment, ""])
+        )
+
+    def start(self) -> None:
+        self.status_path = self.folder / "status"
+        command = [sys.executable, "-m", "headway", "serve", "--config", "serve.toml"]
+        command += ["--status-socket", str(self.status_path)]
+        # A session of its own: Ctrl-C is for the soak, which ends the server.
+        self.process = subprocess.Popen(
+            ["sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh", *command],
+            cwd=self.folder,
+            env={**os.environ, **GIVE_BACK},
+            stdout=subprocess.DEVNULL,
+            stderr=self.log.open("wb"),
+            start_new_session=True,
+        )
+        self.wait_for("the server listens", lambda: "listening on http://" in self.said())
+        found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.said())
+        assert found
+        self._port = int(found[1])
+        self.wait_for_workers()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._port
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait_for(self, what: str, condition: Any) -> float:
+        """Returns how long it took."""
+        began_s = time.monotonic()
+        while not condition():
+            if self.process.poll() is not None:
+                raise SoakFailure(f"the server ended with {self.process.returncode}")
+            if time.monotonic() > began_s + PATIENCE_S:
+                raise SoakFailure(f"{what}: not within {PATIENCE_S:g} s")
+            time.sleep(0.02)
+        return time.monotonic() - began_s
+
+    # Asking
+
+    def status(self) -> dict[str, Any]:
+        pieces = []
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(PATIENCE_S)
+                connection.connect(str(self.status_path))
+                while piece := connection.recv(65_536):
+                    pieces.append(piece)
+        except OSError as error:
+            raise SoakFailure(f"the supervisor does not say its status: {error}") from None
+        document: dict[str, Any] = json.loads(b"".join(pieces))
+        return document
+
+    def pids(self, *states: str) -> list[int]:
+        processes = self.status()["groups"][0]["processes"]
+        return [each["pid"] for each in processes if not states or each["state"] in states]
+
+    def wait_for_workers(self) -> None:
+        """Until as many serve as should."""
+        took_s = self.wait_for(
+            f"{self.workers} processes serve", lambda: len(self.pids("serving")) == self.workers
+        )
+        self.slowest_return_s = max(self.slowest_return_s, took_s)
+
+    def check_deaths(self) -> dict[str, int]:
+        """No process ended of anything that was not done to it."""
+        deaths: dict[str, int] = self.status()["groups"][0]["deaths"]["by_reason"]
+        for reason, count in deaths.items():
+            if reason not in PLANNED and count > self.struck.get(reason, 0):
+                done = self.struck.get(reason, 0)
+                raise SoakFailure(f"{count} workers ended by {reason}, and {done} were made to")
+        return deaths
+
+    def unclosed(self) -> int:
+        """Iterables of the application that the server has not closed, in one of the workers."""
+        with Conversation(self.address) as conversation:
+            conversation.send(b"GET /balance?token=b HTTP/1.0\r\nHost: soak\r\n\r\n")
+            return int(conversation.read_response().body)
+
+    # Striking
+
+    def hang_up(self) -> None:
+        """SIGHUP, and waits until the next generation serves and the one before has gone."""
+        self.generation += 1
+        self.process.send_signal(signal.SIGHUP)
+        self.wait_for(
+            f"generation {self.generation} serves",
+            lambda: self.status()["generation"] == self.generation,
+        )
+        self.wait_for_workers()
+
+    def wait_for_retired(self) -> None:
+        self.wait_for("those that retire have ended", lambda: len(self.pids()) == self.workers)
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL. It is stopped first, so that it is known which connections it has."""
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            self.wait_for(f"pid {pid} is stopped", lambda: is_stopped(pid))
+            ports = {each.remote_port for each in connections(pid, self._port)}
+            self.casualties.add_death(pid, ports)
+            self.struck["SIGKILL"] += 1
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        self.wait_for(f"pid {pid} is gone", lambda: pid not in self.pids())
+        self.wait_for_workers()
+
+    def exit(self) -> None:
+        """A page ends its process by os._exit."""
+        with Conversation(self.address) as conversation:
+            conversation.send(b"GET /balance?token=b HTTP/1.1\r\nHost: soak\r\n\r\n")
+            conversation.read_response()
+            pid = conversation.pid
+            if pid is None:
+                raise SoakFailure("a worker did not say its pid")
+            self.struck["exit_status_3"] += 1
+            conversation.send(b"GET /exit?token=e HTTP/1.1\r\nHost: soak\r\n\r\n")
+            self.wait_for(f"pid {pid} is stopped", lambda: is_stopped(pid))
+            ports = {each.remote_port for each in connections(pid, self._port)}
+            # Until it exits its other threads go on, and may accept.
+            began_s = time.monotonic()
+            os.kill(pid, signal.SIGCONT)
+            self.wait_for(f"pid {pid} is gone", lambda: pid not in self.pids())
+            self.casualties.add_death(pid, ports, time.monotonic() - began_s + QUEUED_S)
+        self.wait_for_workers()
+
+    def stubborn(self) -> threading.Thread:
+        """A request that nothing ends: its process is replaced, and cut off at last."""
+        conversation = Conversation(self.address)
+        conversation.socket.settimeout(PATIENCE_S)
+        self.struck["exit_status_1"] += 1
+        conversation.send(b"GET /stubborn?token=s HTTP/1.1\r\nHost: soak\r\n\r\n")
+
+        def wait() -> None:
+            with conversation:
+                try:
+                    conversation.read_response()
+                except (Missing, Wrong):
+                    return
+
+        thread = threading.Thread(target=wait, name="stubborn", daemon=True)
+        thread.start()
+        return thread
+
+    def hoard(self, seconds: float) -> None:
+        """A page takes all descriptors of its process for so long."""
+        with Conversation(self.address) as conversation:
+            since_s = time.monotonic()
+            request = f"GET /hoard?token=h&size=9&seconds={seconds} HTTP/1.0\r\n"
+            conversation.send(f"{request}Host: soak\r\n\r\n".encode())
+            if conversation.read_response().body != text_of("h", 9):
+                raise SoakFailure("the page that hoards descriptors failed")
+            assert conversation.pid
+            self.casualties.add_hoard(conversation.pid, since_s)
+
+    # Ending
+
+    def stop(self) -> None:
+        """SIGTERM; what the server did is judged."""
+        self.process.terminate()
+        try:
+            status = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise SoakFailure(f"the server runs {PATIENCE_S:g} s after SIGTERM") from None
+        # 1: a request was cut off, as those of /stubborn are.
+        if status not in ((0, 1) if self.struck["exit_status_1"] else (0,)):
+            raise SoakFailure(f"the server ended with exit status {status}")
+
+    def destroy(self) -> None:
+        """Whatever is left of it: gracefully, hard, harder. Workers end when it does."""
+        for number, patience_s in ((signal.SIGTERM, 3), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+            if self.process.poll() is None:
+                self.process.send_signal(number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(patience_s)
