@@ -25,7 +25,7 @@ try:
     from soak_crowd import Crowd, Failure
     from soak_growth import growth
     from soak_processes import Sample, connections
-    from soak_server import judge_count
+    from soak_server import judge_beside_new, judge_count
     from soak_site import text_of
     from soak_subject import Casualties, SoakFailure
     from soak_visits import one_request
@@ -214,6 +214,12 @@ def test_counts_that_grow() -> None:
     judge_count("worker 1", Sample(0, 0, 9, 7), "at first", Sample(0, 0, 9, 7))
     with pytest.raises(SoakFailure, match="worker 1 has 10 descriptors, and 9 at first"):
         judge_count("worker 1", Sample(0, 0, 10, 7), "at first", Sample(0, 0, 9, 7))
+
+
+def test_a_new_worker_may_be_starting_its_threads() -> None:
+    seen = iter([Sample(0, 0, 9, threads) for threads in (4, 6, 7)])
+    judge_beside_new("worker 1", Sample(0, 0, 9, 7), lambda: next(seen))
+    assert next(seen, None) is None
 
 
 def test_connections_that_a_process_has_not_closed() -> None:
