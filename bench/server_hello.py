@@ -89,8 +89,6 @@ def print_table(found: Sitting, cells: Sequence[Cell]) -> None:
         "Medians over rounds, with their range. /fastest peer: the ratios round by round to the\n"
         "fastest in the same shape. wrk's CPU: of one core; near 1 it is the limit."
     )
-    found.print_missing()
-    print()
 
 
 def beside_peers(found: Sitting, cell: Cell, peers: Sequence[Cell]) -> list[Target]:
@@ -169,9 +167,7 @@ def measure_applications(
     measure_cell = partial(load_cell.measure, installed=installed, options=options)
     cells = found.run(options.rounds, cells, measure_cell)
     print_table(found, cells)
-    targets = [*targets_of(found, cells), *found.failures()]
-    print(*targets, sep="\n")
-    return found.experiments(Cell.parameters, targets)
+    return found.conclude(targets_of(found, cells), Cell.parameters)
 
 
 def add_shapes(parser: sitting.Parser, shapes: Sequence[str]) -> None:

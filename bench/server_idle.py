@@ -174,11 +174,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     measure_with = partial(measure_cell, installed=installed, seconds=options.seconds)
     cells = found.run(options.rounds, cells, measure_with)
     print_table(found.figures, cells)
-    found.print_missing()
-    print()
-    targets = [*targets_of(found.figures, cells), *found.failures()]
-    print(*targets, sep="\n")
-    return found.experiments(Cell.parameters, targets)
+    return found.conclude(targets_of(found.figures, cells), Cell.parameters)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -89,19 +89,18 @@ class Sitting:
             raise BenchmarkError(next(iter(self._failed.values()), "there is nothing to measure"))
         return [cell for cell in cells if cell not in self._failed]
 
-    def failures(self) -> list[Target]:
-        """Of Headway, which is held to come through."""
-        failed = [cell for cell in self._failed if not is_peer(cell)]
-        return [Target(f"{cell}: came through", 0.0, 1.0) for cell in failed]
-
-    def print_missing(self) -> None:
+    def conclude(
+        self, targets: Sequence[Target], parameters: Callable[[Any], dict[str, Any]]
+    ) -> sitting.Experiments:
+        """Prints what could not be measured and how the targets were met; the experiments, with
+        one more of what is missing."""
         for what, reason in self.missing.items():
             print(f"without {what}: {reason}")
-
-    def experiments(
-        self, parameters: Callable[[Any], dict[str, Any]], targets: Sequence[Target]
-    ) -> sitting.Experiments:
-        """With one more, of what could not be measured."""
+        print()
+        # Headway is held to come through.
+        failed = [cell for cell in self._failed if not is_peer(cell)]
+        targets = [*targets, *(Target(f"{cell}: came through", 0.0, 1.0) for cell in failed)]
+        print(*targets, sep="\n")
         experiments = self.figures.experiments(self.name, parameters, targets)
         absent: list[dict[str, Any]] = [
             {"parameters": {"missing": what, "reason": reason}, "median": None, "values": []}

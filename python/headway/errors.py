@@ -31,6 +31,12 @@ class RequestTimeout(BaseException):
     """
 
 
+def reason_of(error: OSError | OverflowError) -> str:
+    """What the system says of it, for the end of a line."""
+    reason: str = getattr(error, "strerror", None) or str(error)
+    return reason[:1].lower() + reason[1:] if reason[1:2].islower() else reason
+
+
 class Unsupported(Error):
     """The meter cannot work in this process, and the text says why.
 

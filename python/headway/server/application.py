@@ -11,7 +11,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
 
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 
 Application = Any  # a callable as PEP 3333 defines it
 
@@ -75,7 +75,7 @@ def _load_script(path: str) -> Application:
         loader.exec_module(module)
     except OSError as error:
         if error.filename == path:
-            reason = (error.strerror or str(error)).lower()
+            reason = reason_of(error)
             raise CommandError(f"APP is {path!r}: {reason}", exit_code=2) from None
         raise _failure(path, path, error) from None
     except (Exception, SystemExit) as error:

@@ -8,7 +8,7 @@ import socket
 import stat
 from typing import NamedTuple
 
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 
 DEFAULT_BACKLOG = 1024
 
@@ -96,8 +96,7 @@ def bind(
             listener.socket.close()
             raise
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise CommandError(f"{option} {address}: {reason.lower()}", exit_code=2) from None
+        raise CommandError(f"{option} {address}: {reason_of(error)}", exit_code=2) from None
     return listener
 
 

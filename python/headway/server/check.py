@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway import _native
+from headway.errors import reason_of
 from headway.server import identity
 from headway.server.binding import Address
 from headway.server.configuration import Value, is_object
@@ -93,7 +94,7 @@ def _unusable(address: Address) -> Iterator[str]:
     try:
         socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        yield f"{address}: {(error.strerror or str(error)).lower()}"
+        yield f"{address}: {reason_of(error)}"
 
 
 def _accounts(group: ResolvedGroup) -> Iterator[str]:

@@ -7,7 +7,7 @@ import re
 import sys
 
 from headway import policies
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 from headway.server import check
 from headway.server.apache.file import read_apache
 from headway.server.configuration import Draft, put_over
@@ -113,7 +113,7 @@ def _read_file(path: str) -> Draft:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise CommandError(f"--config {path}: {reason}", exit_code=2) from None
     except UnicodeDecodeError as error:
         raise CommandError(

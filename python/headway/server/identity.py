@@ -16,7 +16,7 @@ import signal
 from collections.abc import Iterator
 
 from headway import _native
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 from headway.server.settings import ProcessGroup
 
 GROUP_NAME = "%{GROUP}"
@@ -117,7 +117,7 @@ def _explained(group: ProcessGroup, option: str, value: str) -> Iterator[None]:
     except (ValueError, OverflowError) as error:
         reason = str(error)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
     else:
         return
     raise CommandError(f"process group {group.name!r}: {option} {value!r}: {reason}", exit_code=2)

@@ -13,7 +13,7 @@ import struct
 from array import array
 from collections.abc import Iterable
 
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 from headway.server.binding import Address, Listener, bind, make_prompt
 from headway.server.settings import ProcessGroup
 
@@ -162,7 +162,7 @@ def _take_over(fd: int, count: str) -> socket.socket:
         os.set_inheritable(fd, False)
         listener = socket.socket(fileno=fd)
     except (OSError, OverflowError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        reason = reason_of(error)
         raise CommandError(f"{place}: {reason}", exit_code=2) from None
     is_stream = listener.type == socket.SOCK_STREAM
     if not is_stream or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):

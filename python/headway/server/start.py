@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 from headway.server import identity, template
 from headway.server.application import Application, ImportFailed, load_application
 from headway.server.control import Control, Gone
@@ -78,5 +78,5 @@ def open_log(group: ProcessGroup) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise CommandError(f"--access-log {path}: {reason}", exit_code=2) from None

@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 from headway.server import status
 from headway.server.binding import parse_address
 
@@ -52,7 +52,7 @@ def _ask(address: str) -> dict[str, object]:
                 pieces.append(piece)
         document = json.loads(b"".join(pieces))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise CommandError(f"{address}: {reason}; is the server running?") from None
     except ValueError:
         raise CommandError(f"{address}: what answers there is no headway server") from None

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import _native
-from headway.errors import CommandError, Error
+from headway.errors import CommandError, Error, reason_of
 from headway.server import identity
 from headway.server.control import Message
 from headway.server.deaths import Deaths
@@ -265,7 +265,7 @@ class Supervisor:
                 slot.starting.enter(State.STARTING, group.startup_timeout_s)
                 self.processes.append(slot.starting)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = reason_of(error)
             name = f"process {slot.number} of group {group.name}"
             self._start_failed(generation, slot, f"{name} cannot be started: {reason}")
 
@@ -577,7 +577,7 @@ def pid_file(path: str) -> Iterator[None]:
     try:
         Path(path).write_text(text)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise CommandError(f"--pid-file {path}: {reason}", exit_code=2) from None
     try:
         yield

@@ -12,7 +12,7 @@ import operator
 import os
 import re
 
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 from headway.server.apache.syntax import Directive, parse_lines
 
 MAX_INCLUDE_DEPTH = 32
@@ -46,9 +46,7 @@ class ApacheReader:
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
                 text = file.read()
         except OSError as error:
-            raise CommandError(
-                f"{path}: {(error.strerror or str(error)).lower()}", exit_code=2
-            ) from None
+            raise CommandError(f"{path}: {reason_of(error)}", exit_code=2) from None
         return self._evaluate(parse_lines(path, text), depth)
 
     def _evaluate(self, directives: list[Directive], depth: int) -> list[Directive]:
