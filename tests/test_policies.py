@@ -388,11 +388,16 @@ def test_nothing_is_run_where_the_extension_module_does_not_work() -> None:
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("verb", ["run", "serve"])
-def test_a_bad_name_is_one_line_with_the_good_ones(verb: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("run", "'beazley' is no policy; there are interval, priority, deadline"),
+        ("serve", "'beazley': it must be one of interval, priority, deadline"),
+    ],
+)
+def test_a_bad_name_is_one_line_with_the_good_ones(verb: str, said: str) -> None:
     result = execute([*HEADWAY, verb, "--policy", "beazley", "program"])
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
-        f"headway {verb}: argument --policy: 'beazley' is no policy; there are interval, "
-        f"priority, deadline (see headway {verb} --help)\n"
+        f"headway {verb}: argument --policy: {said} (see headway {verb} --help)\n"
     )

@@ -43,6 +43,7 @@ def hello(seconds):
 
 def sleep(seconds):
     entered.set()
+    print("asleep", file=sys.stderr, flush=True)
     time.sleep(seconds)
     return b"slept\n"
 
