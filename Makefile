@@ -25,7 +25,7 @@ test-matrix: ## Run the Rust tests, and the Python tests on 3.10 to 3.15 and fre
 lint: ## Check formatting, types, lints and that no import runs up the layers
 	@scripts/lint
 
-fuzz: ## Fuzz everything that parses what a client sends, an hour in all
+fuzz: ## Fuzz everything that parses what a client sends (80 minutes)
 	@scripts/fuzz --seconds 1200
 
 bench: ## Measure what the meter costs and what the policies bring (40 minutes)
