@@ -14,6 +14,7 @@ use std::ops::Range;
 /// Room on the stack for the fields of a head; more of them, where they are allowed, take an
 /// allocation.
 const FIELDS_ON_STACK: usize = 128;
+
 /// One parsed head. Ranges are offsets from the first byte of the request line, so a head stays
 /// true when its bytes move. Reused from request to request.
 #[derive(Debug, Default)]
