@@ -80,6 +80,18 @@ pub fn waited_ns_by_this_thread() -> Option<u64> {
     engine::threads::books_of_this_thread().map(waited_ns).reduce(|one, other| one + other)
 }
 
+/// Tells the policy that the calling thread's next work has nothing to do with its last, as in a
+/// pool: a thread that computed for one client is not CPU-bound for the next. To be called between the
+/// two, with no GIL held.
+pub fn begin_anew() {
+    if is_installed() {
+        for book in engine::threads::books_of_this_thread_by_index() {
+            engine::seats::begin_anew(book);
+            engine::hints::follow_class(book, false);
+        }
+    }
+}
+
 /// Tells the ledger what only the interpreter knows, so that a report by another process has it.
 pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
     if let Some(slot) = engine::ledger::slot() {

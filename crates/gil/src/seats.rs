@@ -121,6 +121,13 @@ pub fn forced_wait_ended(this_thread: ThreadId, now_ns: u64) {
     unsafe { (*SEATS[this_thread as usize].thread.get()).forced_wait_ended(now_ns) };
 }
 
+/// The calling thread, which neither waits nor holds, is to be taken for a new one. Without the mutex,
+/// as `forced_wait_ended`. The hint stays as it is.
+pub fn begin_anew(this_thread: ThreadId) {
+    // SAFETY: see there.
+    unsafe { (*SEATS[this_thread as usize].thread.get()).begin_anew() };
+}
+
 /// Calls everybody who may wait in any queue. After the books were closed, so that nobody begins to.
 pub fn call_all(slot: &Slot) {
     for (book, _) in slab::used(slot) {

@@ -92,6 +92,12 @@ impl Thread {
         self.away_since_ns = now_ns;
     }
 
+    /// What it did says nothing of what it does from now on. For the driver, as `forced_wait_ended`.
+    pub fn begin_anew(&mut self) {
+        debug_assert!(!self.is_queued());
+        *self = Self::new();
+    }
+
     /// Clears what an earlier scheduler's policy left.
     pub(crate) fn enter(&mut self, scheduler: u32) {
         if self.scheduler != scheduler {

@@ -152,6 +152,9 @@ impl Adapter {
     }
 }
 
+/// A request that took so long may have made its thread CPU-bound in the eyes of a policy.
+const LONG_NS: u64 = 500_000;
+
 impl Application for Adapter {
     type Thread = WorkerThread;
 
@@ -165,6 +168,9 @@ impl Application for Adapter {
         }
         // SAFETY: attached above; the application must leave it so, as any C function's caller.
         unsafe { PyEval_SaveThread() };
+        if exchange.record.application_ns >= LONG_NS {
+            headway_gil::begin_anew();
+        }
         let waited_ns = headway_gil::waited_ns_by_this_thread();
         let before_ns = std::mem::replace(&mut thread.waited_ns, waited_ns);
         exchange.record.gil_wait_ns = match (before_ns, waited_ns) {
