@@ -13,7 +13,7 @@ import os
 import pwd
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headway import _native
 from headway.errors import CommandError, reason_of
@@ -54,6 +54,15 @@ def take_on(group: ProcessGroup) -> None:
     # In place of the control socket while the application is imported. The signal's default
     # effect until this process can end of itself.
     _native.process_end_with_parent(signal.SIGTERM)
+
+
+def find_root(groups: Iterable[ProcessGroup]) -> str:
+    """Which groups will run as root though nobody said so, in words; or ""."""
+    names = [each.name for each in groups if each.user is None]
+    if os.geteuid() != 0 or not names:
+        return ""
+    what = "process group" if len(names) == 1 else "process groups"
+    return f"{what} {', '.join(names)}: their processes run as root, for want of `user`"
 
 
 def _limit_resources(group: ProcessGroup) -> None:

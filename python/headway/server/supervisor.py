@@ -62,6 +62,7 @@ def supervise(
     """Serves until a signal comes; returns the exit status. `reread` is called on SIGHUP, and may
     raise `Error`; with `settings.reload` also when one of the files changes. Raises `CommandError`
     if serving cannot begin."""
+    inherited = inherited_from_systemd()
     with Signals() as signals, ExitStack() as stack:
         watcher = None
         if settings.reload:
@@ -71,7 +72,8 @@ def supervise(
             status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
         if settings.pid_file is not None:
             stack.enter_context(pid_file(settings.pid_file))
-        supervisor = Supervisor(settings, reread, signals, watcher, status_socket)
+        listeners = Listeners(inherited)
+        supervisor = Supervisor(settings, reread, listeners, signals, watcher, status_socket)
         status = supervisor.run()
     if supervisor.ended_by is not None:
         # As if there had been no handler, now that nothing is left behind.
@@ -91,6 +93,7 @@ class Supervisor:
         self,
         settings: ServerSettings,
         reread: Callable[[], ServerSettings],
+        listeners: Listeners,
         signals: Signals,
         watcher: Watcher | None,
         status_socket: StatusSocket | None,
@@ -102,7 +105,7 @@ class Supervisor:
         self._status_socket = status_socket
         self._service_manager = ServiceManager()
         self._since = time.time()
-        self._listeners = Listeners(inherited_from_systemd())
+        self._listeners = listeners
         # All that were started and not waited for, whichever generation they belong to.
         self.processes: list[Process] = []
         self.current: Generation | None = None
@@ -118,6 +121,7 @@ class Supervisor:
         # Set if the server cannot begin.
         self._fatal: Failure | None = None
         self._was_cut_off = False
+        self._has_warned_of_root = False
 
     def run(self) -> int:
         try:
@@ -316,11 +320,15 @@ class Supervisor:
         self._listeners.stop_queueing(dropped)
         self._listeners.close(dropped)
         self._service_manager.is_ready()
+        warning = identity.find_root(pending.settings.groups)
         if former is None:
             self._announce(pending)
         else:
             self._dismiss(former, "graceful_signal")
             say(f"generation {pending.number} serves, {former.number} retires")
+        if warning and not self._has_warned_of_root:
+            self._has_warned_of_root = True
+            say(f"warning: {warning}")
 
     def _hand_over(self, running: RunningGroup, slot: Slot) -> None:
         """Whoever is ready serves; who served before retires."""
