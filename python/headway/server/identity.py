@@ -61,8 +61,9 @@ def find_root(groups: Iterable[ProcessGroup]) -> str:
     names = [each.name for each in groups if each.user is None]
     if os.geteuid() != 0 or not names:
         return ""
-    what = "process group" if len(names) == 1 else "process groups"
-    return f"{what} {', '.join(names)}: their processes run as root, for want of `user`"
+    if len(names) == 1:
+        return f"process group {names[0]} runs as root, for want of a user (--user NAME)"
+    return f"process groups {', '.join(names)} run as root, for want of a user (--user NAME)"
 
 
 def _limit_resources(group: ProcessGroup) -> None:
