@@ -177,13 +177,15 @@ class Supervisor:
             else:
                 self.ended_by = number
                 self._children.kill()
-        elif number == signal.SIGHUP and self._succession.is_wanted():
+        elif number == signal.SIGHUP:
             self._reload("SIGHUP")
         elif number == signal.SIGUSR1:
             say(f"SIGUSR1:\n{draw(self._describe())}")
 
     def _reload(self, cause: str) -> None:
-        """Reads the configuration again and starts a generation for it."""
+        """Reads the configuration again and starts a generation for it, unless the end has begun."""
+        if not self._succession.is_wanted():
+            return
         current = self._succession.current
         if current is None:
             say(f"{cause}: not before the first start is done")
