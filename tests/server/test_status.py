@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -44,6 +45,11 @@ def test_the_document_names_processes_and_deaths(tmp_path: Path) -> None:
         assert [each["pid"] for each in group["processes"]] == server.workers()
         assert {each["state"] for each in group["processes"]} == {"serving"}
         assert group["deaths"] == {"count": 0, "by_reason": {}, "last": None}
+        assert [each["requests"] for each in group["processes"]] == [0, 0]
+        for _ in range(20):
+            server.get("/pid")
+        (group,) = json.loads(ask(path, "--json").stdout)["groups"]
+        assert sum(each["requests"] for each in group["processes"]) == 20
 
         os.kill(server.workers()[0], signal.SIGKILL)
         server.wait_for("was ended by SIGKILL")
@@ -61,6 +67,29 @@ def test_the_document_names_processes_and_deaths(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGUSR1)
         server.wait_for(r"SIGUSR1:\npid \d+, serving for ")
     assert not path.exists()
+
+
+def test_a_process_that_cannot_say_is_shown_without_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "status"
+    with Supervised(tmp_path, {"processes": 2}, status_socket=str(path)) as server:
+        stopped, other = server.workers()
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            # All at once, so that the later ones come to an inquiry that is under way.
+            clients = [
+                subprocess.Popen(
+                    [sys.executable, "-m", "headway", "status", f"unix:{path}"],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+                for _ in range(3)
+            ]
+            told = [client.communicate(timeout=TIMEOUT_S)[0] for client in clients]
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+    for table in told:
+        assert re.search(rf"pid {stopped} .*, generation 1\n", table), table
+        assert re.search(rf"pid {other} .*, generation 1, 0 requests\n", table), table
 
 
 def test_a_status_socket_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
@@ -94,7 +123,7 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         assert said in done.stderr
 
 
-PROCESS = {"number": 1, "pid": 7, "state": "serving", "since": 1.0, "generation": 1}
+PROCESS = {"number": 1, "pid": 7, "state": "serving", "since": 1.0, "generation": 1, "requests": 0}
 GROUP = {
     "name": "main",
     "addresses": ["127.0.0.1:80"],

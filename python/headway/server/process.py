@@ -78,6 +78,8 @@ class Process:
         self.reason = ""
         self.was_killed = False
         self.has_closed = False
+        # What it said when it was last asked; `None` if it did not.
+        self.requests: int | None = None
 
     def __str__(self) -> str:
         what = "template" if self.is_template else f"process {self.number}"

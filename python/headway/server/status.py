@@ -2,7 +2,8 @@
 
 The document has `pid`, `state`, `since` (seconds since 1970), `generation`, and for each of
 `groups`: `name`, `addresses`, `processes` (`number`, null for a template; `pid`, `state`, `since`,
-`generation`) and `deaths` (`count`, `by_reason`, `last` with `reason`, `pid`, `time`).
+`generation`, and `requests`, null if it did not say) and `deaths` (`count`, `by_reason`, and `last`
+with `reason`, `pid`, `time`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import math
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from headway.schema import NUMBER, find_field_problem
@@ -41,6 +43,7 @@ PROCESS_FIELDS: dict[str, tuple[type, ...]] = {
     "state": (str,),
     "since": NUMBER,
     "generation": (int,),
+    "requests": (int, type(None)),
 }
 DEATHS_FIELDS: dict[str, tuple[type, ...]] = {
     "count": (int,),
@@ -63,18 +66,26 @@ class StatusSocket:
     def fileno(self) -> int:
         return self._listener.fileno()
 
-    def answer(self, document: dict[str, Any]) -> None:
-        """Never waits: what does not fit into the socket's buffer is lost."""
-        with contextlib.suppress(OSError):
+    def accept(self) -> Callable[[dict[str, Any]], None]:
+        """Who has connected, as a function that answers it."""
+        try:
             client, _ = self._listener.accept()
-            with client:
-                client.setblocking(False)
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-                client.sendall(json.dumps(document).encode() + b"\n")
+        except OSError:
+            # Gone again, or no descriptor is left.
+            return lambda _: None
+        return partial(_answer, client)
 
     def close(self) -> None:
         self._file.remove()
         self._listener.close()
+
+
+def _answer(client: socket.socket, document: dict[str, Any]) -> None:
+    """Never waits: what does not fit into the socket's buffer is lost."""
+    with client, contextlib.suppress(OSError):
+        client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        client.sendall(json.dumps(document).encode() + b"\n")
 
 
 def of_process(process: Process) -> dict[str, Any]:
@@ -84,6 +95,7 @@ def of_process(process: Process) -> dict[str, Any]:
         "state": process.state.value,
         "since": process.since,
         "generation": process.generation,
+        "requests": process.requests,
     }
 
 
@@ -140,10 +152,13 @@ def draw(document: dict[str, Any]) -> str:
         lines += ["", f"{group['name']} on {', '.join(group['addresses'])}"]
         for each in group["processes"]:
             what = "template" if each["number"] is None else f"process {each['number']}"
-            lines.append(
+            line = (
                 f"  {what:<12} pid {each['pid'] or '?':<8} {each['state']:<9} "
                 f"for {_age(now - each['since'])}, generation {each['generation']}"
             )
+            if each["requests"] is not None:
+                line += f", {each['requests']} request{'' if each['requests'] == 1 else 's'}"
+            lines.append(line)
         deaths = group["deaths"]
         if last := deaths["last"]:
             reasons = sorted(deaths["by_reason"].items(), key=lambda each: -each[1])

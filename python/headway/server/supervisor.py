@@ -21,6 +21,7 @@ from headway.errors import CommandError, Error, reason_of
 from headway.server.children import Children
 from headway.server.control import Message
 from headway.server.deaths import Deaths
+from headway.server.inquiry import Inquiry
 from headway.server.listeners import Listeners, inherited_from_systemd
 from headway.server.log import say
 from headway.server.process import Failure, Process, State
@@ -78,6 +79,7 @@ class Supervisor:
         self._since = time.time()
         self._children = Children()
         self._succession = Succession(listeners, self._children, self._service_manager)
+        self._inquiry = Inquiry()
         # The second signal, which let nobody finish.
         self.ended_by: signal.Signals | None = None
 
@@ -90,6 +92,8 @@ class Supervisor:
                 self._reap()
                 self._service_manager.ping_if_due()
                 self._succession.tend()
+                if self._inquiry.is_over():
+                    self._inquiry.answer(self._describe())
         finally:
             self._children.kill()
             self._listeners.shut_down()
@@ -113,7 +117,7 @@ class Supervisor:
             if fd in by_fd:
                 self._hear(by_fd[fd])
         if self._status_socket is not None and self._status_socket.fileno() in ready:
-            self._status_socket.answer(self._describe())
+            self._inquiry.join(self._status_socket.accept(), self._children)
         if self._watcher is not None and (changed := self._watcher.changed()) is not None:
             self._reload(f"{changed} has changed")
         for number in self._signals.read():
@@ -123,6 +127,8 @@ class Supervisor:
         times = list(self._succession.deadlines())
         if self._service_manager.ping_at is not None:
             times.append(self._service_manager.ping_at)
+        if self._inquiry.deadline is not None:
+            times.append(self._inquiry.deadline)
         # A millisecond late rather than early, and then again.
         return max(min(times) - time.monotonic(), 0.0) * 1000 + 1 if times else None
 
@@ -149,6 +155,8 @@ class Supervisor:
             self._succession.replace(process, reason, detail)
         elif event == "files" and self._watcher is not None:
             self._watcher.add(map(str, message["paths"]))
+        elif event == "requests":
+            self._inquiry.hear(process, int(message["count"]))
         elif event == "closed":
             process.has_closed = True
         elif event == "stopped":
@@ -180,10 +188,10 @@ class Supervisor:
         elif number == signal.SIGHUP:
             self._reload("SIGHUP")
         elif number == signal.SIGUSR1:
-            say(f"SIGUSR1:\n{draw(self._describe())}")
+            self._inquiry.join(lambda it: say(f"SIGUSR1:\n{draw(it)}"), self._children)
 
     def _reload(self, cause: str) -> None:
-        """Reads the configuration again and starts a generation for it, unless the end has begun."""
+        """Reads the configuration again and starts a generation for it, while anybody serves."""
         if not self._succession.is_wanted():
             return
         current = self._succession.current
