@@ -46,7 +46,15 @@ def test_every_verb_has_help(verb: str) -> None:
         (["fly"], "headway: argument VERB: invalid choice: 'fly'"),
         (["--fast"], "headway: "),
         (["report"], "headway report: the following arguments are required: FILE"),
-        (["report", "a", "b"], "unrecognized arguments: b"),
+        (
+            ["report", "a", "b"],
+            "headway report: unrecognized arguments: b (see headway report --help)\n",
+        ),
+        (
+            ["serve", "app:app", "--thraeds", "4"],
+            "headway serve: unrecognized arguments: --thraeds 4 (see headway serve --help)\n",
+        ),
+        (["--fast", "report"], "headway: unrecognized arguments: --fast (see headway --help)\n"),
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], complaint: str) -> None:

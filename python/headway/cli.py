@@ -80,7 +80,7 @@ def _run(argv: list[str], verb: Verb | None) -> int:
     )
     parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
     parsers = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    module, program = None, None
+    asked, module, program = parser, None, None
     for each in VERBS:
         verb_parser = parsers.add_parser(
             each.name,
@@ -89,11 +89,15 @@ def _run(argv: list[str], verb: Verb | None) -> int:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if each is verb:
+            asked = verb_parser
             module = import_module(each.module)
             module.prepare_parser(verb_parser)
             if hasattr(module, "split_arguments"):
                 argv[1:], program = module.split_arguments(argv[1:])
-    parsed = parser.parse_args(argv)
+    parsed, unknown = parser.parse_known_args(argv)
+    if unknown:
+        # By the verb, whose help has what it should have been.
+        asked.error(f"unrecognized arguments: {' '.join(unknown)}")
     assert module is not None, "argparse lets only a known verb through"
     if program is not None:
         parsed.program = program

@@ -64,13 +64,13 @@ def find_problem(report: Any) -> str:
 
 def _find_report_problem(report: Any, place: str) -> str:
     """The first field that the terminal needs and `report` lacks; "" if there is none."""
-    problem = _find_field_problem(report, REPORT_FIELDS, place)
+    problem = find_field_problem(report, REPORT_FIELDS, place)
     for key, fields in (("gils", GIL_FIELDS), ("threads", THREAD_FIELDS)):
         for index, row in enumerate(() if problem else report[key]):
             where = f"{place}{key}[{index}]."
-            problem = problem or _find_field_problem(row, fields, where)
+            problem = problem or find_field_problem(row, fields, where)
             present = {} if problem else {k: v for k, v in LATER_FIELDS.items() if k in row}
-            problem = problem or _find_field_problem(row, present, where)
+            problem = problem or find_field_problem(row, present, where)
             for name in () if problem else ("wait", "hold"):
                 problem = problem or _find_histogram_problem(row[name], f"{where}{name}.")
     for index, child in enumerate(() if problem else report["children"]):
@@ -78,7 +78,8 @@ def _find_report_problem(report: Any, place: str) -> str:
     return problem
 
 
-def _find_field_problem(row: Any, fields: dict[str, tuple[type, ...]], place: str) -> str:
+def find_field_problem(row: Any, fields: dict[str, tuple[type, ...]], place: str) -> str:
+    """Likewise, of the one object at `place`: an empty text, or names with a dot at the end."""
     if not isinstance(row, dict):
         return f"{place.rstrip('.')} is {row!r:.40}, and must be an object"
     for name, types in fields.items():
@@ -91,7 +92,7 @@ def _find_field_problem(row: Any, fields: dict[str, tuple[type, ...]], place: st
 
 
 def _find_histogram_problem(histogram: Any, place: str) -> str:
-    problem = _find_field_problem(histogram, HISTOGRAM_FIELDS, place)
+    problem = find_field_problem(histogram, HISTOGRAM_FIELDS, place)
     for index, bucket in enumerate(() if problem else histogram["buckets"]):
         pair = isinstance(bucket, list) and len(bucket) == 2
         if not pair or not all(isinstance(number, NUMBER) for number in bucket):

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,41 @@ def test_a_thread_serves_until_the_event_is_set() -> None:
     assert left == [0]
     with pytest.raises(ConnectionRefusedError):
         ask(port)
+
+
+@pytest.mark.parametrize("is_bound_anew", [True, False])
+def test_only_the_servers_own_socket_file_is_removed(tmp_path: Path, is_bound_anew: bool) -> None:
+    path = tmp_path / "socket"
+    stop = threading.Event()
+    left: list[int] = []
+    thread = threading.Thread(
+        target=lambda: left.append(headway.serve(lambda *_: [], bind=f"unix:{path}", stop=stop))
+    )
+    thread.start()
+    with socket.socket(socket.AF_UNIX) as other:
+        try:
+            wait_for_answer(path)
+            path.unlink()
+            if is_bound_anew:
+                other.bind(str(path))
+        finally:
+            stop.set()
+            thread.join()
+    assert left == [0]
+    assert path.exists() == is_bound_anew
+
+
+def wait_for_answer(path: Path) -> None:
+    while True:
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(str(path))
+            except (FileNotFoundError, ConnectionRefusedError):
+                time.sleep(0.01)
+                continue
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert connection.recv(1) == b"H"
+            return
 
 
 # Not served in the clear because the arguments say nothing of TLS.

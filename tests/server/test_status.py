@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
+import pytest
 from served import APPS, TIMEOUT_S
 from supervised import Supervised
 
@@ -40,6 +45,11 @@ def test_the_document_names_processes_and_deaths(tmp_path: Path) -> None:
         assert [each["pid"] for each in group["processes"]] == server.workers()
         assert {each["state"] for each in group["processes"]} == {"serving"}
         assert group["deaths"] == {"count": 0, "by_reason": {}, "last": None}
+        assert [each["requests"] for each in group["processes"]] == [0, 0]
+        for _ in range(20):
+            server.get("/pid")
+        (group,) = json.loads(ask(path, "--json").stdout)["groups"]
+        assert sum(each["requests"] for each in group["processes"]) == 20
 
         os.kill(server.workers()[0], signal.SIGKILL)
         server.wait_for("was ended by SIGKILL")
@@ -57,6 +67,29 @@ def test_the_document_names_processes_and_deaths(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGUSR1)
         server.wait_for(r"SIGUSR1:\npid \d+, serving for ")
     assert not path.exists()
+
+
+def test_a_process_that_cannot_say_is_shown_without_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "status"
+    with Supervised(tmp_path, {"processes": 2}, status_socket=str(path)) as server:
+        stopped, other = server.workers()
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            # All at once, so that the later ones come to an inquiry that is under way.
+            clients = [
+                subprocess.Popen(
+                    [sys.executable, "-m", "headway", "status", f"unix:{path}"],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+                for _ in range(3)
+            ]
+            told = [client.communicate(timeout=TIMEOUT_S)[0] for client in clients]
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+    for table in told:
+        assert re.search(rf"pid {stopped} .*, generation 1\n", table), table
+        assert re.search(rf"pid {other} .*, generation 1, 0 requests\n", table), table
 
 
 def test_a_status_socket_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
@@ -88,6 +121,75 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         assert done.returncode == exit_code
         assert done.stderr.count("\n") == 1
         assert said in done.stderr
+
+
+PROCESS = {"number": 1, "pid": 7, "state": "serving", "since": 1.0, "generation": 1, "requests": 0}
+GROUP = {
+    "name": "main",
+    "addresses": ["127.0.0.1:80"],
+    "processes": [PROCESS],
+    "deaths": {"count": 0, "by_reason": {}, "last": None},
+}
+DOCUMENT = {"pid": 7, "state": "serving", "since": 1.0, "generation": 1, "groups": [GROUP]}
+
+
+def with_group(**changes: Any) -> bytes:
+    return json.dumps(DOCUMENT | {"groups": [GROUP | changes]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"", "no JSON"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"7", "the document is 7, and must be an object"),
+        (b"{}", "pid is missing"),
+        (json.dumps(DOCUMENT | {"pid": "7"}).encode(), "pid is '7', and must be an integer"),
+        (json.dumps(DOCUMENT | {"since": 1e999}).encode(), "since is inf, and must be a number"),
+        (json.dumps(DOCUMENT | {"groups": [7]}).encode(), "groups[0] is 7, and must be an object"),
+        (with_group(addresses=[7]), "groups[0].addresses[0] is 7, and must be a string"),
+        (with_group(processes=[{}]), "groups[0].processes[0].number is missing"),
+        (with_group(deaths={}), "groups[0].deaths.count is missing"),
+        (
+            with_group(deaths={"count": 1, "by_reason": {"SIGKILL": "1"}, "last": None}),
+            "groups[0].deaths.by_reason.SIGKILL is '1', and must be an integer",
+        ),
+        (
+            with_group(deaths={"count": 1, "by_reason": {"SIGKILL": 1}, "last": {}}),
+            "groups[0].deaths.last.reason is missing",
+        ),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_is_no_server_is_one_line(
+    tmp_path: Path, answer: bytes, problem: str, options: tuple[str, ...]
+) -> None:
+    path = tmp_path / "status"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def give() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=give)
+        thread.start()
+        done = ask(path, *options)
+        thread.join()
+    said = f"unix:{path}: what answers there is no headway server: {problem}"
+    assert done.stderr == f"headway status: {said}\n"
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_a_status_socket_that_another_has_bound_since_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "status"
+    with Supervised(tmp_path, status_socket=str(path)), socket.socket(socket.AF_UNIX) as other:
+        path.unlink()
+        other.bind(str(path))
+    assert path.exists()
 
 
 def test_the_pid_file_is_there_while_the_server_is(tmp_path: Path) -> None:

@@ -469,6 +469,33 @@ def test_a_group_alone_leaves_roots_own_groups(tmp_path: Path) -> None:
     assert found["groups"] == [found["gid"]] == [grp.getgrnam("daemon").gr_gid]
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can warn of it")
+def test_root_is_warned_of_once(tmp_path: Path) -> None:
+    groups = (
+        TWO | {"name": "shop"},
+        {"name": "docs", "binds": [f"unix:{tmp_path}/docs"]},
+        {"name": "safe", "user": "root", "binds": [f"unix:{tmp_path}/safe"]},
+    )
+    with Supervised(tmp_path, *groups) as server:
+        server.reload(2)
+        server.write(*groups[2:])
+        server.reload(3)
+    said = "process groups shop, docs run as root, for want of a user (--user NAME)"
+    assert re.findall("warning: (.*)\n", server.stderr) == [said]
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_a_command_line_tells_the_group(tmp_path: Path, preload: bool) -> None:
+    with Supervised(tmp_path, {"name": "it's", "preload": preload}) as server:
+        told = [
+            Path(f"/proc/{pid}/cmdline").read_text().split("\0")[1:] for pid in server.workers()
+        ]
+    # With a template one command line is that of all.
+    number = "" if preload else ", process 1"
+    expected = f"headway serve: group it's{number}"
+    assert all(any(expected in each for each in arguments) for arguments in told), told
+
+
 def test_a_configuration_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
     with Supervised(tmp_path) as server:
         first = server.workers()

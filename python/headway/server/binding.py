@@ -69,6 +69,29 @@ class Listener(NamedTuple):
     address: Address
 
 
+class SocketFile:
+    """The name of a UNIX socket that was just bound. Another server may bind it anew while this one
+    runs, and then it is no longer ours to remove. To be removed before the socket is closed: an
+    inode that nobody holds may come again."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._identity = _identity_of(path)
+
+    def remove(self) -> None:
+        if self._identity is not None and _identity_of(self._path) == self._identity:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+
+def _identity_of(path: str) -> tuple[int, int] | None:
+    """Device and inode; `None` if there is nothing."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
+
+
 def bind(
     address: Address,
     backlog: int = DEFAULT_BACKLOG,

@@ -4,11 +4,13 @@ A SOCK_SEQPACKET pair, so that either side learns at once that the other has gon
 never waits for it. Knows what a message looks like, not what is in it; those that there are:
 
 to a process    its task, once, as the first (see `worker.Task`), {"command": "serve"},
-                {"command": "retire"}, and to a template {"command": "fork"} with a descriptor
+                {"command": "retire"}, {"command": "count"},
+                and to a template {"command": "fork"} with a descriptor
 from a process  {"event": "started"} by one that was forked, {"event": "ready"},
                 {"event": "files", "paths"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"} (native threads send this too),
+                {"event": "requests", "count"} when it was told to count,
                 {"event": "closed"}: its listening sockets, after it emptied the accept queues;
                 {"event": "stopped"}: no request is under way any more
 """

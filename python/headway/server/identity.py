@@ -13,7 +13,7 @@ import os
 import pwd
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headway import _native
 from headway.errors import CommandError, reason_of
@@ -54,6 +54,16 @@ def take_on(group: ProcessGroup) -> None:
     # In place of the control socket while the application is imported. The signal's default
     # effect until this process can end of itself.
     _native.process_end_with_parent(signal.SIGTERM)
+
+
+def find_root(groups: Iterable[ProcessGroup]) -> str:
+    """Which groups will run as root though nobody said so, in words; or ""."""
+    names = [each.name for each in groups if each.user is None]
+    if os.geteuid() != 0 or not names:
+        return ""
+    if len(names) == 1:
+        return f"process group {names[0]} runs as root, for want of a user (--user NAME)"
+    return f"process groups {', '.join(names)} run as root, for want of a user (--user NAME)"
 
 
 def _limit_resources(group: ProcessGroup) -> None:

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterable
 
 from headway.errors import CommandError, reason_of
-from headway.server.binding import Address, Listener, bind, make_prompt
+from headway.server.binding import Address, Listener, SocketFile, bind, make_prompt
 from headway.server.settings import ProcessGroup
 
 # linux/filter.h. Of a packet that a listening socket gets, the filter sees the TCP header: drop
@@ -38,8 +38,8 @@ class Listeners:
         self._inherited = {_address_of(each): each for each in inherited}
         self._open: dict[Address, Listener] = {}
         self._owned: set[Address] = set()
-        # Device and inode of a UNIX socket's file, so that only our own is removed.
-        self._files: dict[Address, tuple[int, int]] = {}
+        # Those of UNIX sockets that are still there.
+        self._files: dict[Address, SocketFile] = {}
 
     def open(self, groups: Iterable[ProcessGroup]) -> list[Address]:
         """Opens what the groups need and is not open yet; all of it, or none if it raises
@@ -65,8 +65,7 @@ class Listeners:
         self._open[address] = listener
         self._owned.add(address)
         if address.path is not None:
-            found = os.stat(address.path)
-            self._files[address] = (found.st_dev, found.st_ino)
+            self._files[address] = SocketFile(address.path)
 
     def _find_inherited(self, address: Address) -> Listener | None:
         for own, listener in self._inherited.items():
@@ -112,12 +111,9 @@ class Listeners:
         self.close(self.addresses())
 
     def _remove_file(self, address: Address) -> None:
-        known = self._files.pop(address, None)
-        if known is not None and address.path is not None:
-            with contextlib.suppress(OSError):
-                found = os.stat(address.path)
-                if (found.st_dev, found.st_ino) == known:
-                    os.unlink(address.path)
+        file = self._files.pop(address, None)
+        if file is not None:
+            file.remove()
 
 
 def _drop_syn(listener: socket.socket) -> None:
@@ -148,7 +144,8 @@ def _is_same(wanted: Address, own: Address) -> bool:
 
 def inherited_from_systemd() -> list[socket.socket]:
     """The sockets of sd_listen_fds(3); forgets them in the environment, so that no child takes
-    them for its own. Raises `CommandError` if one cannot be listened on."""
+    them for its own. To be called before this process opens anything that it might take for one of
+    them. Raises `CommandError` if one cannot be listened on."""
     count, pid = os.environ.pop("LISTEN_FDS", ""), os.environ.pop("LISTEN_PID", "")
     os.environ.pop("LISTEN_FDNAMES", None)
     if pid != str(os.getpid()) or not count.isdecimal():

@@ -22,12 +22,15 @@ from headway.server.signals import SUPERVISORS_SIGNALS
 from headway.server.task import Task
 
 # For `python -c`, with the control socket's descriptor behind it. The current directory must not
-# be searched for Headway's own imports: an application may have a signal.py.
+# be searched for Headway's own imports: an application may have a signal.py. Does not work:
+# - `-m` does search it, and -P, which prevents that, is not in Python 3.10, and would be handed on
+#   to whatever the application starts with its own flags;
+# - a script has a path, which is another in each group's `python-home`; and like a module it would
+#   be imported again by every process that the application starts by multiprocessing.
+# So what `ps` is to show is a string, which the program begins with.
 PROGRAM = (
-    "import sys\n"
-    "if sys.path[:1] == ['']: del sys.path[0]\n"
-    "from headway.server.start import main\n"
-    "main()\n"
+    "{name!a}; import sys; sys.path[:1] == [''] and sys.path.pop(0); "
+    "from headway.server.start import main; main()"
 )
 
 CHECK_TIMEOUT_S = 30
@@ -75,6 +78,8 @@ class Process:
         self.reason = ""
         self.was_killed = False
         self.has_closed = False
+        # What it said when it was last asked; `None` if it did not.
+        self.requests: int | None = None
 
     def __str__(self) -> str:
         what = "template" if self.is_template else f"process {self.number}"
@@ -130,10 +135,13 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
         process = Process(task.group, number, generation, ours)
         process.is_template = task.is_template
         python = interpreter(task.group)
+        # A template's command line is that of the workers which it forks, too.
+        place = "" if task.is_template else f", process {number}"
+        program = PROGRAM.format(name=f"headway serve: group {task.group.name}{place}")
         fds = [theirs.fileno(), *(fd for fd, _ in task.listeners)]
         process.pid = os.posix_spawn(
             python,
-            [python, *_flags(), "-c", PROGRAM, str(theirs.fileno())],
+            [python, *_flags(), "-c", program, str(theirs.fileno())],
             environment,
             # Onto itself: the child inherits it.
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in fds],

@@ -7,13 +7,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
 from headway import gil
 from headway.server.application import Application
-from headway.server.binding import Listener, bind, parse_address
+from headway.server.binding import Listener, SocketFile, bind, parse_address
 from headway.server.limits import NO_LIMITS, native_limits
 from headway.server.serving import LOG_FORMS, Server
 from headway.server.settings import ProcessGroup, Tls
@@ -147,16 +147,15 @@ def _write_when_set(stop: threading.Event, fd: int) -> None:
 
 @contextmanager
 def _listening(group: ProcessGroup) -> Iterator[list[Listener]]:
-    listeners: list[Listener] = []
-    try:
+    with ExitStack() as stack:
+        listeners = []
         for address in group.binds:
-            listeners.append(bind(address, group.listen_backlog, group.socket_mode))
+            listener = bind(address, group.listen_backlog, group.socket_mode)
+            stack.callback(listener.socket.close)
+            if address.path is not None:
+                stack.callback(SocketFile(address.path).remove)
+            listeners.append(listener)
         yield listeners
-    finally:
-        for listener in listeners:
-            listener.socket.close()
-            if listener.address.path is not None:
-                os.unlink(listener.address.path)
 
 
 @contextmanager

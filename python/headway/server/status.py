@@ -2,23 +2,55 @@
 
 The document has `pid`, `state`, `since` (seconds since 1970), `generation`, and for each of
 `groups`: `name`, `addresses`, `processes` (`number`, null for a template; `pid`, `state`, `since`,
-`generation`) and `deaths` (`count`, `by_reason`, `last` with `reason`, `pid`, `time`).
+`generation`, and `requests`, null if it did not say) and `deaths` (`count`, `by_reason`, and `last`
+with `reason`, `pid`, `time`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
+import math
 import socket
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from headway.server.binding import Address, bind
+from headway.schema import NUMBER, find_field_problem
+from headway.server.binding import Address, SocketFile, bind
 from headway.server.deaths import Deaths
 from headway.server.process import Process
 
 SEND_BUFFER_BYTES = 1_048_576
+
+DOCUMENT_FIELDS: dict[str, tuple[type, ...]] = {
+    "pid": (int,),
+    "state": (str,),
+    "since": NUMBER,
+    "generation": (int,),
+    "groups": (list,),
+}
+GROUP_FIELDS: dict[str, tuple[type, ...]] = {
+    "name": (str,),
+    "addresses": (list,),
+    "processes": (list,),
+    "deaths": (dict,),
+}
+PROCESS_FIELDS: dict[str, tuple[type, ...]] = {
+    "number": (int, type(None)),
+    "pid": (int, type(None)),
+    "state": (str,),
+    "since": NUMBER,
+    "generation": (int,),
+    "requests": (int, type(None)),
+}
+DEATHS_FIELDS: dict[str, tuple[type, ...]] = {
+    "count": (int,),
+    "by_reason": (dict,),
+    "last": (dict, type(None)),
+}
+LAST_DEATH_FIELDS: dict[str, tuple[type, ...]] = {"reason": (str,), "pid": (int,), "time": NUMBER}
 
 
 class StatusSocket:
@@ -26,27 +58,34 @@ class StatusSocket:
 
     def __init__(self, path: str) -> None:
         """Raises `CommandError`."""
-        self._path = path
         address = Address("localhost", 80, path)
         self._listener = bind(address, mode=0o600, option="--status-socket").socket
+        self._file = SocketFile(path)
         self._listener.setblocking(False)
 
     def fileno(self) -> int:
         return self._listener.fileno()
 
-    def answer(self, document: dict[str, Any]) -> None:
-        """Never waits: what does not fit into the socket's buffer is lost."""
-        with contextlib.suppress(OSError):
+    def accept(self) -> Callable[[dict[str, Any]], None]:
+        """Who has connected, as a function that answers it."""
+        try:
             client, _ = self._listener.accept()
-            with client:
-                client.setblocking(False)
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-                client.sendall(json.dumps(document).encode() + b"\n")
+        except OSError:
+            # Gone again, or no descriptor is left.
+            return lambda _: None
+        return partial(_answer, client)
 
     def close(self) -> None:
+        self._file.remove()
         self._listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+
+
+def _answer(client: socket.socket, document: dict[str, Any]) -> None:
+    """Never waits: what does not fit into the socket's buffer is lost."""
+    with client, contextlib.suppress(OSError):
+        client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        client.sendall(json.dumps(document).encode() + b"\n")
 
 
 def of_process(process: Process) -> dict[str, Any]:
@@ -56,6 +95,7 @@ def of_process(process: Process) -> dict[str, Any]:
         "state": process.state.value,
         "since": process.since,
         "generation": process.generation,
+        "requests": process.requests,
     }
 
 
@@ -65,6 +105,40 @@ def of_deaths(deaths: Deaths) -> dict[str, Any]:
         "by_reason": dict(deaths.by_reason),
         "last": deaths.last,
     }
+
+
+def find_problem(document: Any) -> str:
+    """The first thing that `draw` needs and `document`, any JSON value, does not have; or ""."""
+    if not isinstance(document, dict):
+        return f"the document is {document!r:.40}, and must be an object"
+    return next(_find_problems(document), "")
+
+
+def _find_problems(document: dict[str, Any]) -> Iterator[str]:
+    """Each checked only once all before it are found to be none."""
+    yield from _check(document, DOCUMENT_FIELDS, "")
+    for index, group in enumerate(document["groups"]):
+        place = f"groups[{index}]."
+        yield from _check(group, GROUP_FIELDS, place)
+        addresses = {f"addresses[{i}]": each for i, each in enumerate(group["addresses"])}
+        yield from _check(addresses, dict.fromkeys(addresses, (str,)), place)
+        for number, process in enumerate(group["processes"]):
+            yield from _check(process, PROCESS_FIELDS, f"{place}processes[{number}].")
+        deaths = group["deaths"]
+        place += "deaths."
+        yield from _check(deaths, DEATHS_FIELDS, place)
+        counts = deaths["by_reason"]
+        yield from _check(counts, dict.fromkeys(counts, (int,)), f"{place}by_reason.")
+        if deaths["last"] is not None:
+            yield from _check(deaths["last"], LAST_DEATH_FIELDS, f"{place}last.")
+
+
+def _check(row: Any, fields: dict[str, tuple[type, ...]], place: str) -> Iterator[str]:
+    if problem := find_field_problem(row, fields, place):
+        yield problem
+    for name in fields:
+        if isinstance(row[name], float) and not math.isfinite(row[name]):
+            yield f"{place}{name} is {row[name]}, and must be a number"
 
 
 def draw(document: dict[str, Any]) -> str:
@@ -78,15 +152,17 @@ def draw(document: dict[str, Any]) -> str:
         lines += ["", f"{group['name']} on {', '.join(group['addresses'])}"]
         for each in group["processes"]:
             what = "template" if each["number"] is None else f"process {each['number']}"
-            lines.append(
+            line = (
                 f"  {what:<12} pid {each['pid'] or '?':<8} {each['state']:<9} "
                 f"for {_age(now - each['since'])}, generation {each['generation']}"
             )
+            if each["requests"] is not None:
+                line += f", {each['requests']} request{'' if each['requests'] == 1 else 's'}"
+            lines.append(line)
         deaths = group["deaths"]
-        if deaths["count"]:
+        if last := deaths["last"]:
             reasons = sorted(deaths["by_reason"].items(), key=lambda each: -each[1])
             told = ", ".join(f"{reason} {count}" for reason, count in reasons)
-            last = deaths["last"]
             lines.append(
                 f"  ended: {told}; the last was pid {last['pid'] or '?'} "
                 f"({last['reason']}), {_age(now - last['time'])} ago"

@@ -50,11 +50,17 @@ def _ask(address: str) -> dict[str, object]:
             connection.connect(path)
             while piece := connection.recv(65_536):
                 pieces.append(piece)
-        document = json.loads(b"".join(pieces))
     except OSError as error:
         reason = reason_of(error)
         raise CommandError(f"{address}: {reason}; is the server running?") from None
-    except ValueError:
-        raise CommandError(f"{address}: what answers there is no headway server") from None
-    assert isinstance(document, dict)
-    return document
+    try:
+        document = json.loads(b"".join(pieces))
+        problem = status.find_problem(document)
+    except (ValueError, RecursionError):
+        problem = "no JSON"
+    if problem:
+        raise CommandError(
+            f"{address}: what answers there is no headway server: {problem}", exit_code=2
+        )
+    answer: dict[str, object] = document
+    return answer

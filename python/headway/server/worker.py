@@ -195,7 +195,11 @@ class Worker:
         except Gone:
             self._has_supervisor = False
             return TERMINATE
-        return COMMANDS.get(message.get("command", ""))
+        command = message.get("command", "")
+        if command == "count":
+            count = sum(row.requests for row in self._server.requests())
+            self._control.send({"event": "requests", "count": count}, wait=False)
+        return COMMANDS.get(command)
 
     def _patience_ms(self) -> int | None:
         waits_s = []

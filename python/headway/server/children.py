@@ -1,0 +1,75 @@
+"""All processes that the supervisor has started and not waited for, of whichever generation.
+
+One that a template forks becomes a child of the supervisor by the kernel's adoption, and says its
+pid when it runs; it may end before that is heard. Knows nothing of why a process starts or ends.
+The supervisor's one thread uses this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+
+from headway.server.process import End, Process, is_child
+
+
+class Children:
+    def __init__(self) -> None:
+        self._processes: list[Process] = []
+        # Wait statuses of processes that did not say yet that they are ours.
+        self._unclaimed: dict[int, int] = {}
+
+    def __iter__(self) -> Iterator[Process]:
+        """Those that there are now, whatever is added or removed on the way."""
+        return iter(tuple(self._processes))
+
+    def __bool__(self) -> bool:
+        return bool(self._processes)
+
+    def add(self, process: Process) -> None:
+        self._processes.append(process)
+
+    def remove(self, process: Process) -> bool:
+        """It has ended. False if that was known."""
+        if process not in self._processes:
+            return False
+        self._processes.remove(process)
+        process.control.close()
+        return True
+
+    def claim(self, process: Process, pid: int) -> End | None:
+        """The process says that this is its pid. How it ended, if it has already."""
+        status = self._unclaimed.pop(pid, None)
+        if status is None and not is_child(pid):
+            # No worker, but its application at work between the two forks.
+            return None
+        process.pid = pid
+        if all(each.pid for each in self._processes):
+            self._unclaimed.clear()
+        return End.from_status(status) if status is not None else None
+
+    def reap(self) -> Iterator[tuple[Process, End]]:
+        """Waits for those that have ended, and for orphans of applications. Never blocks."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                process = next((each for each in self._processes if each.pid == pid), None)
+                if process is not None:
+                    yield process, End.from_status(status)
+                elif any(not each.pid for each in self._processes):
+                    self._unclaimed[pid] = status
+                # Else an orphan that an application left, and the pid may come again.
+
+    def kill(self) -> None:
+        """Ends all of them at once, and waits until they have."""
+        for process in self._processes:
+            process.signal(signal.SIGKILL)
+        for process in self._processes:
+            if process.pid:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(process.pid, 0)
+        self._processes.clear()

@@ -1,0 +1,338 @@
+"""Who serves, and who comes after: the rules by which processes take each other's places.
+
+- Nothing is announced before every process of every group has imported its application; if one
+  cannot, at the first start, the server ends with that error.
+- A process that has to go (a limit, SIGHUP) goes when another is ready in its place; then it
+  retires: it answers what it has, on connections that it has accepted. All share the listening
+  sockets, so no connection is refused or reset in between.
+- A process that died is started again, at once at first, then later and later.
+- At the end no new connection gets into the accept queues, then the workers empty them.
+
+Is told what happened, and waits for nothing. Knows nothing of messages, of the server's own
+signals, or of where the configuration comes from. The supervisor's one thread uses this.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+from headway import _native
+from headway.errors import reason_of
+from headway.server import identity
+from headway.server.children import Children
+from headway.server.deaths import Deaths
+from headway.server.generation import Generation, RunningGroup, Slot
+from headway.server.launch import Launch
+from headway.server.listeners import Listeners
+from headway.server.log import say, write
+from headway.server.process import End, Failure, Process, State, check_interpreter
+from headway.server.service_manager import ServiceManager
+from headway.server.settings import ServerSettings
+
+# What a worker may take beyond its own graceful timeout to notice that it is over.
+MARGIN_S = 2.0
+
+
+class Succession:
+    """Writes to the generations and to the states of processes; others only read them."""
+
+    def __init__(
+        self, listeners: Listeners, children: Children, service_manager: ServiceManager
+    ) -> None:
+        self._listeners = listeners
+        self._children = children
+        self._service_manager = service_manager
+        self._launch = Launch(listeners, children)
+        self.current: Generation | None = None
+        # Will become the current one when all of it is ready.
+        self.pending: Generation | None = None
+        self._generations = 0
+        # By the name of the group, in whichever generation.
+        self.deaths: dict[str, Deaths] = {}
+        self.is_stopping = False
+        # Why the server cannot begin.
+        self.fatal: Failure | None = None
+        # Whether a process that served ended before its requests did.
+        self.was_cut_off = False
+        self._has_warned_of_root = False
+
+    def is_wanted(self) -> bool:
+        """Whether anybody is to serve any more."""
+        return not self.is_stopping and self.fatal is None
+
+    def deadlines(self) -> Iterator[float]:
+        """When something is due for `tend`, by `time.monotonic()`."""
+        for process in self._children:
+            if process.deadline is not None:
+                yield process.deadline
+        if self.current is not None and self.is_wanted():
+            for _, slot in self.current.slots():
+                if slot.retry_at is not None:
+                    yield slot.retry_at
+
+    # Starting
+
+    def begin(self, settings: ServerSettings) -> int:
+        """Starts a generation, which becomes the current one when it is ready, in place of one that
+        is not ready yet. Returns its number. Raises `CommandError`."""
+        abandoned, self.pending = self.pending, None
+        if abandoned is not None:
+            self._dismiss(abandoned, "generation_abandoned")
+        for group in settings.groups:
+            check_interpreter(group)
+            if group.preload:
+                _native.process_adopt_orphans()
+        self._listeners.open(settings.groups)
+        self._generations += 1
+        self.pending = Generation(self._generations, settings)
+        for running, slot in list(self.pending.slots()):
+            if self.pending is not None:
+                self._start(self.pending, running, slot)
+        return self._generations
+
+    def _start(self, generation: Generation, running: RunningGroup, slot: Slot) -> None:
+        try:
+            self._launch.fill(generation, running, slot)
+        except OSError as error:
+            name = f"process {slot.number} of group {running.group.name}"
+            what = f"{name} cannot be started: {reason_of(error)}"
+            self._start_failed(generation, slot, what)
+
+    def has_imported(self, process: Process) -> None:
+        """The process could serve, or fork if it is a template."""
+        process.enter(State.READY)
+        for generation in (self.pending, self.current):
+            if generation is None:
+                continue
+            running = generation.group_of(process)
+            if running is not None:
+                for slot in running.slots:
+                    if slot.awaits_template:
+                        self._start(generation, running, slot)
+                return
+        if self.pending is not None and self.pending.place_of(process):
+            if self.pending.is_ready():
+                self._promote(self.pending)
+        elif self.current is not None and (place := self.current.place_of(process)):
+            self._hand_over(*place)
+
+    def _promote(self, pending: Generation) -> None:
+        """The pending generation serves from now on; the one before retires."""
+        former, self.current, self.pending = self.current, pending, None
+        for running, slot in pending.slots():
+            self._hand_over(running, slot)
+        wanted = {address for group in pending.settings.groups for address in group.binds}
+        dropped = self._listeners.addresses() - wanted
+        self._listeners.stop_queueing(dropped)
+        self._listeners.close(dropped)
+        self._service_manager.is_ready()
+        if former is None:
+            self._announce(pending)
+        else:
+            self._dismiss(former, "graceful_signal")
+            say(f"generation {pending.number} serves, {former.number} retires")
+        self._warn_of_root(pending)
+
+    def _hand_over(self, running: RunningGroup, slot: Slot) -> None:
+        """Whoever is ready serves; who served before retires."""
+        former, slot.serving, slot.starting = slot.serving, slot.starting, None
+        assert slot.serving is not None
+        slot.serving.enter(State.SERVING, running.restart_after_s())
+        slot.serving.tell("serve")
+        if former is not None:
+            self._retire(former)
+
+    def _announce(self, generation: Generation) -> None:
+        for group in generation.settings.groups:
+            scheme = "https" if group.tls else "http"
+            for _, address in self._listeners.of(group):
+                where = address if address.path is not None else f"{scheme}://{address}"
+                say(f"listening on {where}")
+
+    def _warn_of_root(self, generation: Generation) -> None:
+        warning = identity.find_root(generation.settings.groups)
+        if warning and not self._has_warned_of_root:
+            self._has_warned_of_root = True
+            say(f"warning: {warning}")
+
+    # Ending
+
+    def replace(self, process: Process, reason: str, detail: str = "") -> None:
+        """Another process is to take the place of this one, if it serves."""
+        place = self.current.place_of(process) if self.current is not None else None
+        if place is None or not self.is_wanted() or place[1].serving is not process:
+            return
+        running, slot = place
+        process.deadline = None
+        if not process.reason:
+            process.reason = reason
+            told = f"{reason}: {detail}" if detail else reason
+            say(f"{process} is replaced ({told})")
+        if reason == "deadlock_timeout":
+            # It answers nobody, and cannot hear; nothing to wait for.
+            slot.serving = None
+            process.enter(State.STOPPING, process.group.shutdown_timeout_s)
+            process.signal(signal.SIGTERM)
+        if slot.starting is None and slot.retry_at is None and not slot.awaits_template:
+            assert self.current is not None
+            self._start(self.current, running, slot)
+
+    def _retire(self, process: Process) -> None:
+        process.enter(State.RETIRING, _grace_s(process))
+        if not process.tell("retire"):
+            process.signal(signal.SIGTERM)
+
+    def _terminate(self, process: Process) -> None:
+        """SIGTERM, with as much time as the process has use for."""
+        serves = process.state in (State.SERVING, State.RETIRING)
+        timeout_s = _grace_s(process) if serves else process.group.shutdown_timeout_s
+        process.enter(State.STOPPING, timeout_s)
+        process.signal(signal.SIGTERM)
+
+    def _dismiss(self, generation: Generation, reason: str) -> None:
+        """Ends the processes of a generation that is no longer the current or the pending one."""
+        for running, slot in generation.slots():
+            for process in (slot.serving, slot.starting, running.template):
+                if process is None or process.state in (State.RETIRING, State.STOPPING):
+                    continue
+                process.reason = process.reason or reason
+                if process.state is State.SERVING:
+                    self._retire(process)
+                else:
+                    self._terminate(process)
+
+    def stop(self) -> None:
+        """Nobody new gets in; who is in is answered."""
+        self.is_stopping = True
+        self._service_manager.stops()
+        self._listeners.stop_queueing(self._listeners.addresses())
+        for process in self._children:
+            process.reason = process.reason or "shutdown_signal"
+            self._terminate(process)
+
+    # When a process has ended
+
+    def forget(self, process: Process, end: End | None) -> None:
+        """The process has ended. `None`: nobody knows how."""
+        if not self._children.remove(process):
+            return
+        how = str(end) if end is not None else "ended"
+        self.was_cut_off |= process.was_killed or (
+            process.serving_since is not None
+            and process.state is State.STOPPING
+            and end is not None
+            and end.exit_code not in (0, None)
+        )
+        reason = process.reason or (end.reason if end is not None else "unknown")
+        self.deaths.setdefault(process.group.name, Deaths()).count(reason, process.pid)
+        for generation in (self.pending, self.current):
+            if generation is None:
+                continue
+            running = generation.group_of(process)
+            if running is not None:
+                self._template_ended(generation, running, process, how)
+            elif (place := generation.place_of(process)) is not None:
+                self._worker_ended(generation, place[1], process, how)
+
+    def _worker_ended(self, generation: Generation, slot: Slot, process: Process, how: str) -> None:
+        if slot.serving is process:
+            slot.serving = None
+            if not self.is_wanted():
+                return
+            delay_s = slot.count_death(process)
+            if slot.starting is None and slot.retry_at is None:
+                slot.retry_at = time.monotonic() + delay_s
+            say(f"{process} {how} while it served; {_again(delay_s, slot)}")
+            return
+        slot.starting = None
+        self._start_failed(generation, slot, f"{process} {how} before it could serve", process)
+
+    def _template_ended(
+        self, generation: Generation, running: RunningGroup, process: Process, how: str
+    ) -> None:
+        running.template = None
+        waiting = [slot for slot in running.slots if slot.awaits_template]
+        for slot in waiting:
+            slot.awaits_template = False
+        for slot in waiting[:1]:
+            self._start_failed(generation, slot, f"{process} {how} before it could fork", process)
+        for slot in waiting[1:]:
+            slot.retry_at = waiting[0].retry_at
+        if not waiting and self.is_wanted():
+            say(f"{process} {how}; the next fork needs a new one")
+
+    def _start_failed(
+        self, generation: Generation, slot: Slot, what: str, process: Process | None = None
+    ) -> None:
+        if not self.is_wanted():
+            return
+        failure = process.failure if process is not None else None
+        if failure is not None:
+            write(failure.details)
+        message = failure.message if failure is not None else what
+        if generation is self.pending:
+            self.pending = None
+            self._dismiss(generation, "generation_abandoned")
+            if self.current is None:
+                self.fatal = failure or Failure(1, what, "")
+                return
+            wanted = {a for group in self.current.settings.groups for a in group.binds}
+            self._listeners.close(self._listeners.addresses() - wanted)
+            say(f"{message}; generation {self.current.number} goes on serving")
+            self._service_manager.is_ready()
+            return
+        delay_s = slot.count_death(process) if process is not None else 1.0
+        slot.retry_at = time.monotonic() + delay_s
+        say(f"{message}; {_again(delay_s, slot)}")
+
+    # What is due
+
+    def tend(self) -> None:
+        """Acts on deadlines that have passed."""
+        now = time.monotonic()
+        for process in self._children:
+            if process.control.fileno() < 0 and not process.pid:
+                # Forked, and gone before it could say who it is.
+                self.forget(process, None)
+            elif process.deadline is not None and process.deadline <= now:
+                process.deadline = None
+                self._is_late(process)
+        if not self.is_wanted() and all(each.has_closed for each in self._children):
+            self._listeners.shut_down()
+        if self.current is not None and self.is_wanted():
+            for running, slot in list(self.current.slots()):
+                if slot.retry_at is not None and slot.retry_at <= now:
+                    self._start(self.current, running, slot)
+
+    def _is_late(self, process: Process) -> None:
+        """Its time in the state in which it is is over."""
+        if process.state is State.SERVING:
+            self.replace(process, "restart_interval")
+        elif process.state is State.STARTING:
+            process.reason = "startup_timeout"
+            limit_s = process.group.startup_timeout_s
+            text = f"{process} did not import its application in {limit_s:g} s (startup-timeout)"
+            process.failure = process.failure or Failure(1, text, "")
+            process.signal(signal.SIGKILL)
+        else:
+            say(f"{process} does not end, and is killed")
+            process.was_killed = True
+            process.signal(signal.SIGKILL)
+
+
+def _grace_s(process: Process) -> float:
+    """From the end of its service until SIGKILL; 0 for never."""
+    group = process.group
+    if not group.graceful_timeout_s or not group.shutdown_timeout_s:
+        return 0.0
+    return group.graceful_timeout_s + group.shutdown_timeout_s + MARGIN_S
+
+
+def _again(delay_s: float, slot: Slot) -> str:
+    if slot.starting is not None:
+        return "another is starting"
+    if slot.failures <= 1:
+        return "starting another"
+    return f"{slot.failures} times in a row, so another starts in {delay_s:g} s"
