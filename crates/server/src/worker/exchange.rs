@@ -5,6 +5,7 @@
 
 use super::entrance::Forwarding;
 use super::file_body::FileBody;
+use super::outbox::Outbox;
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
 use super::watch::Activity;
@@ -51,6 +52,8 @@ pub struct Exchange<'a> {
     /// request began.
     is_stopping: &'a dyn Fn() -> bool,
     activity: &'a Activity,
+    /// Takes a complete response, which then need not go out by itself.
+    outbox: Option<&'a Outbox>,
     /// How much of the peer's body the application has taken.
     taken: usize,
     head_sent: bool,
@@ -72,6 +75,7 @@ impl<'a> Exchange<'a> {
         patience: Patience,
         is_stopping: &'a dyn Fn() -> bool,
         activity: &'a Activity,
+        outbox: Option<&'a Outbox>,
     ) -> Self {
         let ended_ns = peer.progress.started_ns;
         let record =
@@ -82,6 +86,7 @@ impl<'a> Exchange<'a> {
             patience,
             is_stopping,
             activity,
+            outbox,
             taken: 0,
             head_sent: false,
             transmitted: false,
@@ -281,6 +286,15 @@ impl<'a> Exchange<'a> {
             self.break_off(Broken::PeerGone);
         }
         self.record.output_write_ns += now_ns() - begun_ns;
+    }
+
+    /// Hands over what completes the response, in the midst of the application. It may leave it to
+    /// the outbox, which then sees to it that it goes out soon.
+    pub fn transmit_last(&mut self) {
+        match self.outbox {
+            Some(outbox) if outbox.entrust(self.peer) => self.transmitted = true,
+            _ => self.transmit_without_waiting(),
+        }
     }
 
     fn send_all(&mut self) -> Result<(), Broken> {

@@ -8,6 +8,7 @@
 //! Python: the application is a trait.
 
 mod accepting;
+mod burst;
 pub mod entrance;
 pub mod epoll;
 pub mod exchange;
@@ -15,6 +16,7 @@ pub mod file_body;
 pub mod late;
 pub mod monitor;
 pub mod networks;
+pub mod outbox;
 pub mod parking;
 pub mod peer;
 pub mod pool;

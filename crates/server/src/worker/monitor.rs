@@ -1,7 +1,8 @@
 //! The monitor: one thread of the server that looks after the others.
 //!
 //! Twice a millisecond, while work is under way: if nothing progressed and nobody polls, all
-//! active threads are stuck in their applications, and a parked one is woken. Once a second, while
+//! active threads are stuck in their applications, and a parked one is woken; responses that a thread
+//! holds for too long are sent. Once a second, while
 //! connections are open or a limit is set: whatever has passed its deadline is handed to a worker,
 //! requests that have waited too long are answered, the limits of `watch` are looked at. When there
 //! is nothing to look after it sleeps. It never touches Python.
@@ -64,12 +65,18 @@ impl<A: Application> Pool<A> {
                 }
                 next_sweep = Instant::now() + sweep;
             }
+            let holding = self.outboxes.is_any_open();
+            if holding {
+                self.end_overdue_bursts(&mut state);
+            }
             let turns_before = std::mem::replace(&mut turns, self.turns.load(Relaxed));
             if self.needs_looking_after() {
                 quiet = 0;
                 if turns == turns_before {
                     self.parking.wake_one();
                 }
+            } else if holding {
+                quiet = 0;
             } else {
                 quiet += 1;
             }
@@ -78,7 +85,7 @@ impl<A: Application> Pool<A> {
                 continue;
             }
             self.monitor.asleep.store(true, SeqCst);
-            if self.is_over() || self.needs_looking_after() {
+            if self.is_over() || self.needs_looking_after() || self.outboxes.is_any_open() {
                 self.monitor.asleep.store(false, SeqCst);
                 continue;
             }
@@ -92,7 +99,7 @@ impl<A: Application> Pool<A> {
                 quiet = 0;
             }
         }
-        self.watch.leave(&state.activity);
+        self.leave(&state);
     }
 
     /// Whether time alone may bring something to do.

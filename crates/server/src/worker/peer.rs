@@ -192,32 +192,41 @@ impl Peer {
     }
 
     /// Takes a thread's spare memory for the request that begins, unless one is under way.
-    pub fn borrow_buffers(&mut self, spare: &mut Buffers) {
+    pub fn borrow_buffers(&mut self, spares: &mut Spares) {
         if !self.has_buffers {
             self.has_buffers = true;
-            self.http.lend_buffer(std::mem::take(&mut spare.received));
-            self.body = std::mem::take(&mut spare.body);
-            self.outgoing = std::mem::take(&mut spare.outgoing);
+            let Buffers { received, body, outgoing } = spares.0.pop().unwrap_or_default();
+            self.http.lend_buffer(received);
+            (self.body, self.outgoing) = (body, outgoing);
         }
     }
 
     /// Gives the memory to a thread, which need not be the one that it came from. Only between
     /// requests or at the end.
-    pub fn return_buffers(&mut self, spare: &mut Buffers) {
+    pub fn return_buffers(&mut self, spares: &mut Spares) {
         if std::mem::take(&mut self.has_buffers) {
-            spare.received = kept(self.http.take_buffer());
-            spare.body = emptied(std::mem::take(&mut self.body));
+            let received = kept(self.http.take_buffer());
+            let body = emptied(std::mem::take(&mut self.body));
             // What this client has not taken must not go to the next.
-            spare.outgoing = emptied(std::mem::take(&mut self.outgoing));
+            let outgoing = emptied(std::mem::take(&mut self.outgoing));
+            if spares.0.len() < KEPT_BUFFERS {
+                spares.0.push(Buffers { received, body, outgoing });
+            }
         }
     }
 }
 
-/// Memory for one request and its response. Each thread keeps a set and lends it to the connection
-/// that it runs; one that has to wait in the middle of a request keeps it, and the thread begins
-/// another. So an idle connection costs little more than its `Peer`.
+/// As many as the responses of a burst need.
+const KEPT_BUFFERS: usize = 16;
+
+/// What a thread lends to the connections that it runs. One that has to wait in the middle of a
+/// request keeps its memory meanwhile. So an idle connection costs little more than its `Peer`.
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub struct Spares(Vec<Buffers>);
+
+/// Memory for one request and its response.
+#[derive(Debug, Default)]
+struct Buffers {
     received: Vec<u8>,
     body: Vec<u8>,
     outgoing: Vec<u8>,
@@ -241,16 +250,16 @@ mod tests {
 
     #[test]
     fn what_one_client_did_not_take_does_not_go_to_the_next() {
-        let mut spare = Buffers::default();
+        let mut spares = Spares::default();
         let mut peers = [(); 2].map(|()| {
             let (one, _) = UnixStream::pair().unwrap();
             Peer::new(one.into(), PeerAddress::default(), Default::default())
         });
-        peers[0].borrow_buffers(&mut spare);
+        peers[0].borrow_buffers(&mut spares);
         peers[0].outgoing.extend_from_slice(b"the rest of a response");
         peers[0].body.extend_from_slice(b"a body");
-        peers[0].return_buffers(&mut spare);
-        peers[1].borrow_buffers(&mut spare);
+        peers[0].return_buffers(&mut spares);
+        peers[1].borrow_buffers(&mut spares);
         assert!(peers[1].outgoing.is_empty() && peers[1].body.is_empty());
     }
 }

@@ -6,13 +6,14 @@
 //! another, and the monitor wakes one when nothing moves.
 //!
 //! Connections: read by `turn`, owned through their `word`. Locks are held for a few instructions,
-//! never while waiting for the GIL, and never two at a time.
+//! never while waiting for the GIL, and never two at a time but for the outboxes'.
 
 use super::Application;
 use super::entrance::Entrance;
 use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
 use super::monitor::Monitor;
+use super::outbox::{Held, Outboxes};
 use super::parking::{LONG_TURN_NS, Parking, Seat};
 use super::peer::{Peer, Stage};
 use super::ready::{Ready, ReadyQueue};
@@ -97,6 +98,7 @@ pub struct Pool<A: Application> {
     pub(super) parking: Parking,
     pub(super) monitor: Monitor,
     pub(super) watch: Watch,
+    pub(super) outboxes: Outboxes,
     /// Turns done. Written by all threads, read by the monitor; relaxed, a hint.
     pub(super) turns: AtomicU64,
     /// Moving average of what a turn takes; relaxed, racing writers lose a sample.
@@ -145,6 +147,7 @@ impl<A: Application> Pool<A> {
             parking: Parking::default(),
             monitor: Monitor::default(),
             watch: Watch::new(settings.process_limits),
+            outboxes: Outboxes::default(),
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
             phase: AtomicU8::new(RUNNING),
@@ -176,9 +179,15 @@ impl<A: Application> Pool<A> {
         let seat = self.parking.join();
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         while !self.is_over() {
-            if let Some(ready) = self.ready.pop() {
-                self.wake_another_if_worth_it();
+            if let Some((ready, waiting)) = self.ready.pop() {
+                self.wake_another_if_worth_it(waiting);
+                self.begin_burst_if_worth_it(waiting, &state);
                 self.take_turn(ready, &seat, &mut state);
+                if state.outbox.is_due(state.now_ns) {
+                    self.end_burst(&mut state);
+                }
+            } else if state.outbox.is_open() {
+                self.end_burst(&mut state);
             } else if self.is_light() && self.parking.step_back_behind_another(&seat, now_ns()) {
                 self.flush_log(&mut state.log);
                 self.rest(&seat, || self.is_over());
@@ -190,9 +199,10 @@ impl<A: Application> Pool<A> {
                 self.rest(&seat, || self.is_over() || !self.ready.is_empty() || !self.is_polling());
             }
         }
+        self.send_held(&mut state);
         self.flush_log(&mut state.log);
         self.parking.leave(&seat);
-        self.watch.leave(&state.activity);
+        self.leave(&state);
         // The others wait for the same end.
         self.wake_everyone();
     }
@@ -202,9 +212,14 @@ impl<A: Application> Pool<A> {
         &self,
         thread: Option<&'a mut A::Thread>,
     ) -> TurnState<'a, A::Thread> {
-        let state = TurnState::new(thread, self.watch.join());
+        let state = TurnState::new(thread, self.watch.join(), self.outboxes.join());
         self.paths.lock().expect("no panic under this lock").push(Arc::clone(&state.paths));
         state
+    }
+
+    pub(super) fn leave(&self, state: &TurnState<A::Thread>) {
+        self.watch.leave(&state.activity);
+        self.outboxes.leave(&state.outbox);
     }
 
     /// Sleeps in the lot unless `missed` says that there is something to do after all.
@@ -242,9 +257,17 @@ impl<A: Application> Pool<A> {
             peer.hangup = slot.word.has_hangup();
             match self.turn(peer, state) {
                 Outcome::Close => {
-                    peer.return_buffers(&mut state.spare);
+                    peer.return_buffers(&mut state.spares);
                     self.close(index);
                     break;
+                }
+                Outcome::Hold(record) => {
+                    if state.outbox.hold(Held { index, record }) {
+                        break;
+                    }
+                    // The monitor has closed it meanwhile.
+                    state.held.push(Held { index, record });
+                    return self.end_burst(state);
                 }
                 Outcome::Yield => {
                     self.ready.push(index, now_ns());
@@ -252,7 +275,7 @@ impl<A: Application> Pool<A> {
                 }
                 Outcome::Wait => {
                     if matches!(peer.stage, Stage::Idle | Stage::Opening { .. }) {
-                        peer.return_buffers(&mut state.spare);
+                        peer.return_buffers(&mut state.spares);
                     }
                     slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
                     if !slot.word.release() {
@@ -454,16 +477,20 @@ impl<A: Application> Pool<A> {
         self.polling.load(SeqCst)
     }
 
-    fn is_light(&self) -> bool {
-        self.service_ns.load(Relaxed) < LONG_TURN_NS
+    pub(super) fn average_turn_ns(&self) -> u64 {
+        self.service_ns.load(Relaxed)
     }
 
-    /// Called before a turn. Long requests: somebody should poll meanwhile. Without a GIL:
+    fn is_light(&self) -> bool {
+        self.average_turn_ns() < LONG_TURN_NS
+    }
+
+    /// Called before a turn, behind which `waiting` connections are ready. Long requests: somebody should poll meanwhile. Without a GIL:
     /// somebody can run what else is ready.
-    fn wake_another_if_worth_it(&self) {
-        let more = || !self.ready.is_empty();
-        let long = !self.is_light() && (!self.is_polling() || more());
-        if self.parking.has_parked() && (long || (self.free_threaded && more())) {
+    fn wake_another_if_worth_it(&self, waiting: usize) {
+        let more = waiting > 0;
+        let long = !self.is_light() && (!self.is_polling() || more);
+        if self.parking.has_parked() && (long || (self.free_threaded && more)) {
             self.parking.wake_one();
         }
     }
@@ -500,6 +527,9 @@ impl<A: Application> Pool<A> {
 #[path = "pool_tests.rs"]
 mod tests;
 
+#[cfg(test)]
+#[path = "burst_tests.rs"]
+mod burst_tests;
 #[cfg(test)]
 #[path = "pool_entrance_tests.rs"]
 mod entrance_tests;

@@ -7,12 +7,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Answers with the target; `/wait` keeps its thread until `gate` opens, `/long` for 0.1 s.
+/// Answers with the target; `/wait` keeps its thread until `gate` opens, `/closing` does so once its
+/// response is complete, `/long` for 0.1 s, `/spin` for 50 µs.
 #[derive(Default)]
 pub struct Targets {
     pub gate: AtomicBool,
     /// A thread waits at the gate.
-    waiting: AtomicBool,
+    pub waiting: AtomicBool,
     /// What came, in order.
     pub seen: Mutex<Vec<String>>,
 }
@@ -24,18 +25,36 @@ impl Application for Targets {
         let (head, bytes) = exchange.head();
         let target = bytes[head.target.clone()].to_vec();
         self.seen.lock().unwrap().push(String::from_utf8(target.clone()).unwrap());
-        self.waiting.fetch_or(target == b"/wait", SeqCst);
         if target == b"/long" {
             std::thread::sleep(Duration::from_millis(100));
         }
-        while target == b"/wait" && !self.gate.load(SeqCst) {
-            std::thread::sleep(Duration::from_millis(1));
+        if target == b"/wait" {
+            self.pass_gate();
+        }
+        if target == b"/spin" {
+            let end_ns = now_ns() + 50_000;
+            while now_ns() < end_ns {
+                std::hint::spin_loop();
+            }
         }
         let mut response = Response::default();
         response.begin(b"200 OK").unwrap();
         exchange.send_head(&response, Some(target.len() as u64));
         exchange.send_data(&target);
+        if target == b"/closing" {
+            exchange.transmit_last();
+            self.pass_gate();
+        }
         exchange.finish(true);
+    }
+}
+
+impl Targets {
+    fn pass_gate(&self) {
+        self.waiting.store(true, SeqCst);
+        while !self.gate.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -138,11 +157,15 @@ fn every_request_is_answered_once_and_in_order() {
                             let target = format!("/{client}/{number}");
                             assert_eq!(ask(&mut connection, &target), target);
                         }
+                        // Long enough for bursts.
+                        for _ in 0..200 {
+                            assert_eq!(ask(&mut connection, "/spin"), "/spin");
+                        }
                     });
                 }
             });
         });
-        assert_eq!(requests, 1600);
+        assert_eq!(requests, 3200);
     }
 }
 

@@ -28,8 +28,10 @@ impl ReadyQueue {
         self.lock().extend(indices.iter().map(|&index| Ready { index, since_ns: now_ns }));
     }
 
-    pub fn pop(&self) -> Option<Ready> {
-        self.lock().pop_front()
+    /// The first, and how many wait behind it.
+    pub fn pop(&self) -> Option<(Ready, usize)> {
+        let mut queue = self.lock();
+        Some((queue.pop_front()?, queue.len()))
     }
 
     /// The first, if it has waited for longer than `limit_ns`.
@@ -58,7 +60,7 @@ mod tests {
         queue.push(9, 150);
         assert_eq!(queue.pop_late(50, 150), None);
         assert_eq!(queue.pop_late(50, 151), Some(Ready { index: 7, since_ns: 100 }));
-        assert_eq!(queue.pop(), Some(Ready { index: 8, since_ns: 100 }));
+        assert_eq!(queue.pop(), Some((Ready { index: 8, since_ns: 100 }, 1)));
         assert_eq!(queue.pop_late(50, 151), None);
         assert!(!queue.is_empty());
     }

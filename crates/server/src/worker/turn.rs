@@ -7,7 +7,8 @@
 use super::Application;
 use super::entrance::{Forwarding, Passage};
 use super::exchange::{Exchange, Progress, encode_refusal};
-use super::peer::{Buffers, Peer, Stage};
+use super::outbox::{self, Held, Outbox};
+use super::peer::{Peer, Spares, Stage};
 use super::pool::Pool;
 use super::socket::{self, Transfer};
 use super::watch::Activity;
@@ -31,14 +32,18 @@ pub struct TurnState<'a, T> {
     pub thread: Option<&'a mut T>,
     /// What this turn is for has waited for a thread for longer than is allowed.
     pub late: bool,
+    /// Responses of this thread that may go out later.
+    pub outbox: Arc<Outbox>,
+    /// Where what was in the outbox lies while it is sent; empty between turns.
+    pub held: Vec<Held>,
     /// What others may know of this thread.
     pub activity: Arc<Activity>,
     pub dates: DateCache,
     pub log: LogBuffer,
     /// Written by this thread, read when the table is wanted.
     pub paths: Arc<Mutex<PathTable>>,
-    /// Memory for the next request that begins.
-    pub spare: Buffers,
+    /// Memory for the next requests that begin.
+    pub spares: Spares,
     /// The date of the response under way, so that it does not borrow from `dates`.
     pub date: Vec<u8>,
     pub cpu: CpuCharges,
@@ -47,15 +52,17 @@ pub struct TurnState<'a, T> {
 }
 
 impl<'a, T> TurnState<'a, T> {
-    pub fn new(thread: Option<&'a mut T>, activity: Arc<Activity>) -> Self {
+    pub fn new(thread: Option<&'a mut T>, activity: Arc<Activity>, outbox: Arc<Outbox>) -> Self {
         Self {
             thread,
             late: false,
+            outbox,
+            held: Vec::new(),
             activity,
             dates: DateCache::default(),
             log: LogBuffer::default(),
             paths: Arc::default(),
-            spare: Buffers::default(),
+            spares: Spares::default(),
             date: Vec::new(),
             cpu: CpuCharges::of_this_thread(),
             now_ns: now_ns(),
@@ -64,19 +71,21 @@ impl<'a, T> TurnState<'a, T> {
 }
 
 /// What becomes of the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Outcome {
     /// It waits for an event.
     Wait,
     /// It has more requests at hand, but others may go first.
     Yield,
+    /// Its response is to go out with others'.
+    Hold(RequestRecord),
     Close,
 }
 
 impl<A: Application> Pool<A> {
     pub(super) fn turn(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
         let mut requests = 0;
-        peer.borrow_buffers(&mut state.spare);
+        peer.borrow_buffers(&mut state.spares);
         if peer.expired {
             return self.give_up(peer, state);
         }
@@ -158,21 +167,16 @@ impl<A: Application> Pool<A> {
                     peer.stage = Stage::Body;
                     peer.body.clear();
                     if peer.http.awaits_continue() {
-                        self.run(peer, state);
-                        return None;
+                        return self.run(peer, state);
                     }
                 }
                 Event::Data(range) => {
                     peer.body.extend_from_slice(peer.http.bytes(range));
                     if peer.body.len() >= GATHERED_BODY_BYTES {
-                        self.run(peer, state);
-                        return None;
+                        return self.run(peer, state);
                     }
                 }
-                Event::EndOfMessage => {
-                    self.run(peer, state);
-                    return None;
-                }
+                Event::EndOfMessage => return self.run(peer, state),
                 Event::Refused(rejection) => {
                     self.refuse(peer, rejection, state);
                     return None;
@@ -182,10 +186,11 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    /// Calls the application and hands its response over as far as it goes.
-    fn run(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) {
+    /// Calls the application; sends its response as far as it goes (`None`), or has it held.
+    fn run(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Option<Outcome> {
         let Some(thread) = state.thread.as_deref_mut().filter(|_| !state.late) else {
-            return self.refuse_late(peer, state);
+            self.refuse_late(peer, state);
+            return None;
         };
         let begun = peer.progress;
         state.date.clear();
@@ -197,25 +202,55 @@ impl<A: Application> Pool<A> {
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let is_stopping = || self.is_stopping();
         let (date, activity) = (&state.date, &state.activity);
-        let mut exchange = Exchange::new(peer, date, self.patience, &is_stopping, activity);
+        let outbox = state.outbox.is_open().then_some(&*state.outbox);
+        let mut exchange = Exchange::new(peer, date, self.patience, &is_stopping, activity, outbox);
         self.application().handle(thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
         let ended_ns = exchange.ended_ns;
-        let out = peer.send();
-        let end_ns = now_ns();
+        if let Some(outbox) = outbox {
+            outbox.give_back(peer);
+        }
+        record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
+        peer.stage = Stage::Writing(finished);
+        let holds = outbox.is_some() && outbox::is_small(peer);
+        let end_ns = if holds { now_ns() } else { self.send_response(peer, &mut record, ended_ns) };
         state.activity.end_request(end_ns);
         self.watch.count_request();
-        record.output_write_ns += end_ns - ended_ns;
-        record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
-        record.response_ns = record.queue_ns + (end_ns - begun.started_ns);
         record.cpu_ns = state.cpu.charge(end_ns - std::mem::replace(&mut state.now_ns, end_ns));
-        self.keep_record(peer, &record, state);
+        if holds {
+            return Some(Outcome::Hold(record));
+        }
+        self.end_request(peer, &record, end_ns, state);
+        None
+    }
+
+    /// Hands the response over as far as it goes, since `begun_ns`; returns when that was done.
+    pub(super) fn send_response(
+        &self,
+        peer: &mut Peer,
+        record: &mut RequestRecord,
+        begun_ns: u64,
+    ) -> u64 {
+        if peer.send() == Transfer::Ended {
+            peer.stage = Stage::Writing(Finished::Truncated { reset: false });
+        }
+        let end_ns = now_ns();
+        record.output_write_ns += end_ns - begun_ns;
+        record.response_ns = record.queue_ns + (end_ns - peer.progress.started_ns);
+        end_ns
+    }
+
+    /// The record is complete, and the next request of this connection may begin.
+    pub(super) fn end_request(
+        &self,
+        peer: &mut Peer,
+        record: &RequestRecord,
+        end_ns: u64,
+        state: &mut TurnState<A::Thread>,
+    ) {
+        self.keep_record(peer, record, state);
         // A pipelined request waited for this one; it is noticed now.
         peer.progress = Progress { noticed_ns: end_ns, started_ns: end_ns };
-        peer.stage = match out {
-            Transfer::Ended => Stage::Writing(Finished::Truncated { reset: false }),
-            _ => Stage::Writing(finished),
-        };
     }
 
     fn keep_record(&self, peer: &Peer, record: &RequestRecord, state: &mut TurnState<A::Thread>) {

@@ -233,7 +233,7 @@ fn transmit(handle: &Handle) -> Result<(), Failure> {
     if exchange.is_response_full() {
         // The last block, by its Content-Length: typically the only one of a framework's
         // iterable. It can wait for nothing, so the GIL is kept: the request takes it once.
-        exchange.transmit_without_waiting();
+        exchange.transmit_last();
         return Ok(());
     }
     without_gil(|| exchange.transmit()).map_err(|_| Failure::ClientGone)

@@ -1,0 +1,123 @@
+//! Responses that go out in bursts: that they wait, and that they do not wait for long. The tests
+//! take the turns and the monitor's part themselves, on real sockets.
+
+use super::tests::{Targets, ask, listen, read_answer, run, send, settings};
+use super::*;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+
+fn pool() -> (Pool<Targets>, SocketAddr) {
+    let (listener, address) = listen();
+    (Pool::new(Targets::default(), settings(listener)).unwrap(), address)
+}
+
+/// Sends each target on a connection of its own.
+fn send_all<const N: usize>(address: SocketAddr, targets: [&str; N]) -> [TcpStream; N] {
+    targets.map(|target| {
+        let mut connection = TcpStream::connect(address).unwrap();
+        send(&mut connection, target);
+        connection
+    })
+}
+
+/// Runs `count` requests, with the outbox open since `since_ns` or as it is (`None`).
+fn run_requests(
+    pool: &Pool<Targets>,
+    count: usize,
+    since_ns: impl Into<Option<u64>>,
+    state: &mut TurnState<()>,
+) {
+    let since_ns = since_ns.into();
+    let mut events = Vec::new();
+    while pool.application().seen.lock().unwrap().len() < count {
+        events.clear();
+        pool.epoll.wait(-1, &mut events);
+        pool.note_events(&events);
+        while let Some((ready, _)) = pool.ready.pop() {
+            since_ns.inspect(|since_ns| state.outbox.open(*since_ns));
+            pool.converse(ready.index, state);
+        }
+    }
+}
+
+fn has_answer(connection: &TcpStream) -> bool {
+    connection.set_nonblocking(true).unwrap();
+    let peeked = connection.peek(&mut [0]);
+    connection.set_nonblocking(false).unwrap();
+    !peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+#[test]
+fn responses_go_out_at_the_end_of_the_burst() {
+    let (pool, address) = pool();
+    let mut thread = ();
+    let mut state = pool.turn_state(Some(&mut thread));
+    let mut connections = send_all(address, ["/1", "/2"]);
+    run_requests(&pool, 2, now_ns(), &mut state);
+    assert!(!connections.iter().any(has_answer));
+    assert!(pool.requests().rows().is_empty(), "a request ends when its response is out");
+    pool.end_burst(&mut state);
+    assert_eq!(connections.each_mut().map(read_answer), ["/1", "/2"]);
+    assert_eq!(pool.requests().rows().len(), 2);
+    assert!(!state.outbox.is_open());
+}
+
+#[test]
+fn the_monitor_leaves_alone_what_is_not_overdue() {
+    let (pool, address) = pool();
+    let mut thread = ();
+    let mut state = pool.turn_state(Some(&mut thread));
+    let connections = send_all(address, ["/1"]);
+    run_requests(&pool, 1, u64::MAX, &mut state);
+    pool.end_overdue_bursts(&mut pool.turn_state(None));
+    assert!(!connections.iter().any(has_answer));
+}
+
+#[test]
+fn what_is_held_behind_a_long_request_goes_out_and_on_without_its_thread() {
+    let (pool, address) = pool();
+    let mut thread = ();
+    let mut stuck = pool.turn_state(Some(&mut thread));
+    let mut connections = send_all(address, ["/1"]);
+    run_requests(&pool, 1, 1, &mut stuck);
+    pool.end_overdue_bursts(&mut pool.turn_state(None));
+    assert_eq!(read_answer(&mut connections[0]), "/1");
+    run(&pool, 1, true, || assert_eq!(ask(&mut connections[0], "/2"), "/2"));
+}
+
+#[test]
+fn a_complete_response_goes_out_before_the_application_is_done() {
+    let (pool, address) = pool();
+    let mut connections = send_all(address, ["/closing"]);
+    let mut thread = ();
+    std::thread::scope(|scope| {
+        let stuck = scope.spawn(|| {
+            let mut state = pool.turn_state(Some(&mut thread));
+            run_requests(&pool, 1, 1, &mut state);
+            pool.end_burst(&mut state);
+        });
+        while !pool.application().waiting.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        assert!(!has_answer(&connections[0]));
+        pool.end_overdue_bursts(&mut pool.turn_state(None));
+        assert_eq!(read_answer(&mut connections[0]), "/closing");
+        pool.application().gate.store(true, SeqCst);
+        stuck.join().unwrap();
+        assert!(!has_answer(&connections[0]), "once");
+    });
+    run(&pool, 1, true, || assert_eq!(ask(&mut connections[0], "/2"), "/2"));
+}
+
+#[test]
+fn nothing_is_held_for_a_thread_that_runs_one_request_for_ever() {
+    let (pool, address) = pool();
+    let mut thread = ();
+    let mut state = pool.turn_state(Some(&mut thread));
+    state.outbox.open(1);
+    pool.end_overdue_bursts(&mut pool.turn_state(None));
+    assert!(!state.outbox.is_open(), "the monitor may sleep");
+    let mut connections = send_all(address, ["/1"]);
+    run_requests(&pool, 1, None, &mut state);
+    assert_eq!(read_answer(&mut connections[0]), "/1");
+}
