@@ -6,6 +6,7 @@ Knows nothing of servers.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -71,11 +72,9 @@ def sockets(pid: int) -> set[str]:
     """The inodes of those that a process has open."""
     names = set()
     try:
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            try:
-                names.add(os.readlink(entry.path))
-            except FileNotFoundError:
-                continue
+        for descriptor in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                names.add(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
     except (FileNotFoundError, ProcessLookupError):
         return set()
     return {name[len("socket:[") : -1] for name in names if name.startswith("socket:[")}
