@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import pytest
 from served import APPS, TIMEOUT_S
 from supervised import Supervised
 
@@ -95,3 +98,22 @@ def test_the_pid_file_is_there_while_the_server_is(tmp_path: Path) -> None:
     with Supervised(tmp_path, pid_file=str(path)) as server:
         assert path.read_text() == f"{server.process.pid}\n"
     assert not path.exists()
+
+
+@pytest.mark.parametrize("said", ["", "nonsense\n", "{}\n", "[1]\n", '{"groups": 3}\n', "\udcff"])
+def test_what_is_no_headway_server_is_one_line(tmp_path: Path, said: str) -> None:
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(said.encode(errors="surrogateescape"))
+
+    path = tmp_path / "other"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = ask(path)
+        thread.join()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"headway status: unix:{path}: what answers there is no headway server\n"

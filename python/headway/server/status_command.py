@@ -50,11 +50,13 @@ def _ask(address: str) -> dict[str, object]:
             connection.connect(path)
             while piece := connection.recv(65_536):
                 pieces.append(piece)
-        document = json.loads(b"".join(pieces))
     except OSError as error:
         reason = reason_of(error)
         raise CommandError(f"{address}: {reason}; is the server running?") from None
+    try:
+        document = json.loads(b"".join(pieces))
     except ValueError:
-        raise CommandError(f"{address}: what answers there is no headway server") from None
-    assert isinstance(document, dict)
+        document = None
+    if not isinstance(document, dict) or not isinstance(document.get("groups"), list):
+        raise CommandError(f"{address}: what answers there is no headway server")
     return document
