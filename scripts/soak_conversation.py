@@ -43,6 +43,11 @@ class Response(NamedTuple):
     is_whole: bool = True
 
     @property
+    def ends_with_connection(self) -> bool:
+        """As with HTTP/1.0, where nothing else says whether the body is whole."""
+        return not {"content-length", "transfer-encoding"} & self.fields.keys()
+
+    @property
     def closes(self) -> bool:
         return self.fields.get("connection", "").lower() == "close"
 

@@ -120,6 +120,8 @@ OK = b"HTTP/1.1 200 OK\r\n"
         (OK + b"Content-Length: 5\r\n\r\nab", Missing),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", Missing),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", Missing),
+        (OK + b"\r\n", Missing),
+        (OK + b"\r\nwrong", Wrong),
         (OK + b"Content-Length: 5\r\n\r\nwrong", Wrong),
         (OK + b"X-Token: another\r\nContent-Length: 5\r\n\r\nright", Wrong),
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", Wrong),
