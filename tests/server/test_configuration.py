@@ -163,6 +163,7 @@ def test_a_flag_beside_several_process_groups_is_refused(tmp_path: Path) -> None
         ("bind = []", "bind: found []; allowed: HOST:PORT"),
         ('bind = "a\\u0000b:80"', 'bind: found "a\\u0000b:80"; allowed: HOST:PORT'),
         ('bind = "unix:a\\u0000b"', 'bind: found "unix:a\\u0000b"; allowed: HOST:PORT'),
+        (f"bind = {[f'a:{port}' for port in range(1, 66)]}", "bind: found 65 addresses; allowed"),
         ("switch-interval = nan", "found nan; allowed: a number of seconds from 0.000001 to 1000"),
         ("switch-interval = 0", "switch-interval: found 0; allowed"),
         ("switch-interval = '0x1p-3'", "found '0x1p-3'; allowed"),

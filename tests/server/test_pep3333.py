@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import socket
+from pathlib import Path
 
 import pytest
 from served import APPS, Served, read_response, read_to_end, status_of
@@ -40,6 +41,15 @@ def test_the_environ_has_what_is_required(checked: Served) -> None:
     assert {"wsgi.input", "wsgi.errors", "wsgi.file_wrapper", "REMOTE_PORT"} <= environ.keys()
     assert "HTTP_PROXY" not in environ
     assert "HTTP_CONTENT_TYPE" not in environ
+
+
+def test_a_unix_socket_has_a_name_and_no_client(tmp_path: Path) -> None:
+    addresses = ("--bind", f"unix:{tmp_path}/socket", "--bind", "127.0.0.1:0")
+    with Served("pages:application", *addresses) as server:
+        environ = environ_of(server, "/environ")
+    assert (environ["SERVER_NAME"], environ["SERVER_PORT"]) == ("'localhost'", "'80'")
+    assert environ["REMOTE_ADDR"] == "''"
+    assert "REMOTE_PORT" not in environ
 
 
 def test_one_thread_is_not_multithread() -> None:

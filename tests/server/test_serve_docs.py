@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from served import TIMEOUT_S
+from served import TIMEOUT_S, Served
 
 from headway.server.apache import contents, daemon, hosts, other_directives
 from headway.server.flags import flag
@@ -57,6 +58,14 @@ def test_every_option_has_its_row(title: str) -> None:
         row[2] = row[2].removesuffix(" sets LC_ALL")
     assert found == [expected_row(option) for option in options]
     assert all(row[4] for row in rows), "an option without a meaning"
+
+
+def test_every_key_of_the_access_log_has_its_row(tmp_path: Path) -> None:
+    with Served("pages:hello", "--access-log", f"json:{tmp_path}/log") as server:
+        server.get("/")
+    keys = json.loads((tmp_path / "log").read_text()).keys()
+    named = " ".join(row[0] for row in rows_under("## The access log"))
+    assert sorted(re.findall(r"`(\w+)`", named)) == sorted(keys)
 
 
 def test_what_mod_wsgi_has_and_headway_has_not_is_all_there() -> None:

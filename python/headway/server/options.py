@@ -174,7 +174,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "tls-certificate",
             "tls.certificate",
             _FILE,
-            "PEM file with the whole chain; with --tls-key, serve HTTPS",
+            "PEM file with the whole chain; with --tls-key, serve HTTPS, except on UNIX sockets",
             path="file",
         ),
         Option("tls-key", "tls.key", _FILE, "PEM file with the private key", path="file"),
@@ -355,8 +355,8 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "access-log",
             "",
             AccessLog([form for form in LOG_FORMS if form != "off"]),
-            "a line per request with its gil_wait_time; json has every phase; to stdout, or "
-            "appended to the file PATH",
+            "a line per request with its gil_wait_time, as common, combined or json, which has "
+            "every phase; to stdout, or appended to the file PATH",
         ),
         Option(
             "proxy-protocol-from",

@@ -14,6 +14,7 @@ from headway.errors import CommandError
 from headway.server.binding import Address
 from headway.server.configuration import Draft, GroupDraft, Value
 from headway.server.options import GROUP_OPTIONS, OPTIONS, SERVER_OPTIONS
+from headway.server.serving import MAX_LISTENERS
 from headway.server.settings import HttpLimits, ProcessGroup, ServerSettings, Tls
 
 DEFAULT = "default"
@@ -70,6 +71,12 @@ def _resolve_group(
         home = values["home"]
         values["app-dir"] = home if home.value is not None else Value(draft.folder, DEFAULT)
     binds = draft.binds or [Value(address, DEFAULT) for address in OPTIONS["bind"].default()]
+    if len(binds) > MAX_LISTENERS:
+        raise CommandError(
+            f"{binds[MAX_LISTENERS].origin}: bind: found {len(binds)} addresses; "
+            f"allowed: up to {MAX_LISTENERS} in a process group",
+            exit_code=2,
+        )
     _refuse_repeated_mounts(draft)
     warnings.extend(_without_effect(draft.name, values))
     return ResolvedGroup(_settings(draft, binds, values), draft.place, draft.mounts, binds, values)

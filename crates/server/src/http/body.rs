@@ -5,7 +5,7 @@
 //! merged into the head of whoever does not know their fields (RFC 9110 section 6.5.1).
 
 use super::chunk_extension::ChunkExtension;
-use super::head::Framing;
+use super::framing::Framing;
 use super::octets::{is_text, is_token};
 use super::rejection::Rejection;
 

@@ -5,23 +5,29 @@
 //! 2. However the peer's bytes are cut into pieces, the events are the same.
 //! 3. Whatever could be read in two ways (RFC 9112 section 11.2, request smuggling) is refused.
 //!
-//! `connection` is the centre. `head` and `body` parse what the peer sends within `limits`,
-//! `forwarding` what proxies say of it, `response` holds what we answer, `rejection` names everything
-//! that we refuse.
+//! `connection` is the centre. Within `limits`, `head_end`, `head`, `framing` and `body` take apart
+//! what the peer sends, in this order; `forwarding` reads what proxies say of it. `response` and
+//! `response_body` put together what we answer, `rejection` names everything that we refuse.
 
 pub mod body;
 mod chunk_extension;
 pub mod connection;
+pub mod digits;
 pub mod forwarding;
+mod framing;
 pub mod head;
+mod head_end;
 pub mod limits;
 mod octets;
+mod receive_buffer;
 pub mod rejection;
 pub mod response;
+mod response_body;
 pub mod target;
 
 pub use connection::{Connection, Event};
-pub use head::{Framing, Head};
+pub use framing::Framing;
+pub use head::Head;
 pub use limits::Limits;
 pub use rejection::Rejection;
 pub use response::Response;

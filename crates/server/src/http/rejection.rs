@@ -1,6 +1,6 @@
 //! Why a request is refused, and with which status code.
 
-use super::head::MAX_METHOD_BYTES;
+use super::head_end::MAX_METHOD_BYTES;
 use super::limits::Limits;
 use std::borrow::Cow;
 

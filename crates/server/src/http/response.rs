@@ -2,8 +2,9 @@
 //!
 //! PEP 3333 leaves to the server what it must not take from an application: line ends or control
 //! characters in a field (response splitting), hop-by-hop fields, two lengths. How a body is
-//! framed is decided by the connection, not here.
+//! framed is decided in `response_body`.
 
+use super::digits::parse_decimal;
 use super::octets::{is_text, is_token};
 
 /// A response head under construction. Reused from request to request.
@@ -97,17 +98,11 @@ impl Response {
             return Err(InvalidResponse::HopByHop);
         }
         if name.eq_ignore_ascii_case(b"content-length") {
-            let digits = value.trim_ascii();
-            let invalid = digits.is_empty()
-                || digits.len() > 18
-                || !digits.iter().all(u8::is_ascii_digit)
-                || self.content_length.is_some();
-            if invalid {
-                return Err(InvalidResponse::ContentLength);
+            match parse_decimal(value.trim_ascii()) {
+                Some(length) if self.content_length.is_none() => self.content_length = Some(length),
+                _ => return Err(InvalidResponse::ContentLength),
             }
-            self.content_length =
-                Some(digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')));
-            // Written by the connection, which may have to leave it out.
+            // Written with the framing, which may have to leave it out.
             return Ok(());
         }
         self.has_date |= name.eq_ignore_ascii_case(b"date");

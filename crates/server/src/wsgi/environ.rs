@@ -237,7 +237,7 @@ impl EnvironBuilder {
 
 pub fn set_decimal(environ: &Object, key: &Object, number: u64) -> PyResult<()> {
     let mut digits = Vec::with_capacity(20);
-    crate::http::connection::push_decimal(&mut digits, number);
+    crate::http::digits::push_decimal(&mut digits, number);
     set_latin1(environ, key, &digits)
 }
 

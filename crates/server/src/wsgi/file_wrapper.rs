@@ -165,13 +165,7 @@ fn call(object: &Object, method: &CStr) -> PyResult<Object> {
 }
 
 fn number(object: &Object, method: &CStr) -> PyResult<i64> {
-    let result = call(object, method)?;
-    // SAFETY: a live object.
-    match unsafe { PyLong_AsLongLong(result.as_ptr()) } {
-        // SAFETY: a thread state is attached.
-        -1 if unsafe { !PyErr_Occurred().is_null() } => Err(Raised),
-        number => Ok(number),
-    }
+    call(object, method)?.to_i64()
 }
 
 /// Makes the type, for one interpreter. It cannot be subclassed: a subclass could iterate in its

@@ -69,6 +69,31 @@ impl Object {
         }
     }
 
+    /// The value of an int; OverflowError beyond 64 bits, TypeError for anything else.
+    pub fn to_i64(&self) -> PyResult<i64> {
+        // SAFETY: a live object.
+        unsafe {
+            match PyLong_AsLongLong(self.as_ptr()) {
+                -1 if !PyErr_Occurred().is_null() => Err(Raised),
+                number => Ok(number),
+            }
+        }
+    }
+
+    /// The text of a str; TypeError for anything else.
+    pub fn to_text(&self) -> PyResult<String> {
+        // SAFETY: a live object; the UTF-8 form lives in it.
+        unsafe {
+            let mut length = 0;
+            let utf8 = PyUnicode_AsUTF8AndSize(self.as_ptr(), &mut length);
+            if utf8.is_null() {
+                return Err(Raised);
+            }
+            let bytes = std::slice::from_raw_parts(utf8.cast::<u8>(), length as usize);
+            Ok(String::from_utf8_lossy(bytes).into_owned())
+        }
+    }
+
     /// An interned string, for keys.
     pub fn interned(text: &CStr) -> PyResult<Self> {
         // SAFETY: a string that ends with zero.

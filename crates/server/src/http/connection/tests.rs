@@ -1,6 +1,7 @@
 //! Bytes in, events out; a response in, bytes out. No sockets.
 
 use super::*;
+use crate::http::{Rejection, Response};
 use proptest::prelude::*;
 
 const HOST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -229,7 +230,7 @@ fn an_idle_connection_keeps_little() {
     assert_eq!(connection.finish(true, &mut out), Finished::KeepAlive);
     assert!(connection.is_idle());
     assert!(connection.take_buffer().capacity() > 9_000);
-    assert_eq!(connection.buffer.capacity(), 0);
+    assert_eq!(connection.take_buffer().capacity(), 0);
     assert!(connection.head.fields.capacity() <= KEPT_FIELDS);
     feed(&mut connection, HOST);
     assert_eq!(connection.next_event(), Event::Request);
@@ -262,7 +263,7 @@ fn the_head_stays_while_a_large_body_passes() {
     }
     let (head, bytes) = connection.head();
     assert_eq!(&bytes[head.target.clone()], b"/here");
-    assert!(connection.buffer.len() < 4 * BODY_STEP_BYTES);
+    assert!(connection.take_buffer().len() < 4 * receiving::BODY_STEP_BYTES);
 }
 
 /// Lines that make requests, some of them wrong, so that random joins meet every state.

@@ -1,0 +1,138 @@
+//! What `server_open` is told, as the settings of a server. `headway.server` has checked it, and
+//! knows the defaults; here nothing is optional.
+
+use headway_server::http::Limits;
+use headway_server::http::forwarding::{Believed, FIELDS};
+use headway_server::record::{AccessLog, LogForm};
+use headway_server::worker::networks::Networks;
+use headway_server::worker::socket::Listener;
+use headway_server::worker::{Entrance, PoolSettings, ProcessLimits, Timeouts};
+use headway_server::wsgi::object::{Object, PyResult, Raised, raise};
+use headway_server::wsgi::server::OpenError;
+use pyo3_ffi::*;
+use std::ffi::{CStr, c_int};
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use super::tls;
+
+/// Takes over the descriptors in `listeners`, and the log's where `options` name one.
+///
+/// # Safety
+/// The caller gives these descriptors away. `listeners` is a sequence, `options` a dict.
+pub unsafe fn pool_settings(
+    listeners: &Object,
+    options: Object,
+) -> Result<PoolSettings, OpenError> {
+    let options = Options(options);
+    let number = |name| options.number(name);
+    let mut opened = Vec::new();
+    for item in items(listeners)? {
+        // SAFETY: the descriptor is ours, as the caller promises.
+        let fd = unsafe { OwnedFd::from_raw_fd(item.to_i64()? as c_int) };
+        opened.push(Listener::from_fd(fd).map_err(OpenError::System)?);
+    }
+    let form = match number(c"log_form")? {
+        1 => Some(LogForm::Common),
+        2 => Some(LogForm::Json),
+        3 => Some(LogForm::Combined),
+        _ => None,
+    };
+    let access_log = match form {
+        Some(form) => {
+            // SAFETY: with a form there is a log, whose descriptor is ours, as the caller promises.
+            let file = unsafe { OwnedFd::from_raw_fd(number(c"log_fd")? as c_int) };
+            Some(AccessLog { form, file })
+        }
+        None => None,
+    };
+    Ok(PoolSettings {
+        listeners: opened,
+        shared_listeners: number(c"shared_listeners")? != 0,
+        access_log,
+        free_threaded: number(c"free_threaded")? != 0,
+        timeouts: Timeouts {
+            keep_alive_ns: number(c"keep_alive_timeout_ns")? as u64,
+            head_ns: number(c"head_timeout_ns")? as u64,
+            body_ns: number(c"body_timeout_ns")? as u64,
+            write_ns: number(c"write_timeout_ns")? as u64,
+        },
+        max_connections: number(c"max_connections")? as usize,
+        entrance: entrance(&options)?,
+        limits: Limits {
+            max_target_bytes: number(c"max_target_bytes")? as usize,
+            max_head_bytes: number(c"max_head_bytes")? as usize,
+            max_fields: number(c"max_fields")? as usize,
+            max_body_bytes: number(c"max_body_bytes")? as u64,
+        },
+        process_limits: ProcessLimits {
+            maximum_requests: number(c"maximum_requests")? as u64,
+            inactivity_ns: number(c"inactivity_timeout_ns")? as u64,
+            request_ns: number(c"request_timeout_ns")? as u64,
+            interrupt_ns: number(c"interrupt_timeout_ns")? as u64,
+            deadlock_ns: number(c"deadlock_timeout_ns")? as u64,
+            queue_ns: number(c"queue_timeout_ns")? as u64,
+            control_fd: number(c"control_fd")? as c_int,
+            stack_signal: number(c"stack_signal")? as c_int,
+        },
+    })
+}
+
+fn entrance(options: &Options) -> PyResult<Entrance> {
+    // SAFETY: an exception class of this interpreter.
+    let refuse = |message: &str| unsafe { raise(PyExc_ValueError, message) };
+    let networks = |name: &CStr| {
+        Networks::parse(&options.strings(name)?).map_err(|text| {
+            let name = name.to_string_lossy();
+            refuse(&format!("{name}: {text:?} must be a network such as 10.0.0.0/8, or unix"))
+        })
+    };
+    let tls = options.value(c"tls")?;
+    // SAFETY: a live object.
+    let has_tls = unsafe { Py_IsNone(tls.as_ptr()) == 0 };
+    Ok(Entrance {
+        tls: if has_tls { Some(tls::config_in(&tls)?) } else { None },
+        proxy_protocol_from: networks(c"proxy_protocol_from")?,
+        trusted_proxies: networks(c"trusted_proxies")?,
+        believed: Believed::parse(&options.strings(c"trusted_proxy_headers")?).map_err(|name| {
+            refuse(&format!("trusted_proxy_headers: {name:?} must be one of {FIELDS:?}"))
+        })?,
+        ..Entrance::default()
+    })
+}
+
+/// A dict.
+struct Options(Object);
+
+impl Options {
+    /// KeyError if there is no such name.
+    fn value(&self, name: &CStr) -> PyResult<Object> {
+        // SAFETY: a dict; its value is borrowed, and nothing of Python runs before it is held.
+        unsafe {
+            let value = PyDict_GetItemString(self.0.as_ptr(), name.as_ptr());
+            if value.is_null() {
+                return Err(raise(PyExc_KeyError, &name.to_string_lossy()));
+            }
+            Ok(Object::from_borrowed(value))
+        }
+    }
+
+    fn number(&self, name: &CStr) -> PyResult<i64> {
+        self.value(name)?.to_i64()
+    }
+
+    fn strings(&self, name: &CStr) -> PyResult<Vec<String>> {
+        items(&self.value(name)?)?.iter().map(Object::to_text).collect()
+    }
+}
+
+fn items(sequence: &Object) -> PyResult<Vec<Object>> {
+    // SAFETY: a live object; an item is a new reference.
+    unsafe {
+        let count = PySequence_Size(sequence.as_ptr());
+        if count < 0 {
+            return Err(Raised);
+        }
+        let item = |index| Object::from_new(PySequence_GetItem(sequence.as_ptr(), index));
+        (0..count).map(item).collect()
+    }
+}

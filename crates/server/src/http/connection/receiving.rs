@@ -1,0 +1,144 @@
+//! The peer's half of a connection: bytes in, events out.
+
+use super::{Connection, Receiving};
+use crate::http::body::{BodyDecoder, Decoded};
+use crate::http::framing::Framing;
+use crate::http::head_end::find_head_end;
+use crate::http::rejection::Rejection;
+use crate::http::response_body::BodyEncoder;
+use std::ops::Range;
+
+/// Bodies are read in steps of at most this.
+pub(super) const BODY_STEP_BYTES: usize = 65_536;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing more can be said without more bytes.
+    NeedData,
+    /// A head is complete: see [`Connection::head`].
+    Request,
+    /// A piece of the body, as a range for [`Connection::bytes`]; true until `space` is called.
+    Data(Range<usize>),
+    /// The body is complete.
+    EndOfMessage,
+    /// The request is complete; the next one waits for [`Connection::finish`].
+    Paused,
+    /// Malformed: answer with the rejection's status, then close.
+    Refused(Rejection),
+    /// The peer is done.
+    Closed,
+}
+
+impl Connection {
+    /// Where received bytes are to be put. Never empty. Ends the life of `Data` ranges.
+    pub fn space(&mut self) -> &mut [u8] {
+        let wanted = match self.receiving {
+            // As large as what must come, so that a large body takes few reads.
+            Receiving::Body => self.body.known_left().min(BODY_STEP_BYTES as u64) as usize,
+            _ => 1,
+        };
+        self.received.space(wanted)
+    }
+
+    /// The first `count` bytes of `space` hold what was received.
+    pub fn filled(&mut self, count: usize) {
+        self.received.filled(count);
+    }
+
+    /// The peer will send no more (it may still read).
+    pub fn peer_closed(&mut self) {
+        self.peer_closed = true;
+    }
+
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.received.bytes(range)
+    }
+
+    pub fn next_event(&mut self) -> Event {
+        match self.receiving {
+            Receiving::Head => self.next_head(),
+            Receiving::Body => self.next_body(),
+            Receiving::Complete => Event::Paused,
+            Receiving::Discard => self.next_discarded(),
+            Receiving::Ended => Event::Closed,
+        }
+    }
+
+    fn next_head(&mut self) -> Event {
+        // Empty lines before a request line are skipped (RFC 9112 section 2.2).
+        while self.received.unread().starts_with(b"\r\n") {
+            self.received.advance(2);
+        }
+        let bytes = self.received.unread();
+        let length = match find_head_end(bytes, &mut self.scanned, &self.limits) {
+            Ok(Some(length)) => length,
+            Ok(None) if self.peer_closed => return self.end_with(Event::Closed),
+            Ok(None) => return Event::NeedData,
+            Err(rejection) => return self.end_with(Event::Refused(rejection)),
+        };
+        self.scanned = 0;
+        if let Err(rejection) = self.head.parse(&bytes[..length], &self.limits) {
+            return self.end_with(Event::Refused(rejection));
+        }
+        self.requested = true;
+        self.received.keep_head(length);
+        self.body = BodyDecoder::new(self.head.framing, self.limits.body_bytes());
+        self.sending = BodyEncoder::NotStarted;
+        if matches!(self.head.framing, Framing::Sized(length) if length > self.limits.body_bytes())
+        {
+            return self.end_with(Event::Refused(Rejection::BodyTooLarge));
+        }
+        self.receiving = Receiving::Body;
+        Event::Request
+    }
+
+    fn next_body(&mut self) -> Event {
+        match self.body.decode(self.received.unread()) {
+            Ok(Decoded::Data { framing, data }) => {
+                self.received.advance(framing);
+                Event::Data(self.received.advance(data))
+            }
+            Ok(Decoded::End { framing }) => {
+                self.received.advance(framing);
+                self.receiving = Receiving::Complete;
+                Event::EndOfMessage
+            }
+            Ok(Decoded::NeedData) => {
+                self.received.advance_to_end();
+                if self.peer_closed {
+                    self.end_with(Event::Refused(Rejection::BodyCutShort))
+                } else {
+                    Event::NeedData
+                }
+            }
+            Err(rejection) => self.end_with(Event::Refused(rejection)),
+        }
+    }
+
+    fn next_discarded(&mut self) -> Event {
+        loop {
+            match self.body.decode(self.received.unread()) {
+                Ok(Decoded::Data { framing, data }) => {
+                    self.received.advance(framing + data);
+                }
+                Ok(Decoded::End { framing }) => {
+                    self.received.advance(framing);
+                    self.begin_next();
+                    return self.next_head();
+                }
+                Ok(Decoded::NeedData) if !self.peer_closed => {
+                    self.received.advance_to_end();
+                    return Event::NeedData;
+                }
+                // The response is out, so there is nobody left to tell.
+                _ => return self.end_with(Event::Closed),
+            }
+        }
+    }
+
+    fn end_with(&mut self, event: Event) -> Event {
+        self.receiving = Receiving::Ended;
+        self.keep_alive = false;
+        event
+    }
+}
