@@ -8,36 +8,43 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from urllib.parse import urlencode
 
-from soak_conversation import Conversation, Missing, Response, Wrong
+from soak_conversation import Address, Conversation, Missing, Response, Wrong
 from soak_site import text_of
 
 SMALL_BUFFER_BYTES = 16_384
 
 
 class Client:
-    """Who visits: chance, the address, and what is counted. One for each thread."""
+    """Who visits: chance, the addresses, and what is counted. One for each thread."""
 
     _numbers = count(1)
 
-    def __init__(self, address: tuple[str, int], seed: float) -> None:
-        self.address = address
+    def __init__(self, addresses: Sequence[Address], seed: float) -> None:
+        self.addresses = addresses
         self.chance = random.Random(seed)
         self.counts: Counter[str] = Counter()
+        # Connections by the kind of address.
+        self.connected: Counter[str] = Counter()
         # Of the last request that `ask` made.
         self.token = ""
         self.wanted_size = 0
         # Whom to ask who may have failed, while and after a visit.
         self.conversation: Conversation | None = None
 
-    def connect(self, receive_buffer: int = 0) -> Conversation:
+    def connect(self, receive_buffer: int = 0, half_closes: bool = False) -> Conversation:
+        """To any of the addresses that allow it."""
+        address = self.chance.choice(
+            [each for each in self.addresses if not (half_closes and each.tls)]
+        )
+        self.connected[address.kind] += 1
         try:
-            self.conversation = Conversation(self.address, receive_buffer)
+            self.conversation = Conversation(address, receive_buffer)
         except OSError as error:
-            raise Missing(f"cannot connect: {error}") from None
+            raise Missing(f"cannot connect: {error} ({address.kind})") from None
         return self.conversation
 
     def target(self, page: str, **query: object) -> tuple[str, str]:
@@ -69,7 +76,8 @@ def check(response: Response, token: str, status: int, body: bytes) -> None:
         raise Wrong(f"status {response.status} instead of {status}: {response.body[:100]!r}")
     if response.fields.get("x-token", token) != token:
         raise Wrong(f"the answer to {response.fields['x-token']} came to {token}")
-    if not response.is_whole:
+    is_beginning = len(response.body) < len(body) and body.startswith(response.body)
+    if not response.is_whole or (response.ends_with_connection and is_beginning):
         raise Missing(f"{len(response.body)} bytes of {len(body)}, then the end")
     if response.body != body:
         raise Wrong(f"{len(response.body)} bytes {response.body[:40]!r} instead of {len(body)}")

@@ -2,13 +2,14 @@
 responses as RFC 9112 has them, to the byte.
 
 Reads no more than a response, so that pipelined ones can be told apart. Knows nothing of what is
-asked for. Used by one thread; `Open` is shared.
+asked for. Used by one thread; `Open` and `Address` are shared.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -42,12 +43,28 @@ class Response(NamedTuple):
     is_whole: bool = True
 
     @property
+    def ends_with_connection(self) -> bool:
+        """As with HTTP/1.0, where nothing else says whether the body is whole."""
+        return not {"content-length", "transfer-encoding"} & self.fields.keys()
+
+    @property
     def closes(self) -> bool:
         return self.fields.get("connection", "").lower() == "close"
 
 
+class Address(NamedTuple):
+    """Where a server listens: a host and port, or the path of a UNIX socket."""
+
+    place: tuple[str, int] | str
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def kind(self) -> str:
+        return "UNIX" if isinstance(self.place, str) else "TLS" if self.tls else "TCP"
+
+
 class Open:
-    """The ports of all clients' connections that are open."""
+    """The ports of all clients' connections that are open; UNIX sockets have none."""
 
     def __init__(self) -> None:
         self._ports: set[int] = set()
@@ -70,20 +87,28 @@ class Conversation:
     # Where connections are to be found that were begun and not ended.
     open = Open()
 
-    def __init__(self, address: tuple[str, int], receive_buffer: int = 0) -> None:
+    def __init__(self, address: Address, receive_buffer: int = 0) -> None:
         self.began_s = time.monotonic()
         # The process that answers here, once it has.
         self.pid: int | None = None
+        # 0: a UNIX socket, of which nobody can see whose it is.
         self.port = 0
-        self.socket = socket.socket()
+        place = address.place
+        self.socket = socket.socket(socket.AF_UNIX if isinstance(place, str) else socket.AF_INET)
         try:
             self.socket.settimeout(PATIENCE_S)
             if receive_buffer:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-            self.socket.bind((address[0], 0))
-            self.port = self.socket.getsockname()[1]
-            self.open.add(self.port)
-            self.socket.connect(address)
+            if not isinstance(place, str):
+                self.socket.bind((place[0], 0))
+                self.port = self.socket.getsockname()[1]
+                self.open.add(self.port)
+            self.socket.connect(place)
+            if address.tls is not None:
+                # Hands are shaken when something is sent: a process may be killed in between.
+                self.socket = address.tls.wrap_socket(
+                    self.socket, server_hostname="localhost", do_handshake_on_connect=False
+                )
         except OSError:
             self.socket.close()
             self.open.remove(self.port)
@@ -100,10 +125,12 @@ class Conversation:
 
     def send(self, request: bytes) -> None:
         """What cannot be sent may have been answered already, and that counts."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):
             self.socket.sendall(request)
 
     def half_close(self) -> None:
+        """Not with TLS: Python's ssl reads no more once it has said its end."""
+        assert not isinstance(self.socket, ssl.SSLSocket)
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
@@ -122,7 +149,7 @@ class Conversation:
 
     def read_end(self) -> None:
         """The server is to say no more."""
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionResetError, ssl.SSLError):
             try:
                 more = self._received.read(200)
             except TimeoutError:

@@ -12,10 +12,11 @@ import threading
 import time
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from soak_client import Client, Visit
-from soak_conversation import Conversation, Exhausted, Missing, Wrong
+from soak_conversation import Address, Conversation, Exhausted, Missing, Wrong
 from soak_misuse import (
     aborted_download,
     aborted_upload,
@@ -117,7 +118,12 @@ class Visitor(threading.Thread):
 
 class Crowd:
     def __init__(
-        self, address: tuple[str, int], casualties: Casualties, seed: int, threads: int, rate: float
+        self,
+        addresses: Sequence[Address],
+        casualties: Casualties,
+        seed: int,
+        threads: int,
+        rate: float,
     ) -> None:
         """`rate` is of visits, a second."""
         chance = random.Random(seed)
@@ -125,7 +131,7 @@ class Crowd:
         self.pause_s = threads / rate
         self.is_over = threading.Event()
         self.visitors = [
-            Visitor(self, Client(address, chance.random()), number) for number in range(threads)
+            Visitor(self, Client(addresses, chance.random()), number) for number in range(threads)
         ]
         self._lock = threading.Lock()
         self._failures: list[Failure] = []
@@ -161,6 +167,10 @@ class Crowd:
             name: sum((each.counts[name] for each in self.visitors), Counter(judged))
             for name, judged in self._judged.items()
         }
+
+    def connected(self) -> Counter[str]:
+        """Connections by the kind of address."""
+        return sum((each.client.connected for each in self.visitors), Counter[str]())
 
     def start(self) -> None:
         for visitor in self.visitors:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from typing import NamedTuple
 
 from soak_conversation import Conversation
@@ -50,9 +51,9 @@ def growth(name: str, samples: list[Sample], bound_kb_per_min: float) -> Growth:
 class Watch:
     """Samples the supervisor `pid` and its children until `stop`."""
 
-    def __init__(self, pid: int, port: int, period_s: float) -> None:
+    def __init__(self, pid: int, ports: Collection[int], period_s: float) -> None:
         self.pid = pid
-        self.port = port
+        self.ports = ports
         self.period_s = period_s
         self.samples: dict[int, list[Sample]] = {}
         # Connections of workers whose client has gone, and since when.
@@ -88,7 +89,7 @@ class Watch:
         found = {
             (pid, each.remote_port): each.state
             for pid in workers
-            for each in connections(pid, self.port)
+            for each in connections(pid, self.ports)
             if each.remote_port not in mine
         }
         self._forgotten = {key: self._forgotten.get(key, now_s) for key in found}

@@ -43,7 +43,7 @@ def slowloris(client: Client) -> None:
 
 def silent(client: Client) -> None:
     """Connects and says nothing, or nothing any more."""
-    with client.connect() as conversation:
+    with client.connect(half_closes=True) as conversation:
         client.counts["sent"] += 1
         if client.chance.random() < 0.5:
             conversation.half_close()
@@ -90,7 +90,7 @@ def aborted_download(client: Client) -> None:
 
 
 def aborted_upload(client: Client) -> None:
-    with client.connect() as conversation:
+    with client.connect(half_closes=True) as conversation:
         length = client.chance.choice((1_000, 1_000_000))
         target, _ = client.target("upload", how="whole")
         request = f"POST {target} HTTP/1.1\r\nHost: soak\r\nContent-Length: {length}\r\n\r\n"

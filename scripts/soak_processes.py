@@ -6,9 +6,10 @@ Knows nothing of servers.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -34,6 +35,8 @@ class Connection(NamedTuple):
 # As in the kernel's include/net/tcp_states.h.
 STATES = {"01": "ESTABLISHED", "04": "FIN_WAIT1", "05": "FIN_WAIT2", "08": "CLOSE_WAIT"}
 LISTEN = "0A"
+# And of a UNIX socket, in include/uapi/linux/net.h.
+CONNECTED = "03"
 
 
 def sample(pid: int) -> Sample | None:
@@ -65,25 +68,36 @@ def is_stopped(pid: int) -> bool:
     return all(stat.rpartition(") ")[2][0] in "TZX" for stat in stats)
 
 
-def connections(pid: int, port: int) -> list[Connection]:
-    """Those that process `pid` has accepted on `port` and not closed."""
-    inodes = set()
+def sockets(pid: int) -> set[str]:
+    """The inodes of those that a process has open."""
+    names = set()
     try:
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            try:
-                inodes.add(os.readlink(entry.path))
-            except FileNotFoundError:
-                continue
+        for descriptor in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                names.add(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
     except (FileNotFoundError, ProcessLookupError):
-        return []
+        return set()
+    return {name[len("socket:[") : -1] for name in names if name.startswith("socket:[")}
+
+
+def connections(pid: int, ports: Collection[int]) -> list[Connection]:
+    """Those that process `pid` has accepted on one of `ports` and not closed."""
+    inodes = sockets(pid)
     found = []
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, remote, state, *rest = line.split()
-        is_ours = int(local.rpartition(":")[2], 16) == port and f"socket:[{rest[5]}]" in inodes
+        is_ours = int(local.rpartition(":")[2], 16) in ports and rest[5] in inodes
         if is_ours and state != LISTEN:
             remote_port = int(remote.rpartition(":")[2], 16)
             found.append(Connection(remote_port, STATES.get(state, state)))
     return found
+
+
+def unix_connections(pid: int, path: str) -> int:
+    """How many process `pid` has accepted on a UNIX socket and not closed."""
+    inodes = sockets(pid)
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return sum(row[5] == CONNECTED and row[6] in inodes and row[7:] == [path] for row in rows)
 
 
 def slope_per_min(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float:

@@ -2,13 +2,15 @@
 
     .venvs/3.13/bin/python scripts/soak_server.py [--minutes 60] [--seed N] [--rate 60]
 
-Two processes of four threads, every limit that replaces processes set, policy priority; clients
-that check every answer: kept connections and new ones, pipelining, HEAD, HTTP/1.0, uploads of all
-kinds, streams, files, slow and stalled readers and writers, half-closed and aborted connections,
-malformed requests, applications that raise, answer garbage, compute, fork and never end. In the
-first part, the storm, workers also get SIGKILL, call os._exit and run out of descriptors, and
-SIGHUP replaces them. In the second, the calm, the same workers serve to the end. --seed says what
-each client does; how the clients interleave is not in its power.
+Two process groups, each of two processes with four threads, every limit that replaces processes
+set, policy priority: one listens on TCP and a UNIX socket, the other one is preloaded and speaks
+TLS, with a certificate that the command openssl makes. Clients that check every answer: kept
+connections and new ones, pipelining, HEAD, HTTP/1.0, uploads of all kinds, streams, files, slow and
+stalled readers and writers, half-closed and aborted connections, malformed requests, applications
+that raise, answer garbage, compute, fork and never end. In the first part, the storm, workers also
+get SIGKILL, call os._exit and run out of descriptors, and SIGHUP replaces them. In the second, the
+calm, the same workers serve to the end. --seed says what each client does; how the clients
+interleave is not in its power.
 
 It fails if an answer is wrong, or missing where no process was killed; if a worker does not come
 back, or ends of something that was not done to it; if memory grows (the median of the slopes
@@ -28,15 +30,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from subprocess import CalledProcessError
 
 from soak import positive_minutes
+from soak_configuration import GROUPS, Configuration
+from soak_conversation import Address
 from soak_crowd import Crowd, draw, total
 from soak_growth import Watch
-from soak_processes import Sample, connections, sample
+from soak_processes import Sample, sample
 from soak_subject import SoakFailure, Subject
 
-WORKERS = 2
+PROCESSES = 2
+WORKERS = PROCESSES * len(GROUPS)
 CLIENTS = 32
 STORM = 0.6
 PROGRESS_S = 10.0
@@ -53,7 +60,8 @@ class Soak:
         self.rate: float = options.rate
         self.chance = random.Random(options.seed)
         # Beyond what a busy machine makes of a page that is done soon.
-        self.subject = Subject(folder, WORKERS, request_timeout_s=4)
+        self.configuration = Configuration(folder, PROCESSES, request_timeout_s=4)
+        self.subject = Subject(folder, self.configuration, WORKERS)
         self.seed: int = options.seed
         self.began_s = self.told_s = time.monotonic()
         self.done: dict[str, int] = {}
@@ -61,15 +69,15 @@ class Soak:
     def run(self) -> None:
         """Raises SoakFailure."""
         storm_s = self.seconds * STORM
-        requests = int(self.rate * storm_s / 6)
-        self.subject.configure(max(requests, 50), max(storm_s / 4, 5))
+        requests = int(self.rate * storm_s * 2 / WORKERS / 6)
+        self.configuration.write(max(requests, 50), max(storm_s / 4, 5))
         try:
             self.subject.start()
             self.watch = Watch(
-                self.subject.process.pid, self.subject.address[1], min(self.seconds / 100, 2.0)
+                self.subject.process.pid, self.subject.ports(), min(self.seconds / 100, 2.0)
             )
             self.crowd = Crowd(
-                self.subject.address, self.subject.casualties, self.seed, CLIENTS, self.rate
+                self.subject.addresses, self.subject.casualties, self.seed, CLIENTS, self.rate
             )
             supervisor = sample(self.subject.process.pid)
             self.watch.start()
@@ -92,7 +100,7 @@ class Soak:
         strikes: dict[Callable[[], None], float] = {
             self.kill: min(max(seconds / 10, 3), 60),
             subject.hang_up: min(max(seconds / 6, 5), 120),
-            subject.exit: min(max(seconds / 6, 5), 90),
+            self.exit: min(max(seconds / 6, 5), 90),
             self.hoard: seconds / 2.5,
         }
         if seconds > 120:
@@ -111,7 +119,7 @@ class Soak:
 
     def calm(self, end_s: float) -> list[int]:
         """Returns the workers that serve through it."""
-        self.subject.configure(maximum_requests=10**9, restart_interval_s=10**6)
+        self.configuration.write(maximum_requests=10**9, restart_interval_s=10**6)
         self.subject.hang_up()
         pids = self.subject.pids("serving")
         while time.monotonic() < end_s:
@@ -122,11 +130,17 @@ class Soak:
     def kill(self) -> None:
         self.subject.kill(self.chance.choice(self.subject.pids("serving")))
 
+    def exit(self) -> None:
+        self.subject.exit(self.any_address())
+
     def hoard(self) -> None:
-        self.subject.hoard(self.chance.random())
+        self.subject.hoard(self.any_address(), self.chance.random())
 
     def stubborn(self) -> None:
-        self.subject.stubborn()
+        self.subject.stubborn(self.any_address())
+
+    def any_address(self) -> Address:
+        return self.chance.choice(self.subject.addresses)
 
     # Judging
 
@@ -153,24 +167,25 @@ class Soak:
         if sorted(serving) != sorted(calm_pids):
             overdue = deaths.get("request_timeout", 0)
             print(f"soak: workers changed in the calm ({overdue} overdue)", file=sys.stderr)
-        port = subject.address[1]
         subject.wait_for(
             "the server closes connections whose clients have gone",
-            lambda: not any(connections(pid, port) for pid in serving),
+            lambda: not any(map(subject.has_connections, serving)),
         )
-        for _ in range(4 * WORKERS):
-            if unclosed := subject.unclosed():
+        for address in 4 * PROCESSES * subject.addresses:
+            if unclosed := subject.unclosed(address):
                 raise SoakFailure(f"{unclosed} iterables were never closed")
         subject.wait_for(
             "the server closes connections whose clients have gone",
-            lambda: not any(connections(pid, port) for pid in serving),
+            lambda: not any(map(subject.has_connections, serving)),
         )
-        worn = [sample(pid) for pid in serving]
+        worn = [
+            (group, pid, sample(pid)) for group in GROUPS for pid in subject.pids(groups=[group])
+        ]
         subject.hang_up()
         subject.wait_for_retired()
-        fresh_pid = subject.pids("serving")[0]
-        for pid, seen in zip(serving, worn, strict=True):
-            judge_beside_new(f"worker {pid}", seen, lambda: sample(fresh_pid))
+        fresh = {group: subject.pids(groups=[group])[0] for group in GROUPS}
+        for group, pid, seen in worn:
+            judge_beside_new(f"{group} worker {pid}", seen, partial(sample, fresh[group]))
         self.judge_growth([pid for pid in calm_pids if pid in serving])
         said = subject.said()
         for sign in NEVER_SAID:
@@ -201,10 +216,11 @@ class Soak:
 
     def __str__(self) -> str:
         """What was done."""
+        connected = ", ".join(f"{kind} {n:,}" for kind, n in self.crowd.connected().items())
         done = ", ".join(f"{name} {count}" for name, count in self.done.items())
         return (
-            f"{draw(self.crowd.counts())}\n  done: {done}; the slowest return to {WORKERS} "
-            f"workers took {self.subject.slowest_return_s:.1f} s"
+            f"{draw(self.crowd.counts())}\n  connections: {connected}\n  done: {done}; the slowest "
+            f"return to {WORKERS} workers took {self.subject.slowest_return_s:.1f} s"
         )
 
 
@@ -259,7 +275,12 @@ def main() -> int:
     options = parser.parse_args()
     print(f"soak: {sys.version.split()[0]}, --seed {options.seed}", file=sys.stderr, flush=True)
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
-    soak = Soak(options, folder)
+    try:
+        soak = Soak(options, folder)
+    except (OSError, CalledProcessError) as error:
+        print(f"soak: cannot make a certificate: {error}", file=sys.stderr)
+        shutil.rmtree(folder)
+        return 1
     try:
         soak.run()
     except SoakFailure as failure:

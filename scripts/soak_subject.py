@@ -9,24 +9,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from soak_conversation import Conversation, Exhausted, Missing, Stuck, Wrong
-from soak_processes import connections, is_stopped
+from soak_configuration import GROUPS, Configuration
+from soak_conversation import Address, Conversation, Exhausted, Missing, Stuck, Wrong
+from soak_processes import Connection, connections, is_stopped, unix_connections
 from soak_site import FILE_BYTES, FILE_TOKEN, text_of
 
 # For anything that the server is to do, on a machine that has much else to do.
 PATIENCE_S = 60.0
 DESCRIPTORS = 256
-HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 # The GNU C library keeps freed blocks of megabytes, for each thread as many as it ever had at once.
 # With this they go back to the kernel, so that what stays is in use.
 GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "131072"}
@@ -56,7 +57,7 @@ class Casualties:
 
     def add_death(self, pid: int, ports: set[int], blind_s: float = 0.0) -> None:
         """`pid` ended with connections from these ports. What came within the last `blind_s`
-        seconds and had no answer yet may have been its, too."""
+        seconds and had no answer yet may have been its, too; and so may any UNIX socket."""
         with self._lock:
             self._deaths.append((time.monotonic(), pid, frozenset(ports), blind_s))
 
@@ -77,7 +78,10 @@ class Casualties:
                 and (
                     conversation.port in ports
                     or conversation.pid == pid
-                    or (conversation.pid is None and conversation.began_s > died_s - blind_s)
+                    or (
+                        conversation.pid is None
+                        and (conversation.port == 0 or conversation.began_s > died_s - blind_s)
+                    )
                 )
                 for died_s, pid, ports, blind_s in self._deaths
             )
@@ -91,52 +95,23 @@ class Casualties:
 
 
 class Subject:
-    def __init__(self, folder: Path, workers: int, request_timeout_s: float) -> None:
+    def __init__(self, folder: Path, configuration: Configuration, workers: int) -> None:
+        """`workers` of all groups."""
         self.folder = folder
+        self.configuration = configuration
         self.workers = workers
-        self.request_timeout_s = request_timeout_s
+        self.addresses: list[Address] = []
         self.casualties = Casualties()
         self.struck: dict[str, int] = {"SIGKILL": 0, "exit_status_3": 0, "exit_status_1": 0}
         self.generation = 1
         self.slowest_return_s = 0.0
-        (folder / "content").write_bytes(text_of(FILE_TOKEN, FILE_BYTES))
+        configuration.content.write_bytes(text_of(FILE_TOKEN, FILE_BYTES))
         self.log = folder / "log"
-        self._port = 0
-
-    def configure(self, maximum_requests: int, restart_interval_s: float) -> None:
-        """Takes effect at the next start or SIGHUP."""
-        settings: dict[str, object] = {
-            "app": "soak_site:application",
-            "app-dir": str(Path(__file__).resolve().parent),
-            "bind": "127.0.0.1:0",
-            "processes": self.workers,
-            "threads": 4,
-            "policy": "priority" if HAS_GIL else "interval",
-            "maximum-requests": maximum_requests,
-            "maximum-requests-jitter": maximum_requests // 4,
-            "restart-interval": restart_interval_s,
-            "request-timeout": self.request_timeout_s,
-            "interrupt-timeout": 3,
-            "queue-timeout": 20,
-            "deadlock-timeout": 60,
-            "startup-timeout": 60,
-            "graceful-timeout": 12,
-            "shutdown-timeout": 5,
-            "head-timeout": 3,
-            "body-timeout": 5,
-            "write-timeout": 3,
-            "keep-alive-timeout": 10,
-            "access-log": "json",
-        }
-        lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
-        environment = f'environment = {{ SOAK_FILE = "{self.folder / "content"}" }}'
-        (self.folder / "serve.toml").write_text(
-            "\n".join(["[process-group.soak]", *lines, environment, ""])
-        )
 
     def start(self) -> None:
         self.status_path = self.folder / "status"
-        command = [sys.executable, "-m", "headway", "serve", "--config", "serve.toml"]
+        command = [sys.executable, "-m", "headway", "serve"]
+        command += ["--config", str(self.configuration.path)]
         command += ["--status-socket", str(self.status_path)]
         # A session of its own: Ctrl-C is for the soak, which ends the server.
         self.process = subprocess.Popen(
@@ -147,15 +122,12 @@ class Subject:
             stderr=self.log.open("wb"),
             start_new_session=True,
         )
-        self.wait_for("the server listens", lambda: "listening on http://" in self.said())
-        found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.said())
-        assert found
-        self._port = int(found[1])
+        self.wait_for("the server listens", lambda: self.configuration.addresses(self.said()))
+        self.addresses = self.configuration.addresses(self.said())
         self.wait_for_workers()
 
-    @property
-    def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self._port
+    def ports(self) -> list[int]:
+        return [each.place[1] for each in self.addresses if not isinstance(each.place, str)]
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
@@ -186,9 +158,23 @@ class Subject:
         document: dict[str, Any] = json.loads(b"".join(pieces))
         return document
 
-    def pids(self, *states: str) -> list[int]:
-        processes = self.status()["groups"][0]["processes"]
-        return [each["pid"] for each in processes if not states or each["state"] in states]
+    def pids(self, *states: str, groups: Sequence[str] = GROUPS) -> list[int]:
+        """Of workers; templates serve nobody."""
+        return [
+            process["pid"]
+            for group in self.status()["groups"]
+            for process in group["processes"]
+            if group["name"] in groups and process["number"] is not None
+            if not states or process["state"] in states
+        ]
+
+    def connections(self, pid: int) -> list[Connection]:
+        """Those by TCP that a worker has accepted and not closed."""
+        return connections(pid, self.ports())
+
+    def has_connections(self, pid: int) -> bool:
+        paths = [each.place for each in self.addresses if isinstance(each.place, str)]
+        return bool(self.connections(pid)) or any(unix_connections(pid, path) for path in paths)
 
     def wait_for_workers(self) -> None:
         """Until as many serve as should."""
@@ -197,18 +183,20 @@ class Subject:
         )
         self.slowest_return_s = max(self.slowest_return_s, took_s)
 
-    def check_deaths(self) -> dict[str, int]:
+    def check_deaths(self) -> Counter[str]:
         """No process ended of anything that was not done to it."""
-        deaths: dict[str, int] = self.status()["groups"][0]["deaths"]["by_reason"]
+        deaths: Counter[str] = Counter()
+        for group in self.status()["groups"]:
+            deaths.update(group["deaths"]["by_reason"])
         for reason, count in deaths.items():
             if reason not in PLANNED and count > self.struck.get(reason, 0):
                 done = self.struck.get(reason, 0)
                 raise SoakFailure(f"{count} workers ended by {reason}, and {done} were made to")
         return deaths
 
-    def unclosed(self) -> int:
+    def unclosed(self, address: Address) -> int:
         """Iterables of the application that the server has not closed, in one of the workers."""
-        with Conversation(self.address) as conversation:
+        with Conversation(address) as conversation:
             conversation.send(b"GET /balance?token=b HTTP/1.0\r\nHost: soak\r\n\r\n")
             return int(conversation.read_response().body)
 
@@ -232,7 +220,7 @@ class Subject:
         try:
             os.kill(pid, signal.SIGSTOP)
             self.wait_for(f"pid {pid} is stopped", lambda: is_stopped(pid))
-            ports = {each.remote_port for each in connections(pid, self._port)}
+            ports = {each.remote_port for each in self.connections(pid)}
             self.casualties.add_death(pid, ports)
             self.struck["SIGKILL"] += 1
             os.kill(pid, signal.SIGKILL)
@@ -241,9 +229,9 @@ class Subject:
         self.wait_for(f"pid {pid} is gone", lambda: pid not in self.pids())
         self.wait_for_workers()
 
-    def exit(self) -> None:
+    def exit(self, address: Address) -> None:
         """A page ends its process by os._exit."""
-        with Conversation(self.address) as conversation:
+        with Conversation(address) as conversation:
             conversation.send(b"GET /balance?token=b HTTP/1.1\r\nHost: soak\r\n\r\n")
             conversation.read_response()
             pid = conversation.pid
@@ -252,7 +240,7 @@ class Subject:
             self.struck["exit_status_3"] += 1
             conversation.send(b"GET /exit?token=e HTTP/1.1\r\nHost: soak\r\n\r\n")
             self.wait_for(f"pid {pid} is stopped", lambda: is_stopped(pid))
-            ports = {each.remote_port for each in connections(pid, self._port)}
+            ports = {each.remote_port for each in self.connections(pid)}
             # Until it exits its other threads go on, and may accept.
             began_s = time.monotonic()
             os.kill(pid, signal.SIGCONT)
@@ -260,9 +248,9 @@ class Subject:
             self.casualties.add_death(pid, ports, time.monotonic() - began_s + QUEUED_S)
         self.wait_for_workers()
 
-    def stubborn(self) -> threading.Thread:
+    def stubborn(self, address: Address) -> threading.Thread:
         """A request that nothing ends: its process is replaced, and cut off at last."""
-        conversation = Conversation(self.address)
+        conversation = Conversation(address)
         conversation.socket.settimeout(PATIENCE_S)
         self.struck["exit_status_1"] += 1
         conversation.send(b"GET /stubborn?token=s HTTP/1.1\r\nHost: soak\r\n\r\n")
@@ -278,9 +266,9 @@ class Subject:
         thread.start()
         return thread
 
-    def hoard(self, seconds: float) -> None:
+    def hoard(self, address: Address, seconds: float) -> None:
         """A page takes all descriptors of its process for so long."""
-        with Conversation(self.address) as conversation:
+        with Conversation(address) as conversation:
             since_s = time.monotonic()
             request = f"GET /hoard?token=h&size=9&seconds={seconds} HTTP/1.0\r\n"
             conversation.send(f"{request}Host: soak\r\n\r\n".encode())

@@ -81,7 +81,7 @@ def slow_writer(client: Client) -> None:
 
 def half_closed(client: Client) -> None:
     """Is done with sending, and wants its answer all the same."""
-    with client.connect() as conversation:
+    with client.connect(half_closes=True) as conversation:
         conversation.send(random_text(client))
         conversation.half_close()
         check_text(client, conversation.read_response())

@@ -21,10 +21,10 @@ SOAK = SCRIPTS / "soak_server.py"
 sys.path.insert(0, str(SCRIPTS))
 try:
     from soak_client import Client, check
-    from soak_conversation import Conversation, Exhausted, Missing, Stuck, Wrong
+    from soak_conversation import Address, Conversation, Exhausted, Missing, Stuck, Wrong
     from soak_crowd import Crowd, Failure
     from soak_growth import growth
-    from soak_processes import Sample, connections
+    from soak_processes import Sample, connections, unix_connections
     from soak_server import judge_beside_new, judge_count
     from soak_site import text_of
     from soak_subject import Casualties, SoakFailure
@@ -49,6 +49,8 @@ def test_everything_at_once_while_processes_are_killed_and_replaced() -> None:
     sent, answered, _, failed = rows["all"]
     assert failed == 0
     assert answered > 0.9 * sent
+    kinds = dict(re.findall(r"(TCP|UNIX|TLS) ([\d,]+)", result.stdout))
+    assert set(kinds) == {"TCP", "UNIX", "TLS"}, result.stdout
     done = dict(re.findall(r"(kill|hang up|exit|hoard) (\d+)", result.stdout))
     assert set(done) == {"kill", "hang up", "exit", "hoard"}, result.stdout
 
@@ -84,7 +86,7 @@ def test_a_bad_number_is_one_line(option: str) -> None:
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[tuple[str, int]]:
+def answering(answer: bytes) -> Iterator[Address]:
     """A server of one connection, with one answer."""
 
     def serve() -> None:
@@ -97,14 +99,14 @@ def answering(answer: bytes) -> Iterator[tuple[str, int]]:
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield listener.getsockname()
+            yield Address(listener.getsockname())
         finally:
             thread.join()
 
 
 def visit(answer: bytes) -> None:
     with answering(answer) as address:
-        one_request(Client(address, seed=1))
+        one_request(Client([address], seed=1))
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -118,6 +120,8 @@ OK = b"HTTP/1.1 200 OK\r\n"
         (OK + b"Content-Length: 5\r\n\r\nab", Missing),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", Missing),
         (OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", Missing),
+        (OK + b"\r\n", Missing),
+        (OK + b"\r\nwrong", Wrong),
         (OK + b"Content-Length: 5\r\n\r\nwrong", Wrong),
         (OK + b"X-Token: another\r\nContent-Length: 5\r\n\r\nright", Wrong),
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", Wrong),
@@ -141,7 +145,7 @@ def test_an_answer_with_something_behind_it_is_wrong() -> None:
 def test_only_connections_of_a_killed_process_may_fail() -> None:
     casualties, closed = Casualties(), Missing("closed")
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = listener.getsockname()
+        address = Address(listener.getsockname())
         with Conversation(address) as its, Conversation(address) as another:
             casualties.add_death(99, {its.port})
             assert casualties.excuse(closed, its)
@@ -159,11 +163,27 @@ def test_only_connections_of_a_killed_process_may_fail() -> None:
             assert casualties.excuse(closed, later), "nobody knows whose it is"
 
 
+def test_nobody_knows_whose_a_unix_socket_is_until_it_answers(tmp_path: Path) -> None:
+    casualties, closed = Casualties(), Missing("closed")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        with Conversation(Address(str(tmp_path / "socket"))) as conversation:
+            assert not casualties.excuse(closed, conversation)
+            casualties.add_death(99, set())
+            assert casualties.excuse(closed, conversation)
+            assert not casualties.excuse(Wrong("other bytes"), conversation)
+            conversation.pid = 98
+            assert not casualties.excuse(closed, conversation)
+        with Conversation(Address(str(tmp_path / "socket"))) as later:
+            assert not casualties.excuse(closed, later)
+
+
 def test_only_a_process_without_descriptors_may_lack_them() -> None:
     casualties, exhausted = Casualties(), Exhausted("no descriptors")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         since_s = time.monotonic()
-        with Conversation(listener.getsockname()) as conversation:
+        with Conversation(Address(listener.getsockname())) as conversation:
             conversation.pid = 99
             assert not casualties.excuse(exhausted, conversation)
             casualties.add_hoard(98, since_s)
@@ -176,8 +196,8 @@ def test_only_a_process_without_descriptors_may_lack_them() -> None:
 def test_a_failure_counts_unless_it_is_allowed() -> None:
     casualties = Casualties()
     with answering(b"nonsense\r\n\r\n") as address:
-        crowd = Crowd(address, casualties, seed=1, threads=0, rate=1)
-        client = Client(address, seed=1)
+        crowd = Crowd([address], casualties, seed=1, threads=0, rate=1)
+        client = Client([address], seed=1)
         with pytest.raises(Wrong) as wrong:
             one_request(client)
     conversation = client.conversation
@@ -230,12 +250,24 @@ def test_connections_that_a_process_has_not_closed() -> None:
         accepted, (_, remote_port) = listener.accept()
         with accepted:
             client.close()
-            while (seen := connections(me, port)) and seen[0].state != "CLOSE_WAIT":
+            while (seen := connections(me, [port])) and seen[0].state != "CLOSE_WAIT":
                 time.sleep(0.01)
             assert [(each.remote_port, each.state) for each in seen] == [
                 (remote_port, "CLOSE_WAIT")
             ]
-        assert connections(me, port) == []
+        assert connections(me, [port]) == []
+
+
+def test_unix_connections_that_a_process_has_not_closed(tmp_path: Path) -> None:
+    path, me = str(tmp_path / "socket"), int(Path("/proc/self").readlink().name)
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        listener.bind(path)
+        listener.listen()
+        client.connect(path)
+        with listener.accept()[0]:
+            assert unix_connections(me, path) == 1
+            assert unix_connections(me, f"{path}.other") == 0
+        assert unix_connections(me, path) == 0
 
 
 def test_each_token_has_a_text_of_its_own() -> None:

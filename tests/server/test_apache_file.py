@@ -106,6 +106,7 @@ def test_lines_continue_sections_nest_and_places_are_those_of_the_first_line() -
         ("<Directory />\nUser a", "FILE:1: <Directory> is not closed"),
         ("<A>\n</B>", "FILE:2: found </B>; allowed: </A>, for line 1"),
         ("\n</B>", "FILE:2: found </B>; allowed: no section is open"),
+        ("<A>\n" * 2000 + "</A>\n" * 2000, "FILE:21: <A>: found 21 sections, one in another"),
         ("<Directory /", "FILE:1: found <Directory /; allowed: <NAME ...>"),
         ("Include none.conf", "FILE:1: Include: found"),
         ("<IfModule>\n</IfModule>", "FILE:1: <IfModule>: found nothing"),

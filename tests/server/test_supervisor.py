@@ -367,6 +367,19 @@ def test_an_open_pipe_is_not_needed_for_the_log(tmp_path: Path) -> None:
     assert server.stop() == 0
 
 
+@pytest.mark.parametrize("deed", ["sys.stderr.close()", "sys.stderr = None"])
+def test_an_application_may_close_stderr(tmp_path: Path, deed: str) -> None:
+    (tmp_path / "silent.py").write_text(
+        f"import sys\nfrom processes import application\n{deed}\nsys.stdout.close()\n"
+    )
+    mounts = [{"path": "", "application": "silent:application"}]
+    group = {"mounts": mounts, "python_path": [str(tmp_path), str(APPS)]}
+    with Supervised(tmp_path, group) as server:
+        (pid,) = server.pids()
+        assert server.get("/raises_key_error").status == 500
+        assert server.pids() == {pid}
+
+
 def test_ctrl_c_in_a_terminal_reaches_everyone_and_ends_cleanly(tmp_path: Path) -> None:
     server = Supervised(tmp_path, TWO)
     with server.connect() as busy:

@@ -47,7 +47,7 @@ def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    is_host = _can_be_looked_up(host) and not set("[]") & set(host)
+    is_host = host.isprintable() and _can_be_looked_up(host) and not set("[]") & set(host)
     is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
     if not colon or not is_host or not is_port:
         raise ValueError("it must be HOST:PORT with a port from 0 to 65535, or unix:PATH")

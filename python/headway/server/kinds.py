@@ -235,7 +235,7 @@ class AccessLog(Kind):
         form, colon, path = text.partition(":")
         if text == "off":
             return "off", None
-        if form not in self._forms or (colon and not path):
+        if form not in self._forms or (colon and not path) or "\0" in path:
             raise ValueError
         return form, path or None
 

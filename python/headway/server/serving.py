@@ -6,6 +6,7 @@ in `_native.server_work`, which drops the GIL and takes it once per request.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -174,8 +175,14 @@ class Server:
 
 
 def report_exception(exception: BaseException, request: str) -> None:
-    """Tells stderr what an application raised, in one write so that threads do not mix."""
+    """Tells stderr what an application raised."""
     lines = traceback.format_exception(type(exception), exception, exception.__traceback__)
-    if sys.stderr is not None:
-        sys.stderr.write(f"headway serve: in {request}\n{''.join(lines)}")
+    tell(f"headway serve: in {request}\n{''.join(lines)}")
+
+
+def tell(text: str) -> None:
+    """To stderr, in one write so that threads do not mix. An application may have closed it, or put
+    anything in its place: what cannot be told is lost."""
+    with contextlib.suppress(Exception):
+        sys.stderr.write(text)
         sys.stderr.flush()

@@ -123,6 +123,8 @@ class _Reader:
             elif key == "mount":
                 group.mounts.extend(self._mounts(f"{path}.mount", node))
             elif key == "bind":
+                if node.value == []:
+                    raise refuse(self._place(node), f"{path}.bind", "[]", option.kind.allowed)
                 for address in self._accept(f"{path}.bind", option.kind, node):
                     address = absolute_address(address, self._folder)
                     group.binds.append(Value(address, self._place(node)))
@@ -145,6 +147,8 @@ class _Reader:
         if option.name == "environment":
             pairs = []
             for name, each in self._table(path, node).items():
+                if not name or "=" in name or "\0" in name:
+                    raise refuse(self._place(each), path, repr(name), "a name without =")
                 if not isinstance(each.value, str) or "\0" in each.value:
                     raise refuse(self._place(each), f"{path}.{name}", cut(each.text), "a string")
                 pairs.append((name, each.value))

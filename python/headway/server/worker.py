@@ -8,6 +8,7 @@ about to send. If the supervisor goes away the worker ends as on SIGTERM.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import select
@@ -26,7 +27,7 @@ from headway.server.application import Application
 from headway.server.binding import Listener, parse_address
 from headway.server.control import Control, Gone
 from headway.server.limits import native_limits
-from headway.server.serving import Server
+from headway.server.serving import Server, tell
 from headway.server.settings import DEFAULT_POLICY
 from headway.server.signals import SUPERVISORS_SIGNALS
 from headway.server.task import Task
@@ -124,15 +125,14 @@ class Worker:
         if not cut_off:
             return 0
         threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
-        print(
+        tell(
             f"headway serve: {threads} still in the application after {self._grace_s:g} s "
-            "(--graceful-timeout) and cut off",
-            file=sys.stderr,
+            "(--graceful-timeout) and cut off\n"
         )
         # A thread that hangs in the application would hang the end of the interpreter too, or be
         # killed in the middle of it.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
         os._exit(1)
 
     def _catch_signals(self) -> None:
@@ -223,8 +223,7 @@ class Worker:
         if self._task.labelled:
             group, number = self._task.group.name, self._task.number
             text = f"\nProcess {number} of group {group} (pid {os.getpid()}):{text}"
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        tell(text)
 
 
 def imported_paths() -> list[str]:
@@ -250,4 +249,4 @@ def install_meter(policy: str | None, kernel_hints: bool) -> None:
     except Unsupported as reason:
         if policy not in (None, "interval"):
             raise CommandError(f"--policy {policy}: {reason}") from None
-        print(f"headway serve: GIL waits are not measured: {reason}", file=sys.stderr)
+        tell(f"headway serve: GIL waits are not measured: {reason}\n")

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 
 from headway.errors import CommandError
 
+# Sections are read by functions that call themselves, and so are files within files.
+MAX_DEPTH = 20
+
 
 @dataclass
 class Directive:
@@ -101,6 +104,8 @@ def parse_lines(file: str, text: str) -> list[Directive]:
             _close(stack, file, line, content)
         elif content.startswith("<"):
             section = _open(file, line, content)
+            if len(stack) == MAX_DEPTH:
+                raise section.refuse(f"{MAX_DEPTH + 1} sections, one in another", str(MAX_DEPTH))
             children.append(section)
             stack.append(section)
         else:
