@@ -1,4 +1,4 @@
-"""Requests beside a thread that computes: each answers with the kernel's slice of its own thread."""
+"""Requests beside a thread that computes: each answers with its own thread's kernel slice."""
 
 import ctypes
 import platform

@@ -5,7 +5,7 @@
 
 use super::entrance::Forwarding;
 use super::file_body::FileBody;
-use super::outbox::Outbox;
+use super::outbox::{self, Outbox};
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
 use super::watch::Activity;
@@ -44,13 +44,19 @@ pub struct Patience {
     pub send_ms: i32,
 }
 
+/// What an exchange asks of the pool that runs it.
+pub trait Host {
+    /// Asked when the head is framed, which may be long after the request began.
+    fn is_stopping(&self) -> bool;
+    /// The calling thread may lose its core for a while: another is to look for requests.
+    fn let_another_poll(&self);
+    fn patience(&self) -> Patience;
+}
+
 pub struct Exchange<'a> {
     peer: &'a mut Peer,
     date: &'a [u8],
-    patience: Patience,
-    /// Whether the server is stopping: asked when the head is framed, which may be long after the
-    /// request began.
-    is_stopping: &'a dyn Fn() -> bool,
+    host: &'a dyn Host,
     activity: &'a Activity,
     /// Takes a complete response, which then need not go out by itself.
     outbox: Option<&'a Outbox>,
@@ -64,6 +70,8 @@ pub struct Exchange<'a> {
     broken: Option<Broken>,
     /// When the application was done; when the request began if it was never called.
     pub ended_ns: u64,
+    /// When something was last handed to the kernel.
+    pub transmitted_ns: u64,
     /// The application's adapter fills in what it knows; the rest is filled in here.
     pub record: RequestRecord,
 }
@@ -72,8 +80,7 @@ impl<'a> Exchange<'a> {
     pub fn new(
         peer: &'a mut Peer,
         date: &'a [u8],
-        patience: Patience,
-        is_stopping: &'a dyn Fn() -> bool,
+        host: &'a dyn Host,
         activity: &'a Activity,
         outbox: Option<&'a Outbox>,
     ) -> Self {
@@ -83,8 +90,7 @@ impl<'a> Exchange<'a> {
         Self {
             peer,
             date,
-            patience,
-            is_stopping,
+            host,
             activity,
             outbox,
             taken: 0,
@@ -95,6 +101,7 @@ impl<'a> Exchange<'a> {
             finished: None,
             broken: None,
             ended_ns,
+            transmitted_ns: 0,
             record,
         }
     }
@@ -184,7 +191,7 @@ impl<'a> Exchange<'a> {
                 // An end is an event too: the connection knows whether it came too early.
                 Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
                 Transfer::WouldBlock => {
-                    if !self.peer.wait_ready(Direction::Receive, self.patience.receive_ms) {
+                    if !self.peer.wait_ready(Direction::Receive, self.host.patience().receive_ms) {
                         return Err(Broken::TimedOut);
                     }
                 }
@@ -206,7 +213,7 @@ impl<'a> Exchange<'a> {
             date: self.date,
             server: SERVER_FIELD,
             body_bytes,
-            closing: (self.is_stopping)() || self.broken.is_some(),
+            closing: self.host.is_stopping() || self.broken.is_some(),
         };
         self.peer.http.encode_head(response, surroundings, &mut self.peer.outgoing);
     }
@@ -272,7 +279,7 @@ impl<'a> Exchange<'a> {
         let begun_ns = now_ns();
         self.transmitted = true;
         let result = self.send_all();
-        self.record.output_write_ns += now_ns() - begun_ns;
+        self.note_transmitted(begun_ns);
         self.send_failed |= result.is_err();
         result.map_err(|broken| self.break_off(broken))
     }
@@ -285,7 +292,12 @@ impl<'a> Exchange<'a> {
             self.send_failed = true;
             self.break_off(Broken::PeerGone);
         }
-        self.record.output_write_ns += now_ns() - begun_ns;
+        self.note_transmitted(begun_ns);
+    }
+
+    fn note_transmitted(&mut self, begun_ns: u64) {
+        self.transmitted_ns = now_ns();
+        self.record.output_write_ns += self.transmitted_ns - begun_ns;
     }
 
     /// Hands over what completes the response, in the midst of the application. It may leave it to
@@ -297,6 +309,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// The thread may lose its core: hands over what takes no more than a moment, and lets another
+    /// thread look for requests.
+    pub fn prepare_for_preemption(&mut self) {
+        if outbox::is_small(self.peer) {
+            self.transmit_without_waiting();
+        }
+        self.host.let_another_poll();
+    }
+
     fn send_all(&mut self) -> Result<(), Broken> {
         loop {
             match self.peer.send() {
@@ -304,7 +325,7 @@ impl<'a> Exchange<'a> {
                 Transfer::Unfinished => {}
                 Transfer::Ended => return Err(Broken::PeerGone),
                 Transfer::WouldBlock => {
-                    if !self.peer.wait_ready(Direction::Send, self.patience.send_ms) {
+                    if !self.peer.wait_ready(Direction::Send, self.host.patience().send_ms) {
                         return Err(Broken::TimedOut);
                     }
                 }

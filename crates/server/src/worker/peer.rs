@@ -142,6 +142,11 @@ impl Peer {
         transfer
     }
 
+    /// Whether `send` may have something to do.
+    pub fn has_unsent(&self) -> bool {
+        self.sent < self.outgoing.len() || self.file.is_some() || self.tls.is_some()
+    }
+
     fn send_encrypted(&mut self) -> Transfer {
         let Some(tls) = &mut self.tls else { return Transfer::Ended };
         let socket = self.socket.as_fd();

@@ -485,12 +485,11 @@ impl<A: Application> Pool<A> {
         self.average_turn_ns() < LONG_TURN_NS
     }
 
-    /// Called before a turn, behind which `waiting` connections are ready. Long requests: somebody should poll meanwhile. Without a GIL:
-    /// somebody can run what else is ready.
+    /// Called before a turn, behind which `waiting` connections are ready, so that the others need not
+    /// wait for its end. If none is ready, that nobody polls is the monitor's business: to wake a thread
+    /// for each of the short requests between long ones would cost these their core.
     fn wake_another_if_worth_it(&self, waiting: usize) {
-        let more = waiting > 0;
-        let long = !self.is_light() && (!self.is_polling() || more);
-        if self.parking.has_parked() && (long || (self.free_threaded && more)) {
+        if waiting > 0 && (self.free_threaded || !self.is_light()) && self.parking.has_parked() {
             self.parking.wake_one();
         }
     }

@@ -6,7 +6,7 @@
 
 use super::Application;
 use super::entrance::{Forwarding, Passage};
-use super::exchange::{Exchange, Progress, encode_refusal};
+use super::exchange::{Exchange, Host, Patience, Progress, encode_refusal};
 use super::outbox::{self, Held, Outbox};
 use super::peer::{Peer, Spares, Stage};
 use super::pool::Pool;
@@ -200,20 +200,28 @@ impl<A: Application> Pool<A> {
         }
         let (head, bytes) = peer.http.head();
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
-        let is_stopping = || self.is_stopping();
         let (date, activity) = (&state.date, &state.activity);
         let outbox = state.outbox.is_open().then_some(&*state.outbox);
-        let mut exchange = Exchange::new(peer, date, self.patience, &is_stopping, activity, outbox);
+        let mut exchange = Exchange::new(peer, date, self, activity, outbox);
         self.application().handle(thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
-        let ended_ns = exchange.ended_ns;
+        let (ended_ns, transmitted_ns) = (exchange.ended_ns, exchange.transmitted_ns);
         if let Some(outbox) = outbox {
             outbox.give_back(peer);
         }
         record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
         peer.stage = Stage::Writing(finished);
         let holds = outbox.is_some() && outbox::is_small(peer);
-        let end_ns = if holds { now_ns() } else { self.send_response(peer, &mut record, ended_ns) };
+        let end_ns = match holds {
+            true => now_ns(),
+            // What is out is out, even if this thread has lost its core since.
+            false if !peer.has_unsent() => {
+                let end_ns = ended_ns.max(transmitted_ns);
+                close_record(peer, &mut record, end_ns);
+                end_ns
+            }
+            false => self.send_response(peer, &mut record, ended_ns),
+        };
         state.activity.end_request(end_ns);
         self.watch.count_request();
         record.cpu_ns = state.cpu.charge(end_ns - std::mem::replace(&mut state.now_ns, end_ns));
@@ -236,7 +244,7 @@ impl<A: Application> Pool<A> {
         }
         let end_ns = now_ns();
         record.output_write_ns += end_ns - begun_ns;
-        record.response_ns = record.queue_ns + (end_ns - peer.progress.started_ns);
+        close_record(peer, record, end_ns);
         end_ns
     }
 
@@ -308,6 +316,27 @@ impl<A: Application> Pool<A> {
             Stage::Opening { .. } | Stage::Idle | Stage::Lingering => Outcome::Close,
         }
     }
+}
+
+impl<A: Application> Host for Pool<A> {
+    fn is_stopping(&self) -> bool {
+        Pool::is_stopping(self)
+    }
+
+    fn let_another_poll(&self) {
+        if !self.is_polling() && self.parking.has_parked() {
+            self.parking.wake_one();
+        }
+    }
+
+    fn patience(&self) -> Patience {
+        self.patience
+    }
+}
+
+/// The last byte of the response was handed over.
+fn close_record(peer: &Peer, record: &mut RequestRecord, end_ns: u64) {
+    record.response_ns = record.queue_ns + (end_ns - peer.progress.started_ns);
 }
 
 fn begin_request(peer: &mut Peer, now_ns: u64) {

@@ -166,11 +166,6 @@ impl Application for Adapter {
         if FORKS.load(Relaxed) != forks {
             leave_forked_child();
         }
-        // SAFETY: attached above; the application must leave it so, as any C function's caller.
-        unsafe { PyEval_SaveThread() };
-        if exchange.record.application_ns >= LONG_NS {
-            headway_gil::begin_anew();
-        }
         let waited_ns = headway_gil::waited_ns_by_this_thread();
         let before_ns = std::mem::replace(&mut thread.waited_ns, waited_ns);
         exchange.record.gil_wait_ns = match (before_ns, waited_ns) {
@@ -179,6 +174,16 @@ impl Application for Adapter {
             (None, after) => after,
             (Some(_), None) => None,
         };
+        if exchange.record.gil_wait_ns.is_some_and(|wait_ns| wait_ns > 0) {
+            // Another thread was made to drop the GIL. It is called when we drop it, often to this
+            // core, and the response would wait for the end of its time slice.
+            exchange.prepare_for_preemption();
+        }
+        // SAFETY: attached above; the application must leave it so, as any C function's caller.
+        unsafe { PyEval_SaveThread() };
+        if exchange.record.application_ns >= LONG_NS {
+            headway_gil::begin_anew();
+        }
     }
 }
 
