@@ -38,8 +38,8 @@ def heavy_page_loops() -> int:
 @functools.cache
 def warn_once() -> None:
     print(
-        "the visitors may not run before other threads (SCHED_FIFO needs CAP_SYS_NICE): what they wait "
-        "for a core counts as latency",
+        "the visitors may not run before other threads (SCHED_FIFO needs CAP_SYS_NICE): what they "
+        "wait for a core counts as latency",
         file=sys.stderr,
     )
 

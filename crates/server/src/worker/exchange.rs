@@ -48,8 +48,9 @@ pub struct Patience {
 pub trait Host {
     /// Asked when the head is framed, which may be long after the request began.
     fn is_stopping(&self) -> bool;
-    /// The calling thread may lose its core for a while: another is to look for requests.
-    fn let_another_poll(&self);
+    /// The calling thread, which took the GIL from another, may lose its core to it. False if that
+    /// does not matter: it will soon have it back. Another thread looks for requests if need be.
+    fn prepare_for_preemption(&self) -> bool;
     fn patience(&self) -> Patience;
 }
 
@@ -309,13 +310,12 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The thread may lose its core: hands over what takes no more than a moment, and lets another
-    /// thread look for requests.
+    /// The thread, which took the GIL from another, may lose its core to it: hands over what takes
+    /// no more than a moment.
     pub fn prepare_for_preemption(&mut self) {
-        if outbox::is_small(self.peer) {
+        if self.host.prepare_for_preemption() && outbox::is_small(self.peer) {
             self.transmit_without_waiting();
         }
-        self.host.let_another_poll();
     }
 
     fn send_all(&mut self) -> Result<(), Broken> {

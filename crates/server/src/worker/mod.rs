@@ -9,6 +9,7 @@
 
 mod accepting;
 mod burst;
+mod end;
 pub mod entrance;
 pub mod epoll;
 pub mod exchange;

@@ -10,12 +10,16 @@ use std::thread::Thread;
 
 /// A turn that has lasted this long may last for ever: its thread does not count as lively.
 pub const LONG_TURN_NS: u64 = 200_000;
+/// So long a short request does not wait for the GIL behind other short ones.
+const VERY_LONG_TURN_NS: u64 = 2_000_000;
 
 #[derive(Default)]
 pub struct Parking {
     lot: Mutex<Lot>,
     /// `lot.parked.len()`, to see without the lock that there is nobody to wake.
     parked: AtomicUsize,
+    /// `lot.members.len()`, likewise.
+    members: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -59,13 +63,16 @@ impl Parking {
             woken: AtomicBool::new(true),
             turn_begun_ns: AtomicU64::new(0),
         });
-        self.lot.lock().expect("no panic under this lock").members.push(seat.clone());
+        let mut lot = self.lot.lock().expect("no panic under this lock");
+        lot.members.push(seat.clone());
+        self.members.store(lot.members.len(), SeqCst);
         seat
     }
 
     pub fn leave(&self, seat: &Arc<Seat>) {
         let mut lot = self.lot.lock().expect("no panic under this lock");
         lot.members.retain(|other| !Arc::ptr_eq(other, seat));
+        self.members.store(lot.members.len(), SeqCst);
     }
 
     /// Takes a place among the parked. After it, check what could have been missed, then `rest`.
@@ -86,6 +93,17 @@ impl Parking {
             lot.park(seat, &self.parked);
         }
         lively
+    }
+
+    /// Whether another thread than the calling one is in a turn that may be short, and only long
+    /// for its wait for the GIL.
+    pub fn has_other_short_turn(&self, now_ns: u64) -> bool {
+        let me = std::thread::current().id();
+        let lot = self.lot.lock().expect("no panic under this lock");
+        lot.members.iter().any(|seat| {
+            let begun_ns = seat.turn_begun_ns.load(Relaxed);
+            begun_ns != 0 && now_ns < begun_ns + VERY_LONG_TURN_NS && seat.thread.id() != me
+        })
     }
 
     /// Gives the place up again, if nobody has taken it.
@@ -127,6 +145,11 @@ impl Parking {
         while self.wake_one() {}
     }
 
+    /// A hint: the two counts are not of one moment.
+    pub fn has_several_awake(&self) -> bool {
+        self.members.load(Relaxed) > self.parked.load(Relaxed) + 1
+    }
+
     pub fn has_parked(&self) -> bool {
         self.parked.load(SeqCst) > 0
     }
@@ -154,6 +177,13 @@ mod tests {
         parking.rest(&one);
         assert!(!parking.wake_one());
         one.begin_turn(1);
+        assert!(!parking.has_other_short_turn(2), "its own");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(parking.has_other_short_turn(VERY_LONG_TURN_NS));
+                assert!(!parking.has_other_short_turn(1 + VERY_LONG_TURN_NS));
+            });
+        });
         assert!(!parking.step_back_behind_another(&two, 1 + LONG_TURN_NS), "the other is stuck");
         assert!(parking.step_back_behind_another(&two, LONG_TURN_NS));
         parking.step_forward(&two);

@@ -2,13 +2,14 @@
 //!
 //! One thread polls, queues what became ready, and then takes from the queue like any other; the
 //! rest park. So short requests run on one thread without a fight for the GIL, and long ones
-//! spread over all threads: a thread that takes up a request while requests are long wakes
-//! another, and the monitor wakes one when nothing moves.
+//! spread over all threads: a thread that takes up one of several requests while requests are long
+//! wakes another, and the monitor wakes one when nobody polls and nothing moves.
 //!
 //! Connections: read by `turn`, owned through their `word`. Locks are held for a few instructions,
 //! never while waiting for the GIL, and never two at a time but for the outboxes'.
 
 use super::Application;
+use super::end::End;
 use super::entrance::Entrance;
 use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
@@ -28,9 +29,7 @@ use crate::record::access_log::LogBuffer;
 use crate::record::clock::now_ns;
 use crate::record::{AccessLog, PathTable};
 use std::os::fd::AsFd;
-use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 /// What epoll hands back for what is no connection: beyond the index of any slot.
@@ -40,9 +39,6 @@ pub(super) const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
 pub const MAX_LISTENERS: usize = 64;
 /// Connections accepted before those that are ready get their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
-/// Connections taken from the listen queue when the server stops: as many as the queue can hold
-/// where `net.core.somaxconn` is as Linux sets it, and an end if clients keep coming.
-const ACCEPTS_AT_STOP: usize = 4_096;
 
 /// What a closed connection may still send before it is forgotten.
 const LINGERING_NS: u64 = 2_000_000_000;
@@ -85,7 +81,7 @@ impl Timeouts {
 pub struct Pool<A: Application> {
     application: A,
     pub(super) epoll: Epoll,
-    kick: Kick,
+    pub(super) kick: Kick,
     /// Empty once the server has stopped accepting.
     pub(super) listeners: Mutex<Vec<Listener>>,
     /// Accepting failed for want of descriptors or slots; a close or the monitor turns it on again.
@@ -101,16 +97,10 @@ pub struct Pool<A: Application> {
     pub(super) outboxes: Outboxes,
     /// Turns done. Written by all threads, read by the monitor; relaxed, a hint.
     pub(super) turns: AtomicU64,
-    /// Moving average of what a turn takes; relaxed, racing writers lose a sample.
+    /// Moving average of what a turn takes, but for its waits for the GIL; relaxed, racing writers
+    /// lose a sample.
     service_ns: AtomicU64,
-    /// RUNNING, then STOPPING, then ABORTED.
-    phase: AtomicU8,
-    /// Until when a stopping server keeps connections that have no request; 0 while it runs.
-    /// Written by `stop`, read by all threads; relaxed, since `phase` is changed after it.
-    keep_idle_until_ns: AtomicU64,
-    /// Calls of `stop`. Written by it after what it changes and before it looks at connections,
-    /// read by threads around a turn: `SeqCst`, like the words.
-    stops: AtomicU32,
+    pub(super) end: End,
     access_log: Option<AccessLog>,
     free_threaded: bool,
     timeouts: Timeouts,
@@ -121,10 +111,6 @@ pub struct Pool<A: Application> {
     /// One table for each thread that ever worked here.
     paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
 }
-
-const RUNNING: u8 = 0;
-const STOPPING: u8 = 1;
-const ABORTED: u8 = 2;
 
 impl<A: Application> Pool<A> {
     pub fn new(application: A, settings: PoolSettings) -> std::io::Result<Self> {
@@ -150,9 +136,7 @@ impl<A: Application> Pool<A> {
             outboxes: Outboxes::default(),
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
-            phase: AtomicU8::new(RUNNING),
-            keep_idle_until_ns: AtomicU64::new(0),
-            stops: AtomicU32::new(0),
+            end: End::default(),
             access_log: settings.access_log,
             free_threaded: settings.free_threaded,
             timeouts: settings.timeouts,
@@ -179,7 +163,10 @@ impl<A: Application> Pool<A> {
         let seat = self.parking.join();
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         while !self.is_over() {
-            if let Some((ready, waiting)) = self.ready.pop() {
+            if self.is_one_too_many(&seat, &state) {
+                self.flush_log(&mut state.log);
+                self.rest(&seat, || self.is_over());
+            } else if let Some((ready, waiting)) = self.ready.pop() {
                 self.wake_another_if_worth_it(waiting);
                 self.begin_burst_if_worth_it(waiting, &state);
                 self.take_turn(ready, &seat, &mut state);
@@ -188,9 +175,6 @@ impl<A: Application> Pool<A> {
                 }
             } else if state.outbox.is_open() {
                 self.end_burst(&mut state);
-            } else if self.is_light() && self.parking.step_back_behind_another(&seat, now_ns()) {
-                self.flush_log(&mut state.log);
-                self.rest(&seat, || self.is_over());
             } else if !self.polling.swap(true, SeqCst) {
                 self.poll(&mut events, &mut state.log);
             } else {
@@ -238,12 +222,13 @@ impl<A: Application> Pool<A> {
         let limit_ns = self.watch.limits.queue_ns;
         state.late = limit_ns != 0 && begun_ns.saturating_sub(ready.since_ns) > limit_ns;
         seat.begin_turn(begun_ns);
-        state.now_ns = begun_ns;
+        (state.now_ns, state.gil_wait_ns) = (begun_ns, 0);
         self.converse(ready.index, state);
         seat.end_turn();
         self.turns.fetch_add(1, Relaxed);
         let average_ns = self.service_ns.load(Relaxed);
-        let this_ns = state.now_ns - begun_ns;
+        // Threads that wait for each other are no reason to wake another.
+        let this_ns = (state.now_ns - begun_ns).saturating_sub(state.gil_wait_ns);
         self.service_ns.store(average_ns - average_ns / 16 + this_ns / 16, Relaxed);
     }
 
@@ -251,7 +236,7 @@ impl<A: Application> Pool<A> {
     pub(super) fn converse(&self, index: u32, state: &mut TurnState<A::Thread>) {
         let slot = self.slab.slot(index).expect("an index from the ready queue");
         loop {
-            let stops = self.stops.load(SeqCst);
+            let stops = self.end.stops();
             // SAFETY: the queue owned the word and handed it to this thread.
             let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
             peer.hangup = slot.word.has_hangup();
@@ -284,7 +269,7 @@ impl<A: Application> Pool<A> {
                     }
                     // Whoever stops the server has perhaps looked at this connection before it
                     // was released, and left it to us.
-                    if self.stops.load(SeqCst) != stops && slot.word.claim() {
+                    if self.end.stops() != stops && slot.word.claim() {
                         // SAFETY: claimed just now.
                         let peer = unsafe { slot.peer() }.as_mut().expect("still open");
                         peer.readable = true;
@@ -390,54 +375,6 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    /// Stops accepting, lets every request that was sent before end, then lets `work` return.
-    ///
-    /// Connections without a request are closed, or kept for up to `keep_idle_ns`: a client may be
-    /// sending its next request on one, and would lose it. That request is answered with
-    /// `Connection: close`. Called again it only changes for how long they are kept.
-    ///
-    /// A client whose connection waits in the listen queue may have sent its request long ago,
-    /// and closing the listener would reset it; so the queue is emptied first. Then the phase
-    /// changes, not before: a server without connections is over as soon as it is STOPPING.
-    pub fn stop(&self, keep_idle_ns: u64) {
-        let listeners =
-            std::mem::take(&mut *self.listeners.lock().expect("no panic under this lock"));
-        for listener in &listeners {
-            self.epoll.remove(listener.fd());
-            self.accept(listener, ACCEPTS_AT_STOP);
-        }
-        self.keep_idle_until_ns.store(now_ns().saturating_add(keep_idle_ns), Relaxed);
-        if self.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst) == Err(ABORTED) {
-            return;
-        }
-        drop(listeners);
-        self.stops.fetch_add(1, SeqCst);
-        for (index, slot) in self.slab.slots() {
-            if slot.word.claim() {
-                // SAFETY: claimed just now.
-                match unsafe { slot.peer() } {
-                    // Whether anything was sent that no event has told of yet.
-                    Some(peer) => peer.readable = true,
-                    None => continue,
-                }
-                self.submit(index);
-            }
-        }
-        self.wake_everyone();
-    }
-
-    /// Lets `work` return as soon as each thread's application does, whatever is open.
-    pub fn abort(&self) {
-        self.phase.store(ABORTED, SeqCst);
-        self.wake_everyone();
-    }
-
-    fn wake_everyone(&self) {
-        self.parking.wake_all();
-        self.kick.kick();
-        self.monitor.wake();
-    }
-
     /// Requests by path, of all threads together.
     pub fn requests(&self) -> PathTable {
         let tables = self.paths.lock().expect("no panic under this lock").clone();
@@ -456,23 +393,6 @@ impl<A: Application> Pool<A> {
         self.access_log.as_ref()
     }
 
-    pub(super) fn is_stopping(&self) -> bool {
-        self.phase.load(SeqCst) != RUNNING
-    }
-
-    /// Whether a connection without a request may stay open for now.
-    pub(super) fn keeps_idle(&self) -> bool {
-        now_ns() < self.keep_idle_until_ns.load(Relaxed)
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        match self.phase.load(SeqCst) {
-            RUNNING => false,
-            STOPPING => self.slab.open() == 0,
-            _ => true,
-        }
-    }
-
     pub(super) fn is_polling(&self) -> bool {
         self.polling.load(SeqCst)
     }
@@ -481,7 +401,7 @@ impl<A: Application> Pool<A> {
         self.service_ns.load(Relaxed)
     }
 
-    fn is_light(&self) -> bool {
+    pub(super) fn is_light(&self) -> bool {
         self.average_turn_ns() < LONG_TURN_NS
     }
 
@@ -492,6 +412,16 @@ impl<A: Application> Pool<A> {
         if waiting > 0 && (self.free_threaded || !self.is_light()) && self.parking.has_parked() {
             self.parking.wake_one();
         }
+    }
+
+    /// Whether the calling thread has stepped back, for another is awake that will do: with a GIL, two
+    /// that run short requests only wait for each other.
+    fn is_one_too_many(&self, seat: &Arc<Seat>, state: &TurnState<A::Thread>) -> bool {
+        self.is_light()
+            && self.parking.has_several_awake()
+            && !state.outbox.is_open()
+            && (!self.free_threaded || self.ready.is_empty())
+            && self.parking.step_back_behind_another(seat, now_ns())
     }
 
     pub(super) fn flush_log(&self, log: &mut LogBuffer) {
@@ -516,7 +446,7 @@ impl<A: Application> Pool<A> {
             peer.deadline_ns = now_ns() + patience_ns;
         }
         if peer.stage == Stage::Idle && self.is_stopping() {
-            return peer.deadline_ns.min(self.keep_idle_until_ns.load(Relaxed));
+            return peer.deadline_ns.min(self.end.keep_idle_until_ns());
         }
         peer.deadline_ns
     }

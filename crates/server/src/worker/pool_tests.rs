@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Answers with the target; `/wait` keeps its thread until `gate` opens, `/closing` does so once its
-/// response is complete, `/long` for 0.1 s, `/spin` for 50 µs.
+/// Answers with the target; `/wait` keeps its thread until `gate` opens, `/closing` and `/preempted` do so
+/// once their response is complete, `/long` for 0.1 s, `/spin` for 50 µs.
 #[derive(Default)]
 pub struct Targets {
     pub gate: AtomicBool,
@@ -46,6 +46,10 @@ impl Application for Targets {
             self.pass_gate();
         }
         exchange.finish(true);
+        if target == b"/preempted" {
+            exchange.prepare_for_preemption();
+            self.pass_gate();
+        }
     }
 }
 
@@ -207,6 +211,23 @@ fn the_monitor_finds_a_thread_when_the_only_active_one_is_stuck() {
         }
         pool.application().gate.store(true, SeqCst);
         assert_eq!(read_answer(&mut stuck), "/wait");
+    });
+}
+
+#[test]
+fn who_may_lose_its_core_has_answered_and_is_not_waited_for() {
+    let (listener, address) = listen();
+    let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
+    // Nobody else would find out that no thread polls.
+    let monitor = false;
+    run(&pool, 2, monitor, || {
+        let mut preempted = TcpStream::connect(address).unwrap();
+        send(&mut preempted, "/preempted");
+        assert_eq!(read_answer(&mut preempted), "/preempted");
+        let mut other = TcpStream::connect(address).unwrap();
+        assert_eq!(ask(&mut other, "/other"), "/other");
+        pool.application().gate.store(true, SeqCst);
+        assert_eq!(ask(&mut preempted, "/next"), "/next");
     });
 }
 

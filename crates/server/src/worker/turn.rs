@@ -49,6 +49,8 @@ pub struct TurnState<'a, T> {
     pub cpu: CpuCharges,
     /// When this turn began or, later, when its last request ended.
     pub now_ns: u64,
+    /// How long its requests have waited for the GIL.
+    pub gil_wait_ns: u64,
 }
 
 impl<'a, T> TurnState<'a, T> {
@@ -66,6 +68,7 @@ impl<'a, T> TurnState<'a, T> {
             date: Vec::new(),
             cpu: CpuCharges::of_this_thread(),
             now_ns: now_ns(),
+            gil_wait_ns: 0,
         }
     }
 }
@@ -209,6 +212,7 @@ impl<A: Application> Pool<A> {
         if let Some(outbox) = outbox {
             outbox.give_back(peer);
         }
+        state.gil_wait_ns += record.gil_wait_ns.unwrap_or(0);
         record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
         peer.stage = Stage::Writing(finished);
         let holds = outbox.is_some() && outbox::is_small(peer);
@@ -323,10 +327,15 @@ impl<A: Application> Host for Pool<A> {
         Pool::is_stopping(self)
     }
 
-    fn let_another_poll(&self) {
-        if !self.is_polling() && self.parking.has_parked() {
+    fn prepare_for_preemption(&self) -> bool {
+        // Among short requests it is theirs to drop it soon.
+        if self.parking.has_other_short_turn(now_ns()) {
+            return false;
+        }
+        if !self.is_light() && !self.is_polling() {
             self.parking.wake_one();
         }
+        true
     }
 
     fn patience(&self) -> Patience {
