@@ -73,11 +73,19 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Nanoseconds that the calling thread has waited for GILs since the meter was installed: exact,
 /// completed waits only. `None` while nothing is measured for this thread.
 pub fn waited_ns_by_this_thread() -> Option<u64> {
+    sum_for_this_thread(|book| book.wait.sum_ns.load(Relaxed))
+}
+
+/// The same of its holds, completed ones only.
+pub fn held_ns_by_this_thread() -> Option<u64> {
+    sum_for_this_thread(|book| book.hold.sum_ns.load(Relaxed))
+}
+
+fn sum_for_this_thread(of: impl Fn(&engine::ledger::book::ThreadBook) -> u64) -> Option<u64> {
     if !is_installed() {
         return None;
     }
-    let waited_ns = |book: &engine::ledger::book::ThreadBook| book.wait.sum_ns.load(Relaxed);
-    engine::threads::books_of_this_thread().map(waited_ns).reduce(|one, other| one + other)
+    engine::threads::books_of_this_thread().map(of).reduce(|one, other| one + other)
 }
 
 /// Tells the policy that the calling thread's next work has nothing to do with its last, as in a
@@ -85,6 +93,8 @@ pub fn waited_ns_by_this_thread() -> Option<u64> {
 /// two, with no GIL held.
 pub fn begin_anew() {
     if is_installed() {
+        // No book changes hands meanwhile, should its GIL close.
+        let _registry = engine::threads::Registry::lock();
         for book in engine::threads::books_of_this_thread_by_index() {
             engine::seats::begin_anew(book);
             engine::hints::follow_class(book, false);

@@ -176,21 +176,23 @@ pub fn of_this_thread(
     first_event(gil, slot)
 }
 
-/// Books of GILs that the calling thread already has.
+/// Books of open GILs that the calling thread already has.
 pub fn books_of_this_thread() -> impl Iterator<Item = &'static ThreadBook> {
-    let links = current().map_or(&[][..], |thread| &thread.links);
-    links.iter().filter_map(move |link| {
-        let serial = link.serial.load(Relaxed);
-        let open = gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial);
-        (serial != 0 && open).then(|| link.book())
-    })
+    open_links_of_this_thread().map(Link::book)
 }
 
 /// The indices of these books.
 pub fn books_of_this_thread_by_index() -> impl Iterator<Item = u32> {
+    open_links_of_this_thread().map(|link| link.index.load(Relaxed))
+}
+
+/// A GIL that ends leaves its threads' links, whose books may be others' by now.
+fn open_links_of_this_thread() -> impl Iterator<Item = &'static Link> {
     let links = current().map_or(&[][..], |thread| &thread.links);
-    let used = links.iter().filter(|link| link.serial.load(Relaxed) != 0);
-    used.map(|link| link.index.load(Relaxed))
+    links.iter().filter(|link| {
+        let serial = link.serial.load(Relaxed);
+        serial != 0 && gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial)
+    })
 }
 
 #[cold]

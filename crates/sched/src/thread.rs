@@ -92,10 +92,11 @@ impl Thread {
         self.away_since_ns = now_ns;
     }
 
-    /// What it did says nothing of what it does from now on. For the driver, as `forced_wait_ended`.
+    /// Its habits say nothing of what it does from now on; what it owes to others it still does. For
+    /// the driver, as `forced_wait_ended`.
     pub fn begin_anew(&mut self) {
         debug_assert!(!self.is_queued());
-        *self = Self::new();
+        (self.held_ns, self.away_ns, self.burst_ns) = (0, 0, 0);
     }
 
     /// Clears what an earlier scheduler's policy left.

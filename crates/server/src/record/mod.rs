@@ -23,6 +23,8 @@ pub struct RequestRecord {
     pub application_ns: u64,
     /// Waiting for the GIL, the application's own code included. Exact; `None` without a meter.
     pub gil_wait_ns: Option<u64>,
+    /// Holding the GIL; likewise.
+    pub gil_held_ns: Option<u64>,
     /// Waiting for and receiving the request's body on behalf of the application.
     pub input_read_ns: u64,
     /// Handing the response to the kernel.

@@ -2,7 +2,7 @@
 
 use super::Application;
 use super::outbox::Held;
-use super::parking::LONG_TURN_NS;
+use super::parking::{LONG_TURN_NS, Seat};
 use super::pool::Pool;
 use super::turn::TurnState;
 use crate::record::clock::now_ns;
@@ -24,12 +24,17 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    /// Sends what this thread holds, and goes on with those connections.
-    pub(super) fn end_burst(&self, state: &mut TurnState<A::Thread>) {
+    /// Sends what this thread holds, and goes on with those connections: a turn for each, since a
+    /// next request may be at hand.
+    pub(super) fn end_burst(&self, seat: &Seat, state: &mut TurnState<A::Thread>) {
         self.send_held(state);
         let mut held = std::mem::take(&mut state.held);
+        state.late = false;
         for Held { index, .. } in held.drain(..) {
+            state.now_ns = now_ns();
+            seat.begin_turn(state.now_ns);
             self.converse(index, state);
+            seat.end_turn();
         }
         state.held = held;
     }
@@ -40,11 +45,12 @@ impl<A: Application> Pool<A> {
         self.send_all(state);
     }
 
-    /// Sends what a thread holds whose request has turned out to be long, and gives the connections to
-    /// others. For the monitor.
-    pub(super) fn end_overdue_bursts(&self, state: &mut TurnState<A::Thread>) {
-        self.outboxes.take_overdue(now_ns(), &mut state.held);
+    /// For the monitor: sends what a thread holds whose request has turned out to be long, and gives
+    /// the connections to others.
+    pub(super) fn end_overdue_bursts(&self, now_ns: u64, state: &mut TurnState<A::Thread>) {
+        self.outboxes.take_overdue(now_ns, &mut state.held);
         self.send_all(state);
+        self.flush_log(&mut state.log);
         for Held { index, .. } in state.held.drain(..) {
             self.submit(index);
         }

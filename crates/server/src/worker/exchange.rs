@@ -313,8 +313,13 @@ impl<'a> Exchange<'a> {
     /// The thread, which took the GIL from another, may lose its core to it: hands over what takes
     /// no more than a moment.
     pub fn prepare_for_preemption(&mut self) {
-        if self.host.prepare_for_preemption() && outbox::is_small(self.peer) {
-            self.transmit_without_waiting();
+        if self.host.prepare_for_preemption() {
+            if let Some(outbox) = self.outbox {
+                outbox.give_back(self.peer);
+            }
+            if outbox::is_small(self.peer) {
+                self.transmit_without_waiting();
+            }
         }
     }
 

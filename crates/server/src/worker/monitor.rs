@@ -67,7 +67,7 @@ impl<A: Application> Pool<A> {
             }
             let holding = self.outboxes.is_any_open();
             if holding {
-                self.end_overdue_bursts(&mut state);
+                self.end_overdue_bursts(now_ns(), &mut state);
             }
             let turns_before = std::mem::replace(&mut turns, self.turns.load(Relaxed));
             if self.needs_looking_after() {
@@ -99,6 +99,9 @@ impl<A: Application> Pool<A> {
                 quiet = 0;
             }
         }
+        // Whoever aborts the server does not wait for applications, and for their threads' responses.
+        self.end_overdue_bursts(u64::MAX, &mut state);
+        self.flush_log(&mut state.log);
         self.leave(&state);
     }
 

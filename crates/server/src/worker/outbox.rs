@@ -87,14 +87,16 @@ impl Outbox {
 
     /// Moves everything held to the end of `out`, whose owner owns it now. Called by its thread.
     pub fn close(&self, out: &mut Vec<Held>) {
-        out.append(&mut self.lock().held);
+        let mut contents = self.lock();
+        out.append(&mut contents.held);
         self.open_since_ns.store(0, SeqCst);
     }
 
     /// Lets the monitor send what the peer has to, should the application take its time yet. False
-    /// if it is not for this box.
+    /// if it is not for this box. Waits for nobody: the GIL is held, and in a forked child the lock may
+    /// be too, for ever.
     pub fn entrust(&self, peer: &mut Peer) -> bool {
-        let mut contents = self.lock();
+        let Ok(mut contents) = self.contents.try_lock() else { return false };
         let entrusted = self.is_open() && is_small(peer) && contents.entrusted.is_none();
         if entrusted {
             let (fd, sent) = (peer.socket.as_raw_fd(), std::mem::take(&mut peer.sent));
@@ -106,8 +108,8 @@ impl Outbox {
 
     /// The end of `entrust`: gives back what is unsent.
     pub fn give_back(&self, peer: &mut Peer) {
-        if let Some(entrusted) = self.lock().entrusted.take() {
-            debug_assert!(peer.outgoing.is_empty(), "nothing follows a complete response");
+        if let Some(mut entrusted) = self.lock().entrusted.take() {
+            entrusted.bytes.append(&mut peer.outgoing);
             (peer.outgoing, peer.sent) = (entrusted.bytes, entrusted.sent);
         }
     }
@@ -117,28 +119,27 @@ impl Outbox {
     fn take_overdue(&self, now_ns: u64, out: &mut Vec<Held>) {
         let mut contents = self.lock();
         out.append(&mut contents.held);
-        match &mut contents.entrusted {
-            Some(entrusted) => entrusted.send(),
-            None if now_ns.saturating_sub(self.open_since_ns.load(SeqCst)) > STUCK_NS => {
-                self.open_since_ns.store(0, SeqCst);
-            }
-            None => {}
+        let all_sent = contents.entrusted.as_mut().is_none_or(Entrusted::send);
+        let open_ns = now_ns.saturating_sub(self.open_since_ns.load(SeqCst));
+        if all_sent && open_ns > STUCK_NS {
+            self.open_since_ns.store(0, SeqCst);
         }
     }
 }
 
 impl Entrusted {
-    fn send(&mut self) {
+    /// As far as the socket takes it; true if that is all.
+    fn send(&mut self) -> bool {
         let unsent = &self.bytes[self.sent..];
-        if unsent.is_empty() {
-            return;
+        if !unsent.is_empty() {
+            // SAFETY: open until its thread has taken it back, which needs the lock that we hold.
+            let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+            // What goes wrong the thread will find too.
+            if let Transfer::Moved(count) = socket::send(fd, unsent, false) {
+                self.sent += count;
+            }
         }
-        // SAFETY: open until its thread has taken it back, which needs the lock that we hold.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        // What goes wrong the thread will find too.
-        if let Transfer::Moved(count) = socket::send(fd, unsent, false) {
-            self.sent += count;
-        }
+        self.sent == self.bytes.len()
     }
 }
 

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, O
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
-/// A turn that has lasted this long may last for ever: its thread does not count as lively.
+/// Requests that leave the GIL to others for so long are worth several threads.
 pub const LONG_TURN_NS: u64 = 200_000;
-/// So long a short request does not wait for the GIL behind other short ones.
-const VERY_LONG_TURN_NS: u64 = 2_000_000;
+/// A turn that has lasted this long may last for ever: its thread does not count as lively. A short
+/// request that waits for the GIL behind others is over before.
+const STUCK_TURN_NS: u64 = 1_000_000;
 
 #[derive(Default)]
 pub struct Parking {
@@ -52,7 +53,7 @@ impl Seat {
 
     fn is_lively(&self, now_ns: u64) -> bool {
         let begun_ns = self.turn_begun_ns.load(Relaxed);
-        begun_ns == 0 || now_ns < begun_ns + LONG_TURN_NS
+        begun_ns == 0 || now_ns < begun_ns + STUCK_TURN_NS
     }
 }
 
@@ -101,8 +102,8 @@ impl Parking {
         let me = std::thread::current().id();
         let lot = self.lot.lock().expect("no panic under this lock");
         lot.members.iter().any(|seat| {
-            let begun_ns = seat.turn_begun_ns.load(Relaxed);
-            begun_ns != 0 && now_ns < begun_ns + VERY_LONG_TURN_NS && seat.thread.id() != me
+            let in_turn = seat.turn_begun_ns.load(Relaxed) != 0;
+            in_turn && seat.is_lively(now_ns) && seat.thread.id() != me
         })
     }
 
@@ -180,12 +181,12 @@ mod tests {
         assert!(!parking.has_other_short_turn(2), "its own");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(parking.has_other_short_turn(VERY_LONG_TURN_NS));
-                assert!(!parking.has_other_short_turn(1 + VERY_LONG_TURN_NS));
+                assert!(parking.has_other_short_turn(STUCK_TURN_NS));
+                assert!(!parking.has_other_short_turn(1 + STUCK_TURN_NS));
             });
         });
-        assert!(!parking.step_back_behind_another(&two, 1 + LONG_TURN_NS), "the other is stuck");
-        assert!(parking.step_back_behind_another(&two, LONG_TURN_NS));
+        assert!(!parking.step_back_behind_another(&two, 1 + STUCK_TURN_NS), "the other is stuck");
+        assert!(parking.step_back_behind_another(&two, STUCK_TURN_NS));
         parking.step_forward(&two);
         assert!(!parking.has_parked());
     }

@@ -97,9 +97,10 @@ pub struct Pool<A: Application> {
     pub(super) outboxes: Outboxes,
     /// Turns done. Written by all threads, read by the monitor; relaxed, a hint.
     pub(super) turns: AtomicU64,
-    /// Moving average of what a turn takes, but for its waits for the GIL; relaxed, racing writers
-    /// lose a sample.
+    /// Moving averages of what a turn takes but for its waits for the GIL, and of how much of that
+    /// other threads could have used; relaxed, racing writers lose a sample.
     service_ns: AtomicU64,
+    parallel_ns: AtomicU64,
     pub(super) end: End,
     access_log: Option<AccessLog>,
     free_threaded: bool,
@@ -136,6 +137,7 @@ impl<A: Application> Pool<A> {
             outboxes: Outboxes::default(),
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
+            parallel_ns: AtomicU64::new(0),
             end: End::default(),
             access_log: settings.access_log,
             free_threaded: settings.free_threaded,
@@ -171,10 +173,10 @@ impl<A: Application> Pool<A> {
                 self.begin_burst_if_worth_it(waiting, &state);
                 self.take_turn(ready, &seat, &mut state);
                 if state.outbox.is_due(state.now_ns) {
-                    self.end_burst(&mut state);
+                    self.end_burst(&seat, &mut state);
                 }
             } else if state.outbox.is_open() {
-                self.end_burst(&mut state);
+                self.end_burst(&seat, &mut state);
             } else if !self.polling.swap(true, SeqCst) {
                 self.poll(&mut events, &mut state.log);
             } else {
@@ -222,22 +224,21 @@ impl<A: Application> Pool<A> {
         let limit_ns = self.watch.limits.queue_ns;
         state.late = limit_ns != 0 && begun_ns.saturating_sub(ready.since_ns) > limit_ns;
         seat.begin_turn(begun_ns);
-        (state.now_ns, state.gil_wait_ns) = (begun_ns, 0);
+        (state.now_ns, state.gil_wait_ns, state.gil_held_ns) = (begun_ns, 0, 0);
         self.converse(ready.index, state);
         seat.end_turn();
         self.turns.fetch_add(1, Relaxed);
-        let average_ns = self.service_ns.load(Relaxed);
-        // Threads that wait for each other are no reason to wake another.
-        let this_ns = (state.now_ns - begun_ns).saturating_sub(state.gil_wait_ns);
-        self.service_ns.store(average_ns - average_ns / 16 + this_ns / 16, Relaxed);
+        let service_ns = (state.now_ns - begun_ns).saturating_sub(state.gil_wait_ns);
+        average(&self.service_ns, service_ns);
+        average(&self.parallel_ns, service_ns.saturating_sub(state.gil_held_ns));
     }
 
-    /// Turns with a connection that the queue owned, until it has to wait.
+    /// Turns with a connection that the queue or an outbox owned, until it has to wait.
     pub(super) fn converse(&self, index: u32, state: &mut TurnState<A::Thread>) {
-        let slot = self.slab.slot(index).expect("an index from the ready queue");
+        let slot = self.slab.slot(index).expect("an index from the ready queue or an outbox");
         loop {
             let stops = self.end.stops();
-            // SAFETY: the queue owned the word and handed it to this thread.
+            // SAFETY: the queue or the outbox owned the word and handed it to this thread.
             let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
             peer.hangup = slot.word.has_hangup();
             match self.turn(peer, state) {
@@ -252,7 +253,9 @@ impl<A: Application> Pool<A> {
                     }
                     // The monitor has closed it meanwhile.
                     state.held.push(Held { index, record });
-                    return self.end_burst(state);
+                    self.send_held(state);
+                    state.held.drain(..).for_each(|held| self.ready.push(held.index, now_ns()));
+                    break;
                 }
                 Outcome::Yield => {
                     self.ready.push(index, now_ns());
@@ -401,15 +404,20 @@ impl<A: Application> Pool<A> {
         self.service_ns.load(Relaxed)
     }
 
+    /// Whether one thread does as well as several.
     pub(super) fn is_light(&self) -> bool {
-        self.average_turn_ns() < LONG_TURN_NS
+        self.parallel_ns.load(Relaxed) < LONG_TURN_NS
     }
 
     /// Called before a turn, behind which `waiting` connections are ready, so that the others need not
-    /// wait for its end. If none is ready, that nobody polls is the monitor's business: to wake a thread
-    /// for each of the short requests between long ones would cost these their core.
+    /// wait for its end. If none is ready, and there is a GIL, that nobody polls is the monitor's business:
+    /// to wake a thread for each of the short requests between long ones would cost these their core.
     fn wake_another_if_worth_it(&self, waiting: usize) {
-        if waiting > 0 && (self.free_threaded || !self.is_light()) && self.parking.has_parked() {
+        let worth_it = match self.free_threaded {
+            true => waiting > 0 || !(self.is_light() || self.is_polling()),
+            false => waiting > 0 && !self.is_light(),
+        };
+        if worth_it && self.parking.has_parked() {
             self.parking.wake_one();
         }
     }
@@ -450,6 +458,11 @@ impl<A: Application> Pool<A> {
         }
         peer.deadline_ns
     }
+}
+
+fn average(of: &AtomicU64, sample: u64) {
+    let past = of.load(Relaxed);
+    of.store(past - past / 16 + sample / 16, Relaxed);
 }
 
 #[cfg(test)]

@@ -26,6 +26,9 @@ const GATHERED_BODY_BYTES: usize = 65_536;
 /// Requests of one connection that a turn runs before others get theirs.
 const REQUESTS_PER_TURN: usize = 16;
 
+/// For so long a request may hold the GIL without others being run beside it: they would wait for it.
+const SHORT_HOLD_NS: u64 = 1_000_000;
+
 /// What one worker thread keeps between turns.
 pub struct TurnState<'a, T> {
     /// What the application keeps of this thread; without it no requests are run.
@@ -51,6 +54,8 @@ pub struct TurnState<'a, T> {
     pub now_ns: u64,
     /// How long its requests have waited for the GIL.
     pub gil_wait_ns: u64,
+    /// And held it, those that did so for a short time.
+    pub gil_held_ns: u64,
 }
 
 impl<'a, T> TurnState<'a, T> {
@@ -69,6 +74,7 @@ impl<'a, T> TurnState<'a, T> {
             cpu: CpuCharges::of_this_thread(),
             now_ns: now_ns(),
             gil_wait_ns: 0,
+            gil_held_ns: 0,
         }
     }
 }
@@ -213,9 +219,10 @@ impl<A: Application> Pool<A> {
             outbox.give_back(peer);
         }
         state.gil_wait_ns += record.gil_wait_ns.unwrap_or(0);
+        state.gil_held_ns += record.gil_held_ns.unwrap_or(0).min(SHORT_HOLD_NS);
         record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
         peer.stage = Stage::Writing(finished);
-        let holds = outbox.is_some() && outbox::is_small(peer);
+        let holds = outbox.is_some() && outbox::is_small(peer) && peer.has_unsent();
         let end_ns = match holds {
             true => now_ns(),
             // What is out is out, even if this thread has lost its core since.

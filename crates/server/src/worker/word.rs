@@ -14,7 +14,7 @@ const GENERATION_SHIFT: u32 = 32;
 /// | BUSY | PENDING | state |
 /// |---|---|---|
 /// | 0 | 0 | IDLE: nobody owns the connection; whoever receives its next event claims it |
-/// | 1 | 0 | BUSY: one thread, or the ready queue, owns it. Also: the slot is free |
+/// | 1 | 0 | BUSY: one thread, the ready queue, or an outbox, owns it. Also: the slot is free |
 /// | 1 | 1 | PENDING: as BUSY, and an event came since. The owner must read and write once more, or data would lie there for ever: the epoll is edge-triggered |
 /// | 0 | 1 | never |
 ///

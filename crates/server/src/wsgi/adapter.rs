@@ -38,6 +38,7 @@ pub struct WorkerThread {
     response: Response,
     /// How long this thread has waited for the GIL, as of its last request.
     waited_ns: Option<u64>,
+    held_ns: Option<u64>,
     /// The thread state that this thread came with; detached between requests.
     state: *mut PyThreadState,
 }
@@ -54,8 +55,13 @@ impl WorkerThread {
         let file_wrapper = Object::interned(c"wsgi.file_wrapper")?;
         set_item(&template, &file_wrapper, adapter.file_wrapper())?;
         let environs = EnvironBuilder::new(template)?;
-        let waited_ns = headway_gil::waited_ns_by_this_thread();
-        Ok(Self { environs, response: Response::default(), waited_ns, state: ptr::null_mut() })
+        Ok(Self {
+            environs,
+            response: Response::default(),
+            waited_ns: headway_gil::waited_ns_by_this_thread(),
+            held_ns: headway_gil::held_ns_by_this_thread(),
+            state: ptr::null_mut(),
+        })
     }
 
     /// Runs `work` with the thread state detached. What `work` calls attaches it per request.
@@ -167,13 +173,7 @@ impl Application for Adapter {
             leave_forked_child();
         }
         let waited_ns = headway_gil::waited_ns_by_this_thread();
-        let before_ns = std::mem::replace(&mut thread.waited_ns, waited_ns);
-        exchange.record.gil_wait_ns = match (before_ns, waited_ns) {
-            (Some(before), Some(after)) => after.checked_sub(before),
-            // The meter came on, or saw this thread for the first time, during the request.
-            (None, after) => after,
-            (Some(_), None) => None,
-        };
+        exchange.record.gil_wait_ns = growth(&mut thread.waited_ns, waited_ns);
         if exchange.record.gil_wait_ns.is_some_and(|wait_ns| wait_ns > 0) {
             // Another thread was made to drop the GIL. It is called when we drop it, often to this
             // core, and the response would wait for the end of its time slice.
@@ -181,9 +181,21 @@ impl Application for Adapter {
         }
         // SAFETY: attached above; the application must leave it so, as any C function's caller.
         unsafe { PyEval_SaveThread() };
+        let held_ns = headway_gil::held_ns_by_this_thread();
+        exchange.record.gil_held_ns = growth(&mut thread.held_ns, held_ns);
         if exchange.record.application_ns >= LONG_NS {
             headway_gil::begin_anew();
         }
+    }
+}
+
+/// What a sum of the meter has grown by since `past_ns`, which it becomes.
+fn growth(past_ns: &mut Option<u64>, now_ns: Option<u64>) -> Option<u64> {
+    match (std::mem::replace(past_ns, now_ns), now_ns) {
+        (Some(past), Some(now)) => now.checked_sub(past),
+        // The meter came on, or saw this thread for the first time, during the request.
+        (None, now) => now,
+        (Some(_), None) => None,
     }
 }
 
