@@ -99,6 +99,7 @@ impl<A: Application> Pool<A> {
                 quiet = 0;
             }
         }
+        self.watch.check_supervisor();
         self.leave(&state);
     }
 
