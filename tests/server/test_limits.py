@@ -283,5 +283,7 @@ def test_jitter_lets_processes_end_at_different_times() -> None:
     assert min(drawn) >= 1000
     assert max(drawn) <= 1100
     assert len(drawn) > 10
-    none = native_limits(ProcessGroup(maximum_requests_jitter=100, deadlock_timeout_s=0), -1)
+    none = native_limits(
+        ProcessGroup(maximum_requests_jitter=100, deadlock_timeout_s=0, shutdown_timeout_s=0), -1
+    )
     assert none == {**NO_LIMITS, "stack_signal": STACK_SIGNAL}
