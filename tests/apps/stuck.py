@@ -89,6 +89,7 @@ def wait_for_rest(seconds):
 
 def wedge(seconds):
     """Waits in C with the GIL held, for ever or so long."""
+    print("wedged", file=sys.stderr, flush=True)
     libc = ctypes.PyDLL(None)
     semaphore = ctypes.create_string_buffer(64)
     libc.sem_init(semaphore, 0, 0)

@@ -188,6 +188,26 @@ def test_a_long_computation_is_no_deadlock(policy: str) -> None:
 
 
 @pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")
+def test_a_process_that_is_stuck_ends_itself_once_its_supervisor_has_gone() -> None:
+    timeouts = {"graceful_timeout_s": 0.2, "shutdown_timeout_s": 0.2}
+    with limited(threads=2, **timeouts) as server, server.send("/wedge") as stuck:
+        server.control.close()
+        # 2 s more than both, as the supervisor gives.
+        assert server.process.wait(TIMEOUT_S) == 1
+        assert stuck.recv(1) == b""
+        said = server.end()
+    pid = server.process.pid
+    assert f"headway serve: process {pid}: did not end within 2.4 s after its supervisor" in said
+
+
+def test_without_a_graceful_timeout_an_orphan_may_take_for_ever() -> None:
+    for field in ("graceful_timeout_s", "shutdown_timeout_s"):
+        limits = native_limits(ProcessGroup(**{field: 0}), 5)  # type: ignore[arg-type]
+        assert limits["orphan_timeout_ns"] == 0
+    assert native_limits(ProcessGroup(), 5)["orphan_timeout_ns"] == 22_000_000_000
+
+
+@pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")
 def test_a_long_hold_that_nobody_waits_for_is_no_deadlock() -> None:
     with limited(threads=1, deadlock_timeout_s=0.2) as server:
         # The main thread waits for a signal, and nobody else is there.
@@ -263,5 +283,7 @@ def test_jitter_lets_processes_end_at_different_times() -> None:
     assert min(drawn) >= 1000
     assert max(drawn) <= 1100
     assert len(drawn) > 10
-    none = native_limits(ProcessGroup(maximum_requests_jitter=100, deadlock_timeout_s=0), -1)
+    none = native_limits(
+        ProcessGroup(maximum_requests_jitter=100, deadlock_timeout_s=0, shutdown_timeout_s=0), -1
+    )
     assert none == {**NO_LIMITS, "stack_signal": STACK_SIGNAL}

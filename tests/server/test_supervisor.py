@@ -329,6 +329,55 @@ def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
     server.wait_until(lambda: not any(map(is_alive, workers)))
 
 
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+LINGERS = """
+import threading
+from stuck import application
+threading.Thread(target=threading.Event().wait).start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("application", "target", "preload"),
+    [
+        pytest.param(
+            "stuck",
+            "/wedge",
+            preload,
+            marks=pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold"),
+        )
+        for preload in (False, True)
+    ]
+    + [("lingers", "/sleep", False)],
+)
+def test_a_worker_that_cannot_end_does_not_outlive_its_supervisor(
+    tmp_path: Path, application: str, target: str, preload: bool
+) -> None:
+    (tmp_path / "lingers.py").write_text(LINGERS)
+    group = {
+        "mounts": [{"path": "", "application": f"{application}:application"}],
+        "python_path": [str(APPS), str(tmp_path)],
+        "preload": preload,
+        "graceful_timeout_s": 0.2,
+        "shutdown_timeout_s": 0.2,
+    }
+    server = Supervised(tmp_path, group)
+    said = r"did not end within 2\.4 s after its supervisor had gone, and is cut off\n"
+    workers = server.workers()
+    try:
+        with server.connect() as busy:
+            busy.sendall(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            server.wait_for("wedged|asleep")
+            server.process.kill()
+            server.wait_for(said)
+        server.wait_until(lambda: not any(map(is_alive, workers)))
+    finally:
+        for pid in filter(is_alive, workers):
+            os.kill(pid, signal.SIGKILL)
+        assert server.stop(None) == -signal.SIGKILL
+    assert len(re.findall(said, server.stderr)) == 1
+
+
 def test_many_generations_leave_no_descriptor_open(tmp_path: Path) -> None:
     with Supervised(tmp_path) as server:
         server.reload(2)

@@ -15,6 +15,8 @@ from headway.server.settings import ProcessGroup
 # Writes the Python stack of the thread that gets it to stderr. Real-time signals are nobody's by
 # default; valgrind and others take the last ones, the C library the first.
 STACK_SIGNAL = signal.SIGRTMAX - 5
+# What a process may take beyond its graceful timeout to notice that it is over.
+MARGIN_S = 2.0
 # stderr as the process has it; `sys.stderr` may be anything.
 STDERR_FD = 2
 
@@ -25,6 +27,7 @@ NO_LIMITS: dict[str, int] = {
     "interrupt_timeout_ns": 0,
     "deadlock_timeout_ns": 0,
     "queue_timeout_ns": 0,
+    "orphan_timeout_ns": 0,
     "control_fd": -1,
     "stack_signal": 0,
     "shared_listeners": 0,
@@ -45,6 +48,8 @@ def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
         "interrupt_timeout_ns": to_ns(group.interrupt_timeout_s),
         "deadlock_timeout_ns": to_ns(group.deadlock_timeout_s),
         "queue_timeout_ns": to_ns(group.queue_timeout_s),
+        # As long as the supervisor would have waited.
+        "orphan_timeout_ns": to_ns(grace_s(group)),
         "control_fd": control_fd,
         "stack_signal": _register_stack_signal(),
         # Processes that accept from the same sockets leave each other their share.
@@ -56,6 +61,13 @@ def request_timeout_s(group: ProcessGroup) -> float:
     """How long a request may run: with more threads an outlier does less harm, so it gets more time
     (mod_wsgi's rule)."""
     return group.request_timeout_s * (1 + math.log(group.threads))
+
+
+def grace_s(group: ProcessGroup) -> float:
+    """From the end of a process's service until it is killed; 0 for never."""
+    if not group.graceful_timeout_s or not group.shutdown_timeout_s:
+        return 0.0
+    return group.graceful_timeout_s + group.shutdown_timeout_s + MARGIN_S
 
 
 def _with_jitter(maximum: int, jitter: int) -> int:

@@ -25,14 +25,12 @@ from headway.server.children import Children
 from headway.server.deaths import Deaths
 from headway.server.generation import Generation, RunningGroup, Slot
 from headway.server.launch import Launch
+from headway.server.limits import grace_s
 from headway.server.listeners import Listeners
 from headway.server.log import say, write
 from headway.server.process import End, Failure, Process, State, check_interpreter
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
-
-# What a worker may take beyond its own graceful timeout to notice that it is over.
-MARGIN_S = 2.0
 
 
 class Succession:
@@ -180,14 +178,14 @@ class Succession:
             self._start(self.current, running, slot)
 
     def _retire(self, process: Process) -> None:
-        process.enter(State.RETIRING, _grace_s(process))
+        process.enter(State.RETIRING, grace_s(process.group))
         if not process.tell("retire"):
             process.signal(signal.SIGTERM)
 
     def _terminate(self, process: Process) -> None:
         """SIGTERM, with as much time as the process has use for."""
         serves = process.state in (State.SERVING, State.RETIRING)
-        timeout_s = _grace_s(process) if serves else process.group.shutdown_timeout_s
+        timeout_s = grace_s(process.group) if serves else process.group.shutdown_timeout_s
         process.enter(State.STOPPING, timeout_s)
         process.signal(signal.SIGTERM)
 
@@ -320,14 +318,6 @@ class Succession:
             say(f"{process} does not end, and is killed")
             process.was_killed = True
             process.signal(signal.SIGKILL)
-
-
-def _grace_s(process: Process) -> float:
-    """From the end of its service until SIGKILL; 0 for never."""
-    group = process.group
-    if not group.graceful_timeout_s or not group.shutdown_timeout_s:
-        return 0.0
-    return group.graceful_timeout_s + group.shutdown_timeout_s + MARGIN_S
 
 
 def _again(delay_s: float, slot: Slot) -> str:

@@ -71,6 +71,7 @@ pub unsafe fn pool_settings(
             interrupt_ns: number(c"interrupt_timeout_ns")? as u64,
             deadlock_ns: number(c"deadlock_timeout_ns")? as u64,
             queue_ns: number(c"queue_timeout_ns")? as u64,
+            orphan_ns: number(c"orphan_timeout_ns")? as u64,
             control_fd: number(c"control_fd")? as c_int,
             stack_signal: number(c"stack_signal")? as c_int,
         },

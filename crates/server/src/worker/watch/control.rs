@@ -41,6 +41,13 @@ impl Control {
         Self { fd, said: AtomicU8::new(0) }
     }
 
+    /// Whether the supervisor's end is closed, as that of a connection; datagram sockets do not tell.
+    pub fn has_hangup(&self) -> bool {
+        let mut end = libc::pollfd { fd: self.fd, events: 0, revents: 0 };
+        // SAFETY: one live pollfd.
+        unsafe { libc::poll(&mut end, 1, 0) == 1 && end.revents & libc::POLLHUP != 0 }
+    }
+
     pub fn has_said(&self, reason: Reason) -> bool {
         self.said.load(SeqCst) >= reason as u8
     }
@@ -135,6 +142,19 @@ mod tests {
              \"detail\": \"GET /\\\"\\\\\\u000a\"}\
              {\"event\": \"limit\", \"reason\": \"deadlock_timeout\", \"detail\": \"held\"}"
         );
+    }
+
+    #[test]
+    fn a_hangup_is_seen_behind_what_was_not_read() {
+        use std::io::Write;
+        let (mut supervisor, worker) = UnixStream::pair().unwrap();
+        let control = Control::new(worker.as_raw_fd());
+        assert!(!control.has_hangup());
+        supervisor.write_all(b"retire").unwrap();
+        assert!(!control.has_hangup());
+        drop(supervisor);
+        assert!(control.has_hangup());
+        assert!(!Control::new(-1).has_hangup(), "nobody was there");
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //! may be held.
 //!
 //! What is found goes to stderr and, once per process, to the supervisor, which alone decides what
-//! becomes of the process; serving goes on until it does. Checked by the monitor once a second or
+//! becomes of the process; serving goes on until it does. Only if the supervisor has gone does the
+//! process end itself: see `orphan`. Checked by the monitor once a second or
 //! more often, without the GIL: each of these limits is for a process in which Python is stuck.
 //! What costs a request something is kept only where its limit is set.
 
 mod activity;
 mod control;
 mod interruptions;
+mod orphan;
 mod stack;
 
 pub use activity::Activity;
@@ -17,6 +19,7 @@ pub use interruptions::Interruption;
 
 use control::{Control, say_on_stderr};
 use interruptions::Interruptions;
+use orphan::Orphan;
 use std::fmt::Display;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -43,6 +46,8 @@ pub struct ProcessLimits {
     pub deadlock_ns: u64,
     /// How long a request may wait for a thread before it is answered 504.
     pub queue_ns: u64,
+    /// How long the process may take to end once its supervisor has gone.
+    pub orphan_ns: u64,
     /// Where the supervisor listens; -1 for nobody. Stays the caller's, and open.
     pub control_fd: RawFd,
     /// What makes a thread write its Python stack to stderr; 0 for nothing.
@@ -58,6 +63,7 @@ impl Default for ProcessLimits {
             interrupt_ns: 0,
             deadlock_ns: 0,
             queue_ns: 0,
+            orphan_ns: 0,
             control_fd: -1,
             stack_signal: 0,
         }
@@ -69,6 +75,11 @@ impl ProcessLimits {
         let all = [self.inactivity_ns, self.request_ns, self.deadlock_ns, self.queue_ns];
         all.into_iter().filter(|ns| *ns != 0)
     }
+
+    /// Whether the process ends itself where its supervisor does not.
+    fn minds_supervisor(&self) -> bool {
+        self.control_fd >= 0 && self.orphan_ns != 0
+    }
 }
 
 pub struct Watch {
@@ -78,6 +89,7 @@ pub struct Watch {
     threads: Mutex<Vec<Arc<Activity>>>,
     /// Requests that ran. Written by all threads, only if there is a maximum; relaxed.
     requests: AtomicU64,
+    orphan: Orphan,
     pub interruptions: Interruptions,
 }
 
@@ -89,13 +101,14 @@ impl Watch {
             control,
             threads: Mutex::default(),
             requests: AtomicU64::new(0),
+            orphan: Orphan::default(),
             interruptions: Interruptions::default(),
         }
     }
 
     /// Whether time alone can bring something to light.
     pub fn has_timers(&self) -> bool {
-        self.limits.times().next().is_some()
+        self.limits.times().next().is_some() || self.limits.minds_supervisor()
     }
 
     /// How often to look.
@@ -133,6 +146,16 @@ impl Watch {
         self.check_inactivity(now_ns);
         self.check_requests(now_ns);
         self.check_gils();
+        self.check_supervisor();
+    }
+
+    /// For the monitor, which calls it once more when the server is over: the end of the process
+    /// may be far yet.
+    pub fn check_supervisor(&self) {
+        let minds = self.limits.minds_supervisor() && !self.orphan.is_known();
+        if minds && self.control.has_hangup() {
+            self.orphan.end_process_in(self.limits.orphan_ns);
+        }
     }
 
     fn check_inactivity(&self, now_ns: u64) {
