@@ -218,6 +218,7 @@ fn the_monitor_finds_a_thread_when_the_only_active_one_is_stuck() {
 fn who_may_lose_its_core_has_answered_and_is_not_waited_for() {
     let (listener, address) = listen();
     let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
+    pool.service_ns.store(10 * LONG_TURN_NS, Relaxed);
     // Nobody else would find out that no thread polls.
     let monitor = false;
     run(&pool, 2, monitor, || {
