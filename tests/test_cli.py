@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 
 import pytest
@@ -145,8 +144,11 @@ def test_ctrl_c_ends_a_verb_without_a_traceback() -> None:
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        bufsize=0,
     )
-    time.sleep(0.5)  # until it reads stdin; earlier, python's own start would be interrupted
+    assert process.stdin is not None
+    # More than a pipe holds, see pipe(7): once it is written the verb reads, so Python has started.
+    process.stdin.write(b" " * 1_000_000)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130

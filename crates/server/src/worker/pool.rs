@@ -167,7 +167,7 @@ impl<A: Application> Pool<A> {
         while !self.is_over() {
             if self.is_one_too_many(&seat, &state) {
                 self.flush_log(&mut state.log);
-                self.rest(&seat, || self.is_over());
+                self.rest(&seat, || self.is_over() || self.has_work_nobody_sees());
             } else if let Some((ready, waiting)) = self.ready.pop() {
                 self.wake_another_if_worth_it(waiting);
                 self.begin_burst_if_worth_it(waiting, &state);
@@ -294,8 +294,9 @@ impl<A: Application> Pool<A> {
                 self.flush_log(log);
             }
         }
-        // A stop that came before `polling` was set has kicked, so this cannot sleep through it.
-        if events.is_empty() {
+        // A stop that came before `polling` was set has kicked, so this cannot sleep through it. Who
+        // stepped back before it was set left to us what had become ready meanwhile.
+        if events.is_empty() && self.ready.is_empty() {
             match self.time_away_from_listeners() {
                 Some(time_ns) => self.epoll.wait_ns(time_ns, events),
                 None => self.epoll.wait(-1, events),
@@ -423,13 +424,20 @@ impl<A: Application> Pool<A> {
     }
 
     /// Whether the calling thread has stepped back, for another is awake that will do: with a GIL, two
-    /// that run short requests only wait for each other.
+    /// that run short requests only wait for each other. One that polls does not do for what is ready.
     fn is_one_too_many(&self, seat: &Arc<Seat>, state: &TurnState<A::Thread>) -> bool {
         self.is_light()
             && self.parking.has_several_awake()
             && !state.outbox.is_open()
-            && (!self.free_threaded || self.ready.is_empty())
+            && (self.ready.is_empty() || !self.free_threaded && !self.is_polling())
             && self.parking.step_back_behind_another(seat, now_ns())
+    }
+
+    /// Something is ready while a thread sleeps in epoll, which will not take it. Asked after
+    /// stepping back; who polls asks for what is ready after it set `polling`, so that one of the
+    /// two sees the other.
+    fn has_work_nobody_sees(&self) -> bool {
+        self.is_polling() && !self.ready.is_empty()
     }
 
     pub(super) fn flush_log(&self, log: &mut LogBuffer) {

@@ -232,6 +232,23 @@ fn who_may_lose_its_core_has_answered_and_is_not_waited_for() {
     });
 }
 
+/// The monitor hands an overdue connection to a thread that rests, while another sleeps in epoll.
+#[test]
+fn who_is_woken_for_a_connection_does_not_leave_it_to_who_polls() {
+    let (listener, address) = listen();
+    let mut settings = settings(listener);
+    settings.timeouts.keep_alive_ns = 1;
+    let pool = Pool::new(Targets::default(), settings).unwrap();
+    run(&pool, 2, true, || {
+        while !(pool.is_polling() && pool.parking.has_parked()) {
+            std::thread::yield_now();
+        }
+        let mut unused = TcpStream::connect(address).unwrap();
+        unused.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!(unused.read(&mut [0]).unwrap(), 0);
+    });
+}
+
 /// Occupies a thread; returns once its request is in the application.
 pub fn occupy(pool: &Pool<Targets>, address: SocketAddr) -> TcpStream {
     let mut busy = TcpStream::connect(address).unwrap();
