@@ -219,6 +219,10 @@ show(gil.snapshot().to_dict())
 
 
 @own_gils
+@pytest.mark.skipif(
+    (3, 12) <= sys.version_info[:3] <= (3, 12, 1),
+    reason="this CPython never ends an interpreter that ran threads, without Headway either",
+)
 @pytest.mark.parametrize("policy", SCHEDULING)
 def test_sub_interpreters_are_scheduled_each_by_itself(policy: str) -> None:
     code = f"""
