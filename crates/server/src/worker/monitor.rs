@@ -101,7 +101,6 @@ impl<A: Application> Pool<A> {
         }
         // Whoever aborts the server does not wait for applications, and for their threads' responses.
         self.end_overdue_bursts(u64::MAX, &mut state);
-        self.flush_log(&mut state.log);
         self.watch.check_supervisor();
         self.leave(&state);
     }

@@ -225,13 +225,7 @@ impl<A: Application> Pool<A> {
         let holds = outbox.is_some() && outbox::is_small(peer) && peer.has_unsent();
         let end_ns = match holds {
             true => now_ns(),
-            // What is out is out, even if this thread has lost its core since.
-            false if !peer.has_unsent() => {
-                let end_ns = ended_ns.max(transmitted_ns);
-                close_record(peer, &mut record, end_ns);
-                end_ns
-            }
-            false => self.send_response(peer, &mut record, ended_ns),
+            false => self.send_response(peer, &mut record, ended_ns.max(transmitted_ns)),
         };
         state.activity.end_request(end_ns);
         self.watch.count_request();
@@ -243,19 +237,23 @@ impl<A: Application> Pool<A> {
         None
     }
 
-    /// Hands the response over as far as it goes, since `begun_ns`; returns when that was done.
+    /// Hands over what is unsent as far as it goes, since `begun_ns`; returns when that was done. What
+    /// was out by then was out then, even if this thread has lost its core since.
     pub(super) fn send_response(
         &self,
         peer: &mut Peer,
         record: &mut RequestRecord,
         begun_ns: u64,
     ) -> u64 {
-        if peer.send() == Transfer::Ended {
-            peer.stage = Stage::Writing(Finished::Truncated { reset: false });
+        let mut end_ns = begun_ns;
+        if peer.has_unsent() {
+            if peer.send() == Transfer::Ended {
+                peer.stage = Stage::Writing(Finished::Truncated { reset: false });
+            }
+            end_ns = now_ns();
         }
-        let end_ns = now_ns();
         record.output_write_ns += end_ns - begun_ns;
-        close_record(peer, record, end_ns);
+        record.response_ns = record.queue_ns + (end_ns - peer.progress.started_ns);
         end_ns
     }
 
@@ -348,11 +346,6 @@ impl<A: Application> Host for Pool<A> {
     fn patience(&self) -> Patience {
         self.patience
     }
-}
-
-/// The last byte of the response was handed over.
-fn close_record(peer: &Peer, record: &mut RequestRecord, end_ns: u64) {
-    record.response_ns = record.queue_ns + (end_ns - peer.progress.started_ns);
 }
 
 fn begin_request(peer: &mut Peer, now_ns: u64) {
