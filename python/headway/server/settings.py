@@ -57,6 +57,34 @@ class Mount:
     path: str
     # `module:callable`, or the path of a script file whose callable is `application`.
     application: str
+    # The name of one of the process group's application groups.
+    application_group: str = ""
+
+
+@dataclass(frozen=True)
+class ApplicationGroup:
+    """The interpreter, or interpreters, that applications share. The one named "" is the process's
+    main interpreter, mod_wsgi's %{GLOBAL}: there is one, its GIL is the process's, and it is never
+    recycled. All others are sub-interpreters."""
+
+    name: str = ""
+    # So many, each with all applications of the group; the threads are divided among them.
+    interpreters: int = 1
+    # A GIL for each interpreter (PEP 684), from CPython 3.12 on; else they share the process's.
+    own_gil: bool = False
+    # `None`: the process group's. Where the GIL is shared and a policy schedules, it is for the
+    # threads while they serve this group.
+    switch_interval_s: float | None = None
+    # Put before the process group's.
+    python_path: tuple[str, ...] = ()
+    # An interpreter is recycled after so many requests, without the process; 0 turns it off.
+    maximum_requests: int = 0
+    # Made when its first request comes, not at the start.
+    on_demand: bool = False
+    # As in mod_wsgi: what the application does with these fails, or, for signals, is ignored.
+    restrict_stdin: bool = False
+    restrict_stdout: bool = False
+    restrict_signal: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +94,8 @@ class ProcessGroup:
 
     name: str = "main"
     mounts: tuple[Mount, ...] = ()
+    # Each name once; the mounts name these.
+    application_groups: tuple[ApplicationGroup, ...] = (ApplicationGroup(),)
     binds: tuple[Address, ...] = (Address("127.0.0.1", 8000),)
     listen_backlog: int = 1024
     # Permission bits of UNIX sockets; `None`: as umask says.
@@ -79,6 +109,8 @@ class ProcessGroup:
     # `None`: DEFAULT_POLICY where the GIL can be scheduled, else CPython's own.
     policy: str | None = None
     kernel_hints: bool = True
+    # Without a GIL, where this Python can; else with one, as `-X gil=1` has it.
+    free_threading: bool = False
     switch_interval_s: float | None = None
 
     user: str | None = None
@@ -139,6 +171,10 @@ class ProcessGroup:
         values: dict[str, Any] = json.loads(text)
         values["binds"] = [parse_address(bind) for bind in values["binds"]]
         values["mounts"] = [Mount(**mount) for mount in values["mounts"]]
+        values["application_groups"] = [
+            ApplicationGroup(**each | {"python_path": tuple(each["python_path"])})
+            for each in values["application_groups"]
+        ]
         values["http"] = HttpLimits(**values["http"])
         values["tls"] = values["tls"] and Tls(**values["tls"])
         for name in (each.name for each in fields(cls)):
