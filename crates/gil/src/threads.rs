@@ -21,8 +21,6 @@ use super::seats;
 const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
 /// GILs that one thread can use in turn without losing track of its rows.
 const LINKS: usize = 6;
-/// How many ended rows there may be before some are folded.
-const ENDED_LIMIT: usize = 512;
 /// Names kept for threads that may never be seen.
 const UNSEEN_LIMIT: usize = 256;
 
@@ -337,9 +335,8 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
     thread.name.set(b"");
     thread.native_id.store(0, Release);
     TAKEN.fetch_sub(1, Relaxed);
-    if ENDED.load(Relaxed) > ENDED_LIMIT {
-        folding::fold(slot, &registry);
-    }
+    drop(registry);
+    folding::fold_if_many(slot);
     slab::prepare(slot);
 }
 
