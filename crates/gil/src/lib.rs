@@ -104,6 +104,14 @@ pub fn begin_anew() {
     }
 }
 
+/// Gives the calling thread a switch interval of its own, from when it next waits for a GIL or takes one,
+/// or takes it back. It is the thread's slice under a policy that schedules: how long it holds, and so how
+/// long others wait, before it is their turn. Threads that Python starts in this one inherit it. Nothing under
+/// `interval`, where scheduling is CPython's, and before the first install.
+pub fn set_switch_interval_of_this_thread(interval_ns: Option<u64>) {
+    engine::threads::set_switch_interval_of_this_thread_ns(interval_ns.unwrap_or(0));
+}
+
 /// Tells the ledger what only the interpreter knows, so that a report by another process has it.
 pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
     if let Some(slot) = engine::ledger::slot() {

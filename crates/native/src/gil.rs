@@ -13,7 +13,7 @@ use crate::host::{all_interpreters, gil_enabled, host, interpreters_and_ids};
 use crate::report::{list, process_dict, string};
 use crate::{Methods, method};
 
-static METHODS: Methods<12> = Methods([
+static METHODS: Methods<13> = Methods([
     method(
         c"gil_install",
         install,
@@ -33,6 +33,14 @@ static METHODS: Methods<12> = Methods([
         c"gil_name_gil(name: bytes)\n\
           \n\
           Names the GIL of the interpreter that calls, if that has a GIL of its own.",
+    ),
+    method(
+        c"gil_set_switch_interval",
+        set_switch_interval,
+        c"gil_set_switch_interval(ns: int | None)\n\
+          \n\
+          Gives the calling thread a switch interval of its own, its slice under a policy; None\n\
+          takes it back.",
     ),
     method(
         c"gil_match_interpreters",
@@ -262,6 +270,29 @@ pub fn name_gil_of_this_thread(name: &[u8]) {
     // SAFETY: a thread state is attached, so its interpreter lives.
     let interpreter_id = unsafe { PyInterpreterState_GetID(PyInterpreterState_Get()) };
     headway_gil::name_gil_of(interpreter_id, name);
+}
+
+unsafe extern "C" fn set_switch_interval(
+    _module: *mut PyObject,
+    arguments: *mut PyObject,
+) -> *mut PyObject {
+    let mut interval: *mut PyObject = ptr::null_mut();
+    // SAFETY: `O` stores a borrowed reference; the number is checked, and an exception set if it is none.
+    let interval_ns = unsafe {
+        if PyArg_ParseTuple(arguments, c"O:gil_set_switch_interval".as_ptr(), &mut interval) == 0 {
+            return ptr::null_mut();
+        }
+        match interval == Py_None() {
+            true => None,
+            false => Some(PyLong_AsUnsignedLongLong(interval)),
+        }
+    };
+    // SAFETY: a thread state is attached.
+    if unsafe { !PyErr_Occurred().is_null() } {
+        return ptr::null_mut();
+    }
+    headway_gil::set_switch_interval_of_this_thread(interval_ns);
+    none()
 }
 
 unsafe extern "C" fn match_interpreters(
