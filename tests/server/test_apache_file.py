@@ -32,8 +32,6 @@ from headway.server.settings import ApplicationGroup, HttpLimits, Mount, Process
 
 GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
 with_gil = pytest.mark.skipif(not GIL_ENABLED, reason="free-threading is active")
-own_gil = pytest.mark.skipif(sys.version_info < (3, 12), reason="own GILs came with 3.12")
-no_own_gil = pytest.mark.skipif(sys.version_info >= (3, 12), reason="own GILs can be had")
 without_gil = pytest.mark.skipif(GIL_ENABLED, reason="this interpreter has a GIL")
 
 # mod_wsgi's %{RESOURCE}, where there is no ServerName; it restricts signals by default.
@@ -49,29 +47,28 @@ def conf(tmp_path: Path) -> Path:
     return tmp_path / "httpd.conf"
 
 
-def read(conf: Path, text: str, *flags: str) -> Resolution:
+def read(conf: Path, text: str) -> Resolution:
     conf.write_text(text)
-    parser = Parser(prog="headway serve")
-    prepare_parser(parser)
-    return read_configuration(parser.parse_args(["--config", str(conf), *flags]))
+    return resolve(read_apache(str(conf)))
 
 
-def group_of(conf: Path, text: str, *flags: str) -> ProcessGroup:
-    (group,) = read(conf, text, *flags).settings.groups
+def group_of(conf: Path, text: str) -> ProcessGroup:
+    (group,) = read(conf, text).settings.groups
     return group
 
 
-def refusal(conf: Path, text: str, *flags: str) -> str:
+def refusal(conf: Path, text: str) -> str:
+    conf.write_text(text)
     with pytest.raises(CommandError) as caught:
-        read(conf, text, *flags)
+        resolve(read_apache(str(conf)))
     assert caught.value.exit_code == 2
     said = str(caught.value)
     assert "\n" not in said
     return said.replace(str(conf), "FILE")
 
 
-def warnings_of(conf: Path, text: str, *flags: str) -> list[str]:
-    return [each.replace(str(conf), "FILE") for each in read(conf, text, *flags).warnings]
+def warnings_of(conf: Path, text: str) -> list[str]:
+    return [each.replace(str(conf), "FILE") for each in read(conf, text).warnings]
 
 
 # Syntax
@@ -557,66 +554,6 @@ def test_which_switch_interval_wins(conf: Path, text: str, interval: float | Non
     assert group_of(conf, text).switch_interval_s == interval
 
 
-IN_APP1 = "Listen 127.0.0.1:0\nWSGIScriptAlias / /a process-group=shop application-group=app1\n"
-INTERVAL = ("--policy", "interval")
-OWN_GIL = "\nWSGIPerInterpreterGIL On"
-
-
-def application_group_of(conf: Path, text: str, *flags: str) -> ApplicationGroup:
-    (group,) = group_of(conf, text, *flags).application_groups
-    return group
-
-
-@with_gil
-@pytest.mark.parametrize("application", ["app1", "%{GLOBAL}"])
-@pytest.mark.parametrize("process", ["", "process-group=shop "])
-def test_a_switch_interval_for_an_interpreter_that_shares_its_gil(
-    conf: Path, application: str, process: str
-) -> None:
-    """CPython's own rule has one for the GIL; our policies have one for each thread."""
-    text = container(f"{process}application-group={application}", "0.3")
-    text += IN_APP1.replace("app1", application) + "WSGIDaemonProcess shop switch-interval=0.001\n"
-    for policy in ("priority", "deadline", None):
-        flags = ("--policy", policy) if policy else ()
-        assert warnings_of(conf, text, *flags) == []
-        assert group_of(conf, text, *flags).switch_interval_s == 0.001
-        assert application_group_of(conf, text, *flags).switch_interval_s == 0.3
-    assert group_of(conf, text, *INTERVAL).switch_interval_s == 0.001
-    assert application_group_of(conf, text, *INTERVAL).switch_interval_s is None
-    (said,) = warnings_of(conf, text, *INTERVAL)
-    assert said.startswith(
-        f"FILE:2: WSGISwitchInterval of application group {application} is left out: its "
-        "interpreter shares the GIL"
-    )
-    assert said.endswith("(WSGI0199)")
-
-
-@with_gil
-@own_gil
-def test_a_switch_interval_of_a_gil_of_its_own_is_its_own(conf: Path) -> None:
-    text = container("application-group=app1", f"0.3{OWN_GIL}")
-    text += IN_APP1 + "WSGIDaemonProcess shop switch-interval=0.001\n"
-    for flags in ((), INTERVAL):
-        assert warnings_of(conf, text, *flags) == []
-        assert group_of(conf, text, *flags).switch_interval_s == 0.001
-        group = application_group_of(conf, text, *flags)
-        assert (group.own_gil, group.switch_interval_s) == (True, 0.3)
-
-
-@with_gil
-@no_own_gil
-def test_an_own_gil_that_cannot_be_had_does_not_let_the_switch_interval_through(
-    conf: Path,
-) -> None:
-    text = container("application-group=app1", f"0.3{OWN_GIL}")
-    text += IN_APP1 + "WSGIDaemonProcess shop\n"
-    assert application_group_of(conf, text, *INTERVAL).switch_interval_s is None
-    assert [re.sub(" is left out.*", "", each) for each in warnings_of(conf, text, *INTERVAL)] == [
-        "FILE:3: WSGIPerInterpreterGIL",
-        "FILE:2: WSGISwitchInterval of application group app1",
-    ]
-
-
 @with_gil
 def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
     text = f"WSGISwitchInterval 0.002\n{SHOP}WSGIDaemonProcess shop\n"
@@ -719,32 +656,7 @@ def test_an_alias_hidden_from_mod_wsgi_is_warned_of(conf: Path) -> None:
     ]
 
 
-# Python's path, and httpd's own directives
-
-
-def test_python_paths_add_up_the_most_specific_first(conf: Path) -> None:
-    containers = (
-        "<WSGIInterpreterOptions>\nWSGIPythonPath /all\n</WSGIInterpreterOptions>\n"
-        "<WSGIInterpreterOptions process-group=shop application-group=app1>\n"
-        "WSGIPythonPath /both:/both2\n</WSGIInterpreterOptions>\n"
-        "<WSGIInterpreterOptions process-group=shop>\nWSGIPythonPath /shop\n"
-        "</WSGIInterpreterOptions>\nWSGIPythonPath /top\n"
-    )
-    daemon = "WSGIDaemonProcess shop home=/ python-path=/daemon\n"
-    named = SHOP.replace("process-group", "application-group=app1 process-group")
-    embedded = group_of(conf, containers + EMBEDDED)
-    assert embedded.python_path == ("/all", "/top")
-    shop = group_of(conf, containers + SHOP + daemon)
-    assert shop.python_path == ("/", "/shop", "/all", "/daemon")
-    assert shop.application_groups[0].python_path == ()
-    named = group_of(conf, containers + IN_APP1 + daemon)
-    assert named.python_path == ("/", "/shop", "/all", "/daemon")
-    assert named.application_groups[0].python_path == ("/both", "/both2")
-    # Of equally specific ones the later goes first, whichever of the two selectors it has.
-    later = containers.replace("process-group=shop application-group", "application-group")
-    assert group_of(conf, later + IN_APP1 + daemon).application_groups[0].python_path == (
-        *("/shop", "/both", "/both2"),
-    )
+# Directives of httpd's own
 
 
 def test_directives_of_httpd_become_limits(conf: Path) -> None:

@@ -56,7 +56,7 @@ def resolve_application_groups(
         named.setdefault(mount.application_group.value, mount.application_group)
     _refuse_unknown(draft, named)
     if not any(named):
-        _refuse_of_main(draft, values["application-group"])
+        _refuse_of_main(draft, named[""])
     reader = _Reader(draft, values, has_gil, warnings)
     groups = [reader.read(name, value.origin) for name, value in named.items()]
     _check_processes(draft, values, groups)
@@ -211,10 +211,11 @@ class _Reader:
         elif values["per-interpreter-gil"].value or (policy.value or DEFAULT_POLICY) != "interval":
             return
         elif self._draft.leaves_out:
+            way_out = ", or give it WSGIPerInterpreterGIL" if name else ""
             self._warnings.append(
                 f"{interval.origin}: {what} is left out: its interpreter shares the GIL of the "
                 f"process, and so would the value under policy interval ({policy.origin}); select "
-                "on process-group= alone, or give it WSGIPerInterpreterGIL (WSGI0199)"
+                f"on process-group= alone{way_out} (WSGI0199)"
             )
         else:
             found = INTERPRETER_OPTIONS["switch-interval"].show(interval.value)
