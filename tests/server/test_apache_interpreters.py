@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from configured import Configured, before_own_gil, with_gil, with_own_gil, without_gil
 
-from headway.server.settings import ApplicationGroup
+from headway.server.settings import ApplicationGroup, Mount
 
 LISTEN = "Listen 127.0.0.1:8000\n"
 SHOP = f"{LISTEN}WSGIDaemonProcess shop\nWSGIProcessGroup shop\n"
@@ -435,10 +435,31 @@ def test_an_application_group_that_nobody_is_in_is_warned_of(conf: Configured) -
     ]
 
 
+def test_an_application_group_for_a_part_of_an_alias_is_warned_of(conf: Configured) -> None:
+    location = "<Location {}>\nWSGIApplicationGroup b\n</Location>\n"
+    text = IN_APP1 + "WSGIScriptAlias /b /b\n"
+    assert conf.warnings(text + location.format("/a/c"))[-1] == (
+        "FILE:7: WSGIApplicationGroup is left out: /a/c is a part of what WSGIScriptAlias / serves; "
+        "give it an alias of its own"
+    )
+    assert "WSGIScriptAlias /b serves" in conf.warnings(text + location.format("/b/c/"))[-1]
+    same = location.format("/a/c").replace("Group b", "Group app1")
+    for each in (*map(location.format, ("/b", "/b/", "/")), same):
+        said = conf.warnings(text + each)
+        assert not any("is left out" in each for each in said)
+
+
 def test_flags_go_over_the_file(conf: Configured) -> None:
     text = IN_APP1 + container(APP, "WSGIRestrictStdin On")
     group = conf.application_groups(text, "--interpreters", "3", "--interpreters-on-demand")["app1"]
     assert (group.interpreters, group.on_demand, group.restrict_stdin) == (3, True, True)
+
+
+def test_an_application_takes_the_place_of_an_alias_in_its_application_group(
+    conf: Configured,
+) -> None:
+    group = conf.process_group(IN_APP1, "other:app", "--mount", "/new=new:app")
+    assert group.mounts == (Mount("", "other:app", "app1"), Mount("/new", "new:app", ""))
 
 
 @pytest.mark.parametrize(
