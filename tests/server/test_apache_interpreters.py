@@ -439,8 +439,8 @@ def test_an_application_group_for_a_part_of_an_alias_is_warned_of(conf: Configur
     location = "<Location {}>\nWSGIApplicationGroup b\n</Location>\n"
     text = IN_APP1 + "WSGIScriptAlias /b /b\n"
     assert conf.warnings(text + location.format("/a/c"))[-1] == (
-        "FILE:7: WSGIApplicationGroup is left out: /a/c is a part of what WSGIScriptAlias / serves; "
-        "give it an alias of its own"
+        "FILE:7: WSGIApplicationGroup is left out: /a/c is a part of what WSGIScriptAlias / "
+        "serves; give it an alias of its own"
     )
     assert "WSGIScriptAlias /b serves" in conf.warnings(text + location.format("/b/c/"))[-1]
     same = location.format("/a/c").replace("Group b", "Group app1")
