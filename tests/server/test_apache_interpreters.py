@@ -4,6 +4,7 @@ says of their interpreters, with the precedence and the warnings of mod_wsgi.
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import sys
@@ -11,9 +12,30 @@ from pathlib import Path
 
 import pytest
 from configured import Configured, before_own_gil, with_gil, with_own_gil, without_gil
+from served import Served
 
 from headway.server.settings import ApplicationGroup, Mount
 
+# Says what its interpreter lets it do, and how often its module was asked.
+TELLS = """\
+import json, signal, sys
+def attempt(call, *arguments):
+    try:
+        return repr(call(*arguments))
+    except Exception as error:
+        return type(error).__name__
+def read(): return sys.stdin.read(0)
+told = {
+    "path": any(path.endswith("/put_first") for path in sys.path),
+    "stdin": attempt(read),
+    "signal": attempt(signal.signal, signal.SIGUSR2, signal.SIG_IGN),
+    "requests": 0,
+}
+def application(environ, start_response):
+    told["requests"] += 1
+    start_response("200 OK", [])
+    return [json.dumps(told).encode()]
+"""
 LISTEN = "Listen 127.0.0.1:8000\n"
 SHOP = f"{LISTEN}WSGIDaemonProcess shop\nWSGIProcessGroup shop\n"
 IN_APP1 = f"{SHOP}WSGIScriptAlias / /srv/a.wsgi application-group=app1\n"
@@ -504,3 +526,47 @@ def test_a_flag_for_an_own_gil_is_refused_beside_an_apache_file(conf: Configured
     assert conf.refusal(IN_APP1, "--per-interpreter-gil").startswith(
         "--per-interpreter-gil: found true on Python 3."
     )
+
+
+# Served
+
+
+class ServedFile(Served):
+    def __init__(self, file: Path) -> None:
+        self._start(["-m", "headway", "serve", "--config", str(file)])
+
+
+def test_aliases_are_served_in_their_interpreters(conf: Configured) -> None:
+    folder = conf.path.parent
+    (folder / "put_first").mkdir()
+    (folder / "tells.wsgi").write_text(TELLS)
+    conf.path.write_text(
+        "ServerName shop.org\nListen 127.0.0.1:0\nWSGIDaemonProcess shop threads=2\n"
+        "WSGIProcessGroup shop\nWSGIScriptAlias /own tells.wsgi\n"
+        "WSGIScriptAlias /named tells.wsgi application-group=named\n"
+        "WSGIScriptAlias /too tells.wsgi application-group=named\n"
+        "WSGIScriptAlias / tells.wsgi application-group=%{GLOBAL}\n"
+        + container(
+            "application-group=named",
+            *(
+                "WSGIRestrictStdin On",
+                "WSGIRestrictSignal Off",
+                f"WSGIPythonPath {folder}/put_first",
+            ),
+        )
+    )
+    told = {}
+    with ServedFile(conf.path) as server:
+        for path in ("/", "/own", "/own", "/named"):
+            told[path] = json.loads(server.get(path).body)
+        server.stop()
+    free = {"path": False, "stdin": "''", "signal": "None"}
+    assert told == {
+        "/": {**free, "requests": 1},
+        "/own": {**free, "requests": 2},
+        "/named": {"path": True, "stdin": "OSError", "signal": "ValueError", "requests": 1},
+    }
+    for name, path in (("%{GLOBAL}", "/"), ("shop.org:0|/own", "/own"), ("named", "/named")):
+        assert re.search(rf"^{re.escape(name)} +{path} ", server.stderr, re.MULTILINE), (
+            server.stderr
+        )
