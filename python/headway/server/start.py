@@ -16,6 +16,7 @@ from headway.errors import CommandError, reason_of
 from headway.server import identity, template
 from headway.server.application import Application, ImportFailed, load_application
 from headway.server.control import Control, Gone
+from headway.server.gil_events import tell_of_gil
 from headway.server.mounts import mount
 from headway.server.settings import ProcessGroup
 from headway.server.signals import SUPERVISORS_SIGNALS
@@ -46,6 +47,7 @@ def main() -> None:
     try:
         log_fd, tls = open_log(task.group), read_tls(task.group)
         identity.take_on(task.group)
+        tell_of_gil(control)
         application = load(task.group)
         if task.is_template:
             sys.exit(template.run(control, task, application, log_fd, tls))

@@ -14,7 +14,6 @@ from headway.server.apache.syntax import Directive
 from headway.server.configuration import Value
 from headway.server.kinds import Kind, Several, Switch, Text
 from headway.server.options import DAEMON_SWITCH_INTERVAL
-from headway.server.resolution import gil_enabled
 
 GLOBAL = "%{GLOBAL}"
 ON_OR_OFF = Switch(True)
@@ -106,10 +105,7 @@ class Interpreters:
         """Whether it is heeded; if not, a warning says so, unless it asks for what is so anyway."""
         reason = None
         if directive.key == "wsgiswitchinterval":
-            if not gil_enabled():
-                number = 203 if container is None else 205
-                reason = f"free-threading is active, and there is no GIL to yield (WSGI0{number})"
-            elif container is not None and container.application_group is not None:
+            if container is not None and container.application_group is not None:
                 reason = (
                     "its interpreter shares the GIL of the process, and so would the value; "
                     "select on process-group= alone (WSGI0199)"
@@ -119,24 +115,31 @@ class Interpreters:
         elif directive.key == "wsgifreethreading":
             if container is not None and container.application_group is not None:
                 reason = "free-threading is for whole processes: drop application-group= (WSGI0201)"
-            elif value.value and gil_enabled():
-                reason = "this Python has a GIL (WSGI0200)"
-            elif not value.value and not gil_enabled():
-                reason = "the GIL is off in this Python; PYTHON_GIL=1 turns it on"
         elif directive.key.startswith("wsgirestrict") and value.value:
             reason = "applications may use it"
         if reason is not None:
             self.warnings.append(f"{directive.place}: {directive.name} is left out: {reason}")
-        return reason is None and directive.key in ("wsgiswitchinterval", "wsgipythonpath")
+        kept = ("wsgiswitchinterval", "wsgipythonpath", "wsgifreethreading")
+        return reason is None and directive.key in kept
 
     def switch_interval(self, process_group: str) -> Value | None:
         """For the one GIL of a process. Server scope is for the default process group alone: a
         WSGIDaemonProcess has an option of its own, which goes before all of this."""
+        value = self._of_process("wsgiswitchinterval", process_group)
+        return value or (self._top.get("wsgiswitchinterval") if process_group == "" else None)
+
+    def free_threading(self, process_group: str) -> Value | None:
+        """Server scope is for every process group."""
+        key = "wsgifreethreading"
+        return self._of_process(key, process_group) or self._top.get(key)
+
+    def _of_process(self, key: str, process_group: str) -> Value | None:
+        """What the containers say that select no application group: the most specific, the last."""
         for container in sorted(self._containers, key=lambda each: each.specificity)[::-1]:
-            value = container.values.get("wsgiswitchinterval")
+            value = container.values.get(key)
             if value is not None and container.matches(process_group, set()):
                 return value
-        return self._top.get("wsgiswitchinterval") if process_group == "" else None
+        return None
 
     def python_path(self, process_group: str, application_groups: set[str]) -> list[Value]:
         """Directories for sys.path, the most specific first, without the base of a daemon."""
