@@ -13,6 +13,8 @@ import sys
 import sysconfig
 from functools import lru_cache
 
+from headway.errors import CommandError
+
 BUILD_TIMEOUT_S = 30
 OF_THIS_PYTHON = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 ALLOWED = "a free-threaded build of CPython, 3.13t or later, to run headway or as python-home"
@@ -48,6 +50,24 @@ def _ask(python: str, *_: int) -> bool | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return asked.stdout.strip() == "1" if asked.returncode == 0 else None
+
+
+def gil_enabled() -> bool:
+    """Whether this process has a GIL now: an extension module may turn it on."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+def refuse_other_mode(wanted: bool | None) -> None:
+    """Raises `CommandError` unless this process runs as wanted, with a GIL or without: only at the
+    start of Python is there a choice. `None`: either way."""
+    if wanted is None or wanted != gil_enabled():
+        return
+    is_so = f"free_threading is {wanted}, and Python runs {'with' if wanted else 'without'} a GIL"
+    if wanted and not OF_THIS_PYTHON:
+        allowed = "a free-threaded build of CPython, 3.13t or later"
+    else:
+        allowed = f"started as python -X gil={0 if wanted else 1}"
+    raise CommandError(f"{is_so}; allowed: {allowed}", exit_code=2)
 
 
 def will_have_gil(python_home: str | None, free_threading: bool) -> bool:

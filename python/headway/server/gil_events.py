@@ -4,7 +4,8 @@ modules it imports that do not declare that they can do without."""
 from __future__ import annotations
 
 from headway.server.control import Control
-from headway.server.undeclared import Watch, gil_enabled
+from headway.server.free_threading import gil_enabled
+from headway.server.undeclared import Watch
 
 # Of this process: a template's go on in the workers that it forks.
 _watch: Watch | None = None

@@ -1,8 +1,8 @@
 """From what was said to what is to be done: fills in defaults, checks what belongs together, and
 makes a `ServerSettings` of it that keeps every value's origin.
 
-Raises `CommandError` with exit code 2 for what cannot be. Looks at no file: `check` does. Where free
-threading is asked for, a Python other than this one is asked whether it can.
+Raises `CommandError` with exit code 2 for what cannot be. Looks at no file: `check` does. Where
+free-threading is asked for, a Python other than this one is asked whether it can.
 """
 
 from __future__ import annotations

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import ModuleType
 from typing import cast
 
 from headway import _native
+from headway.server.free_threading import OF_THIS_PYTHON, gil_enabled
 
 Tell = Callable[[str], None]
-
-
-def gil_enabled() -> bool:
-    """Whether there is a GIL now: an extension module may turn it on."""
-    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def imported() -> list[str]:
@@ -35,15 +32,16 @@ class Watch:
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
-        self._former = ExtensionFileLoader.exec_module
+        self._former = former = ExtensionFileLoader.exec_module
+        watch = self
 
         # Modules of one phase come by here too, and have nothing to execute.
-        def exec_module(loader: ExtensionFileLoader, module: ModuleType) -> None:
+        def exec_module(self: ExtensionFileLoader, module: ModuleType) -> None:
             # No import fails for what can be told of it.
             with contextlib.suppress(Exception):
                 if name := _undeclared(module):
-                    self.tell(name)
-            self._former(loader, module)
+                    watch.tell(name)
+            former(self, module)
 
         self._own = exec_module
         ExtensionFileLoader.exec_module = exec_module  # type: ignore[method-assign]
@@ -53,6 +51,22 @@ class Watch:
         # Not from under one that was put over it.
         if ExtensionFileLoader.exec_module is self._own:
             ExtensionFileLoader.exec_module = self._former  # type: ignore[method-assign]
+
+
+@contextmanager
+def told(tell: Tell) -> Iterator[None]:
+    """Tells all of them, those that are imported already and those that come meanwhile, where the
+    GIL is off or was turned on for one of them."""
+    if not OF_THIS_PYTHON or (gil_enabled() and getattr(sys.flags, "gil", 1) is not None):
+        yield
+        return
+    watch = Watch(tell)
+    try:
+        for name in imported():
+            tell(name)
+        yield
+    finally:
+        watch.end()
 
 
 def _undeclared(module: object) -> str:
