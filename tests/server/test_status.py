@@ -161,7 +161,7 @@ def with_group(**changes: Any) -> bytes:
         (with_group(processes=[{}]), "groups[0].processes[0].number is missing"),
         (
             with_group(processes=[PROCESS | {"gil": True}]),
-            "groups[0].processes[0].gil is True, and",
+            "groups[0].processes[0].gil is True, and must be a string or null",
         ),
         (
             with_group(processes=[PROCESS | {"undeclared": [7]}]),
