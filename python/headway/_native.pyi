@@ -1,6 +1,7 @@
 """The functions of the extension module (crates/native). Times are nanoseconds."""
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 # The meter: wrapped by headway.gil, which says what they mean and raises exceptions of its own
@@ -61,6 +62,9 @@ def server_requests(
 def process_set_name(name: bytes, /) -> None: ...
 def process_end_with_parent(signal_number: int, /) -> None: ...
 def process_adopt_orphans() -> None: ...
+
+# For headway.server.undeclared.
+def declares_no_gil(module: ModuleType, /) -> bool | None: ...
 
 # A TOML document for headway.server.toml_file: keys in the file's order, each with a node. A node
 # is (line, text as written, value); value is None for a date and an integer beyond 64 bits.

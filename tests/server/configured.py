@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,12 +15,12 @@ from headway.server.command import prepare_parser, read_configuration
 from headway.server.resolution import Resolution
 from headway.server.settings import ApplicationGroup, ProcessGroup
 
-GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
-with_gil = pytest.mark.skipif(not GIL_ENABLED, reason="free-threading is active")
-without_gil = pytest.mark.skipif(GIL_ENABLED, reason="this interpreter has a GIL")
+without_gil = pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this build always has a GIL"
+)
 OWN_GIL_EXISTS = sys.version_info >= (3, 12)
 with_own_gil = pytest.mark.skipif(
-    not OWN_GIL_EXISTS or not GIL_ENABLED, reason="an interpreter cannot have its own GIL"
+    not OWN_GIL_EXISTS, reason="an interpreter cannot have its own GIL"
 )
 before_own_gil = pytest.mark.skipif(OWN_GIL_EXISTS, reason="an interpreter can have its own GIL")
 

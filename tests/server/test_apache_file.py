@@ -1,7 +1,4 @@
-"""Configuration by an Apache file: what mod_wsgi's directives become, who wins, what is refused.
-
-What depends on the GIL is tested both ways: with it, and on a free-threaded Python without it.
-"""
+"""Configuration by an Apache file: what mod_wsgi's directives become, who wins, what is refused."""
 
 from __future__ import annotations
 
@@ -13,26 +10,23 @@ import re
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 from served import APPS, TIMEOUT_S, read_response
 
-from headway.cli import Parser
 from headway.errors import CommandError
 from headway.server.apache.file import read_apache
 from headway.server.apache.reading import ApacheReader
 from headway.server.apache.syntax import parse_lines, split_words
 from headway.server.binding import Address
-from headway.server.command import prepare_parser, read_configuration
 from headway.server.configuration import Draft
 from headway.server.options import GROUP_OPTIONS
 from headway.server.resolution import Resolution, resolve
 from headway.server.settings import ApplicationGroup, HttpLimits, Mount, ProcessGroup, Tls
 
-GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
-with_gil = pytest.mark.skipif(not GIL_ENABLED, reason="free-threading is active")
-without_gil = pytest.mark.skipif(GIL_ENABLED, reason="this interpreter has a GIL")
+FREE_THREADED_BUILD = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 # mod_wsgi's %{RESOURCE}, where there is no ServerName; it restricts signals by default.
 RESOURCE = f"{socket.gethostname()}:0|"
@@ -527,7 +521,6 @@ def container(selectors: str, value: str) -> str:
     )
 
 
-@with_gil
 @pytest.mark.parametrize(
     ("text", "interval"),
     [
@@ -557,7 +550,6 @@ def test_which_switch_interval_wins(conf: Path, text: str, interval: float | Non
     assert group_of(conf, text).switch_interval_s == interval
 
 
-@with_gil
 def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
     text = f"WSGISwitchInterval 0.002\n{SHOP}WSGIDaemonProcess shop\n"
     assert warnings_of(conf, text) == [
@@ -565,33 +557,6 @@ def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
         "takes switch-interval= of WSGIDaemonProcess"
     ]
     assert warnings_of(conf, text.strip() + " switch-interval=0.001") == []
-
-
-@without_gil
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        (f"WSGISwitchInterval 0.002\n{EMBEDDED}", "WSGI0203"),
-        (f"{SHOP}WSGIDaemonProcess shop switch-interval=0.001\n", "WSGI0204"),
-        (container("process-group=%{GLOBAL}", "0.3") + EMBEDDED, "WSGI0205"),
-        (container("application-group=app1", "0.3") + EMBEDDED, "WSGI0205"),
-    ],
-)
-def test_without_a_gil_a_switch_interval_is_left_out(conf: Path, text: str, number: str) -> None:
-    assert group_of(conf, text).switch_interval_s is None
-    (said,) = warnings_of(conf, text)
-    assert said.endswith(f"free-threading is active, and there is no GIL to yield ({number})")
-
-
-@without_gil
-def test_without_a_gil_a_flag_for_the_switch_interval_says_that_it_does_nothing() -> None:
-    parser = Parser(prog="headway serve")
-    prepare_parser(parser)
-    arguments = parser.parse_args(["shop:app", "--switch-interval", "0.002"])
-    assert read_configuration(arguments).warnings == [
-        "--switch-interval: switch-interval of process group main has no effect: free-threading is "
-        "active, and there is no GIL to yield"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -605,13 +570,11 @@ def test_without_a_gil_a_flag_for_the_switch_interval_says_that_it_does_nothing(
         ),
         (
             "WSGIFreeThreading On",
-            "WSGIFreeThreading is left out: this Python has a GIL" if GIL_ENABLED else None,
+            None if FREE_THREADED_BUILD else "cannot run without a GIL (WSGI0200)",
         ),
-        (
-            "WSGIFreeThreading Off",
-            None if GIL_ENABLED else "WSGIFreeThreading is left out: the GIL is off in this Python",
-        ),
+        ("WSGIFreeThreading Off", None),
         ("WSGIRestrictStdout On", None),
+        ("WSGIRestrictStdout Off", None),
         ("WSGITelemetryService unix:/t interval=0.5", "telemetry is not available yet"),
         ("WSGISlowRequests 0", "telemetry is not available yet"),
         ("WSGITelemetryOptions +CaptureUserAgent", "telemetry is not available yet"),
@@ -730,8 +693,8 @@ def test_an_apache_file_is_served(conf: Path) -> None:
     conf.write_text(
         "Listen 127.0.0.1:0\n"
         "WSGIDaemonProcess shop processes=1 threads=2 locale=C.UTF-8 "
-        + ("switch-interval=0.002\n" if GIL_ENABLED else "\n")
-        + "WSGIScriptAlias /shop tells.wsgi process-group=shop application-group=%{GLOBAL}\n"
+        "switch-interval=0.002\n"
+        "WSGIScriptAlias /shop tells.wsgi process-group=shop application-group=%{GLOBAL}\n"
     )
     command = [sys.executable, "-m", "headway", "serve", "--config", str(conf)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -746,8 +709,7 @@ def test_an_apache_file_is_served(conf: Path) -> None:
         finally:
             process.terminate()
             process.communicate(timeout=TIMEOUT_S)
-    interval = 0.002 if GIL_ENABLED else sys.getswitchinterval()
-    assert body == repr((interval, "/shop", "/cart", True, "C.UTF-8"))
+    assert body == repr((0.002, "/shop", "/cart", True, "C.UTF-8"))
     assert process.returncode == 0
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from configured import Configured, before_own_gil, with_gil, with_own_gil, without_gil
+from configured import Configured, before_own_gil, with_own_gil, without_gil
 from served import Served
 
 from headway.server.settings import ApplicationGroup, Mount
@@ -335,7 +335,7 @@ def test_an_own_gil_on_an_old_python_is_left_out(conf: Configured) -> None:
 
 @without_gil
 def test_an_own_gil_without_gils_is_left_out(conf: Configured) -> None:
-    text = IN_APP1 + "WSGIPerInterpreterGIL On\n"
+    text = IN_APP1 + "WSGIPerInterpreterGIL On\nWSGIFreeThreading On\n"
     assert conf.warnings(text) == [
         "FILE:5: WSGIPerInterpreterGIL of application group app1 has no effect: free-threading is "
         "active, and there is no GIL to have (WSGI0202)"
@@ -343,7 +343,6 @@ def test_an_own_gil_without_gils_is_left_out(conf: Configured) -> None:
     assert not conf.application_groups(text)["app1"].own_gil
 
 
-@with_gil
 @pytest.mark.parametrize("application", ["app1", "%{GLOBAL}"])
 @pytest.mark.parametrize("process", ["", f"{PROCESS} "])
 def test_a_switch_interval_for_an_interpreter_that_shares_its_gil(
@@ -391,7 +390,6 @@ def test_an_own_gil_that_cannot_be_had_does_not_let_the_switch_interval_through(
     ]
 
 
-@with_gil
 @pytest.mark.parametrize(
     ("text", "of_process", "of_group"),
     [
@@ -441,7 +439,7 @@ def test_a_daemons_switch_interval_is_for_own_gils_too(conf: Configured) -> None
 
 @without_gil
 def test_a_switch_interval_without_gils_is_left_out(conf: Configured) -> None:
-    text = container(APP, "WSGISwitchInterval 0.3") + IN_APP1
+    text = "WSGIFreeThreading On\n" + container(APP, "WSGISwitchInterval 0.3") + IN_APP1
     assert conf.application_groups(text)["app1"].switch_interval_s is None
     (said,) = conf.warnings(text)
     assert said.endswith("free-threading is active, and there is no GIL to yield (WSGI0205)")

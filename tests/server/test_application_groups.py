@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 from configured import (
-    GIL_ENABLED,
     Configured,
     before_own_gil,
     refusal_of,
     resolution_of,
-    with_gil,
     with_own_gil,
     without_gil,
 )
@@ -109,7 +107,7 @@ def test_a_table_says_what_the_interpreters_of_a_group_are(toml: Configured) -> 
         ApplicationGroup(
             "shop",
             interpreters=2,
-            switch_interval_s=0.001 if GIL_ENABLED else None,
+            switch_interval_s=0.001,
             python_path=(f"{folder}/lib", "/b"),
             maximum_requests=100,
             on_demand=True,
@@ -312,7 +310,6 @@ def test_application_groups_are_of_one_process_group(toml: Configured) -> None:
     )
 
 
-@with_gil
 @pytest.mark.parametrize("policy", ["interval", "priority", "deadline", None])
 def test_a_switch_interval_on_a_shared_gil_takes_a_policy_that_schedules(
     toml: Configured, policy: str | None
@@ -344,7 +341,6 @@ def test_a_gil_of_its_own_has_a_switch_interval_under_every_policy(
     assert group.application_groups[0].switch_interval_s == 0.002
 
 
-@with_gil
 def test_interpreters_that_share_a_gil_are_warned_of() -> None:
     warnings = resolution_of("shop:app", "--interpreters", "2").warnings
     assert warnings == [
@@ -371,7 +367,7 @@ def test_an_own_gil_on_an_old_python_is_refused(toml: Configured) -> None:
 
 @without_gil
 def test_an_own_gil_without_gils_has_no_effect() -> None:
-    resolution = resolution_of("shop:app", OWN, "--interpreters", "2")
+    resolution = resolution_of("shop:app", OWN, "--interpreters", "2", "--free-threading")
     assert resolution.warnings == [
         "--per-interpreter-gil: per-interpreter-gil of application group shop:app has no effect: "
         "free-threading is active, and there is no GIL to have"
@@ -383,11 +379,12 @@ def test_an_own_gil_without_gils_has_no_effect() -> None:
 @without_gil
 def test_a_switch_interval_without_gils_has_no_effect(toml: Configured) -> None:
     text = f"{SHOP}application-group = 'shop'\n{TABLE}switch-interval = '2ms'\n"
-    assert toml.warnings(text) == [
+    assert toml.warnings(text, "--free-threading") == [
         "FILE:5: switch-interval of application group shop has no effect: free-threading is "
         "active, and there is no GIL to yield"
     ]
-    assert toml.application_groups(text)["shop"].switch_interval_s is None
+    groups = toml.application_groups(text, "--free-threading")
+    assert groups["shop"].switch_interval_s is None
 
 
 # Shown

@@ -3,6 +3,7 @@
 //! Called with a thread state attached. Knows nothing of books.
 
 use std::ffi::{CStr, c_void};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use headway_gil::Host;
@@ -92,14 +93,23 @@ fn contend() -> bool {
     // deletes its state with the GIL, which drops it.
     unsafe {
         let interpreter = PyInterpreterState_Get() as usize;
+        let made = Arc::new(Barrier::new(2));
+        let held = Arc::clone(&made);
         let probe = std::thread::Builder::new().stack_size(256 * 1024).spawn(move || {
             let state = PyThreadState_New(interpreter as *mut PyInterpreterState);
+            made.wait();
+            made.wait();
             headway_gil::this_thread_is_the_probe();
             PyEval_RestoreThread(state);
             PyThreadState_Clear(state);
             PyThreadState_DeleteCurrent();
         });
         let Ok(probe) = probe else { return false };
+        // Free-threaded builds may stop the world to make a thread state, and would wait for us.
+        let state = PyEval_SaveThread();
+        held.wait();
+        PyEval_RestoreThread(state);
+        held.wait();
         let began = Instant::now();
         while !headway_gil::probe_waits() && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_micros(100));

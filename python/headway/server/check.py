@@ -1,5 +1,6 @@
 """`headway serve --check`: the resolved configuration with the origin of each value, and what in it
-does not exist on this machine. Starts and changes nothing; imports no application.
+does not exist on this machine. Starts and changes nothing, and imports no application: where there
+is to be no GIL `import_check` does.
 """
 
 from __future__ import annotations

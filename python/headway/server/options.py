@@ -232,6 +232,12 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             flag="--no-kernel-hints",
         ),
         Option(
+            "free-threading",
+            "free_threading",
+            Switch(True),
+            "run without a GIL, where Python is a free-threaded build",
+        ),
+        Option(
             "switch-interval",
             "switch_interval_s",
             SWITCH_INTERVAL,

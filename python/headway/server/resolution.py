@@ -1,17 +1,18 @@
 """From what was said to what is to be done: fills in defaults, checks what belongs together, and
 makes a `ServerSettings` of it that keeps every value's origin.
 
-Raises `CommandError` with exit code 2 for what cannot be. Looks at no file: `check` does.
+Raises `CommandError` with exit code 2 for what cannot be. Looks at no file: `check` does. Where
+free-threading is asked for, a Python other than this one is asked whether it can.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headway.errors import CommandError
+from headway.server import free_threading
 from headway.server.application_groups import (
     ResolvedApplicationGroup,
     resolve_application_groups,
@@ -22,6 +23,7 @@ from headway.server.options import GROUP_OPTIONS, OPTIONS, SERVER_OPTIONS
 from headway.server.serving import MAX_LISTENERS
 from headway.server.settings import HttpLimits, Mount, ProcessGroup, ServerSettings, Tls
 
+NOTHING = Value(None, DEFAULT)
 EVERY_HOST = {"0.0.0.0", "::"}
 # Fields that several options make up, or whose form differs.
 NO_FIELD_OF_THEIR_OWN = {"app", "mount", "bind", "access-log", "app-dir", "environment"}
@@ -84,8 +86,9 @@ def _resolve_group(
             exit_code=2,
         )
     _refuse_repeated_mounts(draft)
+    _refuse_free_threading(values)
     warnings.extend(_without_effect(draft.name, values))
-    mounts, groups = resolve_application_groups(draft, values, gil_enabled(), warnings)
+    mounts, groups = resolve_application_groups(draft, values, gil_enabled(values), warnings)
     settings = replace(
         _settings(draft, binds, values),
         mounts=tuple(
@@ -174,7 +177,7 @@ def _overlap(one: Address, other: Address) -> bool:
 def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
     """Warnings about values that do nothing."""
     interval = values["switch-interval"]
-    if interval.value is not None and not gil_enabled():
+    if interval.value is not None and not gil_enabled(values):
         yield (
             f"{interval.origin}: switch-interval of process group {name} has no effect: "
             "free-threading is active, and there is no GIL to yield"
@@ -187,6 +190,19 @@ def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
             yield f"{values[option].origin}: {option} has no effect without {needed}"
 
 
-def gil_enabled() -> bool:
-    """Whether the processes will have a GIL: they run this interpreter."""
-    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+def _refuse_free_threading(values: dict[str, Value]) -> None:
+    wanted, home = values["free-threading"], values["python-home"].value
+    if wanted.value and free_threading.is_free_threaded(home) is False:
+        name = "" if wanted.origin.startswith("--") else "free-threading: "
+        raise CommandError(
+            f"{wanted.origin}: {name}{free_threading.interpreter(home)} cannot run without a GIL; "
+            f"allowed: {free_threading.ALLOWED}",
+            exit_code=2,
+        )
+
+
+def gil_enabled(values: Mapping[str, Value]) -> bool:
+    """Whether the processes of a group with these options, of which some may be missing, will have
+    a GIL."""
+    home, wanted = (values.get(name, NOTHING).value for name in ("python-home", "free-threading"))
+    return free_threading.will_have_gil(home, bool(wanted))

@@ -6,7 +6,6 @@ in `_native.server_work`, which drops the GIL and takes it once per request.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from headway.errors import CommandError, RequestTimeout
 from headway.server import environ
 from headway.server.application import Application
 from headway.server.binding import Listener
+from headway.server.free_threading import gil_enabled
 from headway.server.keeper import Keeper
 from headway.server.limits import NO_LIMITS, to_ns
 from headway.server.places import Layout
@@ -92,7 +92,7 @@ class Server:
             {
                 "log_form": LOG_FORMS[group.access_log],
                 "log_fd": log_fd,
-                "parallel": not _gil_enabled() or layout.gils > 1,
+                "parallel": not gil_enabled() or layout.gils > 1,
                 "max_connections": http.max_connections,
                 "max_target_bytes": http.max_target_bytes,
                 "max_head_bytes": http.max_head_bytes,
@@ -200,7 +200,3 @@ class Server:
     def _interrupt(self) -> None:
         while _native.server_interrupt(self._native):
             pass
-
-
-def _gil_enabled() -> bool:
-    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())

@@ -16,6 +16,7 @@ from headway.errors import CommandError, reason_of
 from headway.server import identity, restrictions, template
 from headway.server.application import Application, ImportFailed, load_application
 from headway.server.control import Control, Gone
+from headway.server.gil_events import tell_of_gil
 from headway.server.mounts import mount
 from headway.server.places import mounts_of
 from headway.server.settings import ProcessGroup
@@ -47,6 +48,7 @@ def main() -> None:
     try:
         log_fd, tls = open_log(task.group), read_tls(task.group)
         identity.take_on(task.group)
+        tell_of_gil(control)
         sys.path[:0] = task.group.python_path
         # As the application's modules find it, before they change it.
         path = list(sys.path)

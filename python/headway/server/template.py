@@ -19,6 +19,7 @@ from dataclasses import replace
 from headway.errors import CommandError
 from headway.server.application import Application
 from headway.server.control import Control, Gone
+from headway.server.gil_events import tell_of_gil
 from headway.server.task import Task
 from headway.server.worker import Worker
 
@@ -57,6 +58,7 @@ def run(
         control.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         worker_control.send({"event": "started"})
+        tell_of_gil(worker_control)
         return _work(
             worker_control, replace(task, number=message["number"]), application, log_fd, tls, path
         )

@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from headway.errors import CommandError
+from headway.server import free_threading
 from headway.server.apache import core
 from headway.server.apache.contents import Contents, read_contents
 from headway.server.apache.daemon import Daemon, defaults, home_of
@@ -27,6 +28,7 @@ from headway.server.configuration import (
 )
 from headway.server.kinds import Several
 from headway.server.options import OPTIONS
+from headway.server.resolution import gil_enabled
 
 INHERITED = "inherited from server scope"
 
@@ -138,7 +140,7 @@ def _networks(directive: Directive) -> Value:
 def _add_python(
     contents: Contents, group: Group, daemon: Daemon | None, given: dict[str, Value]
 ) -> None:
-    """Where modules are found, where the processes start, and the switch interval."""
+    """Where modules are found, where the processes start, and what their GIL is like."""
     home = given.get("home")
     # mod_wsgi puts home= at the front of sys.path, and nothing in its place.
     given["app-dir"] = home or Value("", "default")
@@ -150,6 +152,40 @@ def _add_python(
     if layers:
         paths = tuple(path for layer in layers for path in layer.value)
         given["python-path"] = Value(paths, " and ".join(layer.origin for layer in layers))
-    interval = contents.interpreters.switch_interval(group.name)
-    if interval is not None:
-        given.setdefault("switch-interval", interval)
+    _add_free_threading(contents, group, given)
+    _add_switch_interval(contents, group, given)
+
+
+def _add_free_threading(contents: Contents, group: Group, given: dict[str, Value]) -> None:
+    wanted = contents.interpreters.free_threading(group.name)
+    if wanted is None:
+        return
+    home = given["python-home"].value if "python-home" in given else None
+    if wanted.value and free_threading.is_free_threaded(home) is False:
+        contents.warnings.append(
+            f"{wanted.origin}: WSGIFreeThreading is left out: {free_threading.interpreter(home)} "
+            "cannot run without a GIL (WSGI0200)"
+        )
+        return
+    given["free-threading"] = wanted
+
+
+def _add_switch_interval(contents: Contents, group: Group, given: dict[str, Value]) -> None:
+    """That of WSGIDaemonProcess goes first; none is kept where there will be no GIL."""
+    of_daemon = given.get("switch-interval")
+    interval = of_daemon or contents.interpreters.switch_interval(group.name)
+    if interval is None:
+        return
+    if gil_enabled(given):
+        given["switch-interval"] = interval
+        return
+    given.pop("switch-interval", None)
+    if of_daemon is not None:
+        what, number = f"switch-interval of process group {group.shown}", 204
+    else:
+        is_top = interval is contents.interpreters.top_switch_interval()
+        what, number = "WSGISwitchInterval", 203 if is_top else 205
+    contents.warnings.append(
+        f"{interval.origin}: {what} is left out: free-threading is active, and there is no GIL to "
+        f"yield (WSGI0{number})"
+    )

@@ -15,7 +15,6 @@ from headway.server.apache.syntax import Directive
 from headway.server.configuration import Value
 from headway.server.kinds import GLOBAL, Kind, Several, Switch, Text
 from headway.server.options import DAEMON_SWITCH_INTERVAL
-from headway.server.resolution import gil_enabled
 
 ON_OR_OFF = Switch(True)
 ON_OR_OFF.allowed = "On or Off"
@@ -115,33 +114,32 @@ class Interpreters:
     def _has_effect(self, directive: Directive, value: Value, container: Container | None) -> bool:
         """Whether it is heeded; if not, a warning says so, unless it asks for what is so anyway."""
         reason = None
-        if directive.key == "wsgiswitchinterval":
-            if not gil_enabled():
-                number = 203 if container is None else 205
-                reason = f"free-threading is active, and there is no GIL to yield (WSGI0{number})"
-        elif directive.key == "wsgiperinterpretergil" and value.value:
+        if directive.key == "wsgiperinterpretergil" and value.value:
             if sys.version_info < (3, 12):
                 version = f"{sys.version_info[0]}.{sys.version_info[1]}"
                 reason = f"this is Python {version}, and a GIL of its own takes 3.12 (WSGI0198)"
         elif directive.key == "wsgifreethreading":
             if container is not None and container.application_group is not None:
                 reason = "free-threading is for whole processes: drop application-group= (WSGI0201)"
-            elif value.value and gil_enabled():
-                reason = "this Python has a GIL (WSGI0200)"
-            elif not value.value and not gil_enabled():
-                reason = "the GIL is off in this Python; PYTHON_GIL=1 turns it on"
         if reason is not None:
             self.warnings.append(f"{directive.place}: {directive.name} is left out: {reason}")
-        return reason is None and directive.key != "wsgifreethreading"
+        return reason is None
 
     def switch_interval(self, process_group: str) -> Value | None:
         """For the GIL that the interpreters of a process share. Server scope is for the default
         process group alone: a WSGIDaemonProcess has an option of its own, which goes before all of
         this."""
-        container = self._winner("wsgiswitchinterval", process_group, None)
-        if container is not None:
-            return container.values["wsgiswitchinterval"]
-        return self._top.get("wsgiswitchinterval") if process_group == "" else None
+        value = self._of_process("wsgiswitchinterval", process_group)
+        return value or (self._top.get("wsgiswitchinterval") if process_group == "" else None)
+
+    def free_threading(self, process_group: str) -> Value | None:
+        """Server scope is for every process group."""
+        key = "wsgifreethreading"
+        return self._of_process(key, process_group) or self._top.get(key)
+
+    def _of_process(self, key: str, process_group: str) -> Value | None:
+        container = self._winner(key, process_group, None)
+        return container.values[key] if container else None
 
     def python_path(self, process_group: str) -> list[Value]:
         """Directories for sys.path in all interpreters, the most specific first, without the base
