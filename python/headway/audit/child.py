@@ -41,10 +41,11 @@ def main() -> None:
         "free-threading": free_threading.run,
     }
     tasks[task["kind"]](teller, task)
-    teller.tell("done")
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
+    # Who hears this ends the process.
+    teller.tell("done")
     # Threads and exit handlers of the application are not what was asked about.
     os._exit(0)
 
