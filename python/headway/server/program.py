@@ -63,6 +63,8 @@ def serve(
         raise ValueError(f"threads is {threads}, and must be 1 or more")
     group = replace(
         settings,
+        # What is handed over runs here.
+        mounts=(),
         binds=tuple(parse_address(each) for each in ([bind] if isinstance(bind, str) else bind)),
         threads=threads,
         policy=policy or settings.policy,
