@@ -32,8 +32,12 @@ def draw(audit: Audit, style: Style) -> str:
         if part:
             lines.append("")
             for text in part:
-                lines += textwrap.wrap(text, style.width, subsequent_indent="  ")
+                lines += _wrap(text, style.width)
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _table(audit: Audit, style: Style) -> list[str]:
@@ -91,7 +95,7 @@ def _reasons(subject: Subject, answers: dict[str, Answer], style: Style) -> Iter
             by_reason.setdefault(answer.reason, []).append(TITLES[support])
     for reason, titles in by_reason.items():
         text = f"{' and '.join(titles)}: {columns.name(reason, 400)}"
-        for line in textwrap.wrap(text, style.width - 4, subsequent_indent="  "):
+        for line in _wrap(text, style.width - 4):
             yield style.dim(f"    {line}")
     importer = getattr(subject, "imported_by", None)
     if by_reason and importer is not None:
