@@ -153,6 +153,15 @@ def test_a_second_interpreter_crashes_or_is_refused(tmp_path: Path, extensions: 
 
 
 @needs_compiler
+def test_an_application_is_refused_for_what_it_raised(tmp_path: Path, extensions: Path) -> None:
+    write(tmp_path, "import once_only\n")
+    _, found = audit(tmp_path, "--python-path", extensions)
+    assert found["application"]["shared_gil"]["reason"] == (
+        "only one interpreter of a process can have it: ImportError: once only"
+    )
+
+
+@needs_compiler
 def test_a_module_that_hangs(tmp_path: Path, extensions: Path) -> None:
     write(tmp_path, "import hangs\n")
     _, found = audit(tmp_path, "--python-path", extensions, "--timeout", "2")

@@ -31,11 +31,15 @@ def run(
 
 def _load(application: str, phase: str, teller: Teller) -> None:
     from headway.audit.inventory import extension_modules
-    from headway.server.application import load_application
+    from headway.server.application import ImportFailed, load_application
 
     teller.tell("importing", module=None, phase=phase)
     try:
         load_application(application)
+    except ImportFailed as error:
+        # What the application raised says more than that it did.
+        cause = error.__context__ or error
+        teller.tell("failed", module=None, phase=phase, **describe(cause))
     except BaseException as error:
         teller.tell("failed", module=None, phase=phase, **describe(error))
     else:
