@@ -18,7 +18,7 @@ from headway import _native
 from headway.errors import CommandError
 from headway.server.application import ImportFailed
 from headway.server.limits import to_ns
-from headway.server.places import Place, mounts_of
+from headway.server.places import Place, interval_ns, mounts_of
 from headway.server.settings import ProcessGroup
 from headway.server.stderr import tell
 
@@ -120,8 +120,9 @@ class Keeper:
             "mounts": [
                 (each.path, each.application) for each in mounts_of(self._group, group.name)
             ],
-            # A shared GIL has one interval, the process's.
+            # A shared GIL has one interval, the process's; under a policy threads have theirs.
             "switch_interval_s": self._interval_s(place) if group.own_gil else None,
+            "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
             "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
             "environ": {
                 **self._about,
@@ -177,6 +178,9 @@ class Keeper:
                 f"headway serve: application group {name}: {threads} of its threads did not end, "
                 "so its interpreter stays until the process ends\n"
             )
+        else:
+            # Its books close.
+            _native.gil_match_interpreters()
 
 
 def _failure_of(answer: str) -> CommandError:

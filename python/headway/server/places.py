@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headway.server.limits import to_ns
 from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
 
 MAIN_INTERPRETER = "%{GLOBAL}"
@@ -50,10 +51,24 @@ class Layout:
         ] or [("", 0)]
 
     @property
+    def native_groups(self) -> list[tuple[int, int, int]]:
+        """Interpreters, maximum requests, and the switch interval of threads in ns, 0 for none: of
+        those that share a GIL. An own GIL has its interval itself."""
+        return [
+            (each.interpreters, each.maximum_requests, 0 if each.own_gil else interval_ns(each))
+            for each in self.groups
+        ]
+
+    @property
     def gils(self) -> int:
         """Where there are any: how many interpreters can run Python at the same time."""
         own = sum(each.group.own_gil for each in self.places)
         return own + (own < len(self.places))
+
+
+def interval_ns(group: ApplicationGroup) -> int:
+    """0: none of its own."""
+    return to_ns(group.switch_interval_s or 0.0)
 
 
 def mounts_of(group: ProcessGroup, name: str) -> list[Mount]:

@@ -88,7 +88,7 @@ class Server:
         self._native = _native.server_open(
             [listener.socket.detach() for listener in listeners],
             layout.routes,
-            [(each.interpreters, each.maximum_requests) for each in layout.groups],
+            layout.native_groups,
             {
                 "log_form": LOG_FORMS[group.access_log],
                 "log_fd": log_fd,

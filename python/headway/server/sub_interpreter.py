@@ -34,6 +34,9 @@ def enter(task: str) -> Entry | str:
     told = json.loads(task)
     try:
         sys.argv[:] = ["headway"]
+        _native.gil_name_gil(told["name"].encode().replace(b"\0", b""))
+        # Threads that the application starts when it is imported inherit it.
+        _native.gil_set_switch_interval(told["thread_interval_ns"])
         if _native.gil_installed():
             thread_names.follow_starts(threading, _native.gil_name_thread)
         if told["switch_interval_s"] is not None:
@@ -46,7 +49,9 @@ def enter(task: str) -> Entry | str:
         return _refusal(str(error), error.exit_code)
     except BaseException as error:
         return _refusal(f"{type(error).__name__}: {error}", 1, traceback.format_exc())
-    about = told["environ"] | {"wsgi.version": (1, 0)}
+    finally:
+        _native.gil_set_switch_interval(None)
+    about = told["environ"]
     return application, report_exception, lambda: environ.template(about), RequestTimeout
 
 

@@ -30,8 +30,8 @@ static METHODS: Methods<10> = Methods([
         c"server_open(listeners, routes, groups, options)\n\
           listeners: descriptors of listening sockets, which are taken over, as is log_fd.\n\
           routes: pairs of a URL path and the index of the group that has it.\n\
-          groups: pairs of a number of interpreters and their maximum_requests. Interpreters have\n\
-          places, numbered group by group, and come there by server_admit.\n\
+          groups: triples of a number of interpreters, their maximum_requests, and the switch interval in\n\
+          ns of their threads where they share a GIL, or 0. Interpreters have places, numbered group by group, and come there by server_admit.\n\
           options: a dict of numbers, of sequences of strings about whom to believe, and tls (None, or\n\
           what server_read_tls returned), all of them required; see Server in serving.py.",
     ),

@@ -92,23 +92,26 @@ pub unsafe fn pool_settings(
     })
 }
 
-/// `routes`: a sequence of (path, index of a group), the path in bytes; `groups`: one of (interpreters,
-/// maximum_requests), not empty.
+/// `routes`: a sequence of (path, index of a group); `groups`: one of (interpreters, maximum_requests,
+/// switch_interval_ns, 0 for none), not empty.
 pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<ApplicationGroups> {
     let mut read_routes = Vec::new();
     for route in items(routes)? {
         let parts = items(&route)?;
-        let [path, group] = &parts[..] else { return Err(not_a_pair()) };
+        let [path, group] = &parts[..] else { return Err(malformed()) };
         let path = path.to_text()?.into_bytes();
         read_routes.push(Route { path, group: group.to_i64()? as usize });
     }
     let mut read_groups = Vec::new();
     for group in items(groups)? {
         let parts = items(&group)?;
-        let [interpreters, maximum_requests] = &parts[..] else { return Err(not_a_pair()) };
+        let [interpreters, maximum_requests, switch_interval_ns] = &parts[..] else {
+            return Err(malformed());
+        };
         read_groups.push(GroupSettings {
             interpreters: interpreters.to_i64()? as usize,
             maximum_requests: maximum_requests.to_i64()? as u64,
+            switch_interval_ns: Some(switch_interval_ns.to_i64()? as u64).filter(|ns| *ns > 0),
         });
     }
     if read_groups.is_empty() || read_routes.iter().any(|route| route.group >= read_groups.len()) {
@@ -118,9 +121,9 @@ pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<Applicat
     Ok(ApplicationGroups::new(read_routes, read_groups))
 }
 
-fn not_a_pair() -> Raised {
+fn malformed() -> Raised {
     // SAFETY: an exception class of this interpreter.
-    unsafe { raise(PyExc_ValueError, "routes and groups are sequences of pairs") }
+    unsafe { raise(PyExc_ValueError, "routes are pairs, groups are triples") }
 }
 
 fn entrance(options: &Options) -> PyResult<Entrance> {

@@ -29,6 +29,8 @@ pub struct GroupSettings {
     pub interpreters: usize,
     /// After so many requests an interpreter is to be replaced; 0: never.
     pub maximum_requests: u64,
+    /// For threads while they serve this group, where it shares a GIL with others.
+    pub switch_interval_ns: Option<u64>,
 }
 
 pub struct ApplicationGroups {
@@ -47,6 +49,7 @@ struct Group {
     first: usize,
     interpreters: usize,
     maximum_requests: u64,
+    switch_interval_ns: Option<u64>,
 }
 
 #[derive(Default)]
@@ -76,6 +79,8 @@ impl Place {
 pub struct WorkerThread {
     number: usize,
     meter: ThreadMeter,
+    /// What the meter was told.
+    switch_interval_ns: Option<u64>,
     /// In the interpreter that the thread comes from, if requests are run there.
     own: Option<Attachment>,
     /// By place, with the generation that it is of.
@@ -91,7 +96,12 @@ impl ApplicationGroups {
             .into_iter()
             .map(|group| {
                 let interpreters = group.interpreters.max(1);
-                let group = Group { first, interpreters, maximum_requests: group.maximum_requests };
+                let group = Group {
+                    first,
+                    interpreters,
+                    maximum_requests: group.maximum_requests,
+                    switch_interval_ns: group.switch_interval_ns,
+                };
                 first += interpreters;
                 group
             })
@@ -149,6 +159,7 @@ impl ApplicationGroups {
         Ok(WorkerThread {
             number: self.threads.fetch_add(1, Relaxed),
             meter: ThreadMeter::of_this_thread(),
+            switch_interval_ns: None,
             own: adapter.map(|adapter| Attachment::new(&adapter, state)).transpose()?,
             tenants: self.places.iter().map(|_| None).collect(),
         })
@@ -223,6 +234,10 @@ impl Application for ApplicationGroups {
         let place = group.first + thread.number % group.interpreters;
         exchange.record.place = place;
         exchange.activity().enter_place(place);
+        if group.switch_interval_ns != thread.switch_interval_ns {
+            thread.switch_interval_ns = group.switch_interval_ns;
+            headway_gil::set_switch_interval_of_this_thread(group.switch_interval_ns);
+        }
         loop {
             let Some(interpreter) = self.settled(place, &mut thread.tenants) else {
                 return exchange.refuse(Rejection::ApplicationUnavailable);
