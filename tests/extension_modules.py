@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -46,6 +47,21 @@ static struct PyModuleDef definition = {{PyModuleDef_HEAD_INIT, "{name}", 0, 0, 
 PyMODINIT_FUNC PyInit_{name}(void) {{ return PyModuleDef_Init(&definition); }}
 """
 )
+# CPython 3.15: slots without a definition (PEP 793).
+EXPORTED = (
+    START
+    + """
+PyABIInfo_VAR(abi);
+static PySlot slots[] = {
+    PySlot_STATIC_DATA(Py_mod_abi, &abi),
+    PySlot_STATIC_DATA(Py_mod_name, "exported"),
+    PySlot_DATA(Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED),
+    PySlot_DATA(Py_mod_gil, Py_MOD_GIL_NOT_USED),
+    PySlot_END
+};
+PyMODEXPORT_FUNC PyModExport_exported(void) { return slots; }
+"""
+)
 
 
 def _slot(name: str, value: str) -> str:
@@ -85,6 +101,10 @@ MODULES = {
         )
     },
 }
+
+
+if sys.version_info >= (3, 15):
+    MODULES["exported"] = EXPORTED
 
 
 def build(name: str, folder: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from extension_modules import MISSING, MODULES, build
-from launch import HEADWAY, Result, environment, headway, start
+from launch import HEADWAY, Result, environment, execute, headway, start
 
 from headway.audit.findings import SCHEMA
 
@@ -129,6 +129,42 @@ def test_what_modules_declare_and_what_they_do(tmp_path: Path, extensions: Path)
     else:
         assert set(free.values()) == {"unknown"}
         assert "built for CPython 3." in first["free_threading"]["reason"]
+
+
+@needs_compiler
+@pytest.mark.skipif(not FREE_THREADED, reason="for free-threaded builds")
+@pytest.mark.parametrize("gil", ["0", "1"])
+def test_a_gil_that_somebody_fixed_is_watched_all_the_same(
+    tmp_path: Path, extensions: Path, gil: str
+) -> None:
+    """Whoever sets PYTHON_GIL or -X gil gets the same answers."""
+    write(tmp_path, "import modern, undeclared\n")
+    file = tmp_path / "audit.json"
+    command = ["audit", "--app-dir", tmp_path, "--python-path", extensions, "--json", file]
+    result = execute(
+        [sys.executable, "-X", f"gil={gil}", *HEADWAY[1:], *command, "site_of_tests:application"],
+        env=environment(PYTHON_GIL=gil),
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    found = json.loads(file.read_text())
+    free = answers(found, "free_threading")
+    assert (free["modern"], free["undeclared"]) == ("yes", "no")
+    assert found["application"]["free_threading"]["answer"] == "no"
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.version_info < (3, 15), reason="PEP 793 is new in CPython 3.15")
+def test_a_module_that_exports_slots(tmp_path: Path, extensions: Path) -> None:
+    write(tmp_path, "import exported\n")
+    _, found = audit(tmp_path, "--python-path", extensions)
+    row = module(found, "exported")
+    assert row["declares"] == {
+        "initialization": "multi-phase",
+        "multiple_interpreters": "per-interpreter-gil",
+        "gil": "not-used",
+    }
+    for support in ("own_gil", "free_threading"):
+        assert row[support]["answer"] == "yes"
 
 
 @needs_compiler
