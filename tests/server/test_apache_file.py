@@ -169,8 +169,11 @@ WSGIDaemonProcess shop threads=5 display-name='%{GROUP}' \\
     Require all granted
   </Directory>
 </VirtualHost>
-<WSGIInterpreterOptions process-group=shop>
+WSGIApplicationGroup %{RESOURCE}
+<WSGIInterpreterOptions process-group=shop application-group=%{GLOBAL}>
   WSGISwitchInterval 0.01
+  WSGIPerInterpreterGIL On
+  WSGIPythonPath ${APPS}:/lib
 </WSGIInterpreterOptions>
 """
 

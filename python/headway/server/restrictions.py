@@ -16,6 +16,9 @@ class RestrictedFile:
     def __init__(self, name: str) -> None:
         self._name = name
 
+    def flush(self) -> None:
+        """CPython does at the end of an interpreter."""
+
     def __getattr__(self, attribute: str) -> Any:
         raise OSError(f"sys.{self._name} is restricted by the server's configuration")
 
