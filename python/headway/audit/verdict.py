@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from headway.audit.findings import Answer, Module
 from headway.audit.trial import Event, Trial
+from headway.server.application import REFUSAL
 
 # CPython's own words, Python/import.c.
-REFUSAL = re.compile(r"module (\S+) does not support loading in subinterpreters")
 GIL_WARNING = re.compile(r"load module '([^']+)', which has not declared")
 NO_OWN_GIL_HERE = Answer(
     "unknown",

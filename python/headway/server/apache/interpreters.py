@@ -114,13 +114,12 @@ class Interpreters:
     def _has_effect(self, directive: Directive, value: Value, container: Container | None) -> bool:
         """Whether it is heeded; if not, a warning says so, unless it asks for what is so anyway."""
         reason = None
-        if directive.key == "wsgiperinterpretergil" and value.value:
-            if sys.version_info < (3, 12):
-                version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-                reason = f"this is Python {version}, and a GIL of its own takes 3.12 (WSGI0198)"
-        elif directive.key == "wsgifreethreading":
-            if container is not None and container.application_group is not None:
-                reason = "free-threading is for whole processes: drop application-group= (WSGI0201)"
+        is_of_group = container is not None and container.application_group is not None
+        if directive.key == "wsgiperinterpretergil" and value.value and sys.version_info < (3, 12):
+            version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+            reason = f"this is Python {version}, and a GIL of its own takes 3.12 (WSGI0198)"
+        elif directive.key == "wsgifreethreading" and is_of_group:
+            reason = "free-threading is for whole processes: drop application-group= (WSGI0201)"
         if reason is not None:
             self.warnings.append(f"{directive.place}: {directive.name} is left out: {reason}")
         return reason is None
