@@ -94,6 +94,125 @@ def test_many_interpreters_one_after_another_are_bounded() -> None:
     assert told_apart + sum(int(row["name"][1:].split()[0]) for row in sums) == 150
 
 
+@pytest.mark.skipif(not OWN_GILS, reason="sub-interpreters share the GIL, or there is none")
+def test_a_gil_is_named_by_a_thread_that_holds_it_before_and_after_the_install() -> None:
+    code = """
+        from headway import _native
+        name = "from headway import _native; _native.gil_name_gil({!r})".format
+        early, late, nameless = create(), create(), create()
+        run(early, name(b"shop#1"))
+        gil.install()
+        run(late, name("caf\\u00e9 ".encode() * 20))
+        run(nameless, "x = 1")
+        _native.gil_name_gil(b"%{GLOBAL}")
+        ids = [int(each) for each in (early, late, nameless)]
+        run(early, "x = 1")
+        show([ids, gil.snapshot().to_dict()])
+        gil.uninstall()
+        gil.install()
+        for each in (early, late, nameless): run(each, "x = 1")
+        show(gil.snapshot().to_dict())
+    """
+    (ids, named), again = run_with_interpreters(code)  # type: ignore[misc]
+    long_name = ("café " * 20).encode()[:64].decode(errors="ignore")
+    names = {0: "%{GLOBAL}", ids[0]: "shop#1", ids[1]: long_name, ids[2]: f"interpreter {ids[2]}"}
+    for report in (named, again):
+        assert {row["interpreters"][0]: row["name"] for row in report["gils"]} == names
+
+
+@pytest.mark.skipif(not GIL_ENABLED, reason="without a GIL there is nothing to name")
+def test_a_forked_child_keeps_the_name_of_the_main_gil() -> None:
+    code = """
+        from headway import _native
+        _native.gil_name_gil(b"%{GLOBAL}")
+        gil.install()
+        if os.fork() == 0:
+            show(gil.snapshot().to_dict())
+            sys.stdout.flush()
+            os._exit(0)
+        assert os.wait()[1] == 0
+    """
+    (forked,) = run_with_interpreters(code)
+    assert [row["name"] for row in forked["gils"]] == ["%{GLOBAL}"]  # type: ignore[index]
+
+
+@pytest.mark.skipif(not OWN_GILS, reason="there are no own GILs, so all share the main one")
+def test_an_interpreter_that_shares_the_main_gil_does_not_rename_it() -> None:
+    code = """
+        gil.install()
+        if sys.version_info >= (3, 13): interpreter = interpreters.create("legacy")
+        else: interpreter = interpreters.create(isolated=False)
+        run(interpreter, "from headway import _native; _native.gil_name_gil(b'shop')")
+        show([int(interpreter), gil.snapshot().to_dict()])
+    """
+    ((interpreter, report),) = run_with_interpreters(code)  # type: ignore[misc]
+    (row,) = report["gils"]
+    assert (row["name"], sorted(row["interpreters"])) == ("main", [0, interpreter])
+
+
+@pytest.mark.skipif(not OWN_GILS, reason="sub-interpreters share the GIL, or there is none")
+def test_a_name_may_be_used_again_and_only_the_main_interpreter_matches() -> None:
+    code = """
+        from headway import _native
+        gil.install()
+        name = "from headway import _native; _native.gil_name_gil(b'shop')"
+        ended = create()
+        run(ended, name)
+        interpreters.destroy(ended)
+        _native.gil_match_interpreters()
+        fresh = create()
+        run(fresh, name)
+        run(fresh, "try: _native.gil_match_interpreters()\\n"
+            "except RuntimeError as error: assert 'main interpreter' in str(error)\\n"
+            "else: raise AssertionError('matched')")
+        show([int(ended), int(fresh), gil.snapshot().to_dict()])
+    """
+    ((ended, fresh, report),) = run_with_interpreters(code)  # type: ignore[misc]
+    assert_balanced(report)
+    rows = {row["interpreters"][0]: row for row in report["gils"]}
+    assert [rows[id]["name"] for id in (ended, fresh)] == ["shop", "shop"]
+    assert [rows[id]["alive"] for id in (ended, fresh)] == [False, True]
+
+
+@pytest.mark.skipif(not OWN_GILS, reason="sub-interpreters share the GIL, or there is none")
+def test_a_thousand_interpreters_under_a_pool_of_threads_keep_their_books_bounded() -> None:
+    """No thread ends and no snapshot is taken meanwhile: only `gil_match_interpreters` folds."""
+    code = """
+        import queue
+        from headway import _native
+        gil.install()
+        inboxes, outbox = [queue.SimpleQueue() for _ in range(12)], queue.SimpleQueue()
+        def work(inbox):
+            while (job := inbox.get()) is not None:
+                run(*job)
+                outbox.put(None)
+        workers = [threading.Thread(target=work, args=(inbox,)) for inbox in inboxes]
+        [worker.start() for worker in workers]
+        for number in range(1000):
+            interpreter = create()
+            run(interpreter, f"from headway import _native; _native.gil_name_gil(b'app#{number}')")
+            for inbox in inboxes:
+                inbox.put((interpreter, "import time; time.sleep(0)"))
+                outbox.get(timeout=30)
+            interpreters.destroy(interpreter)
+            _native.gil_match_interpreters()
+        [inbox.put(None) for inbox in inboxes]
+        [worker.join() for worker in workers]
+        show(gil.snapshot().to_dict())
+    """
+    (report,) = run_with_interpreters(code)
+    assert_balanced(report)  # type: ignore[arg-type]
+    assert report["unmeasured_events"] == 0  # type: ignore[index]
+    gils, threads = report["gils"], report["threads"]  # type: ignore[index]
+    assert len(gils) <= 64
+    assert len(threads) < 1024
+    (total,) = [row for row in gils if row["name"].endswith(" ended)")]
+    named = [row for row in gils if row["name"].startswith("app#")]
+    assert {row["name"] for row in named} == {f"app#{n}" for n in range(1000 - len(named), 1000)}
+    assert len(named) + int(total["name"][1:].split()[0]) == 1000
+    assert not any(row["alive"] for row in named)
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 12) or not GIL_ENABLED, reason="own GILs, or none")
 def test_interpreters_that_share_the_gil_are_listed_with_it() -> None:
     code = """

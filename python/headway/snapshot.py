@@ -86,13 +86,11 @@ def _gil(row: Report, process: Report) -> Report:
         shared = [id for id in process.get("interpreters", [0]) if id not in others]
         name, interpreters = "main", shared
     else:
-        name, interpreters = (
-            f"interpreter {'?' if own is None else own}",
-            [] if own is None else [own],
-        )
+        name = f"interpreter {'?' if own is None else own}"
+        interpreters = [] if own is None else [own]
     result: Report = {
         "id": row["id"],
-        "name": name,
+        "name": name if row["folded"] else row["name"] or name,
         "interpreters": interpreters,
         "alive": row["alive"],
     }

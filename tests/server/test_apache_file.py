@@ -24,9 +24,13 @@ from headway.server.binding import Address
 from headway.server.configuration import Draft
 from headway.server.options import GROUP_OPTIONS
 from headway.server.resolution import Resolution, resolve
-from headway.server.settings import HttpLimits, Mount, ProcessGroup, Tls
+from headway.server.settings import ApplicationGroup, HttpLimits, Mount, ProcessGroup, Tls
 
 FREE_THREADED_BUILD = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+# mod_wsgi's %{RESOURCE}, where there is no ServerName; it restricts signals by default.
+RESOURCE = f"{socket.gethostname()}:0|"
+OF_RESOURCE = ApplicationGroup(RESOURCE, restrict_signal=True)
 
 SHOP = "Listen 127.0.0.1:0\nWSGIScriptAlias / /srv/shop.wsgi process-group=shop\n"
 EMBEDDED = "Listen 127.0.0.1:0\nWSGIScriptAlias / /srv/shop.wsgi\n"
@@ -195,7 +199,8 @@ def test_a_daemon_has_the_defaults_of_mod_wsgi(conf: Path) -> None:
     assert resolution.settings.groups == (
         ProcessGroup(
             name="shop",
-            mounts=(Mount("", "/srv/shop.wsgi"),),
+            mounts=(Mount("", "/srv/shop.wsgi", RESOURCE),),
+            application_groups=(OF_RESOURCE,),
             binds=(Address("127.0.0.1", 0),),
             processes=1,
             threads=15,
@@ -227,7 +232,8 @@ def test_every_option_of_a_daemon_is_taken(conf: Path) -> None:
     root = os.geteuid() == 0
     assert group == ProcessGroup(
         name="shop",
-        mounts=(Mount("", "/srv/shop.wsgi"),),
+        mounts=(Mount("", "/srv/shop.wsgi", RESOURCE),),
+        application_groups=(OF_RESOURCE,),
         binds=(Address("127.0.0.1", 0),),
         processes=2,
         multiprocess=True,
@@ -382,7 +388,10 @@ def test_hosts_and_addresses_become_groups(conf: Path) -> None:
     folder = str(conf.parent)
     shop, other = resolution.settings.groups
     assert [str(bind) for bind in shop.binds] == ["0.0.0.0:80", "127.0.0.1:8001"]
-    assert shop.mounts == (Mount("", "/srv/shop.wsgi"), Mount("/admin", f"{folder}/admin.wsgi"))
+    assert shop.mounts == (
+        Mount("", "/srv/shop.wsgi", "a|"),
+        Mount("/admin", f"{folder}/admin.wsgi", "a|/admin"),
+    )
     assert (shop.tls, shop.python_home) == (None, "/venv")
     assert other.tls == Tls(f"{folder}/c.pem", "/k.pem")
     assert (other.name, [str(bind) for bind in other.binds]) == ("default", ["[::1]:8002"])
@@ -429,7 +438,8 @@ def test_hosts_and_addresses_become_groups(conf: Path) -> None:
         (
             "Listen 80\n<VirtualHost *:80>\nServerName a\nWSGIScriptAlias / /a\n</VirtualHost>\n"
             "<VirtualHost *:80>\nServerName b\nWSGIScriptAlias / /b\n</VirtualHost>",
-            "FILE:8: WSGIScriptAlias: found / for two applications on one address (first: FILE:4)",
+            "FILE:8: WSGIScriptAlias: found / for two applications on one address, or in two "
+            "groups (first: FILE:4)",
         ),
         (
             "Listen 80\nListen 81\n<VirtualHost *:80>\nWSGIScriptAlias / /a\n</VirtualHost>\n"
@@ -537,31 +547,6 @@ def test_which_switch_interval_wins(conf: Path, text: str, interval: float | Non
     assert group_of(conf, text).switch_interval_s == interval
 
 
-@pytest.mark.parametrize("application", ["app1", "%{GLOBAL}"])
-@pytest.mark.parametrize("process", ["", "process-group=shop "])
-def test_a_switch_interval_for_an_interpreter_that_shares_its_gil_is_left_out(
-    conf: Path, application: str, process: str
-) -> None:
-    text = container(f"{process}application-group={application}", "0.3")
-    alias = f"WSGIScriptAlias / /a process-group=shop application-group={application}\n"
-    text += f"Listen 127.0.0.1:0\n{alias}WSGIDaemonProcess shop switch-interval=0.001\n"
-    assert group_of(conf, text).switch_interval_s == 0.001
-    said = [each for each in warnings_of(conf, text) if "(WSGI0199)" in each]
-    assert len(said) == 1
-    assert said[0].startswith("FILE:2: WSGISwitchInterval is left out: its interpreter shares")
-
-
-def test_an_own_gil_that_cannot_be_had_does_not_let_the_switch_interval_through(
-    conf: Path,
-) -> None:
-    text = container("application-group=app1", "0.3\nWSGIPerInterpreterGIL On") + EMBEDDED
-    assert group_of(conf, text).switch_interval_s is None
-    assert [re.sub(" is left out.*", "", each) for each in warnings_of(conf, text)] == [
-        "FILE:2: WSGISwitchInterval",
-        "FILE:3: WSGIPerInterpreterGIL",
-    ]
-
-
 def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
     text = f"WSGISwitchInterval 0.002\n{SHOP}WSGIDaemonProcess shop\n"
     assert warnings_of(conf, text) == [
@@ -574,7 +559,6 @@ def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("WSGIPerInterpreterGIL On", "WSGIPerInterpreterGIL is left out: own-GIL interpreters are"),
         ("WSGIPerInterpreterGIL Off", None),
         (
             "<WSGIInterpreterOptions application-group=a>\nWSGIFreeThreading On\n"
@@ -586,8 +570,7 @@ def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
             None if FREE_THREADED_BUILD else "cannot run without a GIL (WSGI0200)",
         ),
         ("WSGIFreeThreading Off", None),
-        ("WSGIRestrictStdout On", "WSGIRestrictStdout is left out: applications may use it"),
-        ("WSGIRestrictStdout Off", None),
+        ("WSGIRestrictStdout On", None),
         ("WSGITelemetryService unix:/t interval=0.5", "telemetry is not available yet"),
         ("WSGISlowRequests 0", "telemetry is not available yet"),
         ("WSGITelemetryOptions +CaptureUserAgent", "telemetry is not available yet"),
@@ -602,8 +585,7 @@ def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
         ("WSGIScriptReloading On", "scripts are read again at SIGHUP, or with --reload"),
         ("WSGIPythonOptimize 2", "set PYTHONOPTIMIZE in the environment of headway serve"),
         ("WSGIDaemonProcess x", "process group x is left out: no WSGIScriptAlias that is served"),
-        ("WSGIApplicationGroup a", "the application group a runs in the main interpreter for now"),
-        ("WSGIApplicationGroup %{GLOBAL}", None),
+        ("WSGIApplicationGroup a", None),
         ("Require ip 10", "access control is not done here, and whoever reaches process group def"),
         ("Require all granted", None),
         ("<Directory />\nRequire all denied\n</Directory>", "access control is not done here"),
@@ -633,31 +615,10 @@ def test_an_alias_hidden_from_mod_wsgi_is_warned_of(conf: Path) -> None:
     assert warnings_of(conf, f"{EMBEDDED}WSGIScriptAlias /b /b\n") == [
         "FILE:3: WSGIScriptAlias /b comes after one that hides it from mod_wsgi; here the longer "
         "path goes first",
-        "FILE:1: the 2 applications of process group default share the main interpreter for now",
     ]
 
 
-# Python's path, and httpd's own directives
-
-
-def test_python_paths_add_up_the_most_specific_first(conf: Path) -> None:
-    def path_of(text: str) -> tuple[str, ...]:
-        return group_of(conf, text).python_path
-
-    containers = (
-        "<WSGIInterpreterOptions>\nWSGIPythonPath /all\n</WSGIInterpreterOptions>\n"
-        "<WSGIInterpreterOptions process-group=shop application-group=app1>\n"
-        "WSGIPythonPath /both:/both2\n</WSGIInterpreterOptions>\n"
-        "<WSGIInterpreterOptions process-group=shop>\nWSGIPythonPath /shop\n"
-        "</WSGIInterpreterOptions>\nWSGIPythonPath /top\n"
-    )
-    daemon = "WSGIDaemonProcess shop home=/ python-path=/daemon\n"
-    named = SHOP.replace("process-group", "application-group=app1 process-group")
-    assert path_of(containers + EMBEDDED) == ("/all", "/top")
-    assert path_of(containers + SHOP + daemon) == ("/", "/shop", "/all", "/daemon")
-    assert path_of(containers + named + daemon) == (
-        *("/", "/both", "/both2", "/shop", "/all", "/daemon"),
-    )
+# Directives of httpd's own
 
 
 def test_directives_of_httpd_become_limits(conf: Path) -> None:

@@ -14,6 +14,8 @@ use super::threads::{ENDED, Registry};
 
 /// Rows of ended threads that stay apart: those that waited and held most.
 const ENDED_KEPT: usize = 256;
+/// How many ended rows there may be before some are folded.
+const ENDED_LIMIT: usize = 512;
 /// Names that ended rows are folded under, per GIL, before they share `(ended)`.
 const FOLDED_NAMES: usize = 32;
 
@@ -21,6 +23,13 @@ const FOLDED_NAMES: usize = 32;
 struct EndedRows(UnsafeCell<[(u64, u32); BOOKS]>);
 // SAFETY: used in `fold` only, under the registry lock.
 unsafe impl Sync for EndedRows {}
+
+/// Folds ended rows if there are many. Not in hooks.
+pub fn fold_if_many(slot: &'static Slot) {
+    if ENDED.load(Relaxed) > ENDED_LIMIT {
+        fold(slot, &Registry::lock());
+    }
+}
 
 /// Folds ended rows until at most [`ENDED_KEPT`] are left: those that waited and held most.
 pub fn fold(slot: &'static Slot, _registry: &Registry) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use super::gil::{EPOCH, Gil, life, this_thread};
 use super::ledger::{self, region, slab};
-use super::{account, clock, gils, hints, install, learning, threads};
+use super::{account, clock, gils, hints, hook, install, learning, threads};
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// The child's main GIL is about to be made anew. Writer: the only thread of the child.
@@ -30,6 +30,7 @@ unsafe extern "C" fn prepare() {
 
 unsafe extern "C" fn child() {
     threads::keep_this_thread_only();
+    hook::starting::forget_all();
     install::forget_change_under_way();
     learning::look_for_nothing();
     let parent = ledger::slot();

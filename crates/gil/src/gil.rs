@@ -11,7 +11,7 @@ use std::sync::atomic::{
 use std::time::{Duration, Instant};
 
 use super::gils;
-use super::ledger::book::{GilBook, ThreadBook, state};
+use super::ledger::book::{GilBook, Name, ThreadBook, state};
 use super::ledger::region::Slot;
 use super::ledger::slab;
 use super::queue::Queue;
@@ -105,6 +105,8 @@ pub struct Gil {
     pub interpreter: AtomicUsize,
     /// The id of that interpreter; -1 where unknown.
     pub interpreter_id: AtomicI64,
+    /// See `names`. Written under the registry lock, and where the entry is made.
+    pub name: Name,
     /// Odd while an event changes the books of this GIL, so that a snapshot can tell whether what it
     /// copied is of one moment. Writer: the event, with the GIL's mutex held.
     sequence: AtomicU32,
@@ -131,6 +133,7 @@ impl Gil {
             switch_cond: AtomicUsize::new(0),
             interpreter: AtomicUsize::new(0),
             interpreter_id: AtomicI64::new(-1),
+            name: Name::new(),
             sequence: AtomicU32::new(0),
             readers: AtomicU32::new(0),
             book: AtomicPtr::new(std::ptr::null_mut()),
@@ -274,6 +277,7 @@ impl Gil {
         self.book.store(std::ptr::from_ref(book).cast_mut(), Relaxed);
         book.interpreter.store(self.interpreter_id.load(Relaxed), Relaxed);
         book.open(now_ns, false);
+        book.name.copy_from(&self.name);
         let unmeasured = slab::pop().inspect(|&index| {
             let row = &slot.books[index as usize];
             row.gil.store(self.index() as u32, Relaxed);
@@ -294,6 +298,7 @@ impl Gil {
         *unsafe { self.locked() } = Locked::new();
         self.switch.set_in_use(false);
         self.book().open(now_ns, false);
+        self.book().name.copy_from(&self.name);
     }
 }
 

@@ -108,6 +108,7 @@ pub fn add(cond: usize, layout: Layout, interpreter_id: i64) -> Option<&'static 
     };
     gil.interpreter.store(interpreter, Relaxed);
     gil.interpreter_id.store(interpreter_id, Relaxed);
+    gil.name.set(b"");
     gil.life.store(life::KNOWN, Relaxed);
     gil.switch_cond.store(cond + layout.switch_cond_after_cond, Relaxed);
     gil.cond.store(cond, Release);
@@ -179,6 +180,7 @@ pub fn match_interpreters(existing: &[(usize, i64)], slot: &'static Slot) {
     for (interpreter, id) in existing.iter().filter(|(_, id)| *id != 0) {
         add(interpreter + layout.cond_after_interpreter, layout, *id);
     }
+    super::names::give_kept();
 }
 
 fn barrier_in_all_threads() {

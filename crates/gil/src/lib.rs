@@ -10,8 +10,8 @@
 //! # Layout
 //! - [`histogram`]: log-linear buckets.
 //! - `ledger`: where the books are kept: memory that a reader, or another process, can map.
-//! - `gil`, `gils`, `threads`: which GILs and threads exist, and which book is whose; `folding`: how
-//!   their number stays bounded.
+//! - `gil`, `gils`, `threads`: which GILs and threads exist, and which book is whose; `names`: what GILs
+//!   are called; `folding`: how their number stays bounded.
 //! - `account`: the rules by which an event changes a book.
 //! - `hook`: the replaced functions, and the slots that they are put into.
 //! - `learning`: which address is what.
@@ -42,6 +42,7 @@ mod engine {
     pub(crate) mod install;
     pub(crate) mod learning;
     pub(crate) mod ledger;
+    pub(crate) mod names;
     pub(crate) mod parking;
     pub(crate) mod queue;
     pub(crate) mod seats;
@@ -62,6 +63,7 @@ pub use engine::install::{
     Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,
 };
 pub use engine::ledger::region::RegionError;
+pub use engine::names::name_gil_of;
 pub use engine::snapshot::{GilRow, Snapshot, ThreadRow, read_ledger, snapshot};
 pub use engine::threads::{name_of, name_this_thread, name_thread};
 
@@ -102,6 +104,14 @@ pub fn begin_anew() {
     }
 }
 
+/// Gives the calling thread a switch interval of its own, from when it next waits for a GIL or takes one,
+/// or takes it back. It is the thread's slice under a policy that schedules: how long it holds, and so how
+/// long others wait, before it is their turn. Threads that Python starts in this one inherit it. Nothing under
+/// `interval`, where scheduling is CPython's, and before the first install.
+pub fn set_switch_interval_of_this_thread(interval_ns: Option<u64>) {
+    engine::threads::set_switch_interval_of_this_thread_ns(interval_ns.unwrap_or(0));
+}
+
 /// Tells the ledger what only the interpreter knows, so that a report by another process has it.
 pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
     if let Some(slot) = engine::ledger::slot() {
@@ -111,12 +121,15 @@ pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
 }
 
 /// Tells the meter which interpreters exist, by address and id, so that the books of those that ended
-/// close. The caller holds the main GIL.
+/// close, and their rows are folded where there are many. The caller holds the main GIL, and nobody makes
+/// interpreters without it.
 pub fn match_interpreters(existing: &[(usize, i64)]) {
+    engine::names::keep_only(existing);
     if let Some(slot) = engine::ledger::slot()
         && is_installed()
     {
         engine::gils::match_interpreters(existing, slot);
+        engine::folding::fold_if_many(slot);
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-use headway_sched::{PolicyName, Scheduler, Thread, ThreadId, Threads};
+use headway_sched::{PolicyName, Scheduler, ThreadId, Threads};
 
 use super::parking::{self, Word};
 
@@ -35,6 +35,8 @@ pub fn policy() -> PolicyName {
 pub trait Waiters: Threads {
     type Word: Word;
     fn word(&self, thread: ThreadId) -> &Self::Word;
+    /// The slice that the calling thread has now; 0 for one switch interval of the GIL.
+    fn own_slice_ns(&self, this_thread: ThreadId) -> u64;
     /// The calling thread runs on the core that it runs on now.
     fn note_core(&mut self, this_thread: ThreadId);
     /// Whether two threads were last seen on the same core.
@@ -46,7 +48,8 @@ pub trait Waiters: Threads {
 pub enum Step {
     /// Return from the timed wait, to see whether the GIL is free.
     Look,
-    /// Return as if the timed wait had run out, to request a drop; `early` if it has not.
+    /// Return as if the timed wait had run out, to request a drop; `early` if neither that has nor the holder's
+    /// slice, had it begun with the wait.
     Ask { early: bool },
     /// Let go of the mutex and wait, until then at the latest. To spin first is worth while if it is next
     /// and the holder runs on another core.
@@ -112,6 +115,8 @@ impl Queue {
     ) {
         if let Some(scheduler) = &mut self.scheduler {
             waiters.note_core(me);
+            let own_slice_ns = waiters.own_slice_ns(me);
+            waiters[me].set_slice(own_slice_ns);
             scheduler.wait(waiters, me, interval_ns, now_ns);
         }
     }
@@ -138,7 +143,8 @@ impl Queue {
         };
         if ask_ns <= now_ns {
             scheduler.leave(waiters, me);
-            let early = now_ns < waiters[me].waiting_since_ns + waiters[me].interval_ns;
+            let patience_ns = waiters[me].interval_ns.min(waiters[holder].slice_ns());
+            let early = now_ns < waiters[me].waiting_since_ns + patience_ns;
             return Step::Ask { early };
         }
         let until_ns = ask_ns.min(now_ns + LOOK_NS);
@@ -154,14 +160,16 @@ impl Queue {
     pub fn took<W: Waiters>(&mut self, waiters: &mut W, me: ThreadId, now_ns: u64) -> bool {
         let Some(scheduler) = &mut self.scheduler else { return true };
         let waited = waiters[me].waiting_since_ns != 0;
+        let own_slice_ns = waiters.own_slice_ns(me);
+        waiters[me].set_slice(own_slice_ns);
         scheduler.take(waiters, me, now_ns);
         waiters.note_core(me);
         let Some(next) = scheduler.next(waiters, now_ns) else { return true };
         let ask_ns = scheduler.ask_ns(waiters, next, me, now_ns);
-        let Thread { interval_ns, looks_at_ns, .. } = waiters[next];
         // To look a little late is better than to wake up twice.
-        let slack_ns = if ask_ns <= now_ns { 0 } else { interval_ns / 8 };
-        if ask_ns.saturating_add(slack_ns) < looks_at_ns {
+        let slack_ns = waiters[next].interval_ns.min(waiters[me].slice_ns()) / 8;
+        let slack_ns = if ask_ns <= now_ns { 0 } else { slack_ns };
+        if ask_ns.saturating_add(slack_ns) < waiters[next].looks_at_ns {
             waiters[next].looks_at_ns = ask_ns;
             parking::call(waiters.word(next));
         }

@@ -176,6 +176,10 @@ impl Waiters for Table {
     fn word(&self, thread: ThreadId) -> &ModelWord {
         &self.words[thread as usize]
     }
+    /// None, a short one, a long one.
+    fn own_slice_ns(&self, this_thread: ThreadId) -> u64 {
+        [0, INTERVAL_NS / 4, 3 * INTERVAL_NS][this_thread as usize % 3]
+    }
     fn note_core(&mut self, _this_thread: ThreadId) {}
     fn share_a_core(&self, _one: ThreadId, _other: ThreadId) -> bool {
         false

@@ -10,6 +10,7 @@ use super::ledger::region::{BOOKS, Slot};
 use super::ledger::slab;
 use super::parking::{self, Futex};
 use super::queue::Waiters;
+use super::threads;
 
 /// A thread's place in the queue of a GIL.
 #[repr(align(64))]
@@ -71,6 +72,10 @@ impl Waiters for Seats {
 
     fn word(&self, thread: ThreadId) -> &Futex {
         &SEATS[thread as usize].word
+    }
+
+    fn own_slice_ns(&self, _this_thread: ThreadId) -> u64 {
+        threads::switch_interval_of_this_thread_ns()
     }
 
     fn note_core(&mut self, this_thread: ThreadId) {

@@ -26,6 +26,8 @@ use crate::histogram::Distribution;
 pub struct GilRow {
     /// What thread rows refer to.
     pub id: u32,
+    /// What the program calls it; empty where it was not told.
+    pub name: String,
     /// The interpreter that owns the GIL, `None` if unknown or for a sum of GILs that ended.
     pub interpreter: Option<i64>,
     pub alive: bool,
@@ -225,6 +227,7 @@ fn holding(book: &GilBook, now_ns: u64) -> Option<(u32, u64)> {
 fn gil_row(id: u32, book: &GilBook, now_ns: u64, alive: bool) -> GilRow {
     let mut row = GilRow {
         id,
+        name: text(book.name.get(&mut [0; NAME_BYTES])),
         interpreter: Some(book.interpreter.load(Relaxed)).filter(|id| *id >= 0),
         alive,
         folded: book.folded.load(Relaxed),

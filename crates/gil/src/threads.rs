@@ -7,7 +7,7 @@
 //! lock, which no hook ever takes.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::folding;
 use super::gil::Gil;
@@ -21,8 +21,6 @@ use super::seats;
 const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
 /// GILs that one thread can use in turn without losing track of its rows.
 const LINKS: usize = 6;
-/// How many ended rows there may be before some are folded.
-const ENDED_LIMIT: usize = 512;
 /// Names kept for threads that may never be seen.
 const UNSEEN_LIMIT: usize = 256;
 
@@ -62,6 +60,8 @@ pub struct Thread {
     links: [Link; LINKS],
     /// The link to give up next when all are in use.
     next_link: AtomicU32,
+    /// The slice that a policy gives it; 0 for one switch interval of the GIL.
+    switch_interval_ns: AtomicU64,
     name: Name,
 }
 
@@ -71,6 +71,7 @@ static THREADS: [Thread; BOOKS] = [const {
         unseen: AtomicU32::new(0),
         links: [const { Link::new() }; LINKS],
         next_link: AtomicU32::new(0),
+        switch_interval_ns: AtomicU64::new(0),
         name: Name::new(),
     }
 }; BOOKS];
@@ -176,6 +177,21 @@ pub fn of_this_thread(
     first_event(gil, slot)
 }
 
+/// The calling thread's own switch interval, or 0. For hooks.
+#[inline]
+pub fn switch_interval_of_this_thread_ns() -> u64 {
+    current().map_or(0, |thread| thread.switch_interval_ns.load(Relaxed))
+}
+
+/// Gives the calling thread a switch interval of its own, or, with 0, none. Without effect before the first
+/// install, or where there are more threads than can be told apart.
+pub fn set_switch_interval_of_this_thread_ns(interval_ns: u64) {
+    let thread = if interval_ns == 0 { current() } else { current().or_else(enter) };
+    if let Some(thread) = thread {
+        thread.switch_interval_ns.store(interval_ns, Relaxed);
+    }
+}
+
 /// Books of open GILs that the calling thread already has.
 pub fn books_of_this_thread() -> impl Iterator<Item = &'static ThreadBook> {
     open_links_of_this_thread().map(Link::book)
@@ -269,6 +285,7 @@ fn take_entry(native_id: u32) -> Option<&'static Thread> {
         let taken = thread.native_id.compare_exchange(0, native_id, AcqRel, Relaxed).is_ok();
         taken.then(|| {
             SEARCH_FROM.store(i + 1, Relaxed);
+            thread.switch_interval_ns.store(0, Relaxed);
             TAKEN.fetch_add(1, Relaxed);
             thread
         })
@@ -337,9 +354,8 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
     thread.name.set(b"");
     thread.native_id.store(0, Release);
     TAKEN.fetch_sub(1, Relaxed);
-    if ENDED.load(Relaxed) > ENDED_LIMIT {
-        folding::fold(slot, &registry);
-    }
+    drop(registry);
+    folding::fold_if_many(slot);
     slab::prepare(slot);
 }
 

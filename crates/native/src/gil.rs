@@ -13,7 +13,7 @@ use crate::host::{all_interpreters, gil_enabled, host, interpreters_and_ids};
 use crate::report::{list, process_dict, string};
 use crate::{Methods, method};
 
-static METHODS: Methods<10> = Methods([
+static METHODS: Methods<13> = Methods([
     method(
         c"gil_install",
         install,
@@ -27,6 +27,29 @@ static METHODS: Methods<10> = Methods([
     method(c"gil_snapshot", snapshot, c"gil_snapshot() -> dict | None"),
     method(c"gil_read_ledger", read_ledger, c"gil_read_ledger(path: bytes) -> dict"),
     method(c"gil_name_thread", name_thread, c"gil_name_thread(native_id: int, name: bytes)"),
+    method(
+        c"gil_name_gil",
+        name_gil,
+        c"gil_name_gil(name: bytes)\n\
+          \n\
+          Names the GIL of the interpreter that calls, if that has a GIL of its own.",
+    ),
+    method(
+        c"gil_set_switch_interval",
+        set_switch_interval,
+        c"gil_set_switch_interval(ns: int | None)\n\
+          \n\
+          Gives the calling thread a switch interval of its own, its slice under a policy; None\n\
+          takes it back.",
+    ),
+    method(
+        c"gil_match_interpreters",
+        match_interpreters,
+        c"gil_match_interpreters()\n\
+          \n\
+          Closes the books of interpreters that ended. Where an interpreter is made by a thread\n\
+          that does not hold the main GIL, not meanwhile.",
+    ),
     method(c"gil_interpreters", interpreters, c"gil_interpreters() -> list[int]"),
     method(c"gil_run", run_identity, c"gil_run() -> int | None"),
     PyMethodDef::zeroed(),
@@ -152,8 +175,12 @@ unsafe extern "C" fn installed(_module: *mut PyObject, _arguments: *mut PyObject
     unsafe { PyBool_FromLong(headway_gil::is_installed().into()) }
 }
 
-/// Notes in the ledger what only the interpreter knows.
+/// Notes in the ledger what only the interpreter knows: the main one, since each with a GIL of its own
+/// has a switch interval of its own.
 fn note() {
+    if !in_main_interpreter() {
+        return;
+    }
     // SAFETY: a thread state is attached; the reference is dropped.
     unsafe {
         let function = PySys_GetObject(c"getswitchinterval".as_ptr());
@@ -173,9 +200,7 @@ fn note() {
 unsafe extern "C" fn snapshot(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
     if headway_gil::is_installed() {
         note();
-        if in_main_interpreter() {
-            headway_gil::match_interpreters(&interpreters_and_ids());
-        }
+        close_books_of_ended_interpreters();
     }
     // SAFETY: the state that is saved is restored; no Python runs between.
     let snapshot = unsafe {
@@ -224,6 +249,69 @@ unsafe extern "C" fn name_thread(
         false => headway_gil::name_thread(native_id, name),
     }
     none()
+}
+
+unsafe extern "C" fn name_gil(_module: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    let mut name: *const c_char = ptr::null();
+    // SAFETY: `y` stores a C string that lives as long as the argument.
+    let name = unsafe {
+        if PyArg_ParseTuple(arguments, c"y:gil_name_gil".as_ptr(), &mut name) == 0 {
+            return ptr::null_mut();
+        }
+        CStr::from_ptr(name).to_bytes()
+    };
+    name_gil_of_this_thread(name);
+    none()
+}
+
+/// Names the GIL that the calling thread holds, unless its interpreter shares that of another. A thread
+/// state is attached.
+pub fn name_gil_of_this_thread(name: &[u8]) {
+    // SAFETY: a thread state is attached, so its interpreter lives.
+    let interpreter_id = unsafe { PyInterpreterState_GetID(PyInterpreterState_Get()) };
+    headway_gil::name_gil_of(interpreter_id, name);
+}
+
+unsafe extern "C" fn set_switch_interval(
+    _module: *mut PyObject,
+    arguments: *mut PyObject,
+) -> *mut PyObject {
+    let mut interval: *mut PyObject = ptr::null_mut();
+    // SAFETY: `O` stores a borrowed reference; the number is checked, and an exception set if it is none.
+    let interval_ns = unsafe {
+        if PyArg_ParseTuple(arguments, c"O:gil_set_switch_interval".as_ptr(), &mut interval) == 0 {
+            return ptr::null_mut();
+        }
+        match interval == Py_None() {
+            true => None,
+            false => Some(PyLong_AsUnsignedLongLong(interval)),
+        }
+    };
+    // SAFETY: a thread state is attached.
+    if unsafe { !PyErr_Occurred().is_null() } {
+        return ptr::null_mut();
+    }
+    headway_gil::set_switch_interval_of_this_thread(interval_ns);
+    none()
+}
+
+unsafe extern "C" fn match_interpreters(
+    _module: *mut PyObject,
+    _arguments: *mut PyObject,
+) -> *mut PyObject {
+    match close_books_of_ended_interpreters() {
+        true => none(),
+        false => raise("interpreters are matched from the main interpreter only"),
+    }
+}
+
+/// To be called when an interpreter has ended, in the main interpreter: `false`, with nothing done, elsewhere.
+pub fn close_books_of_ended_interpreters() -> bool {
+    let main = in_main_interpreter();
+    if main {
+        headway_gil::match_interpreters(&interpreters_and_ids());
+    }
+    main
 }
 
 unsafe extern "C" fn interpreters(

@@ -82,6 +82,7 @@ unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
         last_report::methods(),
         process::methods(),
         server::methods(),
+        server::interpreter_methods(),
         toml_text::methods(),
     ] {
         // SAFETY: `module` is the live module that CPython executes; `methods` is a static

@@ -88,10 +88,12 @@ fn gil_dict(row: &GilRow) -> *mut PyObject {
     // SAFETY: formats and arguments agree, pair by pair.
     unsafe {
         Py_BuildValue(
-            c"{s:I,s:N,s:N,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}"
+            c"{s:I,s:N,s:N,s:N,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}"
                 .as_ptr(),
             c"id".as_ptr(),
             row.id,
+            c"name".as_ptr(),
+            string(&row.name),
             c"interpreter".as_ptr(),
             optional(row.interpreter.map(|id| id as u64)),
             c"alive".as_ptr(),

@@ -4,23 +4,25 @@ use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::thread::{ThreadId, Threads};
 
-/// A thread's deadline is so many of its slices after the slice began.
-const DEADLINE_SLICES: u64 = 8;
+/// A thread's deadline is so many switch intervals of the GIL after its slice began.
+const DEADLINE_INTERVALS: u64 = 8;
 /// A holder that has just come back from voluntary absence is left alone for so long: most such
 /// bursts are over by then.
 const SHORT_BURST_NS: u64 = 200_000;
 
-/// Every thread has a slice of GIL time, one switch interval long, and a deadline, eight slices after
-/// the slice began. Both move on only when the slice is used up, wherever the thread was meanwhile. The
-/// earliest deadline goes first; a waiter whose deadline is earlier than the holder's asks at once.
-/// A deadline moves by eight slices for each slice used, but lies never more than eight slices from now
-/// when it moves: so nobody saves up, and nobody falls behind for good.
+/// Every thread has a slice of GIL time, one switch interval long unless it has one of its own, and a
+/// deadline, eight switch intervals after the slice began. Both move on only when the slice is used up, wherever
+/// the thread was meanwhile. The earliest deadline goes first; a waiter whose deadline is earlier than the
+/// holder's asks at once. A deadline moves by eight intervals for each slice used, be it long or short, but lies
+/// never more than eight intervals from now when it moves: so nobody saves up, nobody falls behind for
+/// good, and threads that want all they can get hold the GIL in the proportion of their slices.
 ///
 /// # Bound
-/// With `n` threads and a switch interval `i`, a thread waits for the lesser of `3 * (n - 1) * i` and
-/// `(16 + n - 1) * i` at most, and 0.2 ms for a short burst. Its deadline is at most `8 * i` away when it begins to
-/// wait, and stays; with equal deadlines it goes first. Another thread is before it with the rest of a slice, and,
-/// when that is used up, from `8 * i` ago at the earliest for two slices more. And no deadline
+/// With `i` the switch interval of the GIL and `S` the sum of the other threads' slices, which for `n` threads
+/// without slices of their own is `(n - 1) * i`, a thread waits for the lesser of `3 * S` and `16 * i + S` at
+/// most, and 0.2 ms for a short burst. Its own slice does not matter. Its deadline is at most `8 * i` away when
+/// it begins to wait, and stays; with equal deadlines it goes first. Another thread is before it with the rest
+/// of a slice, and, when that is used up, from `8 * i` ago at the earliest for two slices more. And no deadline
 /// that moves `16 * i` later or after that is before it: then each other has the rest of one slice.
 ///
 /// Added to that is what no policy can cut short: a call that keeps the GIL, and the time that a called thread
@@ -40,8 +42,8 @@ impl Deadline {
     fn renew_slice<T: Threads>(threads: &mut T, thread: ThreadId, now_ns: u64) {
         let thread = &mut threads[thread];
         if thread.slice_left_ns == 0 {
-            let offset_ns = DEADLINE_SLICES * thread.interval_ns;
-            thread.slice_left_ns = thread.interval_ns;
+            let offset_ns = DEADLINE_INTERVALS * thread.interval_ns;
+            thread.slice_left_ns = thread.slice_ns();
             thread.turn = match thread.turn {
                 0 => now_ns,
                 deadline_ns => (deadline_ns + offset_ns)

@@ -1,6 +1,6 @@
 //! `priority`: threads that wait for I/O before threads that compute.
 
-use crate::policy::Policy;
+use crate::policy::{NEVER, Policy};
 use crate::queue::Queue;
 use crate::thread::{Thread, ThreadId, Threads};
 
@@ -27,8 +27,8 @@ const TOOK_CPU_BOUND: u32 = 2;
 /// - An I/O-bound waiter asks a CPU-bound holder to drop at once, and an I/O-bound one when it has
 ///   computed for a millisecond.
 /// - I/O-bound waiters go first, in the order in which they came.
-/// - CPU-bound threads take turns of one switch interval of GIL time each, in the order in which they
-///   began to wait. A turn goes on after an interruption, and after a voluntary absence: who has a turn
+/// - CPU-bound threads take turns of one slice of GIL time each, in the order in which they
+///   began to wait; the holder's slice counts, never the waiter's. A turn goes on after an interruption, and after a voluntary absence: who has a turn
 ///   resumes before those who begin one. A thread that turns CPU-bound while it holds has had its turn since
 ///   it took; it goes before those who wait to begin one for less than four switch intervals.
 /// - When the CPU-bound threads have wanted the GIL for four switch intervals without holding it for a
@@ -38,15 +38,16 @@ const TOOK_CPU_BOUND: u32 = 2;
 ///   I/O-bound waiter that was overtaken asks when it has waited for a millisecond.
 ///
 /// # Bounds
-/// With `i` the switch interval and `n` threads in all, of whatever class:
+/// With `i` the switch interval of the GIL, `n` threads in all, of whatever class, and `S` the sum of the
+/// other threads' slices, which is `(n - 1) * i` where nobody has a slice of its own:
 /// - An I/O-bound thread waits for `n` ms at most, or, if that is more than `4 * i`, for another
 ///   millisecond in each `4 * i`, never more than `2 * n` ms. For whoever goes before it holds for no more
 ///   than a millisecond until it is asked or has left, and comes back behind it; and between two holds
 ///   of I/O-bound threads lies one protected millisecond at most.
 /// - A CPU-bound thread waits for `4 * i` and until each other thread has had the rest of a turn, so for
-///   `(4 + n - 1) * i` in which CPU-bound threads hold, and that is all if no thread is I/O-bound. If
+///   `4 * i + S` in which CPU-bound threads hold, and that is all if no thread is I/O-bound. If
 ///   I/O-bound threads want all of the GIL, CPU-bound ones still hold it for a millisecond in each
-///   `4 * i + 1 ms`. So it waits for `4 * i + ((n - 1) * i / 1 ms + 1) * (4 * i + 1 ms)` at most.
+///   `4 * i + 1 ms`. So it waits for `4 * i + (S / 1 ms + 1) * (4 * i + 1 ms)` at most.
 ///
 /// Added to both is what no policy can cut short: a call that keeps the GIL, and the time that a called thread
 /// needs to wake up. Threads that come in that time find the GIL free and take it before the
@@ -70,6 +71,17 @@ impl Priority {
 
     fn overdue_from_ns(&self, waiter: &Thread) -> u64 {
         self.owed_since_ns + OVERDUE_INTERVALS * waiter.interval_ns
+    }
+
+    /// The same while `holder` holds: what the CPU-bound threads are owed it may be giving them, and then
+    /// nothing but the end of its slice ends its turn, however long that is.
+    fn overdue_under_ns(&self, holder: &Thread, waiter: &Thread) -> u64 {
+        let overdue_from_ns = self.overdue_from_ns(waiter);
+        let served_from_ns = holder.taken_ns + PROTECTED_NS.saturating_sub(self.served_ns);
+        match holder.mark & TOOK_CPU_BOUND != 0 && served_from_ns <= overdue_from_ns {
+            true => NEVER,
+            false => overdue_from_ns,
+        }
     }
 }
 
@@ -120,7 +132,7 @@ impl Policy for Priority {
         if thread.slice_left_ns == 0 || !cpu_bound {
             // Who finds the GIL free while others wait to begin a turn holds it without one.
             let out_of_turn = cpu_bound && !waited && self.cpu_bound.first().is_some();
-            thread.slice_left_ns = if out_of_turn { 0 } else { thread.interval_ns };
+            thread.slice_left_ns = if out_of_turn { 0 } else { thread.slice_ns() };
             thread.turn = if cpu_bound && waited { thread.waiting_since_ns } else { now_ns };
         }
         if cpu_bound && waited && self.overdue_from_ns(thread) <= now_ns {
@@ -179,7 +191,7 @@ impl Policy for Priority {
         } else {
             let slice_end_ns = holder.slice_end_ns(now_ns);
             match is_first {
-                true => slice_end_ns.min(self.overdue_from_ns(waiter)),
+                true => slice_end_ns.min(self.overdue_under_ns(holder, waiter)),
                 // The first asks. This one looks again when it may have become the first.
                 false => slice_end_ns + holder.interval_ns,
             }

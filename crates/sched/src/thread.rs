@@ -22,8 +22,10 @@ pub const WINDOW_NS: u64 = 20_000_000;
 /// thread that it has not seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
-    /// The switch interval as it was when the thread last waited.
+    /// The switch interval of the GIL as it was when the thread last waited.
     pub interval_ns: u64,
+    /// The slice that the thread alone has; 0 for one switch interval of the GIL. See `set_slice`.
+    own_slice_ns: u64,
     /// When its present wait began; 0 while it does not wait.
     pub waiting_since_ns: u64,
     /// When its present, or last, hold began.
@@ -62,6 +64,7 @@ impl Thread {
     pub const fn new() -> Self {
         Self {
             interval_ns: 0,
+            own_slice_ns: 0,
             waiting_since_ns: 0,
             taken_ns: 0,
             away_since_ns: 0,
@@ -84,6 +87,23 @@ impl Thread {
     /// Whether it is in a queue.
     pub fn is_queued(&self) -> bool {
         self.queue != 0
+    }
+
+    /// How long its turn is when it begins one.
+    pub fn slice_ns(&self) -> u64 {
+        match self.own_slice_ns {
+            0 => self.interval_ns,
+            own_ns => own_ns,
+        }
+    }
+
+    /// Its slice is so long from now on, or, with 0, one switch interval; of the one that it has begun it keeps
+    /// no more. For the driver, before it tells that the thread waits or takes.
+    pub fn set_slice(&mut self, own_slice_ns: u64) {
+        if self.own_slice_ns != own_slice_ns {
+            self.own_slice_ns = own_slice_ns;
+            self.slice_left_ns = self.slice_left_ns.min(self.slice_ns());
+        }
     }
 
     /// It has waited for the switch that it was forced to, until now. For the driver: no policy looks at a
@@ -138,7 +158,7 @@ impl Thread {
     }
 
     fn slice_rest_ns(&self) -> u64 {
-        self.interval_ns / 8
+        self.slice_ns() / 8
     }
 
     pub(crate) fn begin_hold(&mut self, now_ns: u64) {

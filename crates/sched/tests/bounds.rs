@@ -38,9 +38,13 @@ fn bursts() -> impl Strategy<Value = Vec<Burst>> {
     prop_oneof![hog, masquerader, server, sleeper, borderline, turns_cpu_bound, any]
 }
 
+fn script(starts_ns: u64, bursts: Vec<Burst>) -> Script {
+    Script { starts_ns, bursts, ..Default::default() }
+}
+
 fn scripts() -> impl Strategy<Value = Vec<Script>> {
     let script =
-        (ns(0, 30 * MS), bursts()).prop_map(|(starts_ns, bursts)| Script { starts_ns, bursts });
+        (ns(0, 30 * MS), bursts()).prop_map(|(starts_ns, bursts)| script(starts_ns, bursts));
     prop::collection::vec(script, 2..=12)
 }
 
@@ -49,13 +53,35 @@ fn crowds() -> impl Strategy<Value = Vec<Script>> {
     let crowd = (bursts(), prop::collection::vec(ns(0, 30 * MS), 1..=11));
     let rest = prop::collection::vec((ns(0, 30 * MS), bursts()), 1..=3);
     (crowd, rest).prop_map(|((bursts, starts), rest)| {
-        let mut scripts: Vec<Script> = starts
-            .into_iter()
-            .map(|starts_ns| Script { starts_ns, bursts: bursts.clone() })
-            .collect();
-        scripts.extend(rest.into_iter().map(|(starts_ns, bursts)| Script { starts_ns, bursts }));
+        let mut scripts: Vec<Script> =
+            starts.into_iter().map(|starts_ns| script(starts_ns, bursts.clone())).collect();
+        scripts.extend(rest.into_iter().map(|(starts_ns, bursts)| script(starts_ns, bursts)));
         scripts
     })
+}
+
+/// Scripts of which some have slices of their own, and others that change from burst to burst.
+fn scripts_with_slices() -> impl Strategy<Value = Vec<Script>> {
+    let slice = prop_oneof![Just(0), ns(50 * US, MS), ns(MS, 20 * MS), ns(20 * MS, 80 * MS)];
+    let slices = prop_oneof![
+        Just(Vec::new()),
+        slice.clone().prop_map(|slice_ns| vec![slice_ns]),
+        prop::collection::vec(slice, 2..5),
+    ];
+    (prop_oneof![scripts(), crowds()], prop::collection::vec(slices, 16)).prop_map(
+        |(mut scripts, slices)| {
+            for (script, slices_ns) in scripts.iter_mut().zip(slices) {
+                script.slices_ns = slices_ns;
+            }
+            scripts
+        },
+    )
+}
+
+/// The sum of what the others of a thread may have in one turn each.
+fn slices_of_others_ns(scripts: &[Script], thread: u32, interval_ns: u64) -> u64 {
+    let others = scripts.iter().enumerate().filter(|(id, _)| *id != thread as usize);
+    others.map(|(_, script)| script.longest_slice_ns(interval_ns)).sum()
 }
 
 fn machines() -> impl Strategy<Value = Machine> {
@@ -87,14 +113,14 @@ proptest! {
     fn every_policy_keeps_its_queues_whole_and_leaves_nobody_without_a_waker(
         policy in prop::sample::select(PolicyName::ALL.to_vec()),
         machine in machines(),
-        scripts in prop_oneof![scripts(), crowds()],
+        scripts in prop_oneof![scripts(), crowds(), scripts_with_slices()],
     ) {
         VirtualGil::new(policy, machine, &scripts).run(RUN_NS / 10);
     }
 
     #[test]
     fn priority_bounds_the_wait_of_io_bound_threads(
-        scripts in prop_oneof![scripts(), crowds()],
+        scripts in prop_oneof![scripts(), crowds(), scripts_with_slices()],
         interval_ns in prop_oneof![Just(INTERVAL_NS), ns(100 * US, 20 * MS)],
     ) {
         let gil = VirtualGil::new(PolicyName::Priority, Machine::ideal(interval_ns), &scripts).run(RUN_NS);
@@ -107,27 +133,46 @@ proptest! {
 
     #[test]
     fn priority_bounds_the_wait_of_cpu_bound_threads(
-        scripts in prop_oneof![scripts(), crowds()],
+        scripts in prop_oneof![scripts(), crowds(), scripts_with_slices()],
     ) {
         let gil = VirtualGil::new(PolicyName::Priority, Machine::ideal(INTERVAL_NS), &scripts).run(RUN_NS);
-        let m = scripts.len() as u64;
         for wait in gil.waits.iter().filter(|wait| wait.cpu_bound) {
-            let paces = (m - 1) * INTERVAL_NS / MS + 1;
+            let slices_ns = slices_of_others_ns(&scripts, wait.thread, INTERVAL_NS);
+            let paces = slices_ns / MS + 1;
             let bound_ns = 4 * INTERVAL_NS + paces * (4 * INTERVAL_NS + MS);
-            prop_assert!(wait.ns() <= bound_ns, "{wait:?} among {m}");
+            prop_assert!(wait.ns() <= bound_ns, "{wait:?} beside slices of {slices_ns}");
+        }
+    }
+
+    /// The bound where nobody is I/O-bound, which is the tighter one.
+    #[test]
+    fn priority_has_hogs_take_turns_of_their_slices(
+        starts_ns in prop::collection::vec(ns(0, 30 * MS), 2..=8),
+        slices_ns in prop::collection::vec(prop_oneof![Just(0), ns(50 * US, 80 * MS)], 8),
+    ) {
+        let hog = vec![Burst { compute_ns: 10_000 * MS, away_ns: 0 }];
+        let scripts: Vec<Script> = (starts_ns.into_iter().zip(slices_ns))
+            .map(|(starts_ns, slice_ns)| {
+                Script { starts_ns, bursts: hog.clone(), slices_ns: vec![slice_ns] }
+            })
+            .collect();
+        let gil = VirtualGil::new(PolicyName::Priority, Machine::ideal(INTERVAL_NS), &scripts).run(RUN_NS);
+        for wait in gil.waits.iter().filter(|wait| wait.cpu_bound) {
+            let slices_ns = slices_of_others_ns(&scripts, wait.thread, INTERVAL_NS);
+            prop_assert!(wait.ns() <= 4 * INTERVAL_NS + slices_ns, "{wait:?} beside slices of {slices_ns}");
         }
     }
 
     #[test]
     fn deadline_bounds_every_wait(
-        scripts in prop_oneof![scripts(), crowds()],
+        scripts in prop_oneof![scripts(), crowds(), scripts_with_slices()],
         interval_ns in prop_oneof![Just(INTERVAL_NS), ns(100 * US, 20 * MS)],
     ) {
         let gil = VirtualGil::new(PolicyName::Deadline, Machine::ideal(interval_ns), &scripts).run(RUN_NS);
-        let others = scripts.len() as u64 - 1;
         for wait in &gil.waits {
-            let slices = (3 * others).min(16 + others);
-            prop_assert!(wait.ns() <= slices * interval_ns + 200 * US, "{wait:?} beside {others}");
+            let slices_ns = slices_of_others_ns(&scripts, wait.thread, interval_ns);
+            let bound_ns = (3 * slices_ns).min(16 * interval_ns + slices_ns);
+            prop_assert!(wait.ns() <= bound_ns + 200 * US, "{wait:?} beside slices of {slices_ns}");
         }
     }
 }

@@ -48,6 +48,11 @@ impl Gil {
         self
     }
 
+    fn leave(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.leave(&mut self.threads, thread);
+        self
+    }
+
     /// Holds for so long, unasked, and drops.
     fn hold(&mut self, thread: ThreadId, ns: u64) -> &mut Self {
         self.take(thread).pass(ns).drop(thread)
@@ -327,7 +332,7 @@ fn ticks_never_ask() {
 }
 
 fn repeat(compute_ns: u64, away_ns: u64) -> Script {
-    Script { starts_ns: 0, bursts: vec![Burst { compute_ns, away_ns }] }
+    Script { bursts: vec![Burst { compute_ns, away_ns }], ..Default::default() }
 }
 
 fn hog() -> Script {
@@ -391,6 +396,46 @@ fn the_convoy_is_there_under_interval_and_gone_under_the_others() {
         [PolicyName::Priority, PolicyName::Deadline, PolicyName::Requests, PolicyName::Beazley]
     {
         assert!(bursts(policy) > 2_000, "{policy:?}: {}", bursts(policy));
+    }
+}
+
+/// Both as long as others let them, with the slices that they have: shorter and longer than the switch interval,
+/// than a millisecond, and than what `priority` lets CPU-bound threads be kept waiting.
+#[test]
+fn hogs_hold_in_the_proportion_of_their_slices() {
+    let hog_with = |slice_ns| Script { slices_ns: vec![slice_ns], ..hog() };
+    for policy in [PolicyName::Priority, PolicyName::Deadline] {
+        for (short_ns, long_ns) in
+            [(500 * US, 50 * MS), (MS, 5 * MS), (0, 20 * MS), (5 * MS, 80 * MS)]
+        {
+            let scripts = [hog_with(short_ns), hog_with(long_ns)];
+            let gil =
+                VirtualGil::new(policy, Machine::ideal(INTERVAL_NS), &scripts).run(10_000 * MS);
+            let wanted = long_ns as f64 / scripts[0].longest_slice_ns(INTERVAL_NS) as f64;
+            let ratio = gil.held_ns(1) as f64 / gil.held_ns(0) as f64;
+            assert!(
+                (wanted * 0.95..wanted * 1.05).contains(&ratio),
+                "{policy:?}: {ratio} for {wanted}"
+            );
+            let whole_turns = gil.holds.iter().filter(|hold| hold.to_ns - hold.from_ns == long_ns);
+            assert!(whole_turns.count() >= 100, "{policy:?}: turns of {long_ns} are cut short");
+        }
+    }
+}
+
+#[test]
+fn a_thread_keeps_no_more_of_its_slice_than_it_has_now() {
+    for policy in [PolicyName::Priority, PolicyName::Deadline] {
+        let mut gil = Gil::under(policy);
+        gil.threads[0].set_slice(50 * MS);
+        gil.hold_until_asked(0, 20 * MS).wait(1).take(1).wait(0);
+        assert!(gil.threads[0].slice_left_ns <= 50 * MS, "{policy:?}");
+        gil.leave(0).drop(1).threads[0].set_slice(2 * MS);
+        gil.take(0).wait(2);
+        assert!((1..=2 * MS).contains(&gil.threads[0].slice_left_ns), "{policy:?}");
+        assert!(gil.asks_in_ns(2, 0) <= 2 * MS, "{policy:?}");
+        gil.threads[0].set_slice(0);
+        assert_eq!(gil.threads[0].slice_ns(), INTERVAL_NS);
     }
 }
 

@@ -16,9 +16,10 @@ from headway.server.application import Application
 from headway.server.binding import Listener, SocketFile, bind, parse_address
 from headway.server.free_threading import gil_enabled, refuse_other_mode
 from headway.server.limits import NO_LIMITS, native_limits
-from headway.server.serving import LOG_FORMS, Server, tell
+from headway.server.serving import LOG_FORMS, Server
 from headway.server.settings import ProcessGroup, Tls
 from headway.server.start import open_log
+from headway.server.stderr import tell
 from headway.server.undeclared import told
 from headway.server.worker import install_meter
 
@@ -71,6 +72,8 @@ def serve(
     )
     group = replace(
         settings,
+        # What is handed over runs here.
+        mounts=(),
         binds=tuple(parse_address(each) for each in ([bind] if isinstance(bind, str) else bind)),
         threads=threads,
         policy=policy or settings.policy,

@@ -27,10 +27,14 @@ def draw(rows: list[PathRow], gil_report: dict[str, Any] | None) -> str:
     if not rows:
         return "No requests were served.\n"
     cells = [HEAD, *(_cells(row) for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
+    if len({row.interpreter for row in rows}) > 1:
+        names = ("interpreter", *(row.interpreter for row in rows))
+        cells = [(name, *each) for name, each in zip(names, cells, strict=True)]
+    texts = len(cells[0]) - len(HEAD) + 1
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     lines = [
         "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
+            cell.ljust(width) if column < texts else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in cells

@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headway.errors import CommandError
@@ -24,7 +25,12 @@ from headway.server.worker import Worker
 
 
 def run(
-    control: Control, task: Task, application: Application, log_fd: int, tls: object | None
+    control: Control,
+    task: Task,
+    application: Application | None,
+    log_fd: int,
+    tls: object | None,
+    path: Sequence[str],
 ) -> int:
     """Forks a worker whenever it is told to, until the supervisor closes the control socket.
     Returns in the workers too: the exit status of whichever process this is."""
@@ -54,7 +60,7 @@ def run(
         worker_control.send({"event": "started"})
         tell_of_gil(worker_control)
         return _work(
-            worker_control, replace(task, number=message["number"]), application, log_fd, tls
+            worker_control, replace(task, number=message["number"]), application, log_fd, tls, path
         )
 
 
@@ -74,10 +80,15 @@ def _fork_orphan() -> bool:
 
 
 def _work(
-    control: Control, task: Task, application: Application, log_fd: int, tls: object | None
+    control: Control,
+    task: Task,
+    application: Application | None,
+    log_fd: int,
+    tls: object | None,
+    path: Sequence[str],
 ) -> int:
     try:
-        return Worker(control, task, application, log_fd, tls).run()
+        return Worker(control, task, application, log_fd, tls, path).run()
     except CommandError as error:
         event = {"event": "failed", "exit_code": error.exit_code, "message": str(error)}
         control.send(event | {"details": ""})

@@ -11,6 +11,7 @@
 pub mod elf;
 mod scheduling;
 pub mod slots;
+pub mod starting;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -20,6 +21,7 @@ use super::clock::now_ns;
 use super::gil::{EPOCH, Gil, Role, life};
 use super::gils;
 use super::{account, fork, hints, learning, ledger, threads};
+use starting::ThreadStart;
 
 type Cond = *mut c_void;
 type Mutex = *mut c_void;
@@ -226,9 +228,7 @@ unsafe extern "C-unwind" fn cond_destroy(cond: Cond) -> c_int {
     unsafe { real(cond) }
 }
 
-type ThreadStart = extern "C" fn(*mut c_void) -> *mut c_void;
-
-/// A thread is about to be started: the moment to have a book ready for it. Called without a
+/// A thread is about to be started: the moment to have a book ready for it, and what it inherits. Called without a
 /// GIL's mutex.
 unsafe extern "C-unwind" fn create(
     thread: *mut libc::pthread_t,
@@ -251,6 +251,11 @@ unsafe extern "C-unwind" fn create(
         ledger::slab::prepare(slot);
         hints::take_back_from_this_thread(threads::books_of_this_thread_by_index());
     }
-    // SAFETY: the caller's own call.
-    unsafe { real(thread, attributes, start, argument) }
+    let started = starting::inherit(start, argument);
+    // SAFETY: the caller's own call, but for what the thread does first.
+    let result = unsafe { real(thread, attributes, started.start, started.argument) };
+    if result != 0 {
+        started.failed();
+    }
+    result
 }

@@ -224,6 +224,8 @@ pub struct GilBook {
     pub gap: AtomicU32,
     /// The interpreter that owns this GIL; -1 where it could not be told.
     pub interpreter: AtomicI64,
+    /// What the program calls it; empty where it was not told.
+    pub name: Name,
     pub opened_ns: AtomicU64,
     /// When the books closed; 0 while they are open.
     pub closed_ns: AtomicU64,
@@ -280,6 +282,7 @@ impl GilBook {
             counter.store(0, Relaxed);
         }
         self.folded.store(0, Relaxed);
+        self.name.set(b"");
     }
 
     /// Adds the counters of `other`, which has closed; what was longest in either stays.

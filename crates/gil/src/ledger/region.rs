@@ -22,7 +22,7 @@ pub const BOOKS: usize = 2048;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"HEADWAY1");
 /// Changes whenever a field of a book moves.
-const LAYOUT: u64 = 2 << 48 | (size_of::<Slot>() as u64) << 8 | SLOTS as u64;
+const LAYOUT: u64 = 3 << 48 | (size_of::<Slot>() as u64) << 8 | SLOTS as u64;
 
 /// The first bytes of a region.
 #[repr(C, align(4096))]

@@ -19,10 +19,20 @@ pub struct Burst {
 }
 
 /// What one thread does, from when on. The bursts are repeated until the end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Script {
     pub starts_ns: u64,
     pub bursts: Vec<Burst>,
+    /// Its own slice, in each of its bursts in turn; 0, or nothing, for the GIL's switch interval.
+    pub slices_ns: Vec<u64>,
+}
+
+impl Script {
+    /// The longest slice that it ever has.
+    pub fn longest_slice_ns(&self, interval_ns: u64) -> u64 {
+        let slice_ns = |own_ns: &u64| if *own_ns == 0 { interval_ns } else { *own_ns };
+        self.slices_ns.iter().map(slice_ns).max().unwrap_or(interval_ns)
+    }
 }
 
 /// What the policy has no power over.
@@ -244,6 +254,7 @@ impl VirtualGil {
         if self.holder.is_none() {
             return self.take(id);
         }
+        self.set_slice(id);
         self.scheduler.wait(&mut self.threads, id, self.machine.interval_ns, self.now_ns);
         let cpu_bound = is_cpu_bound(&self.threads, id);
         let (began_ns, ended_ns) = (self.now_ns, 0);
@@ -295,6 +306,7 @@ impl VirtualGil {
 
     fn take(&mut self, id: ThreadId) {
         assert!(self.holder.is_none(), "two threads hold");
+        self.set_slice(id);
         self.scheduler.take(&mut self.threads, id, self.now_ns);
         self.holder = Some(id);
         self.requested = false;
@@ -313,6 +325,14 @@ impl VirtualGil {
                 self.threads[next].looks_at_ns = ask_ns;
                 self.call(next);
             }
+        }
+    }
+
+    fn set_slice(&mut self, id: ThreadId) {
+        let Actor { script, burst, .. } = &self.actors[id as usize];
+        let slices_ns = &script.slices_ns;
+        if !slices_ns.is_empty() {
+            self.threads[id].set_slice(slices_ns[burst % slices_ns.len()]);
         }
     }
 

@@ -19,7 +19,13 @@ from headway.server.apache.hosts import Host
 from headway.server.apache.interpreters import parse_word
 from headway.server.apache.remarks import remarks
 from headway.server.apache.syntax import Directive
-from headway.server.configuration import Draft, GroupDraft, Value, mount
+from headway.server.configuration import (
+    ApplicationGroupDraft,
+    Draft,
+    GroupDraft,
+    Value,
+    mount,
+)
 from headway.server.kinds import Several
 from headway.server.options import OPTIONS
 from headway.server.resolution import gil_enabled
@@ -51,12 +57,15 @@ def read_apache(path: str) -> Draft:
 def _group_draft(contents: Contents, group: Group) -> GroupDraft:
     daemon = contents.daemons.get(group.name)
     place = group.binds[0].origin if daemon is None else daemon.directive.place
-    draft = GroupDraft(group.shown, place, "")
+    draft = GroupDraft(group.shown, place, "", leaves_out=True)
     draft.binds = group.binds
-    draft.mounts = [
-        mount(alias.path, alias.script, contents.server_root, alias.directive.place)
-        for alias in group.aliases.values()
-    ]
+    for alias in group.aliases.values():
+        name = group.application_groups[alias.path]
+        origin = alias.directive.place
+        draft.mounts.append(mount(alias.path, alias.script, contents.server_root, origin, name))
+        draft.application_groups[name.value] = ApplicationGroupDraft(
+            origin, contents.interpreters.of_application_group(group.name, name.value)
+        )
     given = _values_of_hosts(contents, group)
     if group.tls is not None:
         given["tls-certificate"], given["tls-key"] = group.tls
@@ -138,8 +147,7 @@ def _add_python(
     user = daemon.given.get("user") if daemon is not None else None
     if home is None and user is not None and (directory := home_of(user.value)):
         given["home"] = Value(directory, f"{user.origin}, the home of {user.value}")
-    applications = {alias.application_group for alias in group.aliases.values()}
-    layers = contents.interpreters.python_path(group.name, applications)
+    layers = contents.interpreters.python_path(group.name)
     layers += [given["python-path"]] if "python-path" in given else []
     if layers:
         paths = tuple(path for layer in layers for path in layer.value)
