@@ -404,6 +404,25 @@ def test_sub_interpreters_tell_as_well(tmp_path: Path, tells: dict[str, Any]) ->
 
 
 @free_threaded
+def test_with_a_gil_interpreters_have_gils_of_their_own(
+    tmp_path: Path, tells: dict[str, Any]
+) -> None:
+    """As in any other build: the meter has a book for each."""
+    group = tells | {
+        "mounts": [{"path": "", "application": "tells:application", "application_group": "a"}],
+        "application_groups": [
+            {"name": "a", "python_path": [], "interpreters": 2, "own_gil": True}
+        ],
+        "free_threading": False,
+    }
+    with Supervised(tmp_path, group) as server:
+        assert json.loads(server.get("/").body)[0] is True
+        server.stop()
+    for name in ("main", "a#1", "a#2"):
+        assert f" ({name}): held " in server.stderr
+
+
+@free_threaded
 @needs_compiler
 def test_with_a_gil_nobody_is_told(tmp_path: Path, tells: dict[str, Any]) -> None:
     build(tmp_path, "undeclared")
