@@ -15,9 +15,8 @@ from headway.server.command import prepare_parser, read_configuration
 from headway.server.resolution import Resolution
 from headway.server.settings import ApplicationGroup, ProcessGroup
 
-# Where a configuration may ask for no GIL; whether the tests run without one does not matter to it.
 without_gil = pytest.mark.skipif(
-    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python cannot run without a GIL"
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this build always has a GIL"
 )
 OWN_GIL_EXISTS = sys.version_info >= (3, 12)
 with_own_gil = pytest.mark.skipif(

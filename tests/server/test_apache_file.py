@@ -163,8 +163,11 @@ WSGIDaemonProcess shop threads=5 display-name='%{GROUP}' \\
     Require all granted
   </Directory>
 </VirtualHost>
-<WSGIInterpreterOptions process-group=shop>
+WSGIApplicationGroup %{RESOURCE}
+<WSGIInterpreterOptions process-group=shop application-group=%{GLOBAL}>
   WSGISwitchInterval 0.01
+  WSGIPerInterpreterGIL On
+  WSGIPythonPath ${APPS}:/lib
 </WSGIInterpreterOptions>
 """
 
@@ -571,6 +574,7 @@ def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
         ),
         ("WSGIFreeThreading Off", None),
         ("WSGIRestrictStdout On", None),
+        ("WSGIRestrictStdout Off", None),
         ("WSGITelemetryService unix:/t interval=0.5", "telemetry is not available yet"),
         ("WSGISlowRequests 0", "telemetry is not available yet"),
         ("WSGITelemetryOptions +CaptureUserAgent", "telemetry is not available yet"),

@@ -4,6 +4,7 @@ says of their interpreters, with the precedence and the warnings of mod_wsgi.
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import sys
@@ -11,9 +12,30 @@ from pathlib import Path
 
 import pytest
 from configured import Configured, before_own_gil, with_own_gil, without_gil
+from served import Served
 
-from headway.server.settings import ApplicationGroup
+from headway.server.settings import ApplicationGroup, Mount
 
+# Says what its interpreter lets it do, and how often its module was asked.
+TELLS = """\
+import json, signal, sys
+def attempt(call, *arguments):
+    try:
+        return repr(call(*arguments))
+    except Exception as error:
+        return type(error).__name__
+def read(): return sys.stdin.read(0)
+told = {
+    "path": any(path.endswith("/put_first") for path in sys.path),
+    "stdin": attempt(read),
+    "signal": attempt(signal.signal, signal.SIGUSR2, signal.SIG_IGN),
+    "requests": 0,
+}
+def application(environ, start_response):
+    told["requests"] += 1
+    start_response("200 OK", [])
+    return [json.dumps(told).encode()]
+"""
 LISTEN = "Listen 127.0.0.1:8000\n"
 SHOP = f"{LISTEN}WSGIDaemonProcess shop\nWSGIProcessGroup shop\n"
 IN_APP1 = f"{SHOP}WSGIScriptAlias / /srv/a.wsgi application-group=app1\n"
@@ -417,7 +439,7 @@ def test_a_daemons_switch_interval_is_for_own_gils_too(conf: Configured) -> None
 
 @without_gil
 def test_a_switch_interval_without_gils_is_left_out(conf: Configured) -> None:
-    text = container(APP, "WSGISwitchInterval 0.3") + IN_APP1 + "WSGIFreeThreading On\n"
+    text = "WSGIFreeThreading On\n" + container(APP, "WSGISwitchInterval 0.3") + IN_APP1
     assert conf.application_groups(text)["app1"].switch_interval_s is None
     (said,) = conf.warnings(text)
     assert said.endswith("free-threading is active, and there is no GIL to yield (WSGI0205)")
@@ -433,10 +455,31 @@ def test_an_application_group_that_nobody_is_in_is_warned_of(conf: Configured) -
     ]
 
 
+def test_an_application_group_for_a_part_of_an_alias_is_warned_of(conf: Configured) -> None:
+    location = "<Location {}>\nWSGIApplicationGroup b\n</Location>\n"
+    text = IN_APP1 + "WSGIScriptAlias /b /b\n"
+    assert conf.warnings(text + location.format("/a/c"))[-1] == (
+        "FILE:7: WSGIApplicationGroup is left out: /a/c is a part of what WSGIScriptAlias / "
+        "serves; give it an alias of its own"
+    )
+    assert "WSGIScriptAlias /b serves" in conf.warnings(text + location.format("/b/c/"))[-1]
+    same = location.format("/a/c").replace("Group b", "Group app1")
+    for each in (*map(location.format, ("/b", "/b/", "/")), same):
+        said = conf.warnings(text + each)
+        assert not any("is left out" in each for each in said)
+
+
 def test_flags_go_over_the_file(conf: Configured) -> None:
     text = IN_APP1 + container(APP, "WSGIRestrictStdin On")
     group = conf.application_groups(text, "--interpreters", "3", "--interpreters-on-demand")["app1"]
     assert (group.interpreters, group.on_demand, group.restrict_stdin) == (3, True, True)
+
+
+def test_an_application_takes_the_place_of_an_alias_in_its_application_group(
+    conf: Configured,
+) -> None:
+    group = conf.process_group(IN_APP1, "other:app", "--mount", "/new=new:app")
+    assert group.mounts == (Mount("", "other:app", "app1"), Mount("/new", "new:app", ""))
 
 
 @pytest.mark.parametrize(
@@ -481,3 +524,47 @@ def test_a_flag_for_an_own_gil_is_refused_beside_an_apache_file(conf: Configured
     assert conf.refusal(IN_APP1, "--per-interpreter-gil").startswith(
         "--per-interpreter-gil: found true on Python 3."
     )
+
+
+# Served
+
+
+class ServedFile(Served):
+    def __init__(self, file: Path) -> None:
+        self._start(["-m", "headway", "serve", "--config", str(file)])
+
+
+def test_aliases_are_served_in_their_interpreters(conf: Configured) -> None:
+    folder = conf.path.parent
+    (folder / "put_first").mkdir()
+    (folder / "tells.wsgi").write_text(TELLS)
+    conf.path.write_text(
+        "ServerName shop.org\nListen 127.0.0.1:0\nWSGIDaemonProcess shop threads=2\n"
+        "WSGIProcessGroup shop\nWSGIScriptAlias /own tells.wsgi\n"
+        "WSGIScriptAlias /named tells.wsgi application-group=named\n"
+        "WSGIScriptAlias /too tells.wsgi application-group=named\n"
+        "WSGIScriptAlias / tells.wsgi application-group=%{GLOBAL}\n"
+        + container(
+            "application-group=named",
+            *(
+                "WSGIRestrictStdin On",
+                "WSGIRestrictSignal Off",
+                f"WSGIPythonPath {folder}/put_first",
+            ),
+        )
+    )
+    told = {}
+    with ServedFile(conf.path) as server:
+        for path in ("/", "/own", "/own", "/named"):
+            told[path] = json.loads(server.get(path).body)
+        server.stop()
+    free = {"path": False, "stdin": "''", "signal": "None"}
+    assert told == {
+        "/": {**free, "requests": 1},
+        "/own": {**free, "requests": 2},
+        "/named": {"path": True, "stdin": "OSError", "signal": "ValueError", "requests": 1},
+    }
+    for name, path in (("%{GLOBAL}", "/"), ("shop.org:0|/own", "/own"), ("named", "/named")):
+        assert re.search(rf"^{re.escape(name)} +{path} ", server.stderr, re.MULTILINE), (
+            server.stderr
+        )

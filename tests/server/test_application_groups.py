@@ -383,8 +383,8 @@ def test_a_switch_interval_without_gils_has_no_effect(toml: Configured) -> None:
         "FILE:5: switch-interval of application group shop has no effect: free-threading is "
         "active, and there is no GIL to yield"
     ]
-    group = toml.application_groups(text, "--free-threading")["shop"]
-    assert group.switch_interval_s is None
+    groups = toml.application_groups(text, "--free-threading")
+    assert groups["shop"].switch_interval_s is None
 
 
 # Shown

@@ -250,6 +250,10 @@ def refused(app: str, *options: str, status: int = 1, **environment: str) -> str
     return done.stderr
 
 
+@pytest.mark.skipif(
+    sys.version_info < (3, 13),
+    reason="up to 3.12 nobody can ask a thread of another interpreter to drop a shared GIL",
+)
 @own_or_shared
 def test_a_request_is_interrupted_in_its_interpreter(tmp_path: Path, own_gil: bool) -> None:
     groups = ({"name": "", "path": "/main"}, {"name": "shop", "own_gil": own_gil})
@@ -261,8 +265,7 @@ def test_a_request_is_interrupted_in_its_interpreter(tmp_path: Path, own_gil: bo
         assert server.get("/main/do/compute").status == 504
         # The thread's next requests are not interrupted.
         assert [server.ask(each)["requests"] for each in ("/", "/main/")] == [2, 2]
-        if sys.version_info >= (3, 12):
-            assert 'tenant.py", line' in server.stderr, "the stack is of the interpreter"
+        assert 'tenant.py", line' in server.stderr, "the stack is of the interpreter"
 
 
 def test_the_applications_errors_are_told(tmp_path: Path) -> None:
@@ -300,6 +303,7 @@ def test_interpreters_come_and_go_under_load(tmp_path: Path) -> None:
             seen.update(each["interpreter"] for each in server.ask_at_once("/", 8))
     assert server.stderr.count("atexit of the tenant") >= 30
     assert "did not end" not in server.stderr
+    assert "Exception ignored" not in server.stderr
 
 
 def test_flags_make_application_groups() -> None:

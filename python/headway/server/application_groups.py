@@ -57,8 +57,8 @@ def resolve_application_groups(
     _refuse_unknown(draft, named)
     if not any(named):
         _refuse_of_main(draft, named[""])
-    reader = _Reader(draft, values, has_gil, warnings)
-    groups = [reader.read(name, value.origin) for name, value in named.items()]
+    resolver = _Resolver(draft, values, has_gil, warnings)
+    groups = [resolver.resolve(name, value.origin) for name, value in named.items()]
     _check_processes(draft, values, groups)
     return mounts, groups
 
@@ -109,8 +109,8 @@ def _of_main(value: Value, name: str, key: str, why: str) -> CommandError:
     )
 
 
-class _Reader:
-    """Makes the application groups of one process group."""
+class _Resolver:
+    """Fills in what each application group of one process group asks, and checks it."""
 
     def __init__(
         self, draft: GroupDraft, values: dict[str, Value], has_gil: bool, warnings: list[str]
@@ -120,7 +120,7 @@ class _Reader:
         self._has_gil = has_gil
         self._warnings = warnings
 
-    def read(self, name: str, named_by: str) -> ResolvedApplicationGroup:
+    def resolve(self, name: str, named_by: str) -> ResolvedApplicationGroup:
         said = self._draft.application_groups.get(name)
         given = said.given if said is not None else {}
         values = {

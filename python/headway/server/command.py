@@ -31,6 +31,8 @@ examples:
   headway serve shop:app --bind 0.0.0.0:8080 --threads 8 --access-log json
   headway serve shop:app --bind unix:/run/shop.sock --access-log common:/var/log/shop.log
   headway serve shop:app --policy interval  the GIL as CPython schedules it, and only watched
+  headway serve shop:app --threads 8 --interpreters 4 --per-interpreter-gil
+                                            one process on four cores; first: headway audit shop:app
   headway serve --config serve.toml         several process groups
   headway serve --config httpd.conf --check what an Apache file with mod_wsgi's directives means
 

@@ -143,9 +143,14 @@ def put_over(flags: Draft, file: Draft, file_name: str) -> Draft:
             for each in target.application_groups.values():
                 each.given.pop(name, None)
     target.binds = group.binds or target.binds
-    paths = {mount.path for mount in group.mounts}
-    kept = [mount for mount in target.mounts if mount.path not in paths]
-    target.mounts = [*group.mounts, *kept]
+    # An application takes the place of the file's, in its application group.
+    named = {mount.path: mount.application_group for mount in target.mounts}
+    mounts = [
+        mount._replace(application_group=named.get(mount.path, mount.application_group))
+        for mount in group.mounts
+    ]
+    paths = {mount.path for mount in mounts}
+    target.mounts = [*mounts, *(mount for mount in target.mounts if mount.path not in paths)]
     return file
 
 

@@ -8,7 +8,6 @@ what it answers is text, but for the callables that it returns.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import threading
 import traceback
@@ -18,14 +17,11 @@ from typing import Any
 from headway import _native, thread_names
 from headway.errors import CommandError, RequestTimeout
 from headway.server import environ, restrictions
-from headway.server.application import ImportFailed, load_application
+from headway.server.application import REFUSAL, ImportFailed, load_application
 from headway.server.mounts import mount
 from headway.server.stderr import report_exception
 
 Entry = tuple[Any, Callable[..., None], Callable[[], dict[str, object]], type[BaseException]]
-
-# CPython's words: Python/import.c, in `_PyImport_CheckSubinterpIncompatibleExtensionAllowed`.
-REFUSAL = re.compile(r"module (\S+) does not support loading in subinterpreters")
 
 
 def enter(task: str) -> Entry | str:

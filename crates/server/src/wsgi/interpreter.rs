@@ -269,7 +269,8 @@ unsafe fn new_interpreter(own_gil: bool) -> Result<*mut PyThreadState, String> {
     }
 }
 
-/// What `Py_EndInterpreter` does first; again it does nothing. Errors are for `sys.unraisablehook`.
+/// What `Py_EndInterpreter` does first. CPython up to 3.12 asserts that it happens once, so then it finds a
+/// function that does nothing. Errors are for `sys.unraisablehook`.
 fn wait_for_threads() {
     // SAFETY: a thread state is attached; names end with zero.
     unsafe {
@@ -277,7 +278,10 @@ fn wait_for_threads() {
         let ended = Object::from_new(threading).and_then(|threading| {
             let shutdown = PyObject_GetAttrString(threading.as_ptr(), c"_shutdown".as_ptr());
             let shutdown = Object::from_new(shutdown)?;
-            Object::from_new(PyObject_CallNoArgs(shutdown.as_ptr()))
+            let ended = Object::from_new(PyObject_CallNoArgs(shutdown.as_ptr()));
+            let nothing = (&raw mut PyLong_Type).cast();
+            PyObject_SetAttrString(threading.as_ptr(), c"_shutdown".as_ptr(), nothing);
+            ended
         });
         if ended.is_err() {
             PyErr_WriteUnraisable(ptr::null_mut());

@@ -115,8 +115,7 @@ class Interpreters:
         """Whether it is heeded; if not, a warning says so, unless it asks for what is so anyway."""
         reason = None
         is_of_group = container is not None and container.application_group is not None
-        is_old = sys.version_info < (3, 12)
-        if directive.key == "wsgiperinterpretergil" and value.value and is_old:
+        if directive.key == "wsgiperinterpretergil" and value.value and sys.version_info < (3, 12):
             version = f"{sys.version_info[0]}.{sys.version_info[1]}"
             reason = f"this is Python {version}, and a GIL of its own takes 3.12 (WSGI0198)"
         elif directive.key == "wsgifreethreading" and is_of_group:
@@ -139,7 +138,7 @@ class Interpreters:
 
     def _of_process(self, key: str, process_group: str) -> Value | None:
         container = self._winner(key, process_group, None)
-        return container.values[key] if container is not None else None
+        return container.values[key] if container else None
 
     def python_path(self, process_group: str) -> list[Value]:
         """Directories for sys.path in all interpreters, the most specific first, without the base

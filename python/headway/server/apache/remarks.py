@@ -12,7 +12,7 @@ from headway.server.apache.groups import Group
 from headway.server.apache.hosts import ACCESS, in_force
 from headway.server.apache.syntax import Directive, places
 from headway.server.configuration import Draft
-from headway.server.kinds import show_application_group
+from headway.server.kinds import GLOBAL, show_application_group
 
 
 def remarks(contents: Contents, groups: list[Group], draft: Draft) -> Iterator[str]:
@@ -21,6 +21,7 @@ def remarks(contents: Contents, groups: list[Group], draft: Draft) -> Iterator[s
     yield from contents.interpreters.warnings
     yield from _top_switch_interval(contents, draft)
     for group in groups:
+        yield from _parts(contents, group)
         yield from _access(contents, group)
     yield from _import_scripts(contents, groups)
     skipped = {name: list(directives) for name, directives in contents.skipped.items()}
@@ -61,6 +62,30 @@ def _top_switch_interval(contents: Contents, draft: Draft) -> Iterator[str]:
             f"{top.origin}: WSGISwitchInterval is for the default process group alone, and not for "
             f"{', '.join(without)}: that takes switch-interval= of WSGIDaemonProcess"
         )
+
+
+def _parts(contents: Contents, group: Group) -> Iterator[str]:
+    """A <Location> below an alias, in which httpd would choose another interpreter or process."""
+    for host in (contents.main, *(host for host in group.hosts if host is not contents.main)):
+        for directive, sections in host.scoped:
+            section = sections[-1] if sections else directive
+            if section.key != "location" or len(section.words) != 1:
+                continue
+            path = section.words[0].rstrip("/")
+            above = [each for each in group.aliases if f"{path}/".startswith(f"{each}/")]
+            if not above or path in above:
+                continue
+            alias = group.aliases[max(above, key=len)]
+            in_alias = {
+                "wsgiapplicationgroup": alias.application_group.value,
+                "wsgiprocessgroup": alias.process_group or GLOBAL,
+            }
+            said = in_alias.get(directive.key)
+            if said is not None and " ".join(directive.words) != said:
+                yield (
+                    f"{directive.place}: {directive.name} is left out: {path} is a part of what "
+                    f"WSGIScriptAlias {alias.path or '/'} serves; give it an alias of its own"
+                )
 
 
 def _access(contents: Contents, group: Group) -> Iterator[str]:
