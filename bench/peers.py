@@ -213,6 +213,9 @@ def headway(launch: Launch) -> list[str]:
     words += ["--switch-interval", str(server.switch_interval_s)]
     if server.policy is not None:
         words += ["--policy", server.policy]
+    # The other servers run in the mode of the Python that starts them.
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        words += ["--free-threading"]
     return words
 
 

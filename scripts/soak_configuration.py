@@ -49,6 +49,8 @@ class Configuration:
             "processes": self._processes,
             "threads": 4,
             "policy": "priority" if HAS_GIL else "interval",
+            # The mode that the soak itself runs in.
+            "free-threading": not HAS_GIL,
             "maximum-requests": maximum_requests,
             "maximum-requests-jitter": maximum_requests // 4,
             "restart-interval": restart_interval_s,

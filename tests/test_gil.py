@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sysconfig
+import textwrap
+
 import pytest
-from launch import GIL_ENABLED
+from launch import GIL_ENABLED, python
 from metered import assert_balanced, run_metered
 
 needs_gil = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
@@ -255,7 +258,6 @@ def test_a_program_is_not_made_to_import_threading() -> None:
 
 
 def run_plain(code: str) -> str:
-    from launch import python
 
     result = python("-c", code)
     assert result.returncode == 0, result.stderr
@@ -318,6 +320,28 @@ def test_without_the_extension_module_headway_imports_and_says_why_it_cannot_mea
     """
     (why,) = run_metered(code)
     assert "Linux with glibc" in why
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="for free-threaded builds"
+)
+def test_a_free_threaded_build_with_a_gil_has_books() -> None:
+    """There the first thread state that is made stops the world."""
+    code = textwrap.dedent("""
+        import threading, time
+        from headway import gil
+        gil.install()
+        end = time.monotonic() + 0.1
+        def work():
+            while time.monotonic() < end: sum(range(1000))
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        [each.start() for each in threads]
+        [each.join() for each in threads]
+        (row,) = gil.snapshot().to_dict()["gils"]
+        print(row["contended_takes"] > 0)
+    """)
+    done = python("-X", "gil=1", "-c", code)
+    assert done.stdout == "True\n", done.stderr
 
 
 @pytest.mark.skipif(GIL_ENABLED, reason="for free-threaded builds that run without the GIL")

@@ -21,7 +21,7 @@ PYTHON_LAYERS = (
     {"__main__"},
     {"cli"},
     {"serve", "top", "bench", "tune", "simulate"},
-    {"run"},
+    {"audit", "run"},
     {"follow"},
     {"report", "module_search", "telemetry"},
     {"server"},

@@ -31,6 +31,11 @@ VERBS = (
     Verb("run", "headway.run", "run a Python program and report how its threads shared the GIL"),
     Verb("report", "headway.report", "show the report of an earlier run, or what a crash left"),
     Verb("serve", "headway.server.command", "serve WSGI applications"),
+    Verb(
+        "audit",
+        "headway.audit.command",
+        "list the extension modules of an application and what they support",
+    ),
     Verb("status", "headway.server.status_command", "show which processes a server has"),
 )
 

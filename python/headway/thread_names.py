@@ -25,7 +25,7 @@ def follow(tell: Tell) -> None:
     tell_running(tell)
     threading = sys.modules.get("threading")
     if threading is not None and hasattr(threading, "Thread"):
-        _follow_starts(threading, tell)
+        follow_starts(threading, tell)
     elif not any(isinstance(finder, _ThreadingFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _ThreadingFinder(tell))
 
@@ -52,7 +52,8 @@ def _tell_one(thread: Any, tell: Tell) -> None:
         pass
 
 
-def _follow_starts(threading: ModuleType, tell: Tell) -> None:
+def follow_starts(threading: ModuleType, tell: Tell) -> None:
+    """Tell the names of threads that start from now on, where `threading` is there."""
     original = threading.Thread._set_native_id
     if hasattr(original, "__wrapped__"):
         return
@@ -91,7 +92,7 @@ class _ThreadingFinder:
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             load(module)
-            _follow_starts(module, tell)
+            follow_starts(module, tell)
 
         # A loader without room for attributes is left alone: names come at snapshots only.
         if hasattr(loader, "__dict__"):

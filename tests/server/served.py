@@ -17,6 +17,11 @@ APPS = Path(__file__).resolve().parent.parent / "apps"
 TIMEOUT_S = 30
 
 
+# The server's processes run in the mode that the tests run in.
+FREE_THREADING = not getattr(sys, "_is_gil_enabled", lambda: True)()
+MODE = ("--free-threading",) if FREE_THREADING else ()
+
+
 class Response(NamedTuple):
     status: int
     headers: dict[str, str]  # names in lower case
@@ -28,7 +33,7 @@ class Served:
 
     def __init__(self, app: str, *options: str, **changes: str) -> None:
         bind = () if "--bind" in options else ("--bind", "127.0.0.1:0")
-        command = ["-m", "headway", "serve", app, "--app-dir", str(APPS), *bind, *options]
+        command = ["-m", "headway", "serve", app, "--app-dir", str(APPS), *bind, *MODE, *options]
         self._start(command, **changes)
 
     def _start(self, command: list[str], **changes: str) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from served import APPS, TIMEOUT_S, Served
+from served import APPS, FREE_THREADING, TIMEOUT_S, Served
 
 HERE = Path(__file__).resolve().parent
 
@@ -32,6 +32,7 @@ class Supervised(Served):
             "binds": ["127.0.0.1:0"],
             "mounts": [{"path": "", "application": "processes:application"}],
             "python_path": [str(APPS)],
+            "free_threading": FREE_THREADING,
         }
         groups = groups or ({},)
         self.file.write_text(json.dumps({"groups": [default | each for each in groups], **server}))

@@ -1,7 +1,4 @@
-"""Configuration by an Apache file: what mod_wsgi's directives become, who wins, what is refused.
-
-What depends on the GIL is tested both ways: with it, and on a free-threaded Python without it.
-"""
+"""Configuration by an Apache file: what mod_wsgi's directives become, who wins, what is refused."""
 
 from __future__ import annotations
 
@@ -13,26 +10,27 @@ import re
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 from served import APPS, TIMEOUT_S, read_response
 
-from headway.cli import Parser
 from headway.errors import CommandError
 from headway.server.apache.file import read_apache
 from headway.server.apache.reading import ApacheReader
 from headway.server.apache.syntax import parse_lines, split_words
 from headway.server.binding import Address
-from headway.server.command import prepare_parser, read_configuration
 from headway.server.configuration import Draft
 from headway.server.options import GROUP_OPTIONS
 from headway.server.resolution import Resolution, resolve
-from headway.server.settings import HttpLimits, Mount, ProcessGroup, Tls
+from headway.server.settings import ApplicationGroup, HttpLimits, Mount, ProcessGroup, Tls
 
-GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
-with_gil = pytest.mark.skipif(not GIL_ENABLED, reason="free-threading is active")
-without_gil = pytest.mark.skipif(GIL_ENABLED, reason="this interpreter has a GIL")
+FREE_THREADED_BUILD = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+# mod_wsgi's %{RESOURCE}, where there is no ServerName; it restricts signals by default.
+RESOURCE = f"{socket.gethostname()}:0|"
+OF_RESOURCE = ApplicationGroup(RESOURCE, restrict_signal=True)
 
 SHOP = "Listen 127.0.0.1:0\nWSGIScriptAlias / /srv/shop.wsgi process-group=shop\n"
 EMBEDDED = "Listen 127.0.0.1:0\nWSGIScriptAlias / /srv/shop.wsgi\n"
@@ -165,8 +163,11 @@ WSGIDaemonProcess shop threads=5 display-name='%{GROUP}' \\
     Require all granted
   </Directory>
 </VirtualHost>
-<WSGIInterpreterOptions process-group=shop>
+WSGIApplicationGroup %{RESOURCE}
+<WSGIInterpreterOptions process-group=shop application-group=%{GLOBAL}>
   WSGISwitchInterval 0.01
+  WSGIPerInterpreterGIL On
+  WSGIPythonPath ${APPS}:/lib
 </WSGIInterpreterOptions>
 """
 
@@ -201,7 +202,8 @@ def test_a_daemon_has_the_defaults_of_mod_wsgi(conf: Path) -> None:
     assert resolution.settings.groups == (
         ProcessGroup(
             name="shop",
-            mounts=(Mount("", "/srv/shop.wsgi"),),
+            mounts=(Mount("", "/srv/shop.wsgi", RESOURCE),),
+            application_groups=(OF_RESOURCE,),
             binds=(Address("127.0.0.1", 0),),
             processes=1,
             threads=15,
@@ -233,7 +235,8 @@ def test_every_option_of_a_daemon_is_taken(conf: Path) -> None:
     root = os.geteuid() == 0
     assert group == ProcessGroup(
         name="shop",
-        mounts=(Mount("", "/srv/shop.wsgi"),),
+        mounts=(Mount("", "/srv/shop.wsgi", RESOURCE),),
+        application_groups=(OF_RESOURCE,),
         binds=(Address("127.0.0.1", 0),),
         processes=2,
         multiprocess=True,
@@ -388,7 +391,10 @@ def test_hosts_and_addresses_become_groups(conf: Path) -> None:
     folder = str(conf.parent)
     shop, other = resolution.settings.groups
     assert [str(bind) for bind in shop.binds] == ["0.0.0.0:80", "127.0.0.1:8001"]
-    assert shop.mounts == (Mount("", "/srv/shop.wsgi"), Mount("/admin", f"{folder}/admin.wsgi"))
+    assert shop.mounts == (
+        Mount("", "/srv/shop.wsgi", "a|"),
+        Mount("/admin", f"{folder}/admin.wsgi", "a|/admin"),
+    )
     assert (shop.tls, shop.python_home) == (None, "/venv")
     assert other.tls == Tls(f"{folder}/c.pem", "/k.pem")
     assert (other.name, [str(bind) for bind in other.binds]) == ("default", ["[::1]:8002"])
@@ -435,7 +441,8 @@ def test_hosts_and_addresses_become_groups(conf: Path) -> None:
         (
             "Listen 80\n<VirtualHost *:80>\nServerName a\nWSGIScriptAlias / /a\n</VirtualHost>\n"
             "<VirtualHost *:80>\nServerName b\nWSGIScriptAlias / /b\n</VirtualHost>",
-            "FILE:8: WSGIScriptAlias: found / for two applications on one address (first: FILE:4)",
+            "FILE:8: WSGIScriptAlias: found / for two applications on one address, or in two "
+            "groups (first: FILE:4)",
         ),
         (
             "Listen 80\nListen 81\n<VirtualHost *:80>\nWSGIScriptAlias / /a\n</VirtualHost>\n"
@@ -514,7 +521,6 @@ def container(selectors: str, value: str) -> str:
     )
 
 
-@with_gil
 @pytest.mark.parametrize(
     ("text", "interval"),
     [
@@ -544,34 +550,6 @@ def test_which_switch_interval_wins(conf: Path, text: str, interval: float | Non
     assert group_of(conf, text).switch_interval_s == interval
 
 
-@with_gil
-@pytest.mark.parametrize("application", ["app1", "%{GLOBAL}"])
-@pytest.mark.parametrize("process", ["", "process-group=shop "])
-def test_a_switch_interval_for_an_interpreter_that_shares_its_gil_is_left_out(
-    conf: Path, application: str, process: str
-) -> None:
-    text = container(f"{process}application-group={application}", "0.3")
-    alias = f"WSGIScriptAlias / /a process-group=shop application-group={application}\n"
-    text += f"Listen 127.0.0.1:0\n{alias}WSGIDaemonProcess shop switch-interval=0.001\n"
-    assert group_of(conf, text).switch_interval_s == 0.001
-    said = [each for each in warnings_of(conf, text) if "(WSGI0199)" in each]
-    assert len(said) == 1
-    assert said[0].startswith("FILE:2: WSGISwitchInterval is left out: its interpreter shares")
-
-
-@with_gil
-def test_an_own_gil_that_cannot_be_had_does_not_let_the_switch_interval_through(
-    conf: Path,
-) -> None:
-    text = container("application-group=app1", "0.3\nWSGIPerInterpreterGIL On") + EMBEDDED
-    assert group_of(conf, text).switch_interval_s is None
-    assert [re.sub(" is left out.*", "", each) for each in warnings_of(conf, text)] == [
-        "FILE:2: WSGISwitchInterval",
-        "FILE:3: WSGIPerInterpreterGIL",
-    ]
-
-
-@with_gil
 def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
     text = f"WSGISwitchInterval 0.002\n{SHOP}WSGIDaemonProcess shop\n"
     assert warnings_of(conf, text) == [
@@ -581,37 +559,9 @@ def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
     assert warnings_of(conf, text.strip() + " switch-interval=0.001") == []
 
 
-@without_gil
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        (f"WSGISwitchInterval 0.002\n{EMBEDDED}", "WSGI0203"),
-        (f"{SHOP}WSGIDaemonProcess shop switch-interval=0.001\n", "WSGI0204"),
-        (container("process-group=%{GLOBAL}", "0.3") + EMBEDDED, "WSGI0205"),
-        (container("application-group=app1", "0.3") + EMBEDDED, "WSGI0205"),
-    ],
-)
-def test_without_a_gil_a_switch_interval_is_left_out(conf: Path, text: str, number: str) -> None:
-    assert group_of(conf, text).switch_interval_s is None
-    (said,) = warnings_of(conf, text)
-    assert said.endswith(f"free-threading is active, and there is no GIL to yield ({number})")
-
-
-@without_gil
-def test_without_a_gil_a_flag_for_the_switch_interval_says_that_it_does_nothing() -> None:
-    parser = Parser(prog="headway serve")
-    prepare_parser(parser)
-    arguments = parser.parse_args(["shop:app", "--switch-interval", "0.002"])
-    assert read_configuration(arguments).warnings == [
-        "--switch-interval: switch-interval of process group main has no effect: free-threading is "
-        "active, and there is no GIL to yield"
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("WSGIPerInterpreterGIL On", "WSGIPerInterpreterGIL is left out: own-GIL interpreters are"),
         ("WSGIPerInterpreterGIL Off", None),
         (
             "<WSGIInterpreterOptions application-group=a>\nWSGIFreeThreading On\n"
@@ -620,13 +570,10 @@ def test_without_a_gil_a_flag_for_the_switch_interval_says_that_it_does_nothing(
         ),
         (
             "WSGIFreeThreading On",
-            "WSGIFreeThreading is left out: this Python has a GIL" if GIL_ENABLED else None,
+            None if FREE_THREADED_BUILD else "cannot run without a GIL (WSGI0200)",
         ),
-        (
-            "WSGIFreeThreading Off",
-            None if GIL_ENABLED else "WSGIFreeThreading is left out: the GIL is off in this Python",
-        ),
-        ("WSGIRestrictStdout On", "WSGIRestrictStdout is left out: applications may use it"),
+        ("WSGIFreeThreading Off", None),
+        ("WSGIRestrictStdout On", None),
         ("WSGIRestrictStdout Off", None),
         ("WSGITelemetryService unix:/t interval=0.5", "telemetry is not available yet"),
         ("WSGISlowRequests 0", "telemetry is not available yet"),
@@ -642,8 +589,7 @@ def test_without_a_gil_a_flag_for_the_switch_interval_says_that_it_does_nothing(
         ("WSGIScriptReloading On", "scripts are read again at SIGHUP, or with --reload"),
         ("WSGIPythonOptimize 2", "set PYTHONOPTIMIZE in the environment of headway serve"),
         ("WSGIDaemonProcess x", "process group x is left out: no WSGIScriptAlias that is served"),
-        ("WSGIApplicationGroup a", "the application group a runs in the main interpreter for now"),
-        ("WSGIApplicationGroup %{GLOBAL}", None),
+        ("WSGIApplicationGroup a", None),
         ("Require ip 10", "access control is not done here, and whoever reaches process group def"),
         ("Require all granted", None),
         ("<Directory />\nRequire all denied\n</Directory>", "access control is not done here"),
@@ -673,31 +619,10 @@ def test_an_alias_hidden_from_mod_wsgi_is_warned_of(conf: Path) -> None:
     assert warnings_of(conf, f"{EMBEDDED}WSGIScriptAlias /b /b\n") == [
         "FILE:3: WSGIScriptAlias /b comes after one that hides it from mod_wsgi; here the longer "
         "path goes first",
-        "FILE:1: the 2 applications of process group default share the main interpreter for now",
     ]
 
 
-# Python's path, and httpd's own directives
-
-
-def test_python_paths_add_up_the_most_specific_first(conf: Path) -> None:
-    def path_of(text: str) -> tuple[str, ...]:
-        return group_of(conf, text).python_path
-
-    containers = (
-        "<WSGIInterpreterOptions>\nWSGIPythonPath /all\n</WSGIInterpreterOptions>\n"
-        "<WSGIInterpreterOptions process-group=shop application-group=app1>\n"
-        "WSGIPythonPath /both:/both2\n</WSGIInterpreterOptions>\n"
-        "<WSGIInterpreterOptions process-group=shop>\nWSGIPythonPath /shop\n"
-        "</WSGIInterpreterOptions>\nWSGIPythonPath /top\n"
-    )
-    daemon = "WSGIDaemonProcess shop home=/ python-path=/daemon\n"
-    named = SHOP.replace("process-group", "application-group=app1 process-group")
-    assert path_of(containers + EMBEDDED) == ("/all", "/top")
-    assert path_of(containers + SHOP + daemon) == ("/", "/shop", "/all", "/daemon")
-    assert path_of(containers + named + daemon) == (
-        *("/", "/both", "/both2", "/shop", "/all", "/daemon"),
-    )
+# Directives of httpd's own
 
 
 def test_directives_of_httpd_become_limits(conf: Path) -> None:
@@ -768,8 +693,8 @@ def test_an_apache_file_is_served(conf: Path) -> None:
     conf.write_text(
         "Listen 127.0.0.1:0\n"
         "WSGIDaemonProcess shop processes=1 threads=2 locale=C.UTF-8 "
-        + ("switch-interval=0.002\n" if GIL_ENABLED else "\n")
-        + "WSGIScriptAlias /shop tells.wsgi process-group=shop application-group=%{GLOBAL}\n"
+        "switch-interval=0.002\n"
+        "WSGIScriptAlias /shop tells.wsgi process-group=shop application-group=%{GLOBAL}\n"
     )
     command = [sys.executable, "-m", "headway", "serve", "--config", str(conf)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -784,8 +709,7 @@ def test_an_apache_file_is_served(conf: Path) -> None:
         finally:
             process.terminate()
             process.communicate(timeout=TIMEOUT_S)
-    interval = 0.002 if GIL_ENABLED else sys.getswitchinterval()
-    assert body == repr((interval, "/shop", "/cart", True, "C.UTF-8"))
+    assert body == repr((0.002, "/shop", "/cart", True, "C.UTF-8"))
     assert process.returncode == 0
 
 

@@ -64,6 +64,14 @@ def refuse(*arguments: str) -> str:
         (["pages:hello", "--user", "#99999"], "must be a user of this machine", "#99999"),
         (["pages:hello", "--policy", "fair"], "interval", "fair"),
         (["pages:hello", "--app-dir", "/no/such"], "must be a directory", "/no/such"),
+        (["pages:hello", "--interpreters", "61"], "from 1 to 60", "--interpreters"),
+        (["pages:hello", "--interpreters", "5"], "one for each thread", "--interpreters"),
+        (["pages:hello", "--application-group", "%{X}"], "or %{GLOBAL} for", "'%{X}'"),
+        (
+            ["pages:hello", "--interpreters", "2", "--application-group", "%{GLOBAL}"],
+            "the main interpreter, of which there is one",
+            "--interpreters: found 2",
+        ),
         ([], "APP", "required"),
     ],
 )
@@ -323,10 +331,12 @@ def test_a_failure_after_the_status_counts_as_an_error(page: str) -> None:
     assert re.search(rf"^/{page} +1 +1 ", server.stderr, re.MULTILINE), server.stderr
 
 
-def test_the_help_names_the_limits_of_clients() -> None:
+def test_the_help_names_defaults() -> None:
     command = [sys.executable, "-m", "headway", "serve", "--help"]
     said = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
-    assert "without taking anything of the response (60)" in " ".join(said.split())
+    told = " ".join(said.split())
+    assert "without taking anything of the response (60)" in told
+    assert "%{GLOBAL} is the main interpreter (%{GLOBAL})" in told
 
 
 def test_the_switch_interval_is_set(tmp_path: Path) -> None:

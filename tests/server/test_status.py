@@ -88,8 +88,8 @@ def test_a_process_that_cannot_say_is_shown_without_a_number(tmp_path: Path) -> 
         finally:
             os.kill(stopped, signal.SIGCONT)
     for table in told:
-        assert re.search(rf"pid {stopped} .*, generation 1\n", table), table
-        assert re.search(rf"pid {other} .*, generation 1, 0 requests\n", table), table
+        assert re.search(rf"pid {stopped} .*, generation 1, GIL (on|off)\n", table), table
+        assert re.search(rf"pid {other} .*, generation 1, GIL (on|off), 0 requests\n", table), table
 
 
 def test_a_status_socket_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
@@ -123,7 +123,16 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         assert said in done.stderr
 
 
-PROCESS = {"number": 1, "pid": 7, "state": "serving", "since": 1.0, "generation": 1, "requests": 0}
+PROCESS = {
+    "number": 1,
+    "pid": 7,
+    "state": "serving",
+    "since": 1.0,
+    "generation": 1,
+    "gil": "on",
+    "undeclared": [],
+    "requests": 0,
+}
 GROUP = {
     "name": "main",
     "addresses": ["127.0.0.1:80"],
@@ -150,6 +159,14 @@ def with_group(**changes: Any) -> bytes:
         (json.dumps(DOCUMENT | {"groups": [7]}).encode(), "groups[0] is 7, and must be an object"),
         (with_group(addresses=[7]), "groups[0].addresses[0] is 7, and must be a string"),
         (with_group(processes=[{}]), "groups[0].processes[0].number is missing"),
+        (
+            with_group(processes=[PROCESS | {"gil": True}]),
+            "groups[0].processes[0].gil is True, and must be a string or null",
+        ),
+        (
+            with_group(processes=[PROCESS | {"undeclared": [7]}]),
+            "groups[0].processes[0].undeclared[0] is 7, and must be a string",
+        ),
         (with_group(deaths={}), "groups[0].deaths.count is missing"),
         (
             with_group(deaths={"count": 1, "by_reason": {"SIGKILL": "1"}, "last": None}),

@@ -117,29 +117,30 @@ fn thread_states() -> Option<ThreadStates> {
 }
 
 /// The probe of `headway_gil::Host::contend`: a thread of our own takes the main GIL once, while we
-/// hold it. It makes its thread state while we do not: a free-threaded build, with its GIL on, stops the world for that.
+/// hold it.
 fn contend() -> bool {
     const PATIENCE: Duration = Duration::from_secs(10);
-    let ready = Arc::new(Barrier::new(2));
-    let held = Arc::clone(&ready);
     // SAFETY: a thread state is attached. The new thread makes a state of its own, takes the GIL, and
     // deletes its state with the GIL, which drops it.
     unsafe {
         let interpreter = PyInterpreterState_Get() as usize;
+        let made = Arc::new(Barrier::new(2));
+        let held = Arc::clone(&made);
         let probe = std::thread::Builder::new().stack_size(256 * 1024).spawn(move || {
             let state = PyThreadState_New(interpreter as *mut PyInterpreterState);
-            held.wait();
-            held.wait();
+            made.wait();
+            made.wait();
             headway_gil::this_thread_is_the_probe();
             PyEval_RestoreThread(state);
             PyThreadState_Clear(state);
             PyThreadState_DeleteCurrent();
         });
         let Ok(probe) = probe else { return false };
+        // Free-threaded builds may stop the world to make a thread state, and would wait for us.
         let state = PyEval_SaveThread();
-        ready.wait();
+        held.wait();
         PyEval_RestoreThread(state);
-        ready.wait();
+        held.wait();
         let began = Instant::now();
         while !headway_gil::probe_waits() && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_micros(100));

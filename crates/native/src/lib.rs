@@ -5,15 +5,17 @@
 //! multi-phase initialization (PEP 489), `Py_MOD_PER_INTERPRETER_GIL_SUPPORTED` and
 //! `Py_MOD_GIL_NOT_USED` are declared where the interpreter knows them.
 //!
-//! Each part adds its functions to the module: `gil` (the meter), `last_report` (a report for a
-//! process that a signal ends), `process` (what a process is to the kernel), `server` (the WSGI
-//! server), `toml_text` (configuration files).
+//! Each part adds its functions to the module: `declaration` (what extension modules say of
+//! themselves), `gil` (the meter), `last_report` (a report for a process that a signal ends),
+//! `process` (what a process is to the kernel), `server` (the WSGI server), `toml_text`
+//! (configuration files).
 
 use pyo3_ffi::*;
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
+mod declaration;
 mod gil;
 mod host;
 mod last_report;
@@ -75,10 +77,12 @@ static DEFINITION: SharedDef = SharedDef(UnsafeCell::new(PyModuleDef {
 
 unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
     for methods in [
+        declaration::methods(),
         gil::methods(),
         last_report::methods(),
         process::methods(),
         server::methods(),
+        server::interpreter_methods(),
         toml_text::methods(),
     ] {
         // SAFETY: `module` is the live module that CPython executes; `methods` is a static

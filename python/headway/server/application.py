@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 import traceback
 from importlib.machinery import SourceFileLoader
@@ -17,6 +18,9 @@ Application = Any  # a callable as PEP 3333 defines it
 
 
 SCRIPT_ATTRIBUTE = "application"
+# What CPython says of an extension module in an own-GIL interpreter: Python/import.c, in
+# `_PyImport_CheckSubinterpIncompatibleExtensionAllowed`.
+REFUSAL = re.compile(r"module (\S+) does not support loading in subinterpreters")
 
 
 class ImportFailed(CommandError):

@@ -1,10 +1,13 @@
 """`headway serve --check`: the resolved configuration with the origin of each value, and what in it
-does not exist on this machine. Starts and changes nothing; imports no application.
+does not exist on this machine. Starts and changes nothing, and imports no application: where there
+is to be no GIL `import_check` does.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 from headway import _native
 from headway.errors import reason_of
 from headway.server import identity
+from headway.server.application_group_options import INTERPRETER_OPTIONS
 from headway.server.binding import Address
 from headway.server.configuration import Value, is_object
 from headway.server.options import OPTIONS, Option
@@ -28,15 +32,28 @@ def draw(resolution: Resolution) -> str:
     for group in resolution.groups:
         lines += ["", f"[process-group.{group.settings.name}]".ljust(61) + f"  {group.place}"]
         for mount in group.mounts:
-            path, application = mount.value.path or "/", mount.value.application
-            lines.append(_row("app" if path == "/" else f"mount {path}", application, mount.origin))
+            name = f"mount {mount.path}" if mount.path else "app"
+            lines.append(_row(name, mount.application, mount.origin))
+            lines.append(_line("application-group", mount.application_group, indent="  "))
         lines += [_row("bind", str(bind.value), bind.origin) for bind in group.binds]
         lines += [_line(name, value) for name, value in group.values.items()]
+        for each in group.application_groups:
+            table = f"[process-group.{group.settings.name}.application-groups.{_key(each.shown)}]"
+            lines += ["", table.ljust(61) + f"  {each.place}"]
+            lines += [
+                _row(name, INTERPRETER_OPTIONS[name].show(value.value), value.origin)
+                for name, value in each.values.items()
+            ]
     return "\n".join(lines) + "\n"
 
 
-def _line(name: str, value: Value) -> str:
-    return _row(name, OPTIONS[name].show(value.value), value.origin)
+def _line(name: str, value: Value, indent: str = "") -> str:
+    return _row(indent + name, OPTIONS[name].show(value.value), value.origin)
+
+
+def _key(name: str) -> str:
+    """As TOML writes it."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
 def _row(name: str, shown: str, origin: str) -> str:
@@ -57,15 +74,20 @@ def problems(resolution: Resolution) -> list[str]:
 
 def _problems_of_group(group: ResolvedGroup) -> Iterator[str]:
     for mount in group.mounts:
-        application = mount.value.application
+        application = mount.application
         if not is_object(application) and not os.path.isfile(application):
-            yield _problem(mount, "app", f"found {application}; it must be a file that exists")
+            of_mount = Value(application, mount.origin)
+            yield _problem(of_mount, "app", f"found {application}; it must be a file that exists")
     for bind in group.binds:
         for problem in _unusable(bind.value):
             yield _problem(bind, "bind", problem)
     for name, value in group.values.items():
         for problem in _missing(OPTIONS[name], value.value):
             yield _problem(value, name, problem)
+    for each in group.application_groups:
+        for name, value in each.values.items():
+            for problem in _missing(INTERPRETER_OPTIONS[name], value.value):
+                yield _problem(value, name, problem)
     yield from _accounts(group)
     if group.settings.tls is not None:
         yield from _certificate(group)

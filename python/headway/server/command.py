@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterator
 
 from headway import policies
 from headway.errors import CommandError, reason_of
-from headway.server import check
+from headway.server import check, import_check
 from headway.server.apache.file import read_apache
 from headway.server.configuration import Draft, put_over
 from headway.server.flags import add_flags, read_flags
@@ -30,6 +31,8 @@ examples:
   headway serve shop:app --bind 0.0.0.0:8080 --threads 8 --access-log json
   headway serve shop:app --bind unix:/run/shop.sock --access-log common:/var/log/shop.log
   headway serve shop:app --policy interval  the GIL as CPython schedules it, and only watched
+  headway serve shop:app --threads 8 --interpreters 4 --per-interpreter-gil
+                                            one process on four cores; first: headway audit shop:app
   headway serve --config serve.toml         several process groups
   headway serve --config httpd.conf --check what an Apache file with mod_wsgi's directives means
 
@@ -76,10 +79,24 @@ def _check(arguments: argparse.Namespace) -> int:
     sys.stdout.write(check.draw(resolution))
     sys.stdout.flush()
     _warn(resolution)
-    problems = check.problems(resolution)
+    problems = check.problems(resolution) or list(_imports(resolution))
     for problem in problems:
         print(f"headway serve: {problem}", file=sys.stderr)
     return 2 if problems else 0
+
+
+def _imports(resolution: Resolution) -> Iterator[str]:
+    """Warns of modules that may not be imported without a GIL; yields what goes wrong."""
+    for group in resolution.groups:
+        origin, found = group.values["free-threading"].origin, import_check.look(group)
+        for name in found.undeclared:
+            print(
+                f"headway serve: warning: {origin}: process group {group.settings.name} imports "
+                f"the module {name}, which does not declare that it can run without a GIL",
+                file=sys.stderr,
+            )
+        if found.problem:
+            yield f"{origin}: process group {group.settings.name}: {found.problem}"
 
 
 def _settings(arguments: argparse.Namespace) -> ServerSettings:

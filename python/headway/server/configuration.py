@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headway.errors import CommandError
+from headway.server.application_group_options import OF_SUB_INTERPRETERS
 from headway.server.binding import Address
 from headway.server.options import Option
-from headway.server.settings import Mount
 
 
 class Value(NamedTuple):
@@ -22,17 +22,43 @@ class Value(NamedTuple):
     origin: str
 
 
+DEFAULT = "default"
+UNSAID = Value("", DEFAULT)
+
+
+class MountDraft(NamedTuple):
+    """An application and the URL path below which it lives. Where `application_group` is unsaid, it
+    is that of the process group."""
+
+    path: str
+    application: str
+    origin: str
+    application_group: Value = UNSAID
+
+
+@dataclass
+class ApplicationGroupDraft:
+    """What is said of one application group; `given` is keyed by its options' names."""
+
+    place: str
+    given: dict[str, Value] = field(default_factory=dict)
+
+
 @dataclass
 class GroupDraft:
-    """What is said of one process group. `given` is keyed by the names of options."""
+    """What is said of one process group. `given` is keyed by the names of options,
+    `application_groups` by their own, "" for the main interpreter. With `leaves_out`, what cannot
+    be had is left out with a warning, as mod_wsgi does, and not refused."""
 
     name: str
     place: str
     # Where APP is looked for if nothing says so.
     folder: str
-    mounts: list[Value] = field(default_factory=list)  # of Mount
+    mounts: list[MountDraft] = field(default_factory=list)
     binds: list[Value] = field(default_factory=list)  # of Address
     given: dict[str, Value] = field(default_factory=dict)
+    application_groups: dict[str, ApplicationGroupDraft] = field(default_factory=dict)
+    leaves_out: bool = False
 
 
 @dataclass
@@ -46,8 +72,9 @@ class Draft:
 
 
 def refuse(place: str, key: str, found: str, allowed: str) -> CommandError:
-    """The one line about a value that cannot be."""
-    return CommandError(f"{place}: {key}: found {found}; allowed: {allowed}", exit_code=2)
+    """The one line about a value that cannot be. A flag needs no key beside it."""
+    what = place if place.startswith("--") else f"{place}: {key}"
+    return CommandError(f"{what}: found {found}; allowed: {allowed}", exit_code=2)
 
 
 def cut(text: str) -> str:
@@ -92,7 +119,8 @@ def put_over(flags: Draft, file: Draft, file_name: str) -> Draft:
     """
     file.server.update(flags.server)
     group = flags.groups[0]
-    origins = [each.origin for each in (*group.mounts, *group.binds, *group.given.values())]
+    values = (*group.binds, *group.given.values())
+    origins = [mount.origin for mount in group.mounts] + [value.origin for value in values]
     if not origins:
         return file
     if len(file.groups) != 1:
@@ -103,13 +131,34 @@ def put_over(flags: Draft, file: Draft, file_name: str) -> Draft:
             exit_code=2,
         )
     target = file.groups[0]
+    if target.leaves_out and "application-group" in group.given:
+        raise CommandError(
+            f"--application-group beside --config: {file_name} has an application group for each "
+            "alias; set WSGIApplicationGroup there",
+            exit_code=2,
+        )
     target.given.update(group.given)
+    for name, of_group in OF_SUB_INTERPRETERS.items():
+        if of_group in group.given:
+            for each in target.application_groups.values():
+                each.given.pop(name, None)
     target.binds = group.binds or target.binds
-    paths = {mount.value.path for mount in group.mounts}
-    kept = [mount for mount in target.mounts if mount.value.path not in paths]
-    target.mounts = [*group.mounts, *kept]
+    # An application takes the place of the file's, in its application group.
+    named = {mount.path: mount.application_group for mount in target.mounts}
+    mounts = [
+        mount._replace(application_group=named.get(mount.path, mount.application_group))
+        for mount in group.mounts
+    ]
+    paths = {mount.path for mount in mounts}
+    target.mounts = [*mounts, *(mount for mount in target.mounts if mount.path not in paths)]
     return file
 
 
-def mount(path: str, application: str, folder: str, origin: str) -> Value:
-    return Value(Mount(path, absolute_application(application, folder)), origin)
+def mount(
+    path: str,
+    application: str,
+    folder: str,
+    origin: str,
+    application_group: Value = UNSAID,
+) -> MountDraft:
+    return MountDraft(path, absolute_application(application, folder), origin, application_group)

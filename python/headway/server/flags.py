@@ -46,7 +46,9 @@ def _add_flag(section: argparse._ArgumentGroup, option: Option) -> None:
         )
         return
     default = option.default()
-    shown = "" if default is None or default == () else f" ({option.show(default)})"
+    shown = (
+        "" if default is None or default == () else f" ({option.show(default)})".replace("%", "%%")
+    )
     section.add_argument(
         flag(option),
         dest=option.name,

@@ -255,6 +255,24 @@ def parse_application(text: str) -> str:
     return text
 
 
+# mod_wsgi's name for the main interpreter, which is "" in `settings`.
+GLOBAL = "%{GLOBAL}"
+
+
+def parse_application_group(text: str) -> str:
+    """The name of an application group. Interpreters are numbered after a #."""
+    if text == GLOBAL:
+        return ""
+    is_name = re.fullmatch(r"[^\0-\x1f%#\x7f]+", text)
+    if not is_name or text != text.strip():
+        raise ValueError
+    return text
+
+
+def show_application_group(name: str) -> str:
+    return name or GLOBAL
+
+
 def parse_network(text: str) -> str:
     """A network in CIDR form, a single address, or `unix`."""
     return text if text == "unix" else str(ip_network(text, strict=True))

@@ -25,16 +25,25 @@ from headway.server.kinds import (
     Text,
     Whole,
     parse_application,
+    parse_application_group,
     parse_forwarding_field,
     parse_mount,
     parse_network,
     parse_variable,
+    show_application_group,
 )
 from headway.server.serving import LOG_FORMS
-from headway.server.settings import DEFAULT_POLICY, ProcessGroup, ServerSettings
+from headway.server.settings import (
+    DEFAULT_POLICY,
+    ApplicationGroup,
+    ProcessGroup,
+    ServerSettings,
+)
 
 MAX_THREADS = 1000
 MAX_PROCESSES = 1000
+# The meter has books for 64 GILs of a process; that of the main interpreter is one.
+MAX_INTERPRETERS = 60
 # CPython keeps the switch interval in whole microseconds.
 SWITCH_INTERVAL = Seconds(1e-6, 1000)
 
@@ -42,8 +51,9 @@ SWITCH_INTERVAL = Seconds(1e-6, 1000)
 class Option(NamedTuple):
     """`name` is the flag without dashes and the key in TOML.
 
-    `field` is a path in `ProcessGroup`, or in `ServerSettings` for an option `of_server`; it is
-    empty where several options make up one field. `daemon` is what WSGIDaemonProcess allows under
+    `field` is a path in `ProcessGroup`, or in `ServerSettings` for an option `of_server`, where
+    `application_group` stands for each of its application groups; it is empty where several options
+    make up one field. `daemon` is what WSGIDaemonProcess allows under
     the same name, `daemon_default` its default where that is another. `path` tells what a file name
     must be, so that it is made absolute and looked for: "directory", "file", or "parent" for a file
     that is to be made.
@@ -65,6 +75,9 @@ class Option(NamedTuple):
             return NO_GROUP.access_log, NO_GROUP.access_log_path
         if not self.field or self.field.startswith("tls."):
             return None
+        part, _, field = self.field.partition(".")
+        if part == "application_group":
+            return getattr(NO_APPLICATION_GROUP, field)
         value = attrgetter(self.field)(NO_SERVER if self.of_server else NO_GROUP)
         return tuple(value.items()) if isinstance(value, dict) else value
 
@@ -72,11 +85,14 @@ class Option(NamedTuple):
         """`value` as a person would write it; a dash stands for nothing."""
         if self.name == "policy" and value is None:
             return DEFAULT_POLICY
+        if self.name == "application-group":
+            return self.kind.show(value)
         return "-" if value in (None, "", ()) else self.kind.show(value)
 
 
 NO_GROUP = ProcessGroup()
 NO_SERVER = ServerSettings(())
+NO_APPLICATION_GROUP = ApplicationGroup()
 
 _APPLICATION = Checked(
     "APP",
@@ -87,6 +103,12 @@ _BIND = Checked(
     "HOST:PORT | unix:PATH",
     "HOST:PORT with a port from 0 to 65535, or unix:PATH",
     parse_address,
+)
+_APPLICATION_GROUP = Checked(
+    "NAME",
+    "a name without % and #, or %{GLOBAL} for the main interpreter",
+    parse_application_group,
+    show_application_group,
 )
 _DIRECTORY = Text("DIR", "a directory")
 _FILE = Text("FILE", "the name of a file")
@@ -210,6 +232,12 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             flag="--no-kernel-hints",
         ),
         Option(
+            "free-threading",
+            "free_threading",
+            Switch(True),
+            "run without a GIL, where Python is a free-threaded build",
+        ),
+        Option(
             "switch-interval",
             "switch_interval_s",
             SWITCH_INTERVAL,
@@ -236,6 +264,41 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             _ANY_TEXT,
             "name shown by top and ps -o comm, 15 bytes of it; %%{GROUP} stands for (wsgi:GROUP)",
             daemon=_ANY_TEXT,
+        ),
+    ),
+    "application groups": (
+        Option(
+            "application-group",
+            "application_group.name",
+            _APPLICATION_GROUP,
+            "run APP and all --mounts in a sub-interpreter of this name, with modules of its own; "
+            "%%{GLOBAL} is the main interpreter",
+        ),
+        Option(
+            "interpreters",
+            "application_group.interpreters",
+            Whole(1, MAX_INTERPRETERS),
+            "so many sub-interpreters, each with APP, that divide the threads of a process among "
+            "them; on several cores with --per-interpreter-gil",
+        ),
+        Option(
+            "per-interpreter-gil",
+            "application_group.own_gil",
+            Switch(True),
+            "a GIL for each sub-interpreter (CPython 3.12 or later), if all extension modules "
+            "allow it: headway audit APP tells",
+        ),
+        Option(
+            "interpreter-maximum-requests",
+            "application_group.maximum_requests",
+            _COUNT,
+            "recycle a sub-interpreter, and not its process, after so many requests; 0 never does",
+        ),
+        Option(
+            "interpreters-on-demand",
+            "application_group.on_demand",
+            Switch(True),
+            "make a sub-interpreter when its first request comes, not at the start",
         ),
     ),
     "what the processes run as": (

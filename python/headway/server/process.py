@@ -10,12 +10,12 @@ import errno
 import os
 import signal
 import subprocess
-import sys
 import time
 from typing import NamedTuple
 
 from headway import __version__
 from headway.errors import CommandError
+from headway.server import free_threading
 from headway.server.control import Control, Gone, Message, open_pair
 from headway.server.settings import ProcessGroup
 from headway.server.signals import SUPERVISORS_SIGNALS
@@ -78,6 +78,10 @@ class Process:
         self.reason = ""
         self.was_killed = False
         self.has_closed = False
+        # Whether it has a GIL; `None`: it did not say yet.
+        self.gil_enabled: bool | None = None
+        # Modules that it imported without a GIL, and that do not declare that they can do so.
+        self.undeclared: list[str] = []
         # What it said when it was last asked; `None` if it did not.
         self.requests: int | None = None
 
@@ -134,14 +138,17 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
     try:
         process = Process(task.group, number, generation, ours)
         process.is_template = task.is_template
-        python = interpreter(task.group)
+        group = task.group
+        python = free_threading.interpreter(group.python_home)
+        flags = free_threading.other_flags()
+        flags += free_threading.mode_flags(group.python_home, group.free_threading)
         # A template's command line is that of the workers which it forks, too.
         place = "" if task.is_template else f", process {number}"
-        program = PROGRAM.format(name=f"headway serve: group {task.group.name}{place}")
+        program = PROGRAM.format(name=f"headway serve: group {group.name}{place}")
         fds = [theirs.fileno(), *(fd for fd, _ in task.listeners)]
         process.pid = os.posix_spawn(
             python,
-            [python, *_flags(), "-c", program, str(theirs.fileno())],
+            [python, *flags, "-c", program, str(theirs.fileno())],
             environment,
             # Onto itself: the child inherits it.
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in fds],
@@ -179,18 +186,11 @@ def is_child(pid: int) -> bool:
     return True
 
 
-def interpreter(group: ProcessGroup) -> str:
-    """The Python that the group's processes run."""
-    if group.python_home is None:
-        return sys.executable
-    return os.path.join(group.python_home, "bin", "python")
-
-
 def check_interpreter(group: ProcessGroup) -> None:
     """Raises `CommandError` if the group's own Python is not there or has not this Headway."""
     if group.python_home is None:
         return
-    python = interpreter(group)
+    python = free_threading.interpreter(group.python_home)
     place = f"process group {group.name!r}: python-home {group.python_home!r}"
     program = "import headway, headway._native; print(headway.__version__)"
     try:
@@ -207,12 +207,8 @@ def check_interpreter(group: ProcessGroup) -> None:
             f"{python} -m pip install headway=={__version__}",
             exit_code=2,
         )
-
-
-def _flags() -> list[str]:
-    """What this interpreter was started with and the other should be: -X and -W options, mostly."""
-    arguments: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return arguments
+    # Known from here on, so that no start of a process waits for the answer.
+    free_threading.is_free_threaded(group.python_home)
 
 
 class End(NamedTuple):

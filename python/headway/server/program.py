@@ -14,10 +14,13 @@ from typing import Any
 from headway import gil
 from headway.server.application import Application
 from headway.server.binding import Listener, SocketFile, bind, parse_address
+from headway.server.free_threading import gil_enabled, refuse_other_mode
 from headway.server.limits import NO_LIMITS, native_limits
 from headway.server.serving import LOG_FORMS, Server
 from headway.server.settings import ProcessGroup, Tls
 from headway.server.start import open_log
+from headway.server.stderr import tell
+from headway.server.undeclared import told
 from headway.server.worker import install_meter
 
 DEFAULTS = ProcessGroup()
@@ -31,6 +34,7 @@ def serve(
     policy: str | None = None,
     kernel_hints: bool = DEFAULTS.kernel_hints,
     switch_interval: float | None = None,
+    free_threading: bool | None = None,
     access_log: str = "off",
     tls_certificate: str | None = None,
     tls_key: str | None = None,
@@ -44,12 +48,14 @@ def serve(
     `graceful_timeout`.
 
     `bind` is HOST:PORT or unix:PATH, or several of them. `access_log` is common, combined, json or
-    off, with `:PATH` behind it for a file. The GIL meter and the policy stay installed if they
+    off, with `:PATH` behind it for a file. `free_threading` is whether there must be no GIL; `None`
+    takes whichever mode Python runs in. The GIL meter and the policy stay installed if they
     were, and go if they were not. Everything else that `headway serve` can limit is in `settings`;
     the other arguments go over it. From a thread other than the main one, signals stay with the
     program, and only `stop` ends it.
 
-    Raises `headway.errors.CommandError` where it cannot listen or the policy cannot be had, and
+    Raises `headway.errors.CommandError` where it cannot listen, the policy cannot be had or Python
+    runs in another mode than `free_threading` says, and
     `ValueError` for a value that no server can have.
     """
     form, _, path = access_log.partition(":")
@@ -61,8 +67,13 @@ def serve(
         raise ValueError("bind is empty, and must have an address")
     if threads < 1:
         raise ValueError(f"threads is {threads}, and must be 1 or more")
+    refuse_other_mode(
+        (settings.free_threading or None) if free_threading is None else free_threading
+    )
     group = replace(
         settings,
+        # What is handed over runs here.
+        mounts=(),
         binds=tuple(parse_address(each) for each in ([bind] if isinstance(bind, str) else bind)),
         threads=threads,
         policy=policy or settings.policy,
@@ -73,7 +84,12 @@ def serve(
         tls=Tls(tls_certificate, tls_key) if tls_certificate and tls_key else settings.tls,
         graceful_timeout_s=graceful_timeout,
     )
-    with _listening(group) as listeners, _metered(group), _switch_interval(group):
+    with (
+        told(_tell_undeclared),
+        _listening(group) as listeners,
+        _metered(group),
+        _switch_interval(group),
+    ):
         return _serve(application, group, listeners, stop)
 
 
@@ -143,6 +159,14 @@ def _run_until_signal(begin: Callable[[], None], stop: threading.Event | None) -
 def _write_when_set(stop: threading.Event, fd: int) -> None:
     stop.wait()
     os.write(fd, b"!")
+
+
+def _tell_undeclared(name: str) -> None:
+    undeclared = f"the module {name} does not declare that it can run without a GIL"
+    if gil_enabled():
+        tell(f"headway: the GIL is on: {undeclared} (python -X gil=0 keeps it off all the same)\n")
+    else:
+        tell(f"headway: {undeclared}, and runs without one\n")
 
 
 @contextmanager

@@ -1,34 +1,42 @@
 """From what was said to what is to be done: fills in defaults, checks what belongs together, and
 makes a `ServerSettings` of it that keeps every value's origin.
 
-Raises `CommandError` with exit code 2 for what cannot be. Looks at no file: `check` does.
+Raises `CommandError` with exit code 2 for what cannot be. Looks at no file: `check` does. Where
+free-threading is asked for, a Python other than this one is asked whether it can.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headway.errors import CommandError
+from headway.server import free_threading
+from headway.server.application_groups import (
+    ResolvedApplicationGroup,
+    resolve_application_groups,
+)
 from headway.server.binding import Address
-from headway.server.configuration import Draft, GroupDraft, Value
+from headway.server.configuration import DEFAULT, Draft, GroupDraft, MountDraft, Value
 from headway.server.options import GROUP_OPTIONS, OPTIONS, SERVER_OPTIONS
 from headway.server.serving import MAX_LISTENERS
-from headway.server.settings import HttpLimits, ProcessGroup, ServerSettings, Tls
+from headway.server.settings import HttpLimits, Mount, ProcessGroup, ServerSettings, Tls
 
-DEFAULT = "default"
+NOTHING = Value(None, DEFAULT)
 EVERY_HOST = {"0.0.0.0", "::"}
 # Fields that several options make up, or whose form differs.
 NO_FIELD_OF_THEIR_OWN = {"app", "mount", "bind", "access-log", "app-dir", "environment"}
 
 
 class ResolvedGroup(NamedTuple):
-    """One process group: `values` has every option of a group but applications and addresses."""
+    """One process group: `values` has every option of a group but applications and addresses, and
+    each mount its application group."""
 
     settings: ProcessGroup
     place: str
-    mounts: list[Value]
+    mounts: list[MountDraft]
+    application_groups: list[ResolvedApplicationGroup]
     binds: list[Value]
     values: dict[str, Value]
 
@@ -56,7 +64,7 @@ def resolve(draft: Draft) -> Resolution:
         groups=tuple(group.settings for group in groups),
         **{SERVER_OPTIONS[name].field: value.value for name, value in server.items()},
     )
-    return Resolution(settings, groups, server, warnings)
+    return Resolution(settings, groups, server, list(dict.fromkeys(warnings)))
 
 
 def _resolve_group(
@@ -78,8 +86,17 @@ def _resolve_group(
             exit_code=2,
         )
     _refuse_repeated_mounts(draft)
+    _refuse_free_threading(values)
     warnings.extend(_without_effect(draft.name, values))
-    return ResolvedGroup(_settings(draft, binds, values), draft.place, draft.mounts, binds, values)
+    mounts, groups = resolve_application_groups(draft, values, gil_enabled(values), warnings)
+    settings = replace(
+        _settings(draft, binds, values),
+        mounts=tuple(
+            Mount(each.path, each.application, each.application_group.value) for each in mounts
+        ),
+        application_groups=tuple(group.settings for group in groups),
+    )
+    return ResolvedGroup(settings, draft.place, mounts, groups, binds, values)
 
 
 def _settings(draft: GroupDraft, binds: list[Value], values: dict[str, Value]) -> ProcessGroup:
@@ -87,7 +104,7 @@ def _settings(draft: GroupDraft, binds: list[Value], values: dict[str, Value]) -
     http: dict[str, Any] = {}
     for name, value in values.items():
         part, _, field = OPTIONS[name].field.rpartition(".")
-        if name in NO_FIELD_OF_THEIR_OWN or part == "tls":
+        if name in NO_FIELD_OF_THEIR_OWN or part in ("tls", "application_group"):
             continue
         (http if part == "http" else fields)[field] = value.value
     path = dict.fromkeys((values["app-dir"].value, *values["python-path"].value))
@@ -96,7 +113,6 @@ def _settings(draft: GroupDraft, binds: list[Value], values: dict[str, Value]) -
     fields["access_log"], fields["access_log_path"] = values["access-log"].value
     return ProcessGroup(
         name=draft.name,
-        mounts=tuple(mount.value for mount in draft.mounts),
         binds=tuple(bind.value for bind in binds),
         tls=_tls(draft, values),
         http=HttpLimits(**http),
@@ -122,12 +138,12 @@ def _refuse_repeated_mounts(draft: GroupDraft) -> None:
             "allowed: app, or mount with a URL path for each",
             exit_code=2,
         )
-    first: dict[str, Value] = {}
+    first: dict[str, MountDraft] = {}
     for mount in draft.mounts:
-        other = first.setdefault(mount.value.path, mount)
+        other = first.setdefault(mount.path, mount)
         if other is not mount:
             raise CommandError(
-                f"{mount.origin}: mount: found {mount.value.path or '/'} a second time "
+                f"{mount.origin}: mount: found {mount.path or '/'} a second time "
                 f"(first: {other.origin}); allowed: one application for each URL path",
                 exit_code=2,
             )
@@ -161,7 +177,7 @@ def _overlap(one: Address, other: Address) -> bool:
 def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
     """Warnings about values that do nothing."""
     interval = values["switch-interval"]
-    if interval.value is not None and not gil_enabled():
+    if interval.value is not None and not gil_enabled(values):
         yield (
             f"{interval.origin}: switch-interval of process group {name} has no effect: "
             "free-threading is active, and there is no GIL to yield"
@@ -174,6 +190,19 @@ def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
             yield f"{values[option].origin}: {option} has no effect without {needed}"
 
 
-def gil_enabled() -> bool:
-    """Whether the processes will have a GIL: they run this interpreter."""
-    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+def _refuse_free_threading(values: dict[str, Value]) -> None:
+    wanted, home = values["free-threading"], values["python-home"].value
+    if wanted.value and free_threading.is_free_threaded(home) is False:
+        name = "" if wanted.origin.startswith("--") else "free-threading: "
+        raise CommandError(
+            f"{wanted.origin}: {name}{free_threading.interpreter(home)} cannot run without a GIL; "
+            f"allowed: {free_threading.ALLOWED}",
+            exit_code=2,
+        )
+
+
+def gil_enabled(values: Mapping[str, Value]) -> bool:
+    """Whether the processes of a group with these options, of which some may be missing, will have
+    a GIL."""
+    home, wanted = (values.get(name, NOTHING).value for name in ("python-home", "free-threading"))
+    return free_threading.will_have_gil(home, bool(wanted))

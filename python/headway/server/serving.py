@@ -6,21 +6,22 @@ in `_native.server_work`, which drops the GIL and takes it once per request.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from headway import __version__, _native
-from headway.errors import RequestTimeout
+from headway import _native
+from headway.errors import CommandError, RequestTimeout
+from headway.server import environ
 from headway.server.application import Application
 from headway.server.binding import Listener
+from headway.server.free_threading import gil_enabled
+from headway.server.keeper import Keeper
 from headway.server.limits import NO_LIMITS, to_ns
+from headway.server.places import Layout
 from headway.server.settings import ProcessGroup
+from headway.server.stderr import report_exception
 from headway.server.transport import native_transport, read_tls
 
 # How long a thread outside the application takes, at the very most, to notice the end.
@@ -31,9 +32,11 @@ LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
 
 
 class PathRow(NamedTuple):
-    """Requests of one path. Times in nanoseconds; `None` where nothing is known. `errors` are
-    answers with 500 or more, exceptions in mid-body, and bodies unlike their Content-Length."""
+    """Requests of one path in one interpreter. Times in nanoseconds; `None` where nothing is known.
+    `errors` are answers with 500 or more, exceptions in mid-body, and bodies unlike their
+    Content-Length."""
 
+    interpreter: str
     path: str
     requests: int
     errors: int
@@ -47,11 +50,11 @@ class PathRow(NamedTuple):
 
 
 class Server:
-    """Serves one application on its listeners, from `start` until `stop` and `join`."""
+    """Serves a process group's applications on its listeners, from `start` to `stop` and `join`."""
 
     def __init__(
         self,
-        application: Application,
+        application: Application | None,
         listeners: Sequence[Listener],
         group: ProcessGroup,
         *,
@@ -59,11 +62,16 @@ class Server:
         multiprocess: bool = False,
         limits: Mapping[str, int] = NO_LIMITS,
         tls: object | None = None,
+        path: Sequence[str] = (),
         daemon: bool = True,
     ) -> None:
         """Takes over the listeners' sockets and, unless `group.access_log` is "off", the
         descriptor `log_fd`. Of the group it is what concerns requests that counts here; `limits`
-        are those of `native_limits`, `tls` is what `read_tls` returned if it was called before.
+        are those of `native_limits`, `tls` is what `read_tls` returned if it was called before,
+        `path` is sys.path for the sub-interpreters of the group.
+
+        `application` is served in the interpreter that this is called in, as the group's main one.
+        Sub-interpreters load theirs, which may raise `CommandError`.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
         GIL sub-interpreters allow no such threads.
@@ -74,17 +82,17 @@ class Server:
             )
         self.address = listeners[0].address
         self._group = group
-        self._multiprocess = multiprocess
         self._interrupts = limits["interrupt_timeout_ns"] > 0
+        self._layout = layout = Layout(group)
         http = group.http
         self._native = _native.server_open(
-            application,
-            report_exception,
             [listener.socket.detach() for listener in listeners],
+            layout.routes,
+            layout.native_groups,
             {
                 "log_form": LOG_FORMS[group.access_log],
                 "log_fd": log_fd,
-                "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
+                "parallel": not gil_enabled() or layout.gils > 1,
                 "max_connections": http.max_connections,
                 "max_target_bytes": http.max_target_bytes,
                 "max_head_bytes": http.max_head_bytes,
@@ -98,6 +106,24 @@ class Server:
                 **limits,
             },
         )
+        self._about = {
+            "SERVER_NAME": self.address.host,
+            "SERVER_PORT": str(self.address.port),
+            "headway.process_group": group.name,
+            "wsgi.multithread": group.threads > 1,
+            "wsgi.multiprocess": multiprocess,
+        }
+        self._keeper: Keeper | None = None
+        for index, place in enumerate(layout.places):
+            if place.is_main:
+                self._admit(index, application)
+        if not all(place.is_main for place in layout.places):
+            self._keeper = Keeper(self._native, group, layout.places, self._about, path)
+            try:
+                self._keeper.settle()
+            except CommandError:
+                _native.server_abort(self._native)
+                raise
         self._count_lock = threading.Lock()
         self._serving = group.threads
         self._when_over: Callable[[], None] = lambda: None
@@ -105,6 +131,13 @@ class Server:
             threading.Thread(target=self._work, name=f"headway-worker-{number}", daemon=daemon)
             for number in range(1, group.threads + 1)
         ]
+
+    def _admit(self, index: int, application: Application | None) -> None:
+        about = self._about | {"headway.application_group": ""}
+        interpreter = _native.interpreter_of_caller(
+            application, report_exception, lambda: environ.template(about), RequestTimeout
+        )
+        _native.server_admit(self._native, index, interpreter)
 
     def start(self, when_over: Callable[[], None] | None = None) -> None:
         """Starts to serve. The last of the threads to end calls `when_over`."""
@@ -130,6 +163,17 @@ class Server:
             _native.server_abort(self._native)
         return self._join(ABORT_TIMEOUT_S)
 
+    @property
+    def left_behind(self) -> int:
+        """Sub-interpreters that could not be ended, once `join` has returned."""
+        return self._keeper.left_behind if self._keeper else 0
+
+    def end_interpreters(self) -> None:
+        """Waits after `join` until the sub-interpreters have ended, as long as the applications'
+        atexit handlers and threads take."""
+        if self._keeper is not None:
+            self._keeper.join(None)
+
     def _join(self, timeout_s: float) -> int:
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
@@ -137,12 +181,15 @@ class Server:
         return sum(thread.is_alive() for thread in self._threads)
 
     def requests(self) -> list[PathRow]:
-        """What was served so far, by path, the most requested first. At any time."""
-        return [PathRow(*row) for row in _native.server_requests(self._native)]
+        """What was served so far, by interpreter and path, most requested first. At any time."""
+        places = self._layout.places
+        return [
+            PathRow(places[row[0]].name, *row[1:]) for row in _native.server_requests(self._native)
+        ]
 
     def _work(self) -> None:
         try:
-            _native.server_work(self._native, self._environ())
+            _native.server_work(self._native)
         finally:
             with self._count_lock:
                 self._serving -= 1
@@ -151,38 +198,5 @@ class Server:
                 self._when_over()
 
     def _interrupt(self) -> None:
-        while _native.server_interrupt(self._native, RequestTimeout):
+        while _native.server_interrupt(self._native):
             pass
-
-    def _environ(self) -> dict[str, object]:
-        """The part of the environ that is the same for every request: a dict per thread. The native
-        part adds its `wsgi.file_wrapper`."""
-        return {
-            "GATEWAY_INTERFACE": "CGI/1.1",
-            "SERVER_SOFTWARE": f"headway/{__version__}",
-            "SERVER_NAME": self.address.host,
-            "SERVER_PORT": str(self.address.port),
-            "SCRIPT_NAME": "",
-            "wsgi.version": (1, 0),
-            "wsgi.url_scheme": "http",
-            "wsgi.errors": sys.stderr if sys.stderr is not None else open(os.devnull, "w"),
-            "wsgi.multithread": self._group.threads > 1,
-            "wsgi.multiprocess": self._multiprocess,
-            "wsgi.run_once": False,
-            # Not in PEP 3333: the input ends where the body does, chunked or not.
-            "wsgi.input_terminated": True,
-        }
-
-
-def report_exception(exception: BaseException, request: str) -> None:
-    """Tells stderr what an application raised."""
-    lines = traceback.format_exception(type(exception), exception, exception.__traceback__)
-    tell(f"headway serve: in {request}\n{''.join(lines)}")
-
-
-def tell(text: str) -> None:
-    """To stderr, in one write so that threads do not mix. An application may have closed it, or put
-    anything in its place: what cannot be told is lost."""
-    with contextlib.suppress(Exception):
-        sys.stderr.write(text)
-        sys.stderr.flush()

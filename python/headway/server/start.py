@@ -13,10 +13,12 @@ import socket
 import sys
 
 from headway.errors import CommandError, reason_of
-from headway.server import identity, template
+from headway.server import identity, restrictions, template
 from headway.server.application import Application, ImportFailed, load_application
 from headway.server.control import Control, Gone
+from headway.server.gil_events import tell_of_gil
 from headway.server.mounts import mount
+from headway.server.places import mounts_of
 from headway.server.settings import ProcessGroup
 from headway.server.signals import SUPERVISORS_SIGNALS
 from headway.server.task import Task
@@ -46,10 +48,14 @@ def main() -> None:
     try:
         log_fd, tls = open_log(task.group), read_tls(task.group)
         identity.take_on(task.group)
+        tell_of_gil(control)
+        sys.path[:0] = task.group.python_path
+        # As the application's modules find it, before they change it.
+        path = list(sys.path)
         application = load(task.group)
         if task.is_template:
-            sys.exit(template.run(control, task, application, log_fd, tls))
-        sys.exit(Worker(control, task, application, log_fd, tls).run())
+            sys.exit(template.run(control, task, application, log_fd, tls, path))
+        sys.exit(Worker(control, task, application, log_fd, tls, path).run())
     except CommandError as error:
         control.send(
             {
@@ -62,10 +68,15 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def load(group: ProcessGroup) -> Application:
-    """Imports what the group serves."""
-    sys.path[:0] = group.python_path
-    return mount([(each.path, load_application(each.application)) for each in group.mounts])
+def load(group: ProcessGroup) -> Application | None:
+    """Imports what the group serves in the main interpreter, if anything."""
+    mounts = mounts_of(group, "")
+    if not mounts:
+        return None
+    main = next(each for each in group.application_groups if not each.name)
+    sys.path[:0] = main.python_path
+    restrictions.impose(main.restrict_stdin, main.restrict_stdout, main.restrict_signal)
+    return mount([(each.path, load_application(each.application)) for each in mounts])
 
 
 def open_log(group: ProcessGroup) -> int:

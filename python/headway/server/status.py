@@ -2,7 +2,9 @@
 
 The document has `pid`, `state`, `since` (seconds since 1970), `generation`, and for each of
 `groups`: `name`, `addresses`, `processes` (`number`, null for a template; `pid`, `state`, `since`,
-`generation`, and `requests`, null if it did not say) and `deaths` (`count`, `by_reason`, and `last`
+`generation`; `gil`, "on", "off", or null if it did not say; `undeclared`, the modules that it
+imported without a GIL and that do not declare that they can do so; and `requests`, null if it did
+not say) and `deaths` (`count`, `by_reason`, and `last`
 with `reason`, `pid`, `time`).
 """
 
@@ -23,6 +25,7 @@ from headway.server.deaths import Deaths
 from headway.server.process import Process
 
 SEND_BUFFER_BYTES = 1_048_576
+GIL_STATES = {True: "on", False: "off", None: None}
 
 DOCUMENT_FIELDS: dict[str, tuple[type, ...]] = {
     "pid": (int,),
@@ -43,6 +46,8 @@ PROCESS_FIELDS: dict[str, tuple[type, ...]] = {
     "state": (str,),
     "since": NUMBER,
     "generation": (int,),
+    "gil": (str, type(None)),
+    "undeclared": (list,),
     "requests": (int, type(None)),
 }
 DEATHS_FIELDS: dict[str, tuple[type, ...]] = {
@@ -95,6 +100,8 @@ def of_process(process: Process) -> dict[str, Any]:
         "state": process.state.value,
         "since": process.since,
         "generation": process.generation,
+        "gil": GIL_STATES[process.gil_enabled],
+        "undeclared": process.undeclared,
         "requests": process.requests,
     }
 
@@ -123,7 +130,10 @@ def _find_problems(document: dict[str, Any]) -> Iterator[str]:
         addresses = {f"addresses[{i}]": each for i, each in enumerate(group["addresses"])}
         yield from _check(addresses, dict.fromkeys(addresses, (str,)), place)
         for number, process in enumerate(group["processes"]):
-            yield from _check(process, PROCESS_FIELDS, f"{place}processes[{number}].")
+            at = f"{place}processes[{number}]."
+            yield from _check(process, PROCESS_FIELDS, at)
+            modules = {f"undeclared[{i}]": each for i, each in enumerate(process["undeclared"])}
+            yield from _check(modules, dict.fromkeys(modules, (str,)), at)
         deaths = group["deaths"]
         place += "deaths."
         yield from _check(deaths, DEATHS_FIELDS, place)
@@ -156,9 +166,14 @@ def draw(document: dict[str, Any]) -> str:
                 f"  {what:<12} pid {each['pid'] or '?':<8} {each['state']:<9} "
                 f"for {_age(now - each['since'])}, generation {each['generation']}"
             )
+            if each["gil"] is not None:
+                line += f", GIL {each['gil']}"
             if each["requests"] is not None:
                 line += f", {each['requests']} request{'' if each['requests'] == 1 else 's'}"
             lines.append(line)
+            if each["undeclared"]:
+                modules = ", ".join(each["undeclared"])
+                lines.append(f"    without a GIL, and not declared to be able to: {modules}")
         deaths = group["deaths"]
         if last := deaths["last"]:
             reasons = sorted(deaths["by_reason"].items(), key=lambda each: -each[1])

@@ -32,6 +32,9 @@ from headway.server.status import StatusSocket, draw, of_deaths, of_process
 from headway.server.succession import Succession
 from headway.server.watching import Watcher
 
+# More of one process than these are not kept.
+MAX_MODULES = 500
+
 
 def supervise(
     settings: ServerSettings,
@@ -155,12 +158,32 @@ class Supervisor:
             self._succession.replace(process, reason, detail)
         elif event == "files" and self._watcher is not None:
             self._watcher.add(map(str, message["paths"]))
+        elif event == "gil":
+            process.gil_enabled = bool(message["enabled"])
+            self._note_undeclared(process, list(map(str, message["undeclared"])))
         elif event == "requests":
             self._inquiry.hear(process, int(message["count"]))
         elif event == "closed":
             process.has_closed = True
         elif event == "stopped":
             process.enter(State.STOPPING, process.group.shutdown_timeout_s)
+
+    def _note_undeclared(self, process: Process, names: list[str]) -> None:
+        """Says each once for all processes of a group that have it."""
+        known = {
+            name
+            for each in self._children
+            if each.group.name == process.group.name and each.generation == process.generation
+            for name in each.undeclared
+        }
+        for name in names:
+            if name not in known:
+                say(
+                    f"{process}: the module {name} does not declare that it can run without a "
+                    "GIL, and runs without one (--free-threading)"
+                )
+            if name not in process.undeclared and len(process.undeclared) < MAX_MODULES:
+                process.undeclared.append(name)
 
     def _claim(self, process: Process, pid: int) -> None:
         end = self._children.claim(process, pid)

@@ -13,17 +13,24 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headway.errors import CommandError
 from headway.server.application import Application
 from headway.server.control import Control, Gone
+from headway.server.gil_events import tell_of_gil
 from headway.server.task import Task
 from headway.server.worker import Worker
 
 
 def run(
-    control: Control, task: Task, application: Application, log_fd: int, tls: object | None
+    control: Control,
+    task: Task,
+    application: Application | None,
+    log_fd: int,
+    tls: object | None,
+    path: Sequence[str],
 ) -> int:
     """Forks a worker whenever it is told to, until the supervisor closes the control socket.
     Returns in the workers too: the exit status of whichever process this is."""
@@ -51,8 +58,9 @@ def run(
         control.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         worker_control.send({"event": "started"})
+        tell_of_gil(worker_control)
         return _work(
-            worker_control, replace(task, number=message["number"]), application, log_fd, tls
+            worker_control, replace(task, number=message["number"]), application, log_fd, tls, path
         )
 
 
@@ -72,10 +80,15 @@ def _fork_orphan() -> bool:
 
 
 def _work(
-    control: Control, task: Task, application: Application, log_fd: int, tls: object | None
+    control: Control,
+    task: Task,
+    application: Application | None,
+    log_fd: int,
+    tls: object | None,
+    path: Sequence[str],
 ) -> int:
     try:
-        return Worker(control, task, application, log_fd, tls).run()
+        return Worker(control, task, application, log_fd, tls, path).run()
     except CommandError as error:
         event = {"event": "failed", "exit_code": error.exit_code, "message": str(error)}
         control.send(event | {"details": ""})

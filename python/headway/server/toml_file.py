@@ -10,6 +10,10 @@
 
     [process-group.shop.mount]
     "/admin" = "admin:app"
+    "/api" = { app = "api:app", application-group = "api" }
+
+    [process-group.shop.application-groups.api]
+    per-interpreter-gil = true
 
 Keys are the names of the options. Every complaint is one line: FILE:LINE: key: found X; allowed: Y.
 """
@@ -24,9 +28,13 @@ from typing import Any, NamedTuple
 
 from headway import _native
 from headway.errors import CommandError
+from headway.server.application_group_options import INTERPRETER_OPTIONS
 from headway.server.configuration import (
+    UNSAID,
+    ApplicationGroupDraft,
     Draft,
     GroupDraft,
+    MountDraft,
     Value,
     absolute,
     absolute_address,
@@ -34,12 +42,13 @@ from headway.server.configuration import (
     mount,
     refuse,
 )
-from headway.server.kinds import Kind, Several, parse_url_path
+from headway.server.kinds import Kind, Several, parse_application_group, parse_url_path
 from headway.server.options import APP, GROUP_OPTIONS, SERVER_OPTIONS, Option
 
 GROUPS = "process-group"
+APPLICATION_GROUPS = "application-groups"
 # Each group has its own; the server has none for all.
-OF_ONE_GROUP = {"app", "mount", "bind", "app-dir"}
+OF_ONE_GROUP = {"app", "mount", "bind", "app-dir", APPLICATION_GROUPS}
 GROUP_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"
 
 
@@ -114,9 +123,12 @@ class _Reader:
             )
         group = GroupDraft(name, self._place(table), self._folder)
         for key, node in table.items():
+            if key == APPLICATION_GROUPS:
+                self._read_application_groups(group, self._table(f"{path}.{key}", node))
+                continue
             option = GROUP_OPTIONS.get(key)
             if option is None:
-                raise self._unknown(node, f"{path}.{key}", GROUP_OPTIONS)
+                raise self._unknown(node, f"{path}.{key}", (*GROUP_OPTIONS, APPLICATION_GROUPS))
             if key == "app":
                 application = self._accept(f"{path}.app", option.kind, node)
                 group.mounts.insert(0, mount("", application, self._folder, self._place(node)))
@@ -132,7 +144,23 @@ class _Reader:
                 group.given[key] = self._value(f"{path}.{key}", option, node)
         self._draft.groups.append(group)
 
-    def _mounts(self, path: str, table: Node) -> Iterable[Value]:
+    def _read_application_groups(self, group: GroupDraft, table: Node) -> None:
+        path = f"{GROUPS}.{group.name}.{APPLICATION_GROUPS}"
+        for name, node in table.items():
+            try:
+                parsed = parse_application_group(name)
+            except ValueError:
+                allowed = GROUP_OPTIONS["application-group"].kind.allowed
+                raise refuse(self._place(node), path, repr(name), allowed) from None
+            said = ApplicationGroupDraft(self._place(node))
+            for key, each in self._table(f"{path}.{name}", node).items():
+                option = INTERPRETER_OPTIONS.get(key)
+                if option is None:
+                    raise self._unknown(each, f"{path}.{name}.{key}", INTERPRETER_OPTIONS)
+                said.given[key] = self._value(f"{path}.{name}.{key}", option, each)
+            group.application_groups[parsed] = said
+
+    def _mounts(self, path: str, table: Node) -> Iterable[MountDraft]:
         for url_path, node in self._table(path, table).items():
             try:
                 parsed = parse_url_path(url_path)
@@ -140,8 +168,24 @@ class _Reader:
                 raise refuse(
                     self._place(node), path, f'"{url_path}"', 'a URL path, as "/admin"'
                 ) from None
-            application = self._accept(f"{path}.{url_path}", APP.kind, node)
-            yield mount(parsed, application, self._folder, self._place(node))
+            yield self._mount(f"{path}.{url_path}", parsed, node)
+
+    def _mount(self, path: str, url_path: str, node: Node) -> MountDraft:
+        """An application, or a table that names its application group too."""
+        application, group = node, UNSAID
+        if isinstance(node.value, dict):
+            given = dict(node.items())
+            for key in given.keys() - {"app", "application-group"}:
+                raise self._unknown(given[key], f"{path}.{key}", ("app", "application-group"))
+            if "app" not in given:
+                raise refuse(self._place(node), path, cut(node.text), "app, and application-group")
+            application = given["app"]
+            if "application-group" in given:
+                key = f"{path}.application-group"
+                option = GROUP_OPTIONS["application-group"]
+                group = self._value(key, option, given["application-group"])
+        name = self._accept(path, APP.kind, application)
+        return mount(url_path, name, self._folder, self._place(application), group)
 
     def _value(self, path: str, option: Option, node: Node) -> Value:
         if option.name == "environment":

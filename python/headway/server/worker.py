@@ -18,7 +18,8 @@ import sys
 import sysconfig
 import threading
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from headway import gil
 from headway.errors import CommandError, Unsupported
@@ -27,9 +28,10 @@ from headway.server.application import Application
 from headway.server.binding import Listener, parse_address
 from headway.server.control import Control, Gone
 from headway.server.limits import native_limits
-from headway.server.serving import Server, tell
+from headway.server.serving import Server
 from headway.server.settings import DEFAULT_POLICY
 from headway.server.signals import SUPERVISORS_SIGNALS
+from headway.server.stderr import tell
 from headway.server.task import Task
 
 # How long an idle connection is kept by a worker that retires; nginx calls it
@@ -53,11 +55,13 @@ class Worker:
         self,
         control: Control,
         task: Task,
-        application: Application,
+        application: Application | None,
         log_fd: int,
         tls: object | None,
+        path: Sequence[str],
     ) -> None:
-        """Takes over the task's listeners and `log_fd`. Raises `CommandError`."""
+        """Takes over the task's listeners and `log_fd`. `path` is sys.path for sub-interpreters.
+        Raises `CommandError`."""
         group = task.group
         self._control = control
         self._task = task
@@ -79,6 +83,7 @@ class Worker:
                 multiprocess=task.multiprocess,
                 limits=native_limits(group, control.fileno()),
                 tls=tls,
+                path=path,
             )
         except ValueError as error:
             raise CommandError(f"process group {group.name!r}: {error}", exit_code=2) from None
@@ -123,6 +128,10 @@ class Worker:
         self._control.send({"event": "stopped"}, wait=False)
         self._show_table()
         if not cut_off:
+            self._server.end_interpreters()
+            if self._server.left_behind:
+                # With interpreters left, the end of the main one is not safe.
+                self._exit_without_finalization(0)
             return 0
         threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
         tell(
@@ -131,9 +140,12 @@ class Worker:
         )
         # A thread that hangs in the application would hang the end of the interpreter too, or be
         # killed in the middle of it.
+        self._exit_without_finalization(1)
+
+    def _exit_without_finalization(self, status: int) -> NoReturn:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
-        os._exit(1)
+        os._exit(status)
 
     def _catch_signals(self) -> None:
         """After the application was imported, which may have handlers of its own."""

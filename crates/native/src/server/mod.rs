@@ -1,30 +1,37 @@
 //! `_native.server_*`: the server's functions for `headway.server`, which checks arguments and
 //! says what they mean. A server is a capsule.
 //!
-//! `options` reads what there is to serve and how, `tls` makes the capsule of certificate and key that
+//! `interpreters` are what requests are run in, a capsule each; `options` reads what there is to serve and how, `tls` makes the capsule of certificate and key that
 //! belongs to it, `requests` says what was served.
 
+use headway_server::worker::inbox::Received;
 use headway_server::wsgi::interruption::interrupt_next;
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
-use headway_server::wsgi::server::{OpenError, Server, ServerSettings};
+use headway_server::wsgi::server::Server;
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
+use std::time::Duration;
 
 use crate::{Methods, method};
+use options::OpenError;
 
+mod interpreters;
 mod options;
 mod requests;
 mod tls;
 
 const CAPSULE_NAME: &CStr = c"headway._native.server";
 
-static METHODS: Methods<8> = Methods([
+static METHODS: Methods<10> = Methods([
     method(
         c"server_open",
         server_open,
-        c"server_open(application, report, listeners, options)\n\
+        c"server_open(listeners, routes, groups, options)\n\
           listeners: descriptors of listening sockets, which are taken over, as is log_fd.\n\
+          routes: pairs of a URL path and the index of the group that has it.\n\
+          groups: triples of a number of interpreters, their maximum_requests, and the switch interval in\n\
+          ns of their threads where they share a GIL, or 0. Interpreters have places, numbered group by group, and come there by server_admit.\n\
           options: a dict of numbers, of sequences of strings about whom to believe, and tls (None, or\n\
           what server_read_tls returned), all of them required; see Server in serving.py.",
     ),
@@ -37,7 +44,8 @@ static METHODS: Methods<8> = Methods([
     method(
         c"server_work",
         server_work,
-        c"server_work(server, environ)\nServes on this thread until the server has stopped.",
+        c"server_work(server)\nServes on this thread until the server has stopped. Where an interpreter of\n\
+          interpreter_of_caller is admitted, it must be this thread's.",
     ),
     method(
         c"server_stop",
@@ -48,15 +56,30 @@ static METHODS: Methods<8> = Methods([
     method(
         c"server_interrupt",
         server_interrupt,
-        c"server_interrupt(server, exception) -> bool\n\
-          Waits for a request that runs too long and sets an exception of that class in its thread.\n\
+        c"server_interrupt(server) -> bool\n\
+          Waits for a request that runs too long and sets its interpreter's exception in its thread.\n\
           False once the server is over.",
+    ),
+    method(
+        c"server_next_wanted",
+        server_next_wanted,
+        c"server_next_wanted(server, timeout_ns) -> int or None\n\
+          Waits for a place that needs an interpreter, because it has none and a request came, or\n\
+          because its own has served maximum_requests. -1 if there is none in time (a negative\n\
+          timeout_ns: ever), None once the server is over.",
+    ),
+    method(
+        c"server_admit",
+        server_admit,
+        c"server_admit(server, place, interpreter)\n\
+          From now on the interpreter, which interpreter_enter has prepared, has the place's requests.\n\
+          With None: there is none to be had, and who waits for it is told.",
     ),
     method(c"server_abort", server_abort, c"server_abort(server)\nEnds without waiting."),
     method(
         c"server_requests",
         server_requests,
-        c"server_requests(server) -> list of (path, requests, errors, response_p50, response_p99,\n\
+        c"server_requests(server) -> list of (place, path, requests, errors, response_p50, response_p99,\n\
           gil_wait_p50, gil_wait_p99, gil_wait_total, application_total, cpu_total), times in ns\n\
           and None where unknown.",
     ),
@@ -67,19 +90,23 @@ pub fn methods() -> *mut PyMethodDef {
     METHODS.0.as_ptr().cast_mut()
 }
 
+pub fn interpreter_methods() -> *mut PyMethodDef {
+    interpreters::methods()
+}
+
 unsafe extern "C" fn server_open(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let (mut application, mut report) = (ptr::null_mut(), ptr::null_mut());
-    let (mut listeners, mut options) = (ptr::null_mut(), ptr::null_mut());
+    let (mut listeners, mut routes) = (ptr::null_mut(), ptr::null_mut());
+    let (mut groups, mut options) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: the format matches the places that follow it, and CPython checks the types that it
     // names. The descriptors are given away, as the function's doc says. The capsule owns the server.
     unsafe {
         let parsed = PyArg_ParseTuple(
             arguments,
-            c"OOO!O!:server_open".as_ptr(),
-            &raw mut application,
-            &raw mut report,
+            c"O!OOO!:server_open".as_ptr(),
             &raw mut PyList_Type,
             &raw mut listeners,
+            &raw mut routes,
+            &raw mut groups,
             &raw mut PyDict_Type,
             &raw mut options,
         );
@@ -87,13 +114,12 @@ unsafe extern "C" fn server_open(_: *mut PyObject, arguments: *mut PyObject) -> 
             return ptr::null_mut();
         }
         let listeners = Object::from_borrowed(listeners);
-        let options = Object::from_borrowed(options);
-        let opened = options::pool_settings(&listeners, options).and_then(|pool| {
-            Server::open(ServerSettings {
-                application: Object::from_borrowed(application),
-                report: Object::from_borrowed(report),
-                pool,
-            })
+        let routes = Object::from_borrowed(routes);
+        let groups = Object::from_borrowed(groups);
+        let settings = options::pool_settings(&listeners, Object::from_borrowed(options));
+        let opened = settings.and_then(|settings| {
+            let groups = options::application_groups(&routes, &groups)?;
+            Server::open(groups, settings).map_err(OpenError::System)
         });
         match opened {
             Ok(server) => {
@@ -121,10 +147,7 @@ unsafe extern "C" fn drop_server(capsule: *mut PyObject) {
 unsafe extern "C" fn server_work(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
     // SAFETY: CPython calls with a live tuple of arguments, which keeps the capsule alive.
     unsafe {
-        let Ok((server, template)) = server_and_argument(arguments, c"OO:server_work") else {
-            return ptr::null_mut();
-        };
-        match server.work(Object::from_borrowed(template)) {
+        match server_argument(arguments, c"O:server_work").and_then(Server::work) {
             Ok(()) => Object::from_borrowed(Py_None()).into_ptr(),
             Err(Raised) => ptr::null_mut(),
         }
@@ -134,11 +157,62 @@ unsafe extern "C" fn server_work(_: *mut PyObject, arguments: *mut PyObject) -> 
 unsafe extern "C" fn server_interrupt(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
     // SAFETY: CPython calls with a live tuple of arguments, which keeps the capsule alive.
     unsafe {
-        match server_and_argument(arguments, c"OO:server_interrupt") {
-            Ok((server, exception)) => {
-                let went_on = interrupt_next(server, &Object::from_borrowed(exception));
-                PyBool_FromLong(went_on.into())
+        match server_argument(arguments, c"O:server_interrupt") {
+            Ok(server) => PyBool_FromLong(interrupt_next(server).into()),
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
+}
+
+unsafe extern "C" fn server_next_wanted(
+    _: *mut PyObject,
+    arguments: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: CPython calls with a live tuple of arguments, which keeps the capsule alive.
+    unsafe {
+        let wanted = server_and_argument(arguments, c"OO:server_next_wanted").and_then(
+            |(server, timeout)| {
+                let timeout = u64::try_from(Object::from_borrowed(timeout).to_i64()?);
+                let patience = timeout.map_or(Duration::MAX, Duration::from_nanos);
+                Ok(without_gil(|| server.next_wanted(patience)))
+            },
+        );
+        match wanted {
+            Ok(Received::Task(place)) => PyLong_FromSize_t(place),
+            Ok(Received::Nothing) => PyLong_FromLong(-1),
+            Ok(Received::Over) => Object::from_borrowed(Py_None()).into_ptr(),
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
+}
+
+unsafe extern "C" fn server_admit(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    let (mut capsule, mut interpreter) = (ptr::null_mut(), ptr::null_mut());
+    let mut place: Py_ssize_t = 0;
+    // SAFETY: the format matches the places that follow it; the tuple keeps the objects alive.
+    unsafe {
+        let parsed = PyArg_ParseTuple(
+            arguments,
+            c"OnO:server_admit".as_ptr(),
+            &raw mut capsule,
+            &raw mut place,
+            &raw mut interpreter,
+        );
+        if parsed == 0 {
+            return ptr::null_mut();
+        }
+        let admitted = server_in(capsule).and_then(|server| {
+            if interpreter == Py_None() {
+                server.groups().fail(place as usize);
+            } else {
+                let interpreter = interpreters::interpreter_in(interpreter)?;
+                // The former one is its own capsule's, too.
+                drop(server.groups().admit(place as usize, interpreter));
             }
+            Ok(())
+        });
+        match admitted {
+            Ok(()) => Object::from_borrowed(Py_None()).into_ptr(),
             Err(Raised) => ptr::null_mut(),
         }
     }

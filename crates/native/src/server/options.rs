@@ -7,13 +7,27 @@ use headway_server::record::{AccessLog, LogForm};
 use headway_server::worker::networks::Networks;
 use headway_server::worker::socket::Listener;
 use headway_server::worker::{Entrance, PoolSettings, ProcessLimits, Timeouts};
+use headway_server::wsgi::groups::{ApplicationGroups, GroupSettings, Route};
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise};
-use headway_server::wsgi::server::OpenError;
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_int};
+use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use super::tls;
+
+/// Why a server could not be opened.
+pub enum OpenError {
+    /// A Python exception is set.
+    Raised,
+    System(io::Error),
+}
+
+impl From<Raised> for OpenError {
+    fn from(Raised: Raised) -> Self {
+        Self::Raised
+    }
+}
 
 /// Takes over the descriptors in `listeners`, and the log's where `options` name one.
 ///
@@ -49,7 +63,7 @@ pub unsafe fn pool_settings(
         listeners: opened,
         shared_listeners: number(c"shared_listeners")? != 0,
         access_log,
-        free_threaded: number(c"free_threaded")? != 0,
+        parallel: number(c"parallel")? != 0,
         timeouts: Timeouts {
             keep_alive_ns: number(c"keep_alive_timeout_ns")? as u64,
             head_ns: number(c"head_timeout_ns")? as u64,
@@ -76,6 +90,40 @@ pub unsafe fn pool_settings(
             stack_signal: number(c"stack_signal")? as c_int,
         },
     })
+}
+
+/// `routes`: a sequence of (path, index of a group); `groups`: one of (interpreters, maximum_requests,
+/// switch_interval_ns, 0 for none), not empty.
+pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<ApplicationGroups> {
+    let mut read_routes = Vec::new();
+    for route in items(routes)? {
+        let parts = items(&route)?;
+        let [path, group] = &parts[..] else { return Err(malformed()) };
+        let path = path.to_text()?.into_bytes();
+        read_routes.push(Route { path, group: group.to_i64()? as usize });
+    }
+    let mut read_groups = Vec::new();
+    for group in items(groups)? {
+        let parts = items(&group)?;
+        let [interpreters, maximum_requests, switch_interval_ns] = &parts[..] else {
+            return Err(malformed());
+        };
+        read_groups.push(GroupSettings {
+            interpreters: interpreters.to_i64()? as usize,
+            maximum_requests: maximum_requests.to_i64()? as u64,
+            switch_interval_ns: Some(switch_interval_ns.to_i64()? as u64).filter(|ns| *ns > 0),
+        });
+    }
+    if read_groups.is_empty() || read_routes.iter().any(|route| route.group >= read_groups.len()) {
+        // SAFETY: an exception class of this interpreter.
+        return Err(unsafe { raise(PyExc_ValueError, "a route must lead to a group") });
+    }
+    Ok(ApplicationGroups::new(read_routes, read_groups))
+}
+
+fn malformed() -> Raised {
+    // SAFETY: an exception class of this interpreter.
+    unsafe { raise(PyExc_ValueError, "routes are pairs, groups are triples") }
 }
 
 fn entrance(options: &Options) -> PyResult<Entrance> {
@@ -126,7 +174,7 @@ impl Options {
     }
 }
 
-fn items(sequence: &Object) -> PyResult<Vec<Object>> {
+pub fn items(sequence: &Object) -> PyResult<Vec<Object>> {
     // SAFETY: a live object; an item is a new reference.
     unsafe {
         let count = PySequence_Size(sequence.as_ptr());

@@ -7,17 +7,18 @@ use pyo3_ffi::*;
 
 /// The rows that `server_requests` documents.
 pub fn request_rows(server: &Server) -> PyResult<Object> {
-    let table = server.requests();
+    let tables = server.requests();
     // SAFETY: the list is new and ours; the tuple's items are new references that it takes over,
     // and `Py_BuildValue` gives them back if it fails.
     unsafe {
         let list = Object::from_new(PyList_New(0))?;
-        for (path, row) in table.rows() {
+        for (path, row, place) in tables.rows() {
             let known = row.gil_wait_count > 0;
             let wait = |share| percentile_ns(&row.gil_wait, share).filter(|_| known);
             let total_ns = row.gil_wait.read().sum_ns;
             let tuple = Object::from_new(Py_BuildValue(
-                c"(NKKNNNNNKK)".as_ptr(),
+                c"(nNKKNNNNNKK)".as_ptr(),
+                place as Py_ssize_t,
                 Object::from_latin1(path)?.into_ptr(),
                 row.requests,
                 row.errors,

@@ -35,6 +35,8 @@ pub enum Rejection {
     PlainHttp,
     /// queue-timeout: no thread was free for the request in time.
     QueueTimeout,
+    /// There is no interpreter with the application in it.
+    ApplicationUnavailable,
     /// interrupt-timeout: the application did not answer in time.
     RequestTooLong,
 }
@@ -48,6 +50,7 @@ impl Rejection {
             Self::TargetTooLong => b"414 URI Too Long",
             Self::UnknownExpectation => b"417 Expectation Failed",
             Self::HeadTooLarge | Self::TooManyFields => b"431 Request Header Fields Too Large",
+            Self::ApplicationUnavailable => b"500 Internal Server Error",
             Self::UnknownCoding | Self::UnknownMethod | Self::MethodTooLong => {
                 b"501 Not Implemented"
             }
@@ -100,6 +103,7 @@ impl Rejection {
                 return format!("The method is longer than {MAX_METHOD_BYTES} bytes.").into();
             }
             Self::RequestTooLong => "The request took longer than this server allows.",
+            Self::ApplicationUnavailable => "The application could not be loaded.",
             Self::PlainHttp => "This port speaks HTTPS: TLS comes first.",
             Self::QueueTimeout => "No thread of this server was free for the request in time.",
             Self::Version => "This server speaks HTTP/1.0 and HTTP/1.1.",

@@ -7,7 +7,7 @@ pub mod clock;
 pub mod paths;
 
 pub use access_log::{AccessLog, LogForm};
-pub use paths::{PathRow, PathTable};
+pub use paths::{PathRow, PathTable, PathTables};
 
 /// Where one request's time went: mod_wsgi's phases under mod_wsgi's names, in nanoseconds.
 ///
@@ -15,6 +15,8 @@ pub use paths::{PathRow, PathTable};
 /// them, `output_write` partly after.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestRecord {
+    /// Which of the application's places had the request.
+    pub place: usize,
     /// From when the thread that polls saw the connection ready to when a thread took it up.
     pub queue_ns: u64,
     /// From there to the call of the application: parsing, taking the GIL, the environ.

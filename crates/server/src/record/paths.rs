@@ -34,6 +34,35 @@ pub struct PathRow {
     pub cpu_ns: u64,
 }
 
+/// A table for each of the application's places, as far as there were requests.
+#[derive(Default)]
+pub struct PathTables(Vec<PathTable>);
+
+impl PathTables {
+    pub fn of_place(&mut self, place: usize) -> &mut PathTable {
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, PathTable::default);
+        }
+        &mut self.0[place]
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (place, table) in other.0.iter().enumerate() {
+            self.of_place(place).merge(table);
+        }
+    }
+
+    /// All rows with their places, the most requested first in each.
+    pub fn rows(&self) -> Vec<(&[u8], &PathRow, usize)> {
+        let places = self.0.iter().enumerate();
+        places
+            .flat_map(|(place, table)| {
+                table.rows().into_iter().map(move |row| (row.0, row.1, place))
+            })
+            .collect()
+    }
+}
+
 impl PathTable {
     pub fn record(&mut self, target: &[u8], record: &RequestRecord) {
         let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());

@@ -94,7 +94,7 @@ impl<A: Application> Pool<A> {
         now_ns() < self.end.keep_idle_until_ns()
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         match self.end.phase.load(SeqCst) {
             RUNNING => false,
             STOPPING => self.slab.open() == 0,

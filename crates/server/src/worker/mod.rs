@@ -14,6 +14,7 @@ pub mod entrance;
 pub mod epoll;
 pub mod exchange;
 pub mod file_body;
+pub mod inbox;
 pub mod late;
 pub mod monitor;
 pub mod networks;

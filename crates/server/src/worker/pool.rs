@@ -13,6 +13,7 @@ use super::end::End;
 use super::entrance::Entrance;
 use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
+use super::inbox::Received;
 use super::monitor::Monitor;
 use super::outbox::{Held, Outboxes};
 use super::parking::{LONG_TURN_NS, Parking, Seat};
@@ -27,10 +28,11 @@ use super::word::Noted;
 use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
 use crate::record::clock::now_ns;
-use crate::record::{AccessLog, PathTable};
+use crate::record::{AccessLog, PathTables};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What epoll hands back for what is no connection: beyond the index of any slot.
 const KICK_DATA: u64 = u64::MAX;
@@ -49,8 +51,8 @@ pub struct PoolSettings {
     /// Other processes accept from them too.
     pub shared_listeners: bool,
     pub access_log: Option<AccessLog>,
-    /// Threads run Python at the same time: wake one more whenever work is waiting.
-    pub free_threaded: bool,
+    /// Threads run Python at the same time, without a GIL or with several: wake one more whenever work is waiting.
+    pub parallel: bool,
     pub timeouts: Timeouts,
     pub limits: Limits,
     /// Connections that may be open at once, at most `MAX_CONNECTIONS`.
@@ -103,14 +105,14 @@ pub struct Pool<A: Application> {
     parallel_ns: AtomicU64,
     pub(super) end: End,
     access_log: Option<AccessLog>,
-    free_threaded: bool,
+    parallel: bool,
     timeouts: Timeouts,
     pub(super) patience: Patience,
     pub(super) max_connections: usize,
     pub(super) entrance: Entrance,
     pub(super) limits: Arc<Limits>,
     /// One table for each thread that ever worked here.
-    paths: Mutex<Vec<Arc<Mutex<PathTable>>>>,
+    paths: Mutex<Vec<Arc<Mutex<PathTables>>>>,
 }
 
 impl<A: Application> Pool<A> {
@@ -140,7 +142,7 @@ impl<A: Application> Pool<A> {
             parallel_ns: AtomicU64::new(0),
             end: End::default(),
             access_log: settings.access_log,
-            free_threaded: settings.free_threaded,
+            parallel: settings.parallel,
             timeouts: settings.timeouts,
             patience: settings.timeouts.patience(),
             max_connections: settings.max_connections.min(MAX_CONNECTIONS),
@@ -152,7 +154,10 @@ impl<A: Application> Pool<A> {
 
     /// The next request that is to be interrupted, waited for; `None` once the server is over.
     pub fn next_interruption(&self) -> Option<Interruption> {
-        self.watch.interruptions.wait(|| self.is_over())
+        match self.watch.interruptions.wait(Duration::MAX, || self.is_over()) {
+            Received::Task(interruption) => Some(interruption),
+            Received::Nothing | Received::Over => None,
+        }
     }
 
     pub fn application(&self) -> &A {
@@ -379,10 +384,10 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    /// Requests by path, of all threads together.
-    pub fn requests(&self) -> PathTable {
+    /// Requests by place and path, of all threads together.
+    pub fn requests(&self) -> PathTables {
         let tables = self.paths.lock().expect("no panic under this lock").clone();
-        let mut all = PathTable::default();
+        let mut all = PathTables::default();
         for table in tables {
             all.merge(&table.lock().expect("no panic under this lock"));
         }
@@ -414,7 +419,7 @@ impl<A: Application> Pool<A> {
     /// wait for its end. If none is ready, and there is a GIL, that nobody polls is the monitor's business:
     /// to wake a thread for each of the short requests between long ones would cost these their core.
     fn wake_another_if_worth_it(&self, waiting: usize) {
-        let worth_it = match self.free_threaded {
+        let worth_it = match self.parallel {
             true => waiting > 0 || !(self.is_light() || self.is_polling()),
             false => waiting > 0 && !self.is_light(),
         };
@@ -429,7 +434,7 @@ impl<A: Application> Pool<A> {
         self.is_light()
             && self.parking.has_several_awake()
             && !state.outbox.is_open()
-            && (self.ready.is_empty() || !self.free_threaded && !self.is_polling())
+            && (self.ready.is_empty() || !self.parallel && !self.is_polling())
             && self.parking.step_back_behind_another(seat, now_ns())
     }
 

@@ -129,7 +129,7 @@ fn the_monitor_answers_504_while_all_threads_are_stuck() {
     });
     assert!(!pool.application().seen.lock().unwrap().contains(&"/late".into()));
     let rows = pool.requests();
-    let (_, late) = rows.rows().into_iter().find(|row| row.0 == b"/late").unwrap();
+    let (_, late, _) = rows.rows().into_iter().find(|row| row.0 == b"/late").unwrap();
     assert_eq!((late.requests, late.errors), (100, 100));
 }
 

@@ -67,7 +67,7 @@ pub fn settings(listener: TcpListener) -> PoolSettings {
         listeners: vec![Listener::Tcp(listener)],
         shared_listeners: false,
         access_log: None,
-        free_threaded: false,
+        parallel: false,
         timeouts: Timeouts {
             keep_alive_ns: 75_000_000_000,
             head_ns: 30_000_000_000,

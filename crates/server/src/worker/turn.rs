@@ -16,7 +16,7 @@ use crate::http::connection::Finished;
 use crate::http::{Event, Rejection};
 use crate::record::access_log::{LogBuffer, LogForm, RequestLine};
 use crate::record::clock::{CpuCharges, DateCache, now_ns};
-use crate::record::{PathTable, RequestRecord};
+use crate::record::{PathTables, RequestRecord};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
@@ -44,7 +44,7 @@ pub struct TurnState<'a, T> {
     pub dates: DateCache,
     pub log: LogBuffer,
     /// Written by this thread, read when the table is wanted.
-    pub paths: Arc<Mutex<PathTable>>,
+    pub paths: Arc<Mutex<PathTables>>,
     /// Memory for the next requests that begin.
     pub spares: Spares,
     /// The date of the response under way, so that it does not borrow from `dates`.
@@ -273,7 +273,9 @@ impl<A: Application> Pool<A> {
     fn keep_record(&self, peer: &Peer, record: &RequestRecord, state: &mut TurnState<A::Thread>) {
         let (head, bytes) = peer.http.head();
         let target = &bytes[head.target.clone()];
-        state.paths.lock().expect("no panic under this lock").record(target, record);
+        let mut paths = state.paths.lock().expect("no panic under this lock");
+        paths.of_place(record.place).record(target, record);
+        drop(paths);
         if let Some(log) = self.access_log() {
             let field = |name: &[u8]| match log.form {
                 LogForm::Combined => head.field(bytes, name),

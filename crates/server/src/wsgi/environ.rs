@@ -5,7 +5,7 @@
 
 use super::object::{Object, PyResult, Raised, set_item};
 use super::origin::OriginKeys;
-use crate::http::target::split_absolute;
+use super::path::{Target, decode_path};
 use crate::http::{Framing, Head};
 use crate::worker::{Exchange, Forwarding};
 use pyo3_ffi::*;
@@ -140,28 +140,12 @@ impl EnvironBuilder {
         let target = &bytes[head.target.clone()];
         let request_uri = Object::from_latin1(target)?;
         set_item(&environ, &self.request_uri, &request_uri)?;
-        let whole = target;
-        let (host, target) = match split_absolute(target) {
-            Some((host, rest)) => (Some(host), rest),
-            None => (None, target),
-        };
-        let query_start = target.iter().position(|byte| *byte == b'?');
-        let (path, query) = match query_start {
-            Some(at) => (&target[..at], &target[at + 1..]),
-            None => (target, &b""[..]),
-        };
-        if path.len() == whole.len() && path != b"*" && memchr::memchr(b'%', path).is_none() {
+        let Target { host, path, query } = Target::split(target);
+        let path_info = decode_path(path, &mut self.path);
+        if path_info == target {
             set_item(&environ, &self.path_info, &request_uri)?;
         } else {
-            self.path.clear();
-            match path {
-                // `http://host` is `http://host/` (RFC 9110 section 4.2.3), and `OPTIONS *` asks
-                // about no path at all.
-                [] => self.path.push(b'/'),
-                b"*" => {}
-                _ => decode_percent(path, &mut self.path),
-            }
-            set_latin1(&environ, &self.path_info, &self.path)?;
+            set_latin1(&environ, &self.path_info, path_info)?;
         }
         set_latin1(&environ, &self.query_string, query)?;
         let protocol = if head.minor_version == 1 { &self.http_11 } else { &self.http_10 };
@@ -299,26 +283,6 @@ fn join_repeated(head: &Head, bytes: &[u8], name: &[u8]) -> Vec<u8> {
     values.collect::<Vec<_>>().join(separator)
 }
 
-/// Decodes `%41` and leaves what is no valid escape as it is.
-fn decode_percent(path: &[u8], out: &mut Vec<u8>) {
-    let mut rest = path;
-    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-        out.extend_from_slice(&rest[..at]);
-        let digit = |at: usize| rest.get(at).and_then(|byte| (*byte as char).to_digit(16));
-        match (digit(at + 1), digit(at + 2)) {
-            (Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                rest = &rest[at + 3..];
-            }
-            _ => {
-                out.push(b'%');
-                rest = &rest[at + 1..];
-            }
-        }
-    }
-    out.extend_from_slice(rest);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,18 +294,6 @@ mod tests {
         assert_eq!(environ_key(b"content-type").as_deref(), Some("CONTENT_TYPE"));
         assert_eq!(environ_key(b"X_Forwarded_For"), None);
         assert_eq!(environ_key(b"Proxy"), None);
-    }
-
-    #[test]
-    fn paths_are_decoded_once() {
-        let decode = |path: &[u8]| {
-            let mut out = Vec::new();
-            decode_percent(path, &mut out);
-            out
-        };
-        assert_eq!(decode(b"/a%20b%2Fc%2525"), b"/a b/c%25");
-        assert_eq!(decode(b"/%zz%4"), b"/%zz%4");
-        assert_eq!(decode(b"/%C3%A9"), "/é".as_bytes());
     }
 
     #[test]

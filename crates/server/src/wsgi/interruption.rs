@@ -2,7 +2,8 @@
 //!
 //! CPython raises it as soon as that thread runs Python again, so never in a call that does not return.
 
-use super::object::{Object, without_gil};
+use super::adapter::Adapter;
+use super::object::without_gil;
 use super::server::Server;
 use crate::worker::Exchange;
 use pyo3_ffi::*;
@@ -10,13 +11,25 @@ use std::ffi::c_long;
 use std::ptr;
 use std::time::Duration;
 
-/// Waits for a request that is overdue, and sets an exception of class `exception` in its thread. False once
-/// the server is over. Called attached, from a thread of its own.
-pub fn interrupt_next(server: &Server, exception: &Object) -> bool {
+/// Waits for a request that is overdue, and sets an exception in its thread. False once the server is
+/// over. Called attached, from a thread of its own.
+pub fn interrupt_next(server: &Server) -> bool {
     let Some(interruption) = without_gil(|| server.next_interruption()) else { return false };
-    // SAFETY: a class of exceptions. A thread that is no more, or of another interpreter, is not found.
-    interruption.carry_out(|thread| unsafe {
-        PyThreadState_SetAsyncExc(thread as c_long, exception.as_ptr());
+    interruption.carry_out(|activity| {
+        let Some(interpreter) = server.groups().tenant(activity.place()) else { return };
+        let set = |adapter: &Adapter| {
+            // SAFETY: attached to the adapter's interpreter. A thread that is not there any more is not
+            // found.
+            unsafe {
+                let exception = adapter.interruption().as_ptr();
+                PyThreadState_SetAsyncExc(activity.thread as c_long, exception);
+            }
+        };
+        if !interpreter.is_of_callers() {
+            without_gil(|| interpreter.visit(set));
+        } else if let Some(adapter) = interpreter.adapter() {
+            set(&adapter);
+        }
     });
     true
 }

@@ -1,58 +1,56 @@
 //! A server as Python holds it: opened, worked by Python's own threads, stopped, asked.
 
-use super::adapter::{Adapter, WorkerThread};
-use super::object::{Object, PyResult};
-use crate::record::PathTable;
+use super::groups::ApplicationGroups;
+use super::object::PyResult;
+use crate::record::PathTables;
+use crate::worker::inbox::Received;
 use crate::worker::watch::Interruption;
 use crate::worker::{Pool, PoolSettings};
+use pyo3_ffi::*;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-
-pub struct ServerSettings {
-    pub application: Object,
-    pub report: Object,
-    pub pool: PoolSettings,
-}
+use std::time::Duration;
 
 /// Made and dropped with a thread state attached. The worker threads are Python's
 /// (`threading.Thread`), so that their states, names and thread-locals are as anywhere in Python.
 pub struct Server {
-    pool: Arc<Pool<Adapter>>,
+    pool: Arc<Pool<ApplicationGroups>>,
     /// Joined on drop.
     monitor: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Why a server could not be opened.
-pub enum OpenError {
-    /// A Python exception is set.
-    Raised,
-    System(io::Error),
-}
-
-impl From<super::object::Raised> for OpenError {
-    fn from(super::object::Raised: super::object::Raised) -> Self {
-        Self::Raised
-    }
-}
-
 impl Server {
-    pub fn open(settings: ServerSettings) -> Result<Self, OpenError> {
-        let adapter = Adapter::new(settings.application, settings.report)?;
-        let pool = Arc::new(Pool::new(adapter, settings.pool).map_err(OpenError::System)?);
+    pub fn open(groups: ApplicationGroups, settings: PoolSettings) -> io::Result<Self> {
+        let pool = Arc::new(Pool::new(groups, settings)?);
         let monitored = Arc::clone(&pool);
         let monitor = std::thread::Builder::new()
             .name("headway-monitor".into())
-            .spawn(move || monitored.monitor())
-            .map_err(OpenError::System)?;
+            .spawn(move || monitored.monitor())?;
         Ok(Self { pool, monitor: Mutex::new(Some(monitor)) })
     }
 
+    pub fn groups(&self) -> &ApplicationGroups {
+        self.pool.application()
+    }
+
     /// Serves on the calling thread until the server has stopped. Called attached; detaches.
-    pub fn work(&self, template: Object) -> PyResult<()> {
-        let mut thread = WorkerThread::new(template, self.pool.application())?;
-        thread.detached(|thread| self.pool.work(thread));
+    pub fn work(&self) -> PyResult<()> {
+        // SAFETY: attached on entry (a Python thread called), so attached on exit: what this thread keeps
+        // in its own interpreter is made and dropped so.
+        unsafe {
+            let mut thread = self.groups().join(PyThreadState_Get())?;
+            let state = PyEval_SaveThread();
+            self.pool.work(&mut thread);
+            self.groups().leave(&mut thread);
+            PyEval_RestoreThread(state);
+        }
         Ok(())
+    }
+
+    /// A place in `groups` that needs an interpreter, waited for until the server is over.
+    pub fn next_wanted(&self, patience: Duration) -> Received<usize> {
+        self.groups().wanted.wait(patience, || self.pool.is_over())
     }
 
     /// Stops accepting; `work` returns when the requests in flight are answered, and connections
@@ -63,6 +61,7 @@ impl Server {
 
     /// Lets `work` return as soon as the application does.
     pub fn abort(&self) {
+        self.groups().end();
         self.pool.abort();
     }
 
@@ -71,7 +70,7 @@ impl Server {
         self.pool.next_interruption()
     }
 
-    pub fn requests(&self) -> PathTable {
+    pub fn requests(&self) -> PathTables {
         self.pool.requests()
     }
 }

@@ -15,7 +15,6 @@ from headway.server.apache.syntax import Directive
 from headway.server.configuration import Value, cut
 from headway.server.kinds import Kind, Switch, Text, Whole
 from headway.server.options import DAEMON_SECONDS, GROUP_OPTIONS
-from headway.server.resolution import gil_enabled
 
 ORIGIN_OF_DEFAULTS = "mod_wsgi's default"
 _COUNT = Whole(0, 2**31 - 1)
@@ -104,12 +103,6 @@ def _take(daemon: Daemon, name: str, text: str) -> None:
     value = parse(directive, name, option.daemon, text)
     if name == "user" and is_root(value):
         raise directive.refuse(f"user={text}", "a user other than root")
-    if name == "switch-interval" and not gil_enabled():
-        daemon.warnings.append(
-            f"{directive.place}: switch-interval of process group {daemon.name} is left out: "
-            "free-threading is active, and there is no GIL to yield (WSGI0204)"
-        )
-        return
     if name == "processes":
         # Given at all, it makes wsgi.multiprocess true.
         daemon.given["multiprocess"] = Value(True, directive.place)

@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from headway.errors import CommandError
+from headway.server import free_threading
 from headway.server.apache import core
 from headway.server.apache.contents import Contents, read_contents
 from headway.server.apache.daemon import Daemon, defaults, home_of
@@ -18,9 +19,16 @@ from headway.server.apache.hosts import Host
 from headway.server.apache.interpreters import parse_word
 from headway.server.apache.remarks import remarks
 from headway.server.apache.syntax import Directive
-from headway.server.configuration import Draft, GroupDraft, Value, mount
+from headway.server.configuration import (
+    ApplicationGroupDraft,
+    Draft,
+    GroupDraft,
+    Value,
+    mount,
+)
 from headway.server.kinds import Several
 from headway.server.options import OPTIONS
+from headway.server.resolution import gil_enabled
 
 INHERITED = "inherited from server scope"
 
@@ -49,12 +57,15 @@ def read_apache(path: str) -> Draft:
 def _group_draft(contents: Contents, group: Group) -> GroupDraft:
     daemon = contents.daemons.get(group.name)
     place = group.binds[0].origin if daemon is None else daemon.directive.place
-    draft = GroupDraft(group.shown, place, "")
+    draft = GroupDraft(group.shown, place, "", leaves_out=True)
     draft.binds = group.binds
-    draft.mounts = [
-        mount(alias.path, alias.script, contents.server_root, alias.directive.place)
-        for alias in group.aliases.values()
-    ]
+    for alias in group.aliases.values():
+        name = group.application_groups[alias.path]
+        origin = alias.directive.place
+        draft.mounts.append(mount(alias.path, alias.script, contents.server_root, origin, name))
+        draft.application_groups[name.value] = ApplicationGroupDraft(
+            origin, contents.interpreters.of_application_group(group.name, name.value)
+        )
     given = _values_of_hosts(contents, group)
     if group.tls is not None:
         given["tls-certificate"], given["tls-key"] = group.tls
@@ -129,19 +140,52 @@ def _networks(directive: Directive) -> Value:
 def _add_python(
     contents: Contents, group: Group, daemon: Daemon | None, given: dict[str, Value]
 ) -> None:
-    """Where modules are found, where the processes start, and the switch interval."""
+    """Where modules are found, where the processes start, and what their GIL is like."""
     home = given.get("home")
     # mod_wsgi puts home= at the front of sys.path, and nothing in its place.
     given["app-dir"] = home or Value("", "default")
     user = daemon.given.get("user") if daemon is not None else None
     if home is None and user is not None and (directory := home_of(user.value)):
         given["home"] = Value(directory, f"{user.origin}, the home of {user.value}")
-    applications = {alias.application_group for alias in group.aliases.values()}
-    layers = contents.interpreters.python_path(group.name, applications)
+    layers = contents.interpreters.python_path(group.name)
     layers += [given["python-path"]] if "python-path" in given else []
     if layers:
         paths = tuple(path for layer in layers for path in layer.value)
         given["python-path"] = Value(paths, " and ".join(layer.origin for layer in layers))
-    interval = contents.interpreters.switch_interval(group.name)
-    if interval is not None:
-        given.setdefault("switch-interval", interval)
+    _add_free_threading(contents, group, given)
+    _add_switch_interval(contents, group, given)
+
+
+def _add_free_threading(contents: Contents, group: Group, given: dict[str, Value]) -> None:
+    wanted = contents.interpreters.free_threading(group.name)
+    if wanted is None:
+        return
+    home = given["python-home"].value if "python-home" in given else None
+    if wanted.value and free_threading.is_free_threaded(home) is False:
+        contents.warnings.append(
+            f"{wanted.origin}: WSGIFreeThreading is left out: {free_threading.interpreter(home)} "
+            "cannot run without a GIL (WSGI0200)"
+        )
+        return
+    given["free-threading"] = wanted
+
+
+def _add_switch_interval(contents: Contents, group: Group, given: dict[str, Value]) -> None:
+    """That of WSGIDaemonProcess goes first; none is kept where there will be no GIL."""
+    of_daemon = given.get("switch-interval")
+    interval = of_daemon or contents.interpreters.switch_interval(group.name)
+    if interval is None:
+        return
+    if gil_enabled(given):
+        given["switch-interval"] = interval
+        return
+    given.pop("switch-interval", None)
+    if of_daemon is not None:
+        what, number = f"switch-interval of process group {group.shown}", 204
+    else:
+        is_top = interval is contents.interpreters.top_switch_interval()
+        what, number = "WSGISwitchInterval", 203 if is_top else 205
+    contents.warnings.append(
+        f"{interval.origin}: {what} is left out: free-threading is active, and there is no GIL to "
+        f"yield (WSGI0{number})"
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from headway.server.apache.application_groups import name_of
 from headway.server.apache.contents import DEFAULT_GROUP, Contents
 from headway.server.apache.hosts import Alias, Host, read_alias
 from headway.server.apache.interpreters import ON_OR_OFF, parse_word
@@ -21,10 +22,11 @@ from headway.server.configuration import Value
 @dataclass
 class Group:
     """What one process group serves, where, and for which hosts. `name` is "" for the default
-    one; `tls` holds certificate and key."""
+    one; aliases and their application groups are by path; `tls` holds certificate and key."""
 
     name: str
     aliases: dict[str, Alias]
+    application_groups: dict[str, Value]
     tls: tuple[Value, Value] | None
     binds: list[Value] = field(default_factory=list)
     hosts: list[Host] = field(default_factory=list)
@@ -56,8 +58,14 @@ def find_groups(contents: Contents) -> list[Group]:
                 "one process group on one address; give each a Listen of its own",
             )
         tls = _tls(contents, hosts, listen)
-        group = groups.setdefault(names[0], Group(names[0], aliases, tls))
-        if _scripts(group) != _scripts(Group("", aliases, tls)) or group.tls != tls:
+        group = groups.get(names[0])
+        if group is None:
+            named = {
+                alias.path: name_of(alias, address.port, contents.warnings)
+                for alias in aliases.values()
+            }
+            group = groups[names[0]] = Group(names[0], aliases, named, tls)
+        if _scripts(group.aliases) != _scripts(aliases) or group.tls != tls:
             raise listen.refuse(
                 f"process group {group.shown} with other applications, or other TLS, than on "
                 f"{group.binds[0].value}",
@@ -68,8 +76,9 @@ def find_groups(contents: Contents) -> list[Group]:
     return list(groups.values())
 
 
-def _scripts(group: Group) -> dict[str, str]:
-    return {path: alias.script for path, alias in group.aliases.items()}
+def _scripts(aliases: dict[str, Alias]) -> dict[str, tuple[str, str]]:
+    """The script and the application group of each path."""
+    return {path: (alias.script, alias.application_group.value) for path, alias in aliases.items()}
 
 
 def _address(listen: Directive) -> Address:
@@ -92,10 +101,15 @@ def _aliases_at(contents: Contents, listen: Directive, hosts: list[Host]) -> dic
     for host in hosts:
         for alias in _aliases_of(contents, host):
             other = found.setdefault(alias.path, alias)
-            if (other.script, other.process_group) != (alias.script, alias.process_group):
+            same = (
+                other.script == alias.script,
+                other.process_group == alias.process_group,
+                other.application_group.value == alias.application_group.value,
+            )
+            if not all(same):
                 raise alias.directive.refuse(
-                    f"{alias.path or '/'} for two applications on one address (first: "
-                    f"{other.directive.place})",
+                    f"{alias.path or '/'} for two applications on one address, or in two groups "
+                    f"(first: {other.directive.place})",
                     "one each; hosts are not told apart by their names",
                 )
     if len(hosts) > 1 and found:

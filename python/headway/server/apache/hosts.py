@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headway.server.apache.interpreters import GLOBAL
 from headway.server.apache.syntax import Directive
 from headway.server.binding import Address
-from headway.server.kinds import parse_url_path
+from headway.server.configuration import Value
+from headway.server.kinds import GLOBAL, parse_url_path
 
 # Sections whose content holds for a part of the URLs or files; merged in this order by httpd.
 SCOPES = ("directory", "directorymatch", "files", "filesmatch", "location", "locationmatch")
@@ -69,13 +69,16 @@ def _fit(section: Directive, word: str, address: Address) -> int:
 
 
 class Alias(NamedTuple):
-    """A WSGIScriptAlias. `process_group` is "" for the default one."""
+    """A WSGIScriptAlias. `process_group` is "" for the default one; `application_group` is as it is
+    written, in `group_directive`. `server_name` is that of the host that it is served for."""
 
     path: str
     script: str
     process_group: str
-    application_group: str
+    application_group: Value
     directive: Directive
+    group_directive: Directive
+    server_name: str | None
 
 
 def read_alias(directive: Directive, host: Host, main: Host, server_root: str) -> Alias:
@@ -100,23 +103,33 @@ def read_alias(directive: Directive, host: Host, main: Host, server_root: str) -
         if not value:
             raise directive.refuse(f"{name}=", "a name")
 
-    def resolved(option: str, key: str, default: str) -> str:
+    def said(option: str, key: str) -> tuple[Directive, str] | None:
+        """What the alias or a directive in force says, and that directive."""
         if option in given:
-            return _name(directive, given[option])
+            return directive, given[option]
         scoped = in_force((key,), path, script, (main, host) if host is not main else (main,))
-        return default if scoped is None else _name(scoped, " ".join(scoped.words))
+        return None if scoped is None else (scoped, " ".join(scoped.words))
+
+    def resolved(option: str, key: str, default: str) -> str:
+        found = said(option, key)
+        return default if found is None else _name(*found)
 
     callable_object = resolved("callable-object", "wsgicallableobject", "application")
     if callable_object != "application":
         raise directive.refuse(
             f"the callable {callable_object}", "application, as it is named in script files"
         )
+    group = said("application-group", "wsgiapplicationgroup")
     return Alias(
         path,
         script,
         resolved("process-group", "wsgiprocessgroup", ""),
-        resolved("application-group", "wsgiapplicationgroup", "%{RESOURCE}"),
+        Value("%{RESOURCE}", "mod_wsgi's default")
+        if group is None
+        else Value(group[1], group[0].place),
         directive,
+        directive if group is None else group[0],
+        host.server_name or main.server_name,
     )
 
 

@@ -2,21 +2,20 @@
 
 The rules are mod_wsgi's as its documentation has them: for each directive the container with more
 selectors goes first, then the later one, then server scope; WSGIPythonPath adds up, the most
-specific directories first. Every application runs in the main interpreter so far and shares its
-GIL, so a switch interval for one application group is refused with a warning.
+specific directories first. What a container with application-group= says is for the interpreters of
+that group; a switch interval or a path without it, for all of the process.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 from headway.server.apache.syntax import Directive
 from headway.server.configuration import Value
-from headway.server.kinds import Kind, Several, Switch, Text
+from headway.server.kinds import GLOBAL, Kind, Several, Switch, Text
 from headway.server.options import DAEMON_SWITCH_INTERVAL
-from headway.server.resolution import gil_enabled
 
-GLOBAL = "%{GLOBAL}"
 ON_OR_OFF = Switch(True)
 ON_OR_OFF.allowed = "On or Off"
 DIRECTORIES = Several(Text("DIR", "directories with : between them"), ":")
@@ -33,6 +32,14 @@ NAMES = (
     "WSGIPerInterpreterGIL, WSGIFreeThreading, WSGISwitchInterval, WSGIPythonPath, "
     "WSGIRestrictStdin, WSGIRestrictStdout, WSGIRestrictSignal"
 )
+# What each says of one application group, with mod_wsgi's default where Headway has another.
+OPTION_OF = {
+    "wsgiperinterpretergil": "per-interpreter-gil",
+    "wsgirestrictstdin": "restrict-stdin",
+    "wsgirestrictstdout": "restrict-stdout",
+    "wsgirestrictsignal": "restrict-signal",
+}
+DEFAULTS = {"restrict-signal": Value(True, "mod_wsgi's default")}
 
 
 @dataclass
@@ -49,10 +56,12 @@ class Container:
     def specificity(self) -> int:
         return (self.process_group is not None) + (self.application_group is not None)
 
-    def matches(self, process_group: str, application_groups: set[str]) -> bool:
-        """`process_group` is "" for the default one."""
-        return self.process_group in (None, process_group) and (
-            self.application_group is None or self.application_group in application_groups
+    def matches(self, process_group: str, application_group: str | None) -> bool:
+        """`process_group` is "" for the default one; with `None` for the application group it must
+        hold for all of the process."""
+        return self.process_group in (None, process_group) and self.application_group in (
+            None,
+            application_group,
         )
 
 
@@ -105,50 +114,77 @@ class Interpreters:
     def _has_effect(self, directive: Directive, value: Value, container: Container | None) -> bool:
         """Whether it is heeded; if not, a warning says so, unless it asks for what is so anyway."""
         reason = None
-        if directive.key == "wsgiswitchinterval":
-            if not gil_enabled():
-                number = 203 if container is None else 205
-                reason = f"free-threading is active, and there is no GIL to yield (WSGI0{number})"
-            elif container is not None and container.application_group is not None:
-                reason = (
-                    "its interpreter shares the GIL of the process, and so would the value; "
-                    "select on process-group= alone (WSGI0199)"
-                )
-        elif directive.key == "wsgiperinterpretergil" and value.value:
-            reason = "own-GIL interpreters are not available yet: the process's GIL is shared"
-        elif directive.key == "wsgifreethreading":
-            if container is not None and container.application_group is not None:
-                reason = "free-threading is for whole processes: drop application-group= (WSGI0201)"
-            elif value.value and gil_enabled():
-                reason = "this Python has a GIL (WSGI0200)"
-            elif not value.value and not gil_enabled():
-                reason = "the GIL is off in this Python; PYTHON_GIL=1 turns it on"
-        elif directive.key.startswith("wsgirestrict") and value.value:
-            reason = "applications may use it"
+        is_of_group = container is not None and container.application_group is not None
+        if directive.key == "wsgiperinterpretergil" and value.value and sys.version_info < (3, 12):
+            version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+            reason = f"this is Python {version}, and a GIL of its own takes 3.12 (WSGI0198)"
+        elif directive.key == "wsgifreethreading" and is_of_group:
+            reason = "free-threading is for whole processes: drop application-group= (WSGI0201)"
         if reason is not None:
             self.warnings.append(f"{directive.place}: {directive.name} is left out: {reason}")
-        return reason is None and directive.key in ("wsgiswitchinterval", "wsgipythonpath")
+        return reason is None
 
     def switch_interval(self, process_group: str) -> Value | None:
-        """For the one GIL of a process. Server scope is for the default process group alone: a
-        WSGIDaemonProcess has an option of its own, which goes before all of this."""
-        for container in sorted(self._containers, key=lambda each: each.specificity)[::-1]:
-            value = container.values.get("wsgiswitchinterval")
-            if value is not None and container.matches(process_group, set()):
-                return value
-        return self._top.get("wsgiswitchinterval") if process_group == "" else None
+        """For the GIL that the interpreters of a process share. Server scope is for the default
+        process group alone: a WSGIDaemonProcess has an option of its own, which goes before all of
+        this."""
+        value = self._of_process("wsgiswitchinterval", process_group)
+        return value or (self._top.get("wsgiswitchinterval") if process_group == "" else None)
 
-    def python_path(self, process_group: str, application_groups: set[str]) -> list[Value]:
-        """Directories for sys.path, the most specific first, without the base of a daemon."""
-        layers = [self._top["wsgipythonpath"]] if self._has_base(process_group) else []
-        for container in sorted(self._containers, key=lambda each: each.specificity):
-            value = container.values.get("wsgipythonpath")
-            if value is not None and container.matches(process_group, application_groups):
-                layers.append(value)
-        return layers[::-1]
+    def free_threading(self, process_group: str) -> Value | None:
+        """Server scope is for every process group."""
+        key = "wsgifreethreading"
+        return self._of_process(key, process_group) or self._top.get(key)
 
-    def _has_base(self, process_group: str) -> bool:
-        return process_group == "" and "wsgipythonpath" in self._top
+    def _of_process(self, key: str, process_group: str) -> Value | None:
+        container = self._winner(key, process_group, None)
+        return container.values[key] if container else None
+
+    def python_path(self, process_group: str) -> list[Value]:
+        """Directories for sys.path in all interpreters, the most specific first, without the base
+        of a daemon."""
+        layers = [each.values["wsgipythonpath"] for each in self._paths(process_group, None)]
+        has_base = process_group == "" and "wsgipythonpath" in self._top
+        return [*layers, self._top["wsgipythonpath"]] if has_base else layers
+
+    def of_application_group(self, process_group: str, name: str) -> dict[str, Value]:
+        """What is said of the interpreters of one application group, by the names of its options;
+        what is for all of the process is not repeated."""
+        given = dict(DEFAULTS)
+        for key, option in OPTION_OF.items():
+            container = self._winner(key, process_group, name)
+            value = self._top.get(key) if container is None else container.values[key]
+            if value is not None:
+                given[option] = value
+        container = self._winner("wsgiswitchinterval", process_group, name)
+        if container is not None and container.application_group is not None:
+            given["switch-interval"] = container.values["wsgiswitchinterval"]
+        paths = self._paths(process_group, name)
+        # What is for the process follows anyway; it stands here where it goes before the group's.
+        while paths and paths[-1].application_group is None:
+            del paths[-1]
+        if paths:
+            layers = [each.values["wsgipythonpath"] for each in paths]
+            directories = tuple(path for layer in layers for path in layer.value)
+            origin = " and ".join(layer.origin for layer in layers)
+            given["python-path"] = Value(directories, origin)
+        return given
+
+    def _winner(self, key: str, process_group: str, name: str | None) -> Container | None:
+        return next(iter(self._fitting(key, process_group, name)), None)
+
+    def _paths(self, process_group: str, name: str | None) -> list[Container]:
+        return self._fitting("wsgipythonpath", process_group, name)
+
+    def _fitting(self, key: str, process_group: str, name: str | None) -> list[Container]:
+        """The containers that say `key`, whoever goes first first."""
+        fitting = [
+            each
+            for each in self._containers
+            if key in each.values and each.matches(process_group, name)
+        ]
+        # A stable sort leaves the later of two equals last.
+        return sorted(fitting, key=lambda each: each.specificity)[::-1]
 
     def top_switch_interval(self) -> Value | None:
         return self._top.get("wsgiswitchinterval")
@@ -156,6 +192,14 @@ class Interpreters:
     def groups_named(self) -> dict[str, Directive]:
         """The process groups that containers select, for a look at whether they exist."""
         return {each.process_group: each.section for each in self._containers if each.process_group}
+
+    def application_groups_named(self) -> dict[str, Directive]:
+        """Likewise those application groups of which containers say something."""
+        return {
+            each.application_group: each.section
+            for each in self._containers
+            if each.application_group and each.values
+        }
 
 
 def parse_word(directive: Directive, kind: Kind) -> object:

@@ -12,8 +12,7 @@ from headway.server.apache.groups import Group
 from headway.server.apache.hosts import ACCESS, in_force
 from headway.server.apache.syntax import Directive, places
 from headway.server.configuration import Draft
-
-RESOURCE = "%{RESOURCE}"
+from headway.server.kinds import GLOBAL, show_application_group
 
 
 def remarks(contents: Contents, groups: list[Group], draft: Draft) -> Iterator[str]:
@@ -22,7 +21,7 @@ def remarks(contents: Contents, groups: list[Group], draft: Draft) -> Iterator[s
     yield from contents.interpreters.warnings
     yield from _top_switch_interval(contents, draft)
     for group in groups:
-        yield from _interpreters(group)
+        yield from _parts(contents, group)
         yield from _access(contents, group)
     yield from _import_scripts(contents, groups)
     skipped = {name: list(directives) for name, directives in contents.skipped.items()}
@@ -44,6 +43,11 @@ def _unused(contents: Contents, groups: list[Group]) -> Iterator[str]:
     for name, section in contents.interpreters.groups_named().items():
         if name not in contents.daemons:
             yield f"{section.place}: there is no process group {name}"
+    named = {name.value for group in groups for name in group.application_groups.values()}
+    for name, section in contents.interpreters.application_groups_named().items():
+        if name not in named:
+            known = ", ".join(show_application_group(each) for each in sorted(named))
+            yield f"{section.place}: no application is in application group {name}, but in {known}"
 
 
 def _top_switch_interval(contents: Contents, draft: Draft) -> Iterator[str]:
@@ -60,19 +64,28 @@ def _top_switch_interval(contents: Contents, draft: Draft) -> Iterator[str]:
         )
 
 
-def _interpreters(group: Group) -> Iterator[str]:
-    aliases = group.aliases.values()
-    for alias in aliases:
-        if alias.application_group not in ("", RESOURCE):
-            yield (
-                f"{alias.directive.place}: the application group {alias.application_group} runs in "
-                "the main interpreter for now"
-            )
-    if len(aliases) > 1 and any(alias.application_group for alias in aliases):
-        yield (
-            f"{group.binds[0].origin}: the {len(aliases)} applications of process group "
-            f"{group.shown} share the main interpreter for now"
-        )
+def _parts(contents: Contents, group: Group) -> Iterator[str]:
+    """A <Location> below an alias, in which httpd would choose another interpreter or process."""
+    for host in (contents.main, *(host for host in group.hosts if host is not contents.main)):
+        for directive, sections in host.scoped:
+            section = sections[-1] if sections else directive
+            if section.key != "location" or len(section.words) != 1:
+                continue
+            path = section.words[0].rstrip("/")
+            above = [each for each in group.aliases if f"{path}/".startswith(f"{each}/")]
+            if not above or path in above:
+                continue
+            alias = group.aliases[max(above, key=len)]
+            in_alias = {
+                "wsgiapplicationgroup": alias.application_group.value,
+                "wsgiprocessgroup": alias.process_group or GLOBAL,
+            }
+            said = in_alias.get(directive.key)
+            if said is not None and " ".join(directive.words) != said:
+                yield (
+                    f"{directive.place}: {directive.name} is left out: {path} is a part of what "
+                    f"WSGIScriptAlias {alias.path or '/'} serves; give it an alias of its own"
+                )
 
 
 def _access(contents: Contents, group: Group) -> Iterator[str]:

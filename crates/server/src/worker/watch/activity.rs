@@ -2,7 +2,7 @@
 
 use crate::record::clock::now_ns;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 /// As much of `METHOD target` as a message needs.
 const LINE_BYTES: usize = 200;
@@ -20,6 +20,9 @@ pub struct Activity {
     pub thread: libc::pthread_t,
     /// Whether a limit needs any of this.
     wanted: bool,
+    /// Which of the application's places has the request. Written by the thread before it calls the
+    /// application, read by an interrupter while it is there; relaxed, ordered by `request`.
+    place: AtomicUsize,
     /// The request that the thread runs: when it began, and in the lower bits its state.
     ///
     /// | begun | state | meaning |
@@ -57,6 +60,7 @@ impl Activity {
             // SAFETY: likewise.
             thread: unsafe { libc::pthread_self() },
             wanted,
+            place: AtomicUsize::new(0),
             request: AtomicU64::new(0),
             ended_ns: AtomicU64::new(0),
             told_begun_ns: AtomicU64::new(0),
@@ -74,6 +78,14 @@ impl Activity {
             line.extend_from_slice(&target[..target.len().min(LINE_BYTES)]);
             self.request.store(now_ns() << BEGUN_SHIFT | RUNNING, SeqCst);
         }
+    }
+
+    pub fn enter_place(&self, place: usize) {
+        self.place.store(place, Relaxed);
+    }
+
+    pub fn place(&self) -> usize {
+        self.place.load(Relaxed)
     }
 
     /// The application is done with the request, and is not to be interrupted any more. `forget` takes
@@ -104,11 +116,11 @@ impl Activity {
 
     /// Calls `set`, which sets an exception in the thread, unless the application is done with the
     /// request that began then.
-    pub fn interrupt(&self, begun_ns: u64, set: impl FnOnce(libc::pthread_t)) {
+    pub fn interrupt(&self, begun_ns: u64, set: impl FnOnce(&Self)) {
         let begun = begun_ns << BEGUN_SHIFT;
         let (running, interrupting) = (begun | RUNNING, begun | INTERRUPTING);
         if self.request.compare_exchange(running, interrupting, SeqCst, SeqCst).is_ok() {
-            set(self.thread);
+            set(self);
             self.request.store(begun | INTERRUPTED, SeqCst);
         }
     }

@@ -9,16 +9,16 @@
 
 mod activity;
 mod control;
-mod interruptions;
+mod interruption;
 mod orphan;
 mod stack;
 
 pub use activity::Activity;
 pub use control::Reason;
-pub use interruptions::Interruption;
+pub use interruption::Interruption;
 
+use super::inbox::Inbox;
 use control::{Control, say_on_stderr};
-use interruptions::Interruptions;
 use orphan::Orphan;
 use std::fmt::Display;
 use std::os::fd::RawFd;
@@ -90,7 +90,7 @@ pub struct Watch {
     /// Requests that ran. Written by all threads, only if there is a maximum; relaxed.
     requests: AtomicU64,
     orphan: Orphan,
-    pub interruptions: Interruptions,
+    pub interruptions: Inbox<Interruption>,
 }
 
 impl Watch {
@@ -102,7 +102,7 @@ impl Watch {
             threads: Mutex::default(),
             requests: AtomicU64::new(0),
             orphan: Orphan::default(),
-            interruptions: Interruptions::default(),
+            interruptions: Inbox::default(),
         }
     }
 

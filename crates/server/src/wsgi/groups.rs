@@ -1,0 +1,262 @@
+//! Application groups: which interpreter runs which request.
+//!
+//! A group has one or more interpreters, each in a *place*, where it may be replaced by a newer one.
+//! The longest URL path that fits decides on the group; with several interpreters a thread always
+//! goes to the same, so that as many threads run beside each other as there are GILs.
+
+use super::attachment::{Attachment, ThreadMeter};
+use super::interpreter::Interpreter;
+use super::object::PyResult;
+use super::path::{Target, decode_path};
+use crate::http::Rejection;
+use crate::worker::inbox::Inbox;
+use crate::worker::{Application, Exchange};
+use pyo3_ffi::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long the end of the server may go unnoticed.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// An application's URL path ("" for the root), and the index of its group.
+pub struct Route {
+    pub path: Vec<u8>,
+    pub group: usize,
+}
+
+pub struct GroupSettings {
+    pub interpreters: usize,
+    /// After so many requests an interpreter is to be replaced; 0: never.
+    pub maximum_requests: u64,
+    /// For threads while they serve this group, where it shares a GIL with others.
+    pub switch_interval_ns: Option<u64>,
+}
+
+pub struct ApplicationGroups {
+    /// The longest path first.
+    routes: Vec<Route>,
+    groups: Vec<Group>,
+    places: Vec<Place>,
+    /// Worker threads so far.
+    threads: AtomicUsize,
+    /// Places that need an interpreter, or another one.
+    pub wanted: Inbox<usize>,
+    has_ended: AtomicBool,
+}
+
+struct Group {
+    first: usize,
+    interpreters: usize,
+    maximum_requests: u64,
+    switch_interval_ns: Option<u64>,
+}
+
+#[derive(Default)]
+struct Place {
+    /// Changes with `tenant`, while that is locked; read by worker threads before each request.
+    generation: AtomicU64,
+    tenant: Mutex<Tenant>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Tenant {
+    interpreter: Option<Arc<Interpreter>>,
+    /// The place is in `wanted`, or the keeper has it in hand.
+    is_wanted: bool,
+    /// How often no interpreter could be made.
+    failures: u64,
+}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, Tenant> {
+        self.tenant.lock().expect("no panic under this lock")
+    }
+}
+
+/// What one worker thread keeps.
+pub struct WorkerThread {
+    number: usize,
+    meter: ThreadMeter,
+    /// What the meter was told.
+    switch_interval_ns: Option<u64>,
+    /// In the interpreter that the thread comes from, if requests are run there.
+    own: Option<Attachment>,
+    /// By place, with the generation that it is of.
+    tenants: Vec<Option<(u64, Arc<Interpreter>)>>,
+}
+
+impl ApplicationGroups {
+    /// `groups` is not empty; the first one gets what no path fits.
+    pub fn new(mut routes: Vec<Route>, groups: Vec<GroupSettings>) -> Self {
+        routes.sort_by_key(|route| std::cmp::Reverse(route.path.len()));
+        let mut first = 0;
+        let groups: Vec<_> = groups
+            .into_iter()
+            .map(|group| {
+                let interpreters = group.interpreters.max(1);
+                let group = Group {
+                    first,
+                    interpreters,
+                    maximum_requests: group.maximum_requests,
+                    switch_interval_ns: group.switch_interval_ns,
+                };
+                first += interpreters;
+                group
+            })
+            .collect();
+        Self {
+            routes,
+            groups,
+            places: (0..first).map(|_| Place::default()).collect(),
+            threads: AtomicUsize::new(0),
+            wanted: Inbox::default(),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Has an interpreter run the requests of a place; returns the one that did so far.
+    pub fn admit(&self, place: usize, interpreter: Arc<Interpreter>) -> Option<Arc<Interpreter>> {
+        let place = self.places.get(place)?;
+        let mut tenant = place.lock();
+        let former = tenant.interpreter.replace(interpreter);
+        tenant.is_wanted = false;
+        place.generation.fetch_add(1, Release);
+        place.changed.notify_all();
+        former
+    }
+
+    /// No interpreter could be made for the place: requests that wait for one are answered with an error,
+    /// the next one asks again.
+    pub fn fail(&self, place: usize) {
+        let Some(place) = self.places.get(place) else { return };
+        let mut tenant = place.lock();
+        tenant.failures += 1;
+        tenant.is_wanted = false;
+        place.changed.notify_all();
+    }
+
+    /// Nobody waits for an interpreter any more.
+    pub fn end(&self) {
+        self.has_ended.store(true, SeqCst);
+        self.places.iter().for_each(|place| place.changed.notify_all());
+    }
+
+    /// The interpreter that has the requests of a place.
+    pub fn tenant(&self, place: usize) -> Option<Arc<Interpreter>> {
+        self.places.get(place)?.lock().interpreter.clone()
+    }
+
+    /// Called attached, by a thread that is going to work here, with its own thread state.
+    pub fn join(&self, state: *mut PyThreadState) -> PyResult<WorkerThread> {
+        let of_callers = self
+            .places
+            .iter()
+            .filter_map(|place| place.lock().interpreter.clone())
+            .find(|interpreter| interpreter.is_of_callers());
+        let adapter = of_callers.and_then(|interpreter| interpreter.adapter());
+        Ok(WorkerThread {
+            number: self.threads.fetch_add(1, Relaxed),
+            meter: ThreadMeter::of_this_thread(),
+            switch_interval_ns: None,
+            own: adapter.map(|adapter| Attachment::new(&adapter, state)).transpose()?,
+            tenants: self.places.iter().map(|_| None).collect(),
+        })
+    }
+
+    /// The thread states that the thread got here end. Called detached, by that thread.
+    pub fn leave(&self, thread: &mut WorkerThread) {
+        for (_, interpreter) in thread.tenants.drain(..).flatten() {
+            interpreter.leave(thread.number);
+        }
+    }
+
+    fn group_of(&self, exchange: &Exchange) -> &Group {
+        if let [only] = &self.groups[..] {
+            return only;
+        }
+        let (head, bytes) = exchange.head();
+        let mut buffer = Vec::new();
+        let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
+        let fits = |route: &&Route| {
+            path.strip_prefix(&route.path[..]).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+        };
+        &self.groups[self.routes.iter().find(fits).map_or(0, |route| route.group)]
+    }
+
+    /// The interpreter at `place`, waited for if there is none yet.
+    fn settled<'a>(
+        &self,
+        place: usize,
+        tenants: &'a mut [Option<(u64, Arc<Interpreter>)>],
+    ) -> Option<&'a Arc<Interpreter>> {
+        let kept = &mut tenants[place];
+        let generation = self.places[place].generation.load(Acquire);
+        if kept.as_ref().is_none_or(|(of, _)| *of != generation) {
+            *kept = self.wait_for(place);
+        }
+        kept.as_ref().map(|(_, interpreter)| interpreter)
+    }
+
+    fn wait_for(&self, index: usize) -> Option<(u64, Arc<Interpreter>)> {
+        let place = &self.places[index];
+        let mut tenant = place.lock();
+        let failures = tenant.failures;
+        loop {
+            if let Some(interpreter) = &tenant.interpreter {
+                return Some((place.generation.load(Relaxed), Arc::clone(interpreter)));
+            }
+            if tenant.failures != failures || self.has_ended.load(SeqCst) {
+                return None;
+            }
+            if !std::mem::replace(&mut tenant.is_wanted, true) {
+                self.wanted.push(index);
+            }
+            tenant = place.changed.wait_timeout(tenant, LOOK).expect("no panic under this lock").0;
+        }
+    }
+
+    /// The interpreter has served its time.
+    fn ask_for_another(&self, index: usize) {
+        let mut tenant = self.places[index].lock();
+        if !std::mem::replace(&mut tenant.is_wanted, true) {
+            self.wanted.push(index);
+        }
+    }
+}
+
+impl Application for ApplicationGroups {
+    type Thread = WorkerThread;
+
+    fn handle(&self, thread: &mut WorkerThread, exchange: &mut Exchange) {
+        let group = self.group_of(exchange);
+        let place = group.first + thread.number % group.interpreters;
+        exchange.record.place = place;
+        exchange.activity().enter_place(place);
+        if group.switch_interval_ns != thread.switch_interval_ns {
+            thread.switch_interval_ns = group.switch_interval_ns;
+            headway_gil::set_switch_interval_of_this_thread(group.switch_interval_ns);
+        }
+        loop {
+            let Some(interpreter) = self.settled(place, &mut thread.tenants) else {
+                return exchange.refuse(Rejection::ApplicationUnavailable);
+            };
+            if interpreter.is_of_callers() {
+                match &mut thread.own {
+                    Some(attachment) => attachment.run(&mut thread.meter, exchange),
+                    None => exchange.refuse(Rejection::ApplicationUnavailable),
+                }
+                return;
+            }
+            if interpreter.run(thread.number, &mut thread.meter, exchange).is_ok() {
+                let limit = group.maximum_requests;
+                if limit != 0 && interpreter.count_request() % limit == 0 {
+                    self.ask_for_another(place);
+                }
+                return;
+            }
+            thread.tenants[place] = None;
+        }
+    }
+}

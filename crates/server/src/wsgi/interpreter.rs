@@ -1,0 +1,322 @@
+//! An interpreter that requests are run in: the one that the worker threads come from, or a
+//! sub-interpreter that was made for an application group, and ends before the process does.
+//!
+//! Sub-interpreters are made, entered and ended by one thread of Python's, the keeper, which has the
+//! thread state that each of them came with. Worker threads have states of their own in them, which
+//! are kept here, so that the keeper can end them between two requests.
+
+use super::adapter::Adapter;
+use super::attachment::{Attachment, ThreadMeter};
+use super::object::{Object, PyResult, Raised, take_raised, without_gil};
+use crate::http::Rejection;
+use crate::worker::Exchange;
+use pyo3_ffi::*;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How often the keeper looks whether a thread has come out of the interpreter.
+const LOOK: Duration = Duration::from_millis(2);
+
+pub struct Interpreter {
+    /// `None`: the worker threads come with a thread state of it, and outlive nothing of it.
+    own: Option<SubInterpreter>,
+    /// Taken out when the interpreter is retired: nobody may enter any more.
+    adapter: Mutex<Option<Arc<Adapter>>>,
+    /// Of each worker thread, by number. Locked by the thread while it runs a request here.
+    attachments: Box<[Mutex<Option<Attachment>>]>,
+    /// What was in `attachments` and `adapter`, until it can be dropped. The keeper's.
+    retired: Mutex<(Vec<Attachment>, Option<Arc<Adapter>>)>,
+    /// Requests that began here. Written by worker threads; relaxed.
+    requests: AtomicU64,
+    has_ended: AtomicBool,
+}
+
+struct SubInterpreter {
+    state: *mut PyInterpreterState,
+    /// The thread state that it came with, of the keeper's thread.
+    first: *mut PyThreadState,
+}
+
+// SAFETY: the interpreter's state is valid until `end`, which waits until nobody else uses it. `first`
+// is used by the keeper's thread only.
+unsafe impl Send for SubInterpreter {}
+// SAFETY: as above.
+unsafe impl Sync for SubInterpreter {}
+
+/// The interpreter takes no more requests.
+pub struct Retired;
+
+impl Interpreter {
+    /// The one that the calling thread is attached to.
+    pub fn of_callers(adapter: Adapter) -> Self {
+        Self::new(None, Some(Arc::new(adapter)), 0)
+    }
+
+    /// A new sub-interpreter, for up to `threads` worker threads. Called attached, and returns so. The
+    /// error is what CPython says.
+    pub fn create(own_gil: bool, threads: usize) -> Result<Self, String> {
+        // SAFETY: a thread state is attached; it is attached again whatever happens.
+        unsafe {
+            let caller = PyThreadState_Get();
+            let first = new_interpreter(own_gil)?;
+            let own = SubInterpreter { state: PyThreadState_GetInterpreter(first), first };
+            PyEval_SaveThread();
+            PyEval_RestoreThread(caller);
+            Ok(Self::new(Some(own), None, threads))
+        }
+    }
+
+    fn new(own: Option<SubInterpreter>, adapter: Option<Arc<Adapter>>, threads: usize) -> Self {
+        Self {
+            own,
+            adapter: Mutex::new(adapter),
+            attachments: (0..threads).map(|_| Mutex::default()).collect(),
+            retired: Mutex::default(),
+            requests: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    pub fn adapter(&self) -> Option<Arc<Adapter>> {
+        self.adapter.lock().expect("no panic under this lock").clone()
+    }
+
+    /// From now on requests may be run here. Called inside `enter`.
+    pub fn settle(&self, adapter: Adapter) {
+        *self.adapter.lock().expect("no panic under this lock") = Some(Arc::new(adapter));
+    }
+
+    pub fn is_of_callers(&self) -> bool {
+        self.own.is_none()
+    }
+
+    /// Counts a request; returns how many there were.
+    pub fn count_request(&self) -> u64 {
+        self.requests.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Runs a request on the calling thread, a sub-interpreter's. Called detached; `number` is the
+    /// thread's.
+    pub fn run(
+        &self,
+        number: usize,
+        meter: &mut ThreadMeter,
+        exchange: &mut Exchange,
+    ) -> Result<(), Retired> {
+        let own = self.own.as_ref().ok_or(Retired)?;
+        let mut place = self.attachments[number].lock().expect("no panic under this lock");
+        if place.is_none() {
+            let adapter = self.adapter().ok_or(Retired)?;
+            // SAFETY: `end` comes after `retire`, which waits for this place.
+            *place = unsafe { Attachment::make(&adapter, own.state) };
+        }
+        match &mut *place {
+            Some(attachment) => attachment.run(meter, exchange),
+            None => exchange.refuse(Rejection::ApplicationUnavailable),
+        }
+        Ok(())
+    }
+
+    /// The end of worker thread `number`'s business here. Called detached, by that thread.
+    pub fn leave(&self, number: usize) {
+        let Some(place) = self.attachments.get(number) else { return };
+        if let Some(attachment) = place.lock().expect("no panic under this lock").take() {
+            // SAFETY: made by `run` on this thread; `end` has not come, since it empties the place.
+            unsafe { attachment.discard() };
+        }
+    }
+
+    /// Runs `act` attached to this interpreter, on whatever thread, unless it is retired.
+    /// Called detached.
+    pub fn visit(&self, act: impl FnOnce(&Adapter)) {
+        let adapter = self.adapter.lock().expect("no panic under this lock");
+        if let (Some(adapter), Some(own)) = (&*adapter, &self.own) {
+            // SAFETY: the interpreter is not retired while the lock is held, so not ended. The state
+            // is new, and gone before the lock is.
+            unsafe {
+                let state = PyThreadState_New(own.state);
+                PyEval_RestoreThread(state);
+                act(adapter);
+                PyThreadState_Clear(state);
+                PyThreadState_DeleteCurrent();
+            }
+        }
+    }
+
+    /// Runs `act` with the first thread state attached, on the keeper's thread, which is attached to its own
+    /// interpreter before and after.
+    pub fn enter<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        let own = self.own.as_ref().filter(|_| !self.has_ended.load(Relaxed))?;
+        // SAFETY: both states are this thread's; one is attached at a time.
+        unsafe {
+            let caller = PyEval_SaveThread();
+            PyEval_RestoreThread(own.first);
+            let result = act();
+            PyEval_SaveThread();
+            PyEval_RestoreThread(caller);
+            Some(result)
+        }
+    }
+
+    /// Lets nobody in any more and waits, without the GIL, until the requests that run here are done, or
+    /// for so long. True if nobody is left.
+    pub fn retire(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        without_gil(|| {
+            let adapter = self.adapter.lock().expect("no panic under this lock").take();
+            let mut retired = self.retired.lock().expect("no panic under this lock");
+            retired.1 = retired.1.take().or(adapter);
+            self.attachments.iter().all(|place| {
+                loop {
+                    match place.try_lock() {
+                        Ok(mut place) => {
+                            retired.0.extend(place.take());
+                            return true;
+                        }
+                        Err(TryLockError::Poisoned(_)) => return false,
+                        Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                            return false;
+                        }
+                        Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+                    }
+                }
+            })
+        })
+    }
+
+    /// Ends a sub-interpreter that is retired, as the end of a program does: its non-daemon threads are
+    /// waited for, its atexit handlers run. If threads of the application are left the interpreter is
+    /// too, and the error says how many. On the keeper's thread.
+    pub fn end(&self) -> Result<(), usize> {
+        let Some(own) = self.own.as_ref().filter(|_| !self.has_ended.load(Relaxed)) else {
+            return Ok(());
+        };
+        let retired = std::mem::take(&mut *self.retired.lock().expect("no panic under this lock"));
+        // SAFETY: all thread states are this thread's or of threads that use them no more. CPython ends
+        // the process if it finds states beside the one that it is given: they are counted before.
+        unsafe {
+            let caller = PyEval_SaveThread();
+            PyEval_RestoreThread(own.first);
+            drop(retired.1);
+            retired.0.into_iter().for_each(|each| each.discard_for_its_thread());
+            wait_for_threads();
+            let left = thread_states(own.state) - 1;
+            if left > 0 {
+                PyEval_SaveThread();
+                PyEval_RestoreThread(caller);
+                return Err(left);
+            }
+            self.has_ended.store(true, Relaxed);
+            Py_EndInterpreter(own.first);
+            PyThreadState_Swap(caller);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        if self.own.is_some() {
+            // Whatever of Python is left belongs to another interpreter than the calling thread's.
+            let adapter = self.adapter.lock().map(|mut adapter| adapter.take());
+            let retired = self.retired.lock().map(|mut retired| std::mem::take(&mut *retired));
+            std::mem::forget((adapter, retired));
+            for place in &mut self.attachments {
+                std::mem::forget(place.get_mut().map(Option::take));
+            }
+        }
+    }
+}
+
+/// Makes an interpreter and leaves its first thread state attached.
+///
+/// # Safety
+/// A thread state is attached, and is again if this fails.
+unsafe fn new_interpreter(own_gil: bool) -> Result<*mut PyThreadState, String> {
+    #[cfg(Py_3_12)]
+    // SAFETY: the configuration lives through the call, and messages are CPython's constants.
+    unsafe {
+        let config = match own_gil {
+            true => _PyInterpreterConfig_INIT,
+            false => _PyInterpreterConfig_LEGACY_INIT,
+        };
+        let mut state = ptr::null_mut();
+        let status = Py_NewInterpreterFromConfig(&mut state, &config);
+        if PyStatus_Exception(status) != 0 || state.is_null() {
+            let message = match status.err_msg.is_null() {
+                true => "CPython gives no reason".into(),
+                false => std::ffi::CStr::from_ptr(status.err_msg).to_string_lossy(),
+            };
+            return Err(message.into_owned());
+        }
+        Ok(state)
+    }
+    #[cfg(not(Py_3_12))]
+    // SAFETY: as the caller promises.
+    unsafe {
+        if own_gil {
+            return Err("an own GIL needs CPython 3.12 or later".into());
+        }
+        let caller = PyThreadState_Get();
+        let state = Py_NewInterpreter();
+        if state.is_null() {
+            PyThreadState_Swap(caller);
+            return Err("CPython gives no reason".into());
+        }
+        Ok(state)
+    }
+}
+
+/// What `Py_EndInterpreter` does first. CPython up to 3.12 asserts that it happens once, so then it finds a
+/// function that does nothing. Errors are for `sys.unraisablehook`.
+fn wait_for_threads() {
+    // SAFETY: a thread state is attached; names end with zero.
+    unsafe {
+        let threading = PyImport_ImportModule(c"threading".as_ptr());
+        let ended = Object::from_new(threading).and_then(|threading| {
+            let shutdown = PyObject_GetAttrString(threading.as_ptr(), c"_shutdown".as_ptr());
+            let shutdown = Object::from_new(shutdown)?;
+            let ended = Object::from_new(PyObject_CallNoArgs(shutdown.as_ptr()));
+            let nothing = (&raw mut PyLong_Type).cast();
+            PyObject_SetAttrString(threading.as_ptr(), c"_shutdown".as_ptr(), nothing);
+            ended
+        });
+        if ended.is_err() {
+            PyErr_WriteUnraisable(ptr::null_mut());
+        }
+    }
+}
+
+/// # Safety
+/// Called attached to the interpreter, so that it lives; its list is walked as CPython's own does.
+unsafe fn thread_states(interpreter: *mut PyInterpreterState) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut state = PyInterpreterState_ThreadHead(interpreter);
+        let mut count = 0;
+        while !state.is_null() {
+            count += 1;
+            state = PyThreadState_Next(state);
+        }
+        count
+    }
+}
+
+/// What there is to say of an exception that is set, where its interpreter's objects cannot go.
+pub fn take_raised_as_text() -> String {
+    let text = |exception: Object| -> PyResult<String> {
+        // SAFETY: live objects.
+        unsafe {
+            let text = Object::from_new(PyObject_Str(exception.as_ptr()))?.to_text()?;
+            Ok(format!("{}: {text}", super::object::type_name(exception.as_ptr())))
+        }
+    };
+    take_raised().map_or_else(String::new, |exception| {
+        text(exception).unwrap_or_else(|Raised| {
+            drop(take_raised());
+            "an exception that cannot be shown".into()
+        })
+    })
+}

@@ -1,0 +1,1 @@
+"""`headway audit`: which extension modules an application imports, and what they support."""

@@ -1,0 +1,40 @@
+"""Imports modules in a child of a free-threaded build whose GIL nobody has fixed, and tells which
+import switches the GIL on. CPython never switches it off again, so the child ends with that one."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from headway.audit.child import describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from headway.audit.child import Teller
+
+
+def run(teller: Teller, task: dict[str, Any]) -> None:
+    """Tells `importing` before each, and `imported`, `gil-on` or `failed` after it.
+
+    `gil-on` of no module: it was on from the start.
+    """
+    if sys._is_gil_enabled():  # type: ignore[attr-defined]
+        teller.tell("gil-on", module=None, warning="")
+        return
+    for name in task["names"]:
+        teller.tell("importing", module=name)
+        # CPython's warning names the module that did it; as an error it would stop the import.
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                __import__(name)
+            except BaseException as error:
+                teller.tell("failed", module=name, **describe(error))
+                continue
+        if sys._is_gil_enabled():  # type: ignore[attr-defined]
+            messages = [str(each.message) for each in caught if "GIL" in str(each.message)]
+            teller.tell("gil-on", module=name, warning=messages[0] if messages else "")
+            return
+        teller.tell("imported", module=name)

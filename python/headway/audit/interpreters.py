@@ -1,0 +1,80 @@
+"""Imports modules, or the application, in two sub-interpreters of a child, and ends both.
+
+Two, because some modules work in one interpreter of a process, whichever that is, and in no
+second one. What happens inside is in `visit`; here is what CPython's own module has under a new
+name in every other version. The main interpreter of this process has what that of a process of
+`headway serve` has, and none of the application: what it has matters, since modules with static
+types leave them to the interpreter that was the first to import them.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from headway.audit import visit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from headway.audit.child import Teller
+
+HAS_OWN_GIL = sys.version_info >= (3, 12)
+# The sub-interpreter finds this package wherever we did: the path is ours.
+PROGRAM = """
+import sys
+sys.path[:] = {path!r}
+sys.argv[:] = ["headway"]
+from headway.audit import visit
+visit.run({fd!r}, {timeout_s!r}, {phase!r}, {names!r}, {application!r})
+"""
+
+
+def run(teller: Teller, task: dict[str, Any]) -> None:
+    """`task["gil"]` is "own" or "shared", or "main" for no sub-interpreter at all."""
+    names, application = task["names"], task.get("application")
+    if task["gil"] == "main":
+        visit.run(teller.fd, teller.timeout_s, "first", names, application)
+        return
+    import_module("headway.server.start")
+    facts = {"path": sys.path, "fd": teller.fd, "timeout_s": teller.timeout_s}
+    facts.update(names=names, application=application)
+    interpreters = []
+    for phase in ("first", "second"):
+        try:
+            interpreters.append(_create(task["gil"]))
+        except Exception as error:
+            failure: str | None = f"{type(error).__name__}: {error}"
+        else:
+            failure = _run(interpreters[-1], PROGRAM.format(phase=phase, **facts))
+        if failure is not None:
+            teller.tell("no-interpreter", phase=phase, error=failure)
+            return
+    for interpreter in interpreters:
+        teller.tell("ending")
+        try:
+            _module().destroy(interpreter)
+        except Exception as error:
+            teller.tell("not-ended", error=f"{type(error).__name__}: {error}")
+            return
+
+
+def _module() -> Any:
+    return import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+
+
+def _create(gil: str) -> Any:
+    if sys.version_info >= (3, 13):
+        return _module().create("isolated" if gil == "own" else "legacy")
+    return _module().create(isolated=gil == "own")
+
+
+def _run(interpreter: Any, program: str) -> str | None:
+    """What the program raised, which it should not."""
+    try:
+        run = _module().exec if sys.version_info >= (3, 13) else _module().run_string
+        failure = run(interpreter, program)
+    except Exception as error:
+        return str(error)
+    return None if failure is None else str(failure.formatted)

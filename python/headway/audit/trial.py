@@ -1,0 +1,151 @@
+"""Starts a child on one task, hears what it tells, and says how it ended: by itself, by a signal,
+or because it did not get on. Knows nothing of what the tasks are. One thread, the command's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from headway.errors import CommandError
+
+Event = dict[str, Any]
+PROGRAM = "from headway.audit.child import main; main()"
+MAX_LAST_WORDS = 200
+
+
+class Ending(NamedTuple):
+    """How a child ended. `complete`: with its task done."""
+
+    complete: bool
+    reason: str
+
+
+class Trial(NamedTuple):
+    """What a child told, in order, and how it ended."""
+
+    events: list[Event]
+    ending: Ending
+
+    def of(self, name: str) -> list[Event]:
+        return [event for event in self.events if event["event"] == name]
+
+
+def run_trial(
+    task: dict[str, Any],
+    timeout_s: float,
+    heard: Callable[[Event], None] = lambda event: None,
+    *,
+    shows_output: bool = False,
+) -> Trial:
+    """Runs a child to its end; `heard` gets each event at once.
+
+    What the application prints goes to our stderr, or is kept for the last line before a crash. The
+    child is the first of a session of its own, and whatever it started there ends with it, on
+    Ctrl-C too, which so does not reach it.
+    """
+    read_fd, write_fd = os.pipe()
+    with tempfile.TemporaryFile() as output, os.fdopen(read_fd, "rb", buffering=0) as pipe:
+        sink: Any = sys.__stderr__ if shows_output else output
+        try:
+            child = subprocess.Popen(
+                [
+                    *(sys.executable, *_flags(), "-c", PROGRAM),
+                    *(str(write_fd), repr({**task, "timeout_s": timeout_s})),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                env=_environment(),
+                pass_fds=(write_fd,),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CommandError(f"cannot start {sys.executable}: {error.strerror}") from None
+        finally:
+            os.close(write_fd)
+        try:
+            events, in_time = _listen(child.pid, pipe.fileno(), timeout_s, heard)
+        finally:
+            # Before the child is waited for, while its number can be nobody else's. One that died
+            # has its status already.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            status = child.wait()
+        output.seek(0)
+        lines = output.read().decode("utf-8", "replace").split("\n")
+    complete = bool(events) and events[-1]["event"] == "done"
+    if complete:
+        reason = ""
+    elif not in_time:
+        reason = f"it hangs: nothing came of it for {timeout_s:g} s"
+    else:
+        last_words = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        reason = _death(status) + (f" ({last_words[:MAX_LAST_WORDS]})" if last_words else "")
+    return Trial([event for event in events if event["event"] != "done"], Ending(complete, reason))
+
+
+def _listen(
+    pid: int, fd: int, timeout_s: float, heard: Callable[[Event], None]
+) -> tuple[list[Event], bool]:
+    """The events until the task is done or the child dead, and whether each came in time."""
+    events: list[Event] = []
+    rest = b""
+    # The pipe alone would not do: what the application has forked may hold its other end.
+    pidfd = os.pidfd_open(pid)
+    try:
+        until = time.monotonic() + timeout_s
+        while True:
+            wait_s = max(until - time.monotonic(), 0)
+            ready, _, _ = select.select([fd, pidfd], [], [], wait_s)
+            if not ready:
+                return events, False
+            data = os.read(fd, 65_536) if fd in ready else b""
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                events.append(json.loads(line))
+                heard(events[-1])
+                until = time.monotonic() + timeout_s
+            is_done = bool(events) and events[-1]["event"] == "done"
+            if is_done or (not data and pidfd in ready):
+                return events, True
+            if not data:
+                # It closed its end and lives on: there is nothing to hear but its death.
+                select.select([pidfd], [], [], max(until - time.monotonic(), 0))
+                return events, time.monotonic() < until
+    finally:
+        os.close(pidfd)
+
+
+def _death(status: int) -> str:
+    if status >= 0:
+        return f"it ends the process with exit status {status}"
+    try:
+        return f"it crashes with {signal.Signals(-status).name}"
+    except ValueError:
+        return f"it crashes with signal {-status}"
+
+
+def _flags() -> list[str]:
+    """What this interpreter was started with, but for -X gil: whether an extension module switches
+    the GIL on shows only where nobody has said what it is to be."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    kept: list[str] = []
+    for flag in flags:
+        if flag.startswith("gil=") and kept[-1:] == ["-X"]:
+            kept.pop()
+        elif not flag.startswith("-Xgil"):
+            kept.append(flag)
+    return kept
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}

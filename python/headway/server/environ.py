@@ -1,0 +1,27 @@
+"""The part of the environ that is the same for every request (PEP 3333, "environ Variables"). Runs
+in the interpreter that the application is in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from headway import __version__
+
+
+def template(about: Mapping[str, object]) -> dict[str, object]:
+    """A new dict, for one thread. `about` is what the server knows of itself; the native part adds
+    its `wsgi.file_wrapper`."""
+    return {
+        "GATEWAY_INTERFACE": "CGI/1.1",
+        "SERVER_SOFTWARE": f"headway/{__version__}",
+        "SCRIPT_NAME": "",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.errors": sys.stderr if sys.stderr is not None else open(os.devnull, "w"),
+        "wsgi.run_once": False,
+        # Not in PEP 3333: the input ends where the body does, chunked or not.
+        "wsgi.input_terminated": True,
+        **about,
+    }

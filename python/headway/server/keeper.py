@@ -1,0 +1,209 @@
+"""The keeper: one thread that makes, replaces and ends the sub-interpreters of a process.
+
+It alone does, since CPython wants an interpreter ended where it was made. Worker threads come and
+go in the interpreters without it. Those that are wanted at once are made before the process serves,
+others when their first request asks, and a new one takes the place of each that has served its time
+before that one ends. Knows the native part and no sockets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headway import _native
+from headway.errors import CommandError
+from headway.server.application import ImportFailed
+from headway.server.limits import to_ns
+from headway.server.places import Place, interval_ns, mounts_of
+from headway.server.settings import ProcessGroup
+from headway.server.stderr import tell
+
+# Up to 3.13 CPython keeps what these hold in C for the whole process. Imported by an own-GIL
+# interpreter first, it goes with that one, and others are left with freed memory.
+FOR_THE_MAIN_INTERPRETER = ("_datetime", "_decimal", "_hashlib", "_ssl")
+# How often it looks whether the last request has left an interpreter that is replaced.
+LOOK_S = 0.1
+# For a thread that is about to leave one.
+MOMENT_S = 1.0
+
+
+class Keeper:
+    """Made, settled and ended by the thread that has the server."""
+
+    def __init__(
+        self,
+        server: Any,
+        group: ProcessGroup,
+        places: Sequence[Place],
+        about: Mapping[str, object],
+        path: Sequence[str],
+    ) -> None:
+        """`server` is the native one, in which the interpreters get their places. `about` goes into
+        every environ, `path` is sys.path as an interpreter finds it."""
+        self._server = server
+        self._group = group
+        self._places = places
+        self._about = about
+        self._path = path
+        # By place: what the native part calls an interpreter.
+        self._interpreters: dict[int, Any] = {}
+        # Replaced, with their names and until when a request may be there.
+        self._retiring: list[tuple[Any, str, float]] = []
+        # Interpreters that cannot be ended, because something runs there.
+        self.left_behind = 0
+        self._settled = threading.Event()
+        self._failure: CommandError | None = None
+        # The end of the program waits for it, as it does for the application's own threads.
+        self._thread = threading.Thread(target=self._keep, name="headway-keeper", daemon=False)
+
+    def settle(self) -> None:
+        """Makes the interpreters that are wanted at the start. Raises `CommandError` or
+        `ImportFailed` if an application cannot be loaded; then none is left."""
+        self._thread.start()
+        self._settled.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+
+    def join(self, timeout_s: float | None) -> bool:
+        """Waits, after the server is over, until the interpreters have ended. True if they have."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _keep(self) -> None:
+        if sys.version_info < (3, 14) and any(each.group.own_gil for each in self._places):
+            _import_for_others()
+        try:
+            for index, place in enumerate(self._places):
+                if not (place.is_main or place.group.on_demand):
+                    self._replace(index, self._make(place))
+        except CommandError as error:
+            self._failure = error
+        self._settled.set()
+        while self._failure is None:
+            patience_ns = to_ns(LOOK_S) if self._retiring else -1
+            wanted = _native.server_next_wanted(self._server, patience_ns)
+            if wanted is None:
+                break
+            if wanted >= 0:
+                self._renew(wanted)
+            self._end_retired()
+        self._end_all()
+
+    def _renew(self, index: int) -> None:
+        place = self._places[index]
+        try:
+            self._replace(index, self._make(place))
+        except CommandError as error:
+            details = error.details if isinstance(error, ImportFailed) else ""
+            tell(f"{details}headway serve: application group {place.name}: {error}\n")
+            # A former one serves on.
+            _native.server_admit(self._server, index, None)
+
+    def _make(self, place: Place) -> Any:
+        """An interpreter with the application in it. Raises `CommandError`."""
+        group = place.group
+        try:
+            interpreter = _native.interpreter_create(group.own_gil, self._group.threads)
+        except RuntimeError as error:
+            raise CommandError(f"no interpreter for {place.name}: {error}") from None
+        path = [*group.python_path, *self._path]
+        answer = _native.interpreter_enter(interpreter, path, json.dumps(self._task(place)))
+        if answer is None:
+            return interpreter
+        self._end(interpreter, place.name)
+        raise _failure_of(answer)
+
+    def _task(self, place: Place) -> dict[str, object]:
+        group = place.group
+        return {
+            "name": place.name,
+            "mounts": [
+                (each.path, each.application) for each in mounts_of(self._group, group.name)
+            ],
+            # A shared GIL has one interval, the process's; under a policy threads have theirs.
+            "switch_interval_s": self._interval_s(place) if group.own_gil else None,
+            "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
+            "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
+            "environ": {
+                **self._about,
+                "headway.application_group": group.name,
+                "wsgi.multithread": self._group.threads > group.interpreters,
+                "wsgi.multiprocess": self._about["wsgi.multiprocess"] or group.interpreters > 1,
+            },
+        }
+
+    def _interval_s(self, place: Place) -> float | None:
+        own = place.group.switch_interval_s
+        return self._group.switch_interval_s if own is None else own
+
+    def _replace(self, index: int, interpreter: Any) -> None:
+        _native.server_admit(self._server, index, interpreter)
+        former = self._interpreters.get(index)
+        self._interpreters[index] = interpreter
+        if former is not None:
+            until = time.monotonic() + (self._group.graceful_timeout_s or float("inf"))
+            self._retiring.append((former, self._places[index].name, until))
+
+    def _end_retired(self) -> None:
+        still = []
+        for interpreter, name, until in self._retiring:
+            if _native.interpreter_retire(interpreter, 0):
+                self._end(interpreter, name)
+            elif time.monotonic() < until:
+                still.append((interpreter, name, until))
+            else:
+                self.left_behind += 1
+                tell(
+                    f"headway serve: application group {name}: a request has not left the former "
+                    f"interpreter after {self._group.graceful_timeout_s:g} s (--graceful-timeout); "
+                    "it stays until the process ends\n"
+                )
+        self._retiring = still
+
+    def _end_all(self) -> None:
+        for index, interpreter in self._interpreters.items():
+            self._retiring.append((interpreter, self._places[index].name, 0.0))
+        for interpreter, name, _ in self._retiring:
+            if _native.interpreter_retire(interpreter, to_ns(MOMENT_S)):
+                self._end(interpreter, name)
+            else:
+                self.left_behind += 1
+
+    def _end(self, interpreter: Any, name: str) -> None:
+        """Its atexit handlers run, its threads are waited for."""
+        threads = _native.interpreter_end(interpreter)
+        if threads:
+            self.left_behind += 1
+            tell(
+                f"headway serve: application group {name}: {threads} of its threads did not end, "
+                "so its interpreter stays until the process ends\n"
+            )
+        else:
+            # Its books close.
+            _native.gil_match_interpreters()
+
+
+def _import_for_others() -> None:
+    for name in FOR_THE_MAIN_INTERPRETER:
+        # A Python may lack one of them.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def _failure_of(answer: str) -> CommandError:
+    try:
+        told = json.loads(answer)
+    except ValueError:
+        # An exception before the entrance was reached.
+        return CommandError(f"the interpreter could not be prepared: {answer}")
+    if told["details"]:
+        return ImportFailed(told["message"], told["details"])
+    return CommandError(told["message"], exit_code=told["exit_code"])

@@ -1,0 +1,67 @@
+"""What runs in a sub-interpreter before its first request: it takes on the settings of its
+application group and loads the applications.
+
+Called by the native part, on the keeper's thread. Knows nothing of the server: what it is told and
+what it answers is text, but for the callables that it returns.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from headway import _native, thread_names
+from headway.errors import CommandError, RequestTimeout
+from headway.server import environ, restrictions
+from headway.server.application import REFUSAL, ImportFailed, load_application
+from headway.server.mounts import mount
+from headway.server.stderr import report_exception
+
+Entry = tuple[Any, Callable[..., None], Callable[[], dict[str, object]], type[BaseException]]
+
+
+def enter(task: str) -> Entry | str:
+    """What `_native.interpreter_of_caller` takes, or why there is none: JSON with what a
+    `CommandError` would say. `task` is what `keeper` puts together."""
+    told = json.loads(task)
+    try:
+        sys.argv[:] = ["headway"]
+        _native.gil_name_gil(told["name"].encode().replace(b"\0", b""))
+        # Threads that the application starts when it is imported inherit it.
+        _native.gil_set_switch_interval(told["thread_interval_ns"])
+        if _native.gil_installed():
+            thread_names.follow_starts(threading, _native.gil_name_thread)
+        if told["switch_interval_s"] is not None:
+            sys.setswitchinterval(told["switch_interval_s"])
+        restrictions.impose(*told["restricted"])
+        application = mount([(path, load_application(name)) for path, name in told["mounts"]])
+    except ImportFailed as error:
+        return _refusal(_with_the_way_out(str(error), error.details), 1, error.details)
+    except CommandError as error:
+        return _refusal(str(error), error.exit_code)
+    except BaseException as error:
+        return _refusal(f"{type(error).__name__}: {error}", 1, traceback.format_exc())
+    finally:
+        _native.gil_set_switch_interval(None)
+    about = told["environ"]
+    return application, report_exception, lambda: environ.template(about), RequestTimeout
+
+
+def _refusal(message: str, exit_code: int, details: str = "") -> str:
+    return json.dumps({"message": message, "exit_code": exit_code, "details": details})
+
+
+def _with_the_way_out(message: str, details: str) -> str:
+    refused = REFUSAL.search(details)
+    if refused is None:
+        return message
+    specification = message.partition(": ")[0]
+    return (
+        f"{specification}: the extension module {refused[1]} refuses an interpreter with a GIL of "
+        "its own; run the application without --per-interpreter-gil, or in the main interpreter "
+        "(--application-group %{GLOBAL}). `headway audit` lists all modules that refuse"
+    )
