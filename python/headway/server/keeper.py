@@ -19,6 +19,7 @@ from typing import Any
 
 from headway import _native
 from headway.errors import CommandError
+from headway.server import gil_events
 from headway.server.application import ImportFailed
 from headway.server.limits import to_ns
 from headway.server.places import Place, interval_ns, mounts_of
@@ -131,6 +132,7 @@ class Keeper:
             # A shared GIL has one interval, the process's; under a policy threads have theirs.
             "switch_interval_s": self._interval_s(place) if group.own_gil else None,
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
+            "control_fd": gil_events.descriptor_for_others(),
             "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
             "environ": {
                 **self._about,

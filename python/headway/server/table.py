@@ -94,7 +94,7 @@ def _with_ended_as_one(gils: list[dict[str, Any]]) -> list[dict[str, Any]]:
             ended.setdefault(gil["name"], []).append(gil)
     for name, same in ended.items():
         sums = {key: sum(gil[key] for gil in same) for key in SUMS}
-        longest = {key: max((gil.get(key) or 0.0 for gil in same)) or None for key in LONGEST}
+        longest = {key: max(gil.get(key) or 0.0 for gil in same) or None for key in LONGEST}
         label = units.number(len(same), "ended GIL")
         rows.append({"label": label, "name": name} | sums | longest)
     return rows
