@@ -87,7 +87,8 @@ class Keeper:
                     self._replace(index, self._make(place))
         except CommandError as error:
             self._failure = error
-        self._settled.set()
+        finally:
+            self._settled.set()
         while self._failure is None:
             patience_ns = to_ns(LOOK_S) if self._retiring else -1
             wanted = _native.server_next_wanted(self._server, patience_ns)
@@ -116,7 +117,12 @@ class Keeper:
         except RuntimeError as error:
             raise CommandError(f"no interpreter for {place.name}: {error}") from None
         path = [*group.python_path, *self._path]
-        answer = _native.interpreter_enter(interpreter, path, json.dumps(self._task(place)))
+        try:
+            answer = _native.interpreter_enter(interpreter, path, json.dumps(self._task(place)))
+        except Exception as error:
+            # Whoever waits for the keeper would do so for ever.
+            self._end(interpreter, place.name)
+            raise CommandError(f"the interpreter of {place.name}: {error}") from error
         if answer is None:
             return interpreter
         self._end(interpreter, place.name)

@@ -2,7 +2,7 @@
 
 use headway_server::wsgi::adapter::{Adapter, Entry};
 use headway_server::wsgi::interpreter::{Interpreter, take_raised_as_text};
-use headway_server::wsgi::object::{Object, PyResult, Raised, raise};
+use headway_server::wsgi::object::{Object, PyResult, Raised, bytes_of, raise};
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
@@ -94,7 +94,7 @@ unsafe extern "C" fn enter(_: *mut PyObject, arguments: *mut PyObject) -> *mut P
         }
         let entered = interpreter_in(capsule).and_then(|interpreter| {
             let path = items(&Object::from_borrowed(path))?;
-            let path = path.iter().map(Object::to_text).collect::<PyResult<Vec<_>>>()?;
+            let path = path.iter().map(encode_path).collect::<PyResult<Vec<_>>>()?;
             let task = CStr::from_ptr(task);
             let inside = || match prepare(&path, task) {
                 Ok(Ok(adapter)) => {
@@ -118,14 +118,23 @@ unsafe extern "C" fn enter(_: *mut PyObject, arguments: *mut PyObject) -> *mut P
     }
 }
 
+/// The bytes of a path, which need not be text.
+fn encode_path(path: &Object) -> PyResult<Vec<u8>> {
+    // SAFETY: a live object; the bytes live until they are copied.
+    unsafe {
+        let bytes = Object::from_new(PyUnicode_EncodeFSDefault(path.as_ptr()))?;
+        Ok(bytes_of(bytes.as_ptr()).to_vec())
+    }
+}
+
 /// Inside: has Python load the application.
-fn prepare(path: &[String], task: &CStr) -> PyResult<Result<Adapter, String>> {
+fn prepare(path: &[Vec<u8>], task: &CStr) -> PyResult<Result<Adapter, String>> {
     // SAFETY: live objects of the interpreter that is attached; lengths are those of the texts.
     unsafe {
         let list = Object::from_new(PyList_New(0))?;
         for directory in path {
             let length = directory.len() as Py_ssize_t;
-            let text = PyUnicode_DecodeUTF8(directory.as_ptr().cast(), length, ptr::null());
+            let text = PyUnicode_DecodeFSDefaultAndSize(directory.as_ptr().cast(), length);
             if PyList_Append(list.as_ptr(), Object::from_new(text)?.as_ptr()) < 0 {
                 return Err(Raised);
             }

@@ -11,6 +11,7 @@ use super::object::{Object, PyResult, Raised, take_raised, without_gil};
 use crate::http::Rejection;
 use crate::worker::Exchange;
 use pyo3_ffi::*;
+use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// How often the keeper looks whether a thread has come out of the interpreter.
 const LOOK: Duration = Duration::from_millis(2);
+/// For threads of the application that were told to end, and are about to.
+const MOMENT: Duration = Duration::from_millis(200);
 
 pub struct Interpreter {
     /// `None`: the worker threads come with a thread state of it, and outlive nothing of it.
@@ -187,8 +190,8 @@ impl Interpreter {
     }
 
     /// Ends a sub-interpreter that is retired, as the end of a program does: its non-daemon threads are
-    /// waited for, its atexit handlers run. If threads of the application are left the interpreter is
-    /// too, and the error says how many. On the keeper's thread.
+    /// waited for, its atexit handlers run. If threads of the application are left after that the
+    /// interpreter is too, and the error says how many. On the keeper's thread.
     pub fn end(&self) -> Result<(), usize> {
         let Some(own) = self.own.as_ref().filter(|_| !self.has_ended.load(Relaxed)) else {
             return Ok(());
@@ -201,8 +204,8 @@ impl Interpreter {
             PyEval_RestoreThread(own.first);
             drop(retired.1);
             retired.0.into_iter().for_each(|each| each.discard_for_its_thread());
-            wait_for_threads();
-            let left = thread_states(own.state) - 1;
+            run_end_of_program();
+            let left = count_threads_left(own.state);
             if left > 0 {
                 PyEval_SaveThread();
                 PyEval_RestoreThread(caller);
@@ -247,7 +250,7 @@ unsafe fn new_interpreter(own_gil: bool) -> Result<*mut PyThreadState, String> {
         if PyStatus_Exception(status) != 0 || state.is_null() {
             let message = match status.err_msg.is_null() {
                 true => "CPython gives no reason".into(),
-                false => std::ffi::CStr::from_ptr(status.err_msg).to_string_lossy(),
+                false => CStr::from_ptr(status.err_msg).to_string_lossy(),
             };
             return Err(message.into_owned());
         }
@@ -269,23 +272,47 @@ unsafe fn new_interpreter(own_gil: bool) -> Result<*mut PyThreadState, String> {
     }
 }
 
-/// What `Py_EndInterpreter` does first. CPython up to 3.12 asserts that it happens once, so then it finds a
-/// function that does nothing. Errors are for `sys.unraisablehook`.
-fn wait_for_threads() {
+/// What `Py_EndInterpreter` does first, and what the application can start threads in or tell them to end:
+/// CPython ends the process if it finds one after that. CPython up to 3.12 asserts that threads are waited
+/// for once, so then it finds a function that does nothing, and no atexit handlers. Errors are for
+/// `sys.unraisablehook`.
+fn run_end_of_program() {
     // SAFETY: a thread state is attached; names end with zero.
     unsafe {
-        let threading = PyImport_ImportModule(c"threading".as_ptr());
-        let ended = Object::from_new(threading).and_then(|threading| {
+        let import = |name: &CStr| Object::from_new(PyImport_ImportModule(name.as_ptr()));
+        let waited = import(c"threading").and_then(|threading| {
             let shutdown = PyObject_GetAttrString(threading.as_ptr(), c"_shutdown".as_ptr());
             let shutdown = Object::from_new(shutdown)?;
-            let ended = Object::from_new(PyObject_CallNoArgs(shutdown.as_ptr()));
             let nothing = (&raw mut PyLong_Type).cast();
             PyObject_SetAttrString(threading.as_ptr(), c"_shutdown".as_ptr(), nothing);
-            ended
+            Object::from_new(PyObject_CallNoArgs(shutdown.as_ptr()))
+        });
+        if waited.is_err() {
+            PyErr_WriteUnraisable(ptr::null_mut());
+        }
+        let ended = import(c"atexit").and_then(|atexit| {
+            let run = PyObject_GetAttrString(atexit.as_ptr(), c"_run_exitfuncs".as_ptr());
+            Object::from_new(PyObject_CallNoArgs(Object::from_new(run)?.as_ptr()))
         });
         if ended.is_err() {
             PyErr_WriteUnraisable(ptr::null_mut());
         }
+    }
+}
+
+/// Those of the application that do not end in a moment.
+///
+/// # Safety
+/// Called attached to the interpreter, by a thread that is not counted.
+unsafe fn count_threads_left(interpreter: *mut PyInterpreterState) -> usize {
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        // SAFETY: as the caller promises.
+        let left = unsafe { thread_states(interpreter) } - 1;
+        if left == 0 || Instant::now() >= deadline {
+            return left;
+        }
+        without_gil(|| std::thread::sleep(LOOK));
     }
 }
 
