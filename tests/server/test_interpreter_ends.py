@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from served import APPS, TIMEOUT_S
-from test_interpreters import Tenants, refused
+from test_interpreters import Tenants, own_or_shared, refused
 
 from headway.server.process import spawn
 from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
@@ -25,6 +29,15 @@ THREAD_UNTIL_EXIT = """
 over = threading.Event()
 threading.Thread(target=over.wait, daemon=True).start()
 atexit.register(over.set)
+"""
+STATES_AT_EXIT = """
+import ctypes
+def show():
+    functions = [ctypes.pythonapi.PyGILState_GetThisThreadState, ctypes.pythonapi.PyThreadState_Get]
+    for function in functions:
+        function.restype = ctypes.c_void_p
+    say("the state is %s" % (functions[0]() == functions[1]()))
+atexit.register(show)
 """
 
 
@@ -45,6 +58,20 @@ def test_a_thread_that_an_atexit_handler_ends_is_waited_for(tmp_path: Path) -> N
     assert "did not end" not in server.stderr
 
 
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="PyGILState_* is for the main interpreter up to 3.11"
+)
+@own_or_shared
+def test_a_thread_keeps_its_own_state(tmp_path: Path, own_gil: bool) -> None:
+    """PyGILState_Ensure in an atexit handler finds the state of its thread, though worker threads
+    had states there when their interpreter was replaced."""
+    group = {"name": "shop", "own_gil": own_gil, "maximum_requests": 4}
+    with Tenants(tmp_path, group, environment={"TENANT_AT_IMPORT": STATES_AT_EXIT}) as server:
+        server.ask_at_once("/do/sleep", 4)
+        server.wait_for("the state is (True|False)")
+    assert "the state is False" not in server.stderr
+
+
 def test_a_worker_that_never_serves_ends_its_interpreters() -> None:
     group = ProcessGroup(
         mounts=(Mount("", "tenant:app", "shop"),),
@@ -53,17 +80,21 @@ def test_a_worker_that_never_serves_ends_its_interpreters() -> None:
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.set_inheritable(True)
-        listeners = ((listener.fileno(), "127.0.0.1:{}".format(listener.getsockname()[1])),)
-        process = spawn(
-            Task(group, 1, listeners, False, False, False, False), 1, 1, dict(os.environ)
-        )
+        listeners = ((listener.fileno(), f"127.0.0.1:{listener.getsockname()[1]}"),)
+        task = Task(group, 1, listeners, False, False, False, False)
+        process = spawn(task, 1, 1, dict(os.environ))
+
+    def is_ready() -> bool:
+        return any(message["event"] == "ready" for message in process.receive())
+
+    def has_ended() -> bool:
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, process.pid, options) is not None
+
     try:
-        events: list[object] = []
-        wait_until(
-            lambda: "ready" in events or events.extend(each["event"] for each in process.receive())
-        )
+        wait_until(is_ready)
         os.kill(process.pid, signal.SIGTERM)
-        wait_until(lambda: os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+        wait_until(has_ended)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         _, status = os.waitpid(process.pid, 0)
@@ -79,8 +110,30 @@ def test_a_directory_on_the_path_need_not_be_text(tmp_path: Path) -> None:
     assert "tenant has no attribute 'nothing'" in said
 
 
-def wait_until(condition: object) -> None:
+@pytest.mark.skipif(
+    sys.version_info < (3, 13),
+    reason="up to 3.12 nobody can ask a thread of another interpreter to drop a shared GIL",
+)
+@own_or_shared
+def test_a_request_is_interrupted_in_an_interpreter_that_is_replaced(
+    tmp_path: Path, own_gil: bool
+) -> None:
+    group = {"name": "shop", "own_gil": own_gil, "maximum_requests": 2}
+    limits = {"request_timeout_s": 1.0, "interrupt_timeout_s": 15.0, "threads": 2}
+    statuses: list[int] = []
+    with Tenants(tmp_path, group, **limits) as server:
+        first = server.ask("/")
+        thread = threading.Thread(target=lambda: statuses.append(server.get("/do/compute").status))
+        thread.start()
+        server.ask("/")
+        server.wait_for_interpreter("/", first["interpreter"])
+        thread.join()
+        server.wait_for("headway.errors.RequestTimeout")
+    assert statuses == [504]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + TIMEOUT_S
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)

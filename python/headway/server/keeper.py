@@ -29,7 +29,7 @@ from headway.server.stderr import tell
 # Up to 3.13 CPython keeps what these hold in C for the whole process. Imported by an own-GIL
 # interpreter first, it goes with that one, and others are left with freed memory.
 FOR_THE_MAIN_INTERPRETER = ("_datetime", "_decimal", "_hashlib", "_ssl")
-# How often it looks whether the last request has left an interpreter that is replaced.
+# How often it looks whether the last thread has left an interpreter that is replaced.
 LOOK_S = 0.1
 # For a thread that is about to leave one.
 MOMENT_S = 1.0
@@ -55,7 +55,7 @@ class Keeper:
         self._path = path
         # By place: what the native part calls an interpreter.
         self._interpreters: dict[int, Any] = {}
-        # Replaced, with their names and until when a request may be there.
+        # Replaced, with their names and when it is told that a thread is still there.
         self._retiring: list[tuple[Any, str, float]] = []
         # Interpreters that cannot be ended, because something runs there.
         self.left_behind = 0
@@ -163,24 +163,24 @@ class Keeper:
     def _end_retired(self) -> None:
         still = []
         for interpreter, name, until in self._retiring:
-            if _native.interpreter_retire(interpreter, 0):
+            if _native.server_retire(self._server, interpreter, 0):
                 self._end(interpreter, name)
-            elif time.monotonic() < until:
-                still.append((interpreter, name, until))
-            else:
-                self.left_behind += 1
+                continue
+            if time.monotonic() >= until:
                 tell(
-                    f"headway serve: application group {name}: a request has not left the former "
-                    f"interpreter after {self._group.graceful_timeout_s:g} s (--graceful-timeout); "
-                    "it stays until the process ends\n"
+                    f"headway serve: application group {name}: a worker thread has not left the "
+                    f"former interpreter after {self._group.graceful_timeout_s:g} s "
+                    "(--graceful-timeout); it stays until it has\n"
                 )
+                until = float("inf")
+            still.append((interpreter, name, until))
         self._retiring = still
 
     def _end_all(self) -> None:
         for index, interpreter in self._interpreters.items():
             self._retiring.append((interpreter, self._places[index].name, 0.0))
         for interpreter, name, _ in self._retiring:
-            if _native.interpreter_retire(interpreter, to_ns(MOMENT_S)):
+            if _native.server_retire(self._server, interpreter, to_ns(MOMENT_S)):
                 self._end(interpreter, name)
             else:
                 self.left_behind += 1

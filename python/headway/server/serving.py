@@ -173,8 +173,8 @@ class Server:
         return self._keeper.left_behind if self._keeper else 0
 
     def end_interpreters(self) -> None:
-        """Waits after `join` or `abandon` until the sub-interpreters have ended, as long as the applications'
-        atexit handlers and threads take."""
+        """Waits after `join` or `abandon` until the sub-interpreters have ended, as long as the
+        applications' atexit handlers and threads take."""
         if self._keeper is not None:
             self._keeper.join(None)
 

@@ -7,7 +7,6 @@ use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::options::items;
 use crate::{Methods, method};
@@ -16,7 +15,7 @@ const CAPSULE_NAME: &CStr = c"headway._native.interpreter";
 /// What runs first in a sub-interpreter.
 const ENTRANCE: (&CStr, &CStr) = (c"headway.server.sub_interpreter", c"enter");
 
-static METHODS: Methods<6> = Methods([
+static METHODS: Methods<5> = Methods([
     method(
         c"interpreter_of_caller",
         of_caller,
@@ -29,7 +28,7 @@ static METHODS: Methods<6> = Methods([
         create,
         c"interpreter_create(own_gil, threads) -> interpreter\n\
           A new sub-interpreter, for so many worker threads. RuntimeError says why there is none.\n\
-          Whoever creates interpreters must be one thread, which also enters, retires and ends them.",
+          Whoever creates interpreters must be one thread, which also enters and ends them.",
     ),
     method(
         c"interpreter_enter",
@@ -37,12 +36,6 @@ static METHODS: Methods<6> = Methods([
         c"interpreter_enter(interpreter, path, task) -> str or None\n\
           In the sub-interpreter: sets sys.path and calls headway.server.sub_interpreter.enter(task),\n\
           which returns what interpreter_of_caller takes, or a str that says what is in the way.",
-    ),
-    method(
-        c"interpreter_retire",
-        retire,
-        c"interpreter_retire(interpreter, timeout_ns) -> bool\n\
-          Lets no request in and waits for those that run there. False if one is left.",
     ),
     method(
         c"interpreter_end",
@@ -170,24 +163,6 @@ fn adapter_of(entry: Vec<Object>) -> PyResult<Adapter> {
         Err(_) => Err(unsafe {
             raise(PyExc_TypeError, "wanted: application, report, environ, interruption")
         }),
-    }
-}
-
-unsafe extern "C" fn retire(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let (mut capsule, mut timeout_ns) = (ptr::null_mut(), 0_i64);
-    // SAFETY: the format matches the places that follow it; the tuple keeps the capsule alive.
-    unsafe {
-        let format = c"OL:interpreter_retire".as_ptr();
-        if PyArg_ParseTuple(arguments, format, &raw mut capsule, &raw mut timeout_ns) == 0 {
-            return ptr::null_mut();
-        }
-        match interpreter_in(capsule) {
-            Ok(interpreter) => {
-                let patience = Duration::from_nanos(timeout_ns.max(0) as u64);
-                PyBool_FromLong(interpreter.retire(patience).into())
-            }
-            Err(Raised) => ptr::null_mut(),
-        }
     }
 }
 

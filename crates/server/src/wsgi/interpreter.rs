@@ -3,7 +3,9 @@
 //!
 //! Sub-interpreters are made, entered and ended by one thread of Python's, the keeper, which has the
 //! thread state that each of them came with. Worker threads have states of their own in them, which
-//! are kept here, so that the keeper can end them between two requests.
+//! are kept here. Each ends its own, when it is told to between two requests: from 3.12 on CPython has a
+//! thread-local pointer to the state that its thread attached last (for `PyGILState_Ensure`), and
+//! another thread that deletes the state clears its own pointer instead.
 
 use super::adapter::Adapter;
 use super::attachment::{Attachment, ThreadMeter};
@@ -13,8 +15,8 @@ use crate::worker::Exchange;
 use pyo3_ffi::*;
 use std::ffi::CStr;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the keeper looks whether a thread has come out of the interpreter.
@@ -25,12 +27,19 @@ const MOMENT: Duration = Duration::from_millis(200);
 pub struct Interpreter {
     /// `None`: the worker threads come with a thread state of it, and outlive nothing of it.
     own: Option<SubInterpreter>,
-    /// Taken out when the interpreter is retired: nobody may enter any more.
+    /// Which one this is, of all that the process ever had; from 1.
+    pub number: usize,
+    /// Taken out at the end. Locked while a visitor waits for the GIL, so never with a GIL held that
+    /// others may want here.
     adapter: Mutex<Option<Arc<Adapter>>>,
-    /// Of each worker thread, by number. Locked by the thread while it runs a request here.
+    /// Of each worker thread, by number. Locked by the thread while it runs a request here, and
+    /// emptied by it.
     attachments: Box<[Mutex<Option<Attachment>>]>,
-    /// What was in `attachments` and `adapter`, until it can be dropped. The keeper's.
-    retired: Mutex<(Vec<Attachment>, Option<Arc<Adapter>>)>,
+    /// No request begins here any more. Set by the keeper before it looks at `attachments`, read by
+    /// threads that have locked theirs; `SeqCst`.
+    is_retired: AtomicBool,
+    /// Nor does one run: threads are to empty their `attachments`. Set by the keeper; `SeqCst`.
+    is_vacant: AtomicBool,
     /// Requests that began here. Written by worker threads; relaxed.
     requests: AtomicU64,
     has_ended: AtomicBool,
@@ -72,11 +81,14 @@ impl Interpreter {
     }
 
     fn new(own: Option<SubInterpreter>, adapter: Option<Arc<Adapter>>, threads: usize) -> Self {
+        static LAST: AtomicUsize = AtomicUsize::new(0);
         Self {
             own,
+            number: LAST.fetch_add(1, Relaxed) + 1,
             adapter: Mutex::new(adapter),
             attachments: (0..threads).map(|_| Mutex::default()).collect(),
-            retired: Mutex::default(),
+            is_retired: AtomicBool::new(false),
+            is_vacant: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
         }
@@ -110,9 +122,12 @@ impl Interpreter {
     ) -> Result<(), Retired> {
         let own = self.own.as_ref().ok_or(Retired)?;
         let mut place = self.attachments[number].lock().expect("no panic under this lock");
+        if self.is_retired.load(SeqCst) {
+            return Err(Retired);
+        }
         if place.is_none() {
             let adapter = self.adapter().ok_or(Retired)?;
-            // SAFETY: `end` comes after `retire`, which waits for this place.
+            // SAFETY: `end` comes after `retire`, which waits until this place is empty.
             *place = unsafe { Attachment::make(&adapter, own.state) };
         }
         match &mut *place {
@@ -126,20 +141,28 @@ impl Interpreter {
     pub fn leave(&self, number: usize) {
         let Some(place) = self.attachments.get(number) else { return };
         if let Some(attachment) = place.lock().expect("no panic under this lock").take() {
-            // SAFETY: made by `run` on this thread; `end` has not come, since it empties the place.
+            // SAFETY: made by `run` on this thread; `end` comes when the place is empty.
             unsafe { attachment.discard() };
         }
     }
 
-    /// Runs `act` attached to this interpreter, on whatever thread, unless it is retired.
+    /// Whether worker threads are to `leave`.
+    pub fn is_vacant(&self) -> bool {
+        self.is_vacant.load(SeqCst)
+    }
+
+    /// Runs `act` attached to this interpreter, on whatever thread, unless it has come to its end.
     /// Called detached.
     pub fn visit(&self, act: impl FnOnce(&Adapter)) {
         let adapter = self.adapter.lock().expect("no panic under this lock");
         if let (Some(adapter), Some(own)) = (&*adapter, &self.own) {
-            // SAFETY: the interpreter is not retired while the lock is held, so not ended. The state
-            // is new, and gone before the lock is.
+            // SAFETY: `end` takes the adapter first, so it has not come while the lock is held. The
+            // state is new, and gone before the lock is.
             unsafe {
                 let state = PyThreadState_New(own.state);
+                if state.is_null() {
+                    return;
+                }
                 PyEval_RestoreThread(state);
                 act(adapter);
                 PyThreadState_Clear(state);
@@ -163,30 +186,34 @@ impl Interpreter {
         }
     }
 
-    /// Lets nobody in any more and waits, without the GIL, until the requests that run here are done, or
-    /// for so long. True if nobody is left.
-    pub fn retire(&self, patience: Duration) -> bool {
+    /// Lets no request in any more and waits, for so long, until those that run here are done and the
+    /// worker threads have left, which `call` makes them do. True if nobody is left. Called detached.
+    pub fn retire(&self, patience: Duration, call: impl Fn()) -> bool {
         let deadline = Instant::now() + patience;
-        without_gil(|| {
-            let adapter = self.adapter.lock().expect("no panic under this lock").take();
-            let mut retired = self.retired.lock().expect("no panic under this lock");
-            retired.1 = retired.1.take().or(adapter);
-            self.attachments.iter().all(|place| {
-                loop {
-                    match place.try_lock() {
-                        Ok(mut place) => {
-                            retired.0.extend(place.take());
-                            return true;
-                        }
-                        Err(TryLockError::Poisoned(_)) => return false,
-                        Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
-                            return false;
-                        }
-                        Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
-                    }
+        self.is_retired.store(true, SeqCst);
+        let mut called = false;
+        loop {
+            let (mut running, mut staying) = (false, false);
+            for place in &self.attachments {
+                match place.try_lock() {
+                    Ok(place) => staying |= place.is_some(),
+                    Err(_) => running = true,
                 }
-            })
-        })
+            }
+            if !(running || staying) {
+                return true;
+            }
+            // Not before: a thread that leaves waits for the GIL of those that run.
+            if !running && !called {
+                self.is_vacant.store(true, SeqCst);
+                call();
+                called = true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Ends a sub-interpreter that is retired, as the end of a program does: its non-daemon threads are
@@ -196,14 +223,13 @@ impl Interpreter {
         let Some(own) = self.own.as_ref().filter(|_| !self.has_ended.load(Relaxed)) else {
             return Ok(());
         };
-        let retired = std::mem::take(&mut *self.retired.lock().expect("no panic under this lock"));
-        // SAFETY: all thread states are this thread's or of threads that use them no more. CPython ends
-        // the process if it finds states beside the one that it is given: they are counted before.
+        // SAFETY: both states are this thread's; one is attached at a time. CPython ends the process if it
+        // finds states beside the one that it is given: they are counted before.
         unsafe {
             let caller = PyEval_SaveThread();
+            let adapter = self.adapter.lock().expect("no panic under this lock").take();
             PyEval_RestoreThread(own.first);
-            drop(retired.1);
-            retired.0.into_iter().for_each(|each| each.discard_for_its_thread());
+            drop(adapter);
             run_end_of_program();
             let left = count_threads_left(own.state);
             if left > 0 {
@@ -223,9 +249,7 @@ impl Drop for Interpreter {
     fn drop(&mut self) {
         if self.own.is_some() {
             // Whatever of Python is left belongs to another interpreter than the calling thread's.
-            let adapter = self.adapter.lock().map(|mut adapter| adapter.take());
-            let retired = self.retired.lock().map(|mut retired| std::mem::take(&mut *retired));
-            std::mem::forget((adapter, retired));
+            std::mem::forget(self.adapter.lock().map(|mut adapter| adapter.take()));
             for place in &mut self.attachments {
                 std::mem::forget(place.get_mut().map(Option::take));
             }
