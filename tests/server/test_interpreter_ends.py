@@ -72,6 +72,14 @@ def test_a_thread_keeps_its_own_state(tmp_path: Path, own_gil: bool) -> None:
     assert "the state is False" not in server.stderr
 
 
+def test_the_main_interpreter_has_its_atexit_handlers_run_anyhow(tmp_path: Path) -> None:
+    groups = ({"name": "", "path": "/main"}, {"name": "shop"})
+    with Tenants(tmp_path, *groups) as server:
+        server.ask("/do/start_daemon")
+    assert "did not end, so its interpreter stays" in server.stderr
+    assert server.stderr.count("atexit of the tenant") == 2
+
+
 def test_a_worker_that_never_serves_ends_its_interpreters() -> None:
     group = ProcessGroup(
         mounts=(Mount("", "tenant:app", "shop"),),

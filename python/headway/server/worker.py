@@ -8,6 +8,7 @@ about to send. If the supervisor goes away the worker ends as on SIGTERM.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import os
@@ -146,7 +147,11 @@ class Worker:
     def _end_interpreters(self) -> None:
         self._server.end_interpreters()
         if self._server.left_behind:
-            # With interpreters left, the end of the main one is not safe.
+            # With interpreters left, the end of the main one is not safe, but for what the
+            # application has a part in.
+            with contextlib.suppress(Exception):
+                threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
             self._exit_without_finalization(0)
 
     def _exit_without_finalization(self, status: int) -> NoReturn:
