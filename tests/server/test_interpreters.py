@@ -25,6 +25,10 @@ OWN_GIL = pytest.param(
 )
 SHARED_GIL = pytest.param(False, id="shared GIL")
 own_or_shared = pytest.mark.parametrize("own_gil", [SHARED_GIL, OWN_GIL])
+can_ask_others = pytest.mark.skipif(
+    sys.version_info < (3, 13),
+    reason="up to 3.12 nobody can ask a thread of another interpreter to drop a shared GIL",
+)
 needs_own_gils = pytest.mark.skipif(
     not (HAS_OWN_GILS and HAS_GIL), reason="own GILs are of builds with a GIL, from 3.12 on"
 )
@@ -135,6 +139,31 @@ def test_a_gil_is_called_after_its_application_group(tmp_path: Path) -> None:
     for name in ("main", "shop#1", "shop#2", "admin"):
         assert f"({name}): held" in server.stderr, server.stderr
     assert "(blog)" not in server.stderr, "it shares the GIL of the main interpreter"
+
+
+@pytest.mark.skipif(not HAS_GIL, reason="no GIL to take turns with")
+@can_ask_others
+def test_an_application_group_has_a_switch_interval_on_a_shared_gil(tmp_path: Path) -> None:
+    """A hundred to one, and far enough from alike for a machine that is busy."""
+    groups = (
+        {"name": "patient", "switch_interval_s": 0.1},
+        {"name": "hasty", "path": "/hasty", "switch_interval_s": 0.001},
+    )
+    with Tenants(tmp_path, *groups, policy="priority", threads=2) as server:
+        found: dict[str, int] = {}
+
+        def count(target: str) -> None:
+            found[target] = server.ask(target)["rounds"]
+
+        threads = [
+            threading.Thread(target=count, args=(target,))
+            for target in ("/do/count", "/hasty/do/count")
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found["/do/count"] > 5 * found["/hasty/do/count"] > 0
 
 
 def test_an_interpreter_on_demand_is_made_by_its_first_request(tmp_path: Path) -> None:
@@ -251,10 +280,7 @@ def refused(app: str, *options: str, status: int = 1, **environment: str) -> str
     return done.stderr
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 13),
-    reason="up to 3.12 nobody can ask a thread of another interpreter to drop a shared GIL",
-)
+@can_ask_others
 @own_or_shared
 def test_a_request_is_interrupted_in_its_interpreter(tmp_path: Path, own_gil: bool) -> None:
     groups = ({"name": "", "path": "/main"}, {"name": "shop", "own_gil": own_gil})
