@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -39,7 +40,12 @@ class Tenants(Supervised):
     and its `path`."""
 
     def __init__(
-        self, directory: Path, *groups: dict[str, Any], environment: Any = None, **fields: Any
+        self,
+        directory: Path,
+        *groups: dict[str, Any],
+        environment: Any = None,
+        status_socket: str | None = None,
+        **fields: Any,
     ) -> None:
         mounts, application_groups = [], []
         for group in groups:
@@ -51,7 +57,9 @@ class Tenants(Supervised):
             if group["name"] not in [each["name"] for each in application_groups]:
                 application_groups.append({"python_path": []} | group)
         process_group = {"mounts": mounts, "application_groups": application_groups, "threads": 4}
-        super().__init__(directory, process_group | fields, environment=environment)
+        super().__init__(
+            directory, process_group | fields, environment=environment, status_socket=status_socket
+        )
 
     def ask(self, target: str) -> dict[str, Any]:
         response = self.get(target)
@@ -265,8 +273,6 @@ def test_a_module_that_refuses_is_named_with_the_way_out() -> None:
 
 def refused(app: str, *options: str, status: int = 1, **environment: str) -> str:
     """What `headway serve` says before it gives up."""
-    import subprocess
-
     words = ["-m", "headway", "serve", app, "--app-dir", str(APPS), "--bind", "127.0.0.1:0"]
     done = subprocess.run(
         [sys.executable, *words, *options],
@@ -332,6 +338,24 @@ def test_interpreters_come_and_go_under_load(tmp_path: Path) -> None:
     assert re.search(r"\n\d+ ended GILs \(shop#1\): held ", server.stderr)
     assert "did not end" not in server.stderr
     assert "Exception ignored" not in server.stderr
+
+
+def test_status_tells_what_became_of_the_interpreters(tmp_path: Path) -> None:
+    groups = (
+        {"name": "shop", "maximum_requests": 2},
+        {"name": "admin", "path": "/admin", "on_demand": True},
+        {"name": "", "path": "/main"},
+    )
+    path = str(tmp_path / "status")
+    with Tenants(tmp_path, *groups, status_socket=path) as server:
+        first = server.ask("/")["interpreter"]
+        server.ask("/")
+        server.wait_for_interpreter("/", first)
+        command = [sys.executable, "-m", "headway", "status", f"unix:{path}"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"\n    interpreter shop: \d+ requests, recycled 1 time\n", said), said
+    assert "\n    interpreter admin: 0 requests, not made yet\n" in said
+    assert "\n    interpreter %{GLOBAL}: 0 requests\n" in said
 
 
 def test_flags_make_application_groups() -> None:
