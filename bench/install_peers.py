@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import sitting
-from installed import PEERS_FOLDER
+from builds import FREE_THREADED
+from installed import folder_for
 from peers import PEERS, ROOT
 from processes import BenchmarkError
 
@@ -75,7 +76,8 @@ def reason(text: str) -> str:
 def make_environment(folder: Path) -> None:
     if folder.exists() and not (folder / "pyvenv.cfg").exists():
         raise BenchmarkError(f"--peers-folder {folder}: it is there, and no virtual environment", 2)
-    ours = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}{sys.abiflags}"
+    ours = Path(sys.base_prefix) / "bin" / name
     subprocess.run([ROOT / "scripts" / "tools"], check=True)
     words = [str(UV), "venv", "--quiet", "--no-project", "--clear", "--python", str(ours)]
     subprocess.run([*words, str(folder)], check=True)
@@ -96,7 +98,7 @@ def peers() -> dict[str, list[str]]:
     return {names[words[0].partition("==")[0]]: words for words in wanted}
 
 
-def install_all(folder: Path) -> int:
+def install_all(folder: Path, names: Sequence[str]) -> int:
     """How many peers could not be had."""
     install_packages()
     make_environment(folder)
@@ -105,6 +107,8 @@ def install_all(folder: Path) -> int:
     if common is not None:
         raise BenchmarkError(f"bench/requirements.txt: {common}")
     for name, requirements in peers().items():
+        if name not in names:
+            continue
         say(requirements[0])
         why = install(folder, *requirements)
         if why is not None:
@@ -119,13 +123,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--peers-folder",
         type=Path,
-        default=PEERS_FOLDER,
+        default=folder_for(FREE_THREADED),
         metavar="DIR",
-        help="the environment to make; one that is there is made anew (default: .venvs/peers)",
+        help="the environment to make; one that is there is made anew (default: .venvs/peers, or "
+        ".venvs/peers-free-threaded in a free-threaded build)",
+    )
+    parser.add_argument(
+        "--peer",
+        nargs="+",
+        choices=tuple(PEERS),
+        default=tuple(PEERS),
+        metavar="NAME",
+        help="which (default: all); gunicorn, which the benchmarks need themselves, always is",
     )
     try:
         options = parser.parse_args(arguments)
-        failed = install_all(options.peers_folder)
+        failed = install_all(options.peers_folder, options.peer)
     except BenchmarkError as error:
         print(f"install_peers: {error}", file=sys.stderr)
         return error.exit_code
