@@ -31,7 +31,7 @@ CALLS_WARM_UP_S = 0.2
 TIMES_ONE_THREAD = 1.7
 TIMES_PEER = 1.0
 
-CALLS_HEADINGS = ("threads", "", "calls/s", "/one thread")
+CALLS_HEADINGS = ("threads", "", "calls/s", "/one thread", "CPU us/call", "/one thread")
 HEADINGS = ("server", "requests/s", "/headway", "p50 ms", "p99 ms", "CPU us/request", "RSS MB")
 
 
@@ -47,12 +47,12 @@ class Callers(NamedTuple):
         return f"hello in process, free-threaded, threads: {self.threads}"
 
 
-def calls_per_s(callers: Callers, build: Build, seconds: float) -> float:
+def measure_callers(callers: Callers, build: Build, seconds: float) -> dict[str, float]:
     words = [str(build.python), "-X", "gil=0", str(PROGRAMS / "hello_threads.py")]
     with started([*words, str(callers.threads)], str(callers)) as program:
         program.answer()
         program.measure(Window.after(CALLS_WARM_UP_S, seconds))
-        found: float = program.answer()["calls_per_s"]
+        found: dict[str, float] = program.answer()
     return found
 
 
@@ -60,9 +60,9 @@ def measure_calls(name: str, build: Build, options: argparse.Namespace) -> sitti
     name = f"{name} hello_calls"
     figures: Figures[Callers] = Figures()
     cells = [Callers(threads) for threads in THREADS]
-    call = partial(calls_per_s, build=build, seconds=options.seconds)
+    call = partial(measure_callers, build=build, seconds=options.seconds)
     for cell, found in sitting.rounds(name, options.rounds, cells, call):
-        figures.record(cell, calls_per_s=found)
+        figures.record(cell, **found)
     one, two = cells
     lines = [
         (
@@ -70,6 +70,8 @@ def measure_calls(name: str, build: Build, options: argparse.Namespace) -> sitti
             "in process",
             spread_text(figures.values(cell, "calls_per_s")),
             ratio_text(figures, cell, one, "calls_per_s"),
+            spread_text(figures.values(cell, "cpu_per_call_s"), 1e6),
+            ratio_text(figures, cell, one, "cpu_per_call_s"),
         )
         for cell in cells
     ]

@@ -2,8 +2,9 @@
 
 wrk, and what some servers are built from, come from Debian: root installs it here, anybody else is
 told. The servers come from PyPI, at the versions of bench/peers-requirements.txt, into an
-environment of their own with the interpreter that runs this script. One that cannot be had is named
-with its reason, here and in the results; the others are installed all the same.
+environment of their own with the interpreter that runs this script; a free-threaded one has a list
+and an environment of its own. One that cannot be had is named with its reason, here and in the
+results; the others are installed all the same.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ from processes import BenchmarkError
 PACKAGES = ("wrk", "build-essential", "libev-dev", "apache2-bin", "apache2-dev")
 UV = ROOT / ".venvs" / "tools" / "bin" / "uv"
 BENCH = ROOT / "bench"
+REQUIREMENTS = {
+    False: "peers-requirements.txt",
+    True: "peers-requirements-free-threaded.txt",
+}
 
 
 def say(text: str) -> None:
@@ -92,13 +97,13 @@ def install(folder: Path, *requirements: str) -> str | None:
 
 def peers() -> dict[str, list[str]]:
     """The requirements of each, by its name among `PEERS`; gunicorn's are the benchmarks' own."""
-    lines = (BENCH / "peers-requirements.txt").read_text().splitlines()
+    lines = (BENCH / REQUIREMENTS[FREE_THREADED]).read_text().splitlines()
     wanted = [line.split() for line in lines if line and not line.startswith("#")]
     names = {peer.distribution: name for name, peer in PEERS.items()}
     return {names[words[0].partition("==")[0]]: words for words in wanted}
 
 
-def install_all(folder: Path, names: Sequence[str]) -> int:
+def install_all(folder: Path) -> int:
     """How many peers could not be had."""
     install_packages()
     make_environment(folder)
@@ -107,8 +112,6 @@ def install_all(folder: Path, names: Sequence[str]) -> int:
     if common is not None:
         raise BenchmarkError(f"bench/requirements.txt: {common}")
     for name, requirements in peers().items():
-        if name not in names:
-            continue
         say(requirements[0])
         why = install(folder, *requirements)
         if why is not None:
@@ -128,17 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="the environment to make; one that is there is made anew (default: .venvs/peers, or "
         ".venvs/peers-free-threaded in a free-threaded build)",
     )
-    parser.add_argument(
-        "--peer",
-        nargs="+",
-        choices=tuple(PEERS),
-        default=tuple(PEERS),
-        metavar="NAME",
-        help="which (default: all); gunicorn, which the benchmarks need themselves, always is",
-    )
     try:
         options = parser.parse_args(arguments)
-        failed = install_all(options.peers_folder, options.peer)
+        failed = install_all(options.peers_folder)
     except BenchmarkError as error:
         print(f"install_peers: {error}", file=sys.stderr)
         return error.exit_code

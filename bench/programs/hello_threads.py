@@ -6,18 +6,20 @@ A call is what PEP 3333 asks of a server around the application: an environ of t
 start_response that keeps status and headers, the body taken piece by piece. No server takes part,
 Headway neither: its threads get requests from sockets alone. So this is the ceiling that a build of
 CPython sets to threads that serve, by what they share: the application's code, its module's globals
-and CPython's own state.
+and CPython's own state. Sharing shows as CPU time for a call that grows with the threads; a machine
+that is busy otherwise takes calls only.
 """
 
 from __future__ import annotations
 
 import io
 import sys
+import time
 from typing import Any
 
 import hello
 import window
-from computation import control
+from computation import Computation, measure
 
 # Calls between two looks at what threads share here, and no server's threads share.
 CALLS = 1_000
@@ -64,8 +66,16 @@ def call_often() -> None:
 def main() -> None:
     if call() != ("200 OK", hello.HEADERS, b"hello"):
         raise SystemExit("hello does not say hello")
-    found = control(int(sys.argv[1]), call_often)
-    window.answer(calls_per_s=found["work_per_s"] * CALLS)
+    computation = Computation(int(sys.argv[1]), call_often)
+    window.say()
+    times = window.hear_window()
+    computation.start()
+    window.sleep_until(times.begin_ns)
+    cpu_before_s = time.process_time()
+    calls_per_s = measure(times, computation)["work_per_s"] * CALLS
+    cpu_s = time.process_time() - cpu_before_s
+    calls = calls_per_s * (times.end_ns - times.begin_ns) / window.NS
+    window.answer(calls_per_s=calls_per_s, cpu_per_call_s=cpu_s / calls)
 
 
 if __name__ == "__main__":
