@@ -22,7 +22,7 @@ ONE = Server(HEADWAY, 1, 1, interpreters=1)
 TWO = Server(HEADWAY, 1, 2, interpreters=2)
 PROCESSES = Server(HEADWAY, 2, 1)
 SERVERS = (ONE, TWO, PROCESSES)
-PAGES = (("pages", "/fixed"), ("flask", "/"), ("django", "/"))
+APPLICATIONS = ("pages", "flask", "django")
 
 # What two interpreters are held to: of one interpreter's requests, of two processes' memory.
 TIMES_ONE = 1.85
@@ -99,7 +99,11 @@ def targets_of(found: Sitting, cells: Sequence[Cell]) -> list[Target]:
 def measure(name: str, fixed_loops: int, options: argparse.Namespace) -> sitting.Experiments:
     installed = Installed([])
     found = Sitting(f"{name} own_gils", installed)
-    cells = [Cell(app, path, server) for app, path in PAGES for server in SERVERS]
+    cells = [
+        Cell(application, "/fixed" if application == "pages" else "/", server)
+        for application in dict.fromkeys(options.application)
+        for server in SERVERS
+    ]
     measure_cell = partial(
         worker_cell.measure, installed=installed, fixed_loops=fixed_loops, options=options
     )

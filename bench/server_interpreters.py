@@ -18,15 +18,17 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import free_hello
 import free_threads
 import own_gils
 import sitting
 import wrk
-from builds import FREE_THREADED, FREE_THREADED_PYTHON, Build, free_threaded_build
+from builds import FREE_THREADED, FREE_THREADED_PYTHON, THIS_BUILD, Build, free_threaded_build
 from installed import FREE_THREADED_PEERS_FOLDER, Installed
 from processes import BenchmarkError
+from side_by_side import missing
 from visits import page_loops
 
 NAME = "server_interpreters"
@@ -36,59 +38,94 @@ PARTS = (OWN_GILS, FREE_THREADS, HELLO_CALLS, HELLO_SOCKETS)
 FIXED_WORK_S = 0.003
 
 
-def check(parts: Sequence[str]) -> None:
-    """Raises BenchmarkError if this Python is not the one to run them."""
-    version = ".".join(map(str, sys.version_info[:3]))
+class Others(NamedTuple):
+    """The free-threaded build, and which peers there are for it."""
+
+    build: Build
+    installed: Installed
+
+
+def check_this_build(options: argparse.Namespace) -> None:
+    """Raises BenchmarkError if `own_gils` cannot run on this Python."""
+    if sys.version_info < (3, 12):
+        raise BenchmarkError(f"interpreters have own GILs from 3.12 on: {THIS_BUILD.version}", 2)
+    for application in options.application:
+        if application != "pages" and importlib.util.find_spec(application) is None:
+            raise BenchmarkError(
+                f"{sys.executable} has no {application}: install bench/requirements.txt", 2
+            )
+
+
+def others(options: argparse.Namespace) -> Others:
+    """Raises BenchmarkError if they are not there."""
+    build = free_threaded_build(options.free_threaded_python)
+    print(f"free-threaded: CPython {build.version}, {build.python}")
+    names = list(dict.fromkeys(options.peer)) if HELLO_SOCKETS in options.part else []
+    return Others(build, Installed(names, options.free_threaded_peers_folder, build))
+
+
+def measure_part(
+    part: str, found: Others | None, fixed_loops: int, options: argparse.Namespace
+) -> sitting.Experiments:
+    print(f"\n{part}", flush=True)
+    if found is None:
+        return own_gils.measure(NAME, fixed_loops, options)
+    if part == FREE_THREADS:
+        return free_threads.measure(NAME, found.build, fixed_loops, options)
+    if part == HELLO_CALLS:
+        return free_hello.measure_calls(NAME, found.build, options)
+    print(found.installed)
+    return free_hello.measure_sockets(NAME, found.build, found.installed, options)
+
+
+def measure(options: argparse.Namespace) -> sitting.Experiments:
     if FREE_THREADED:
         raise BenchmarkError(
             f"{sys.executable} is a free-threaded build of CPython: run it with an ordinary one, "
             "and name this in --free-threaded-python",
             2,
         )
-    if OWN_GILS in parts and sys.version_info < (3, 12):
-        raise BenchmarkError(f"interpreters have a GIL each from 3.12 on; this is {version}", 2)
-    for framework in ("flask", "django") if OWN_GILS in parts else ():
-        if importlib.util.find_spec(framework) is None:
-            raise BenchmarkError(
-                f"{sys.executable} has no {framework}: install bench/requirements.txt", 2
-            )
-
-
-def measure(options: argparse.Namespace) -> sitting.Experiments:
-    parts = list(dict.fromkeys(options.part))
-    check(parts)
-    build: Build | None = None
-    installed: Installed | None = None
-    if parts != [OWN_GILS]:
-        build = free_threaded_build(options.free_threaded_python)
-        print(f"free-threaded: CPython {build.version}, {build.python}")
-    if build is not None and HELLO_SOCKETS in parts:
-        names = list(dict.fromkeys(options.peer))
-        installed = Installed(names, options.free_threaded_peers_folder, build)
-        print(installed)
-    if parts != [HELLO_CALLS]:
-        wrk.check()
+    wanted_all = options.part is None
+    options.part = list(dict.fromkeys(options.part or PARTS))
+    wrk.check()
+    able: dict[str, Others | None] = {}
+    absent: dict[str, str] = {}
+    for part in options.part:
+        try:
+            if part == OWN_GILS:
+                check_this_build(options)
+                able[part] = None
+            else:
+                able[part] = next(filter(None, able.values()), None) or others(options)
+        except BenchmarkError as error:
+            # Parts that were asked for by name are to run.
+            if not wanted_all:
+                raise
+            absent[part] = str(error)
+            print(f"without {part}: {error}")
     # Once, on the ordinary build: both do the same work for a request.
-    loops = page_loops(FIXED_WORK_S) if {OWN_GILS, FREE_THREADS} & set(parts) else 0
+    loops = page_loops(FIXED_WORK_S) if {OWN_GILS, FREE_THREADS} & able.keys() else 0
     experiments = []
-    for part in parts:
-        print(f"\n{part}", flush=True)
-        if part == OWN_GILS:
-            experiments += own_gils.measure(NAME, loops, options)
-        if part == FREE_THREADS and build is not None:
-            experiments += free_threads.measure(NAME, build, loops, options)
-        if part == HELLO_CALLS and build is not None:
-            experiments += free_hello.measure_calls(NAME, build, options)
-        if part == HELLO_SOCKETS and build is not None and installed is not None:
-            experiments += free_hello.measure_sockets(NAME, build, installed, options)
-    return experiments
+    for part, found in able.items():
+        experiments += measure_part(part, found, loops, options)
+    return [*experiments, missing(NAME, absent)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = sitting.Parser(NAME, __doc__)
     sitting.prepare_parser(parser, rounds=7, seconds=4.0, quick_seconds=1.0, policies=())
     parser.add_argument(
-        "--part", nargs="+", choices=PARTS, default=PARTS, help="which parts (default: all)"
+        "--part",
+        nargs="+",
+        choices=PARTS,
+        help="which parts (default: all that can run here; the others are named)",
+    )
+    parser.add_argument(
+        "--application",
+        nargs="+",
+        choices=own_gils.APPLICATIONS,
+        default=own_gils.APPLICATIONS,
+        help="what own_gils serves (default: all)",
     )
     parser.add_argument(
         "--free-threaded-python",
