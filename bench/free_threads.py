@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import sitting
 import worker_cell
-from builds import Build
+from builds import THIS_BUILD, Build
 from figures import Figures, Target, number, ratio, table
 from installed import Installed
 from load_cell import Cell
@@ -30,12 +28,15 @@ SHAPES = ((1, 10), (2, 5))
 # Of the processes' requests, the builds' speed taken out, and of their memory.
 SHARE_OF_PROCESSES = 0.97
 MEMORY_OF_PROCESSES = 0.25
+# Of the two builds, alone, in each round.
+TURNS = 3
 
 HEADINGS = (
     "server",
     "requests/s",
     "/10x1",
-    "without the builds'",
+    "one thread",
+    "/10x1/one thread",
     "p50 ms",
     "p99 ms",
     "CPU/process",
@@ -47,16 +48,22 @@ HEADINGS = (
 )
 
 
-def share_of_build(figures: Figures[Cell], cell: Cell, processes: Cell) -> list[float]:
-    """Requests of the processes', round by round, over what one thread does of what theirs does."""
-    return [
-        ratio(of_processes, of_one_thread)
-        for of_processes, of_one_thread in zip(
-            figures.ratios(cell, processes, "requests_per_s"),
-            figures.ratios(cell, processes, "alone_per_s"),
-            strict=True,
+def build_speed(build: Build, fixed_loops: int) -> float:
+    """One thread's speed in the free-threaded build, of the ordinary one's. The two take turns."""
+    ratios = []
+    for _ in range(TURNS):
+        free, ordinary = (
+            worker_cell.alone_cpu_s(python, free_threading, fixed_loops)
+            for python, free_threading in ((build.python, True), (THIS_BUILD.python, False))
         )
-    ]
+        ratios.append(ratio(ordinary, free))
+    return statistics.median(ratios)
+
+
+def shares_of_builds(figures: Figures[Cell], cell: Cell, processes: Cell) -> list[float]:
+    """Requests of the processes', round by round, once the builds' speed is taken out."""
+    of_processes = figures.ratios(cell, processes, "requests_per_s")
+    return list(map(ratio, of_processes, figures.values(cell, "build_speed")))
 
 
 def print_table(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell | None) -> None:
@@ -66,12 +73,15 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell |
             number(figures.median(cell, f"{kind}_with_supervisor_bytes") / 1e6)
             for kind in ("pss", "rss")
         ]
-        shares = share_of_build(figures, cell, processes) if processes else []
+        shares = []
+        if processes is not None and cell != processes:
+            shares = shares_of_builds(figures, cell, processes)
         lines.append(
             (
                 str(cell.server),
                 spread_text(figures.values(cell, "requests_per_s")),
                 ratio_text(figures, cell, processes, "requests_per_s"),
+                spread_text(figures.values(cell, "build_speed")),
                 spread_text(shares),
                 number(figures.median(cell, "p50_s") * 1e3),
                 number(figures.median(cell, "p99_s") * 1e3),
@@ -86,19 +96,16 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell |
     print(table(HEADINGS, lines, names=1))
     print(
         "Medians over rounds, with their range; ratios round by round. CPU: in cores. Memory: the\n"
-        "worker processes'; RSS counts what they share for each of them, PSS once in all."
+        "worker processes'; RSS counts what they share for each of them, PSS once in all.\n"
+        "One thread: its speed in this build, of the ordinary one's, at what the page computes."
     )
-    for cell in cells if processes is not None else ():
-        if cell is not processes:
-            alone = ratio_text(figures, cell, processes, "alone_per_s")
-            print(f"one thread of this build, of the ordinary one's, beside {cell.server}: {alone}")
 
 
 def targets_of(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell) -> list[Target]:
     targets = []
     for cell in cells:
         if (cell.server.processes, cell.server.threads) == SHAPES[0]:
-            share = statistics.median(share_of_build(figures, cell, processes))
+            share = statistics.median(shares_of_builds(figures, cell, processes))
             text = (
                 f"{cell}: requests/s of {processes.server.shape} with a GIL, over the builds' ratio"
             )
@@ -115,13 +122,8 @@ def measure(
     installed = Installed([])
 
     def measure_cell(cell: Cell) -> dict[str, float]:
-        server = cell.server
-        python = server.python or Path(sys.executable)
-        alone_per_s = worker_cell.alone_per_s(python, server.free_threading, fixed_loops)
-        return {
-            **worker_cell.measure(cell, installed, fixed_loops, options),
-            "alone_per_s": alone_per_s,
-        }
+        speed = {"build_speed": build_speed(build, fixed_loops)} if cell != processes else {}
+        return {**worker_cell.measure(cell, installed, fixed_loops, options), **speed}
 
     found = Sitting(f"{name} free_threads", installed)
     processes = Cell(*PAGE, Server(HEADWAY, *PROCESSES))

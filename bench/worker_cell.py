@@ -22,7 +22,7 @@ from load_cell import Cell
 from processes import PROGRAMS, Window, started
 from serving import Served, serving
 
-ALONE_S = 0.5
+ALONE_S = 0.3
 ALONE_WARM_UP_S = 0.1
 
 
@@ -59,12 +59,12 @@ def weigh(served: Served, path: str, seconds: float) -> dict[str, float]:
     }
 
 
-def alone_per_s(python: Path, free_threading: bool, fixed_loops: int) -> float:
-    """How often a second one thread computes what `fixed` does, without its wait and a server."""
+def alone_cpu_s(python: Path, free_threading: bool, fixed_loops: int) -> float:
+    """CPU time of one thread for what `fixed` computes, without its wait and without a server."""
     words = [str(python), *(("-X", "gil=0") if free_threading else ())]
     words += [str(PROGRAMS / "page_alone.py"), str(fixed_loops)]
     with started(words, "page_alone.py") as program:
         program.answer()
         program.measure(Window.after(ALONE_WARM_UP_S, ALONE_S))
-        work_per_s: float = program.answer()["work_per_s"]
-    return work_per_s
+        cpu_per_work_s: float = program.answer()["cpu_per_work_s"]
+    return cpu_per_work_s

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 from typing import Any
 
 import hello
 import window
-from computation import Computation, measure
+from computation import control
 
 # Calls between two looks at what threads share here, and no server's threads share.
 CALLS = 1_000
@@ -66,16 +65,10 @@ def call_often() -> None:
 def main() -> None:
     if call() != ("200 OK", hello.HEADERS, b"hello"):
         raise SystemExit("hello does not say hello")
-    computation = Computation(int(sys.argv[1]), call_often)
-    window.say()
-    times = window.hear_window()
-    computation.start()
-    window.sleep_until(times.begin_ns)
-    cpu_before_s = time.process_time()
-    calls_per_s = measure(times, computation)["work_per_s"] * CALLS
-    cpu_s = time.process_time() - cpu_before_s
-    calls = calls_per_s * (times.end_ns - times.begin_ns) / window.NS
-    window.answer(calls_per_s=calls_per_s, cpu_per_call_s=cpu_s / calls)
+    found = control(int(sys.argv[1]), call_often)
+    window.answer(
+        calls_per_s=found["work_per_s"] * CALLS, cpu_per_call_s=found["cpu_per_work_s"] / CALLS
+    )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     page_alone.py LOOPS
 
-It answers how often a second: how fast one thread of this build of CPython is at that work. The
-thread is not the main one, as in a server; free-threaded builds count references to what another
-thread made differently.
+It answers how often, and what CPU time each takes: how fast one thread of this build of CPython is
+at that work. The thread is not the main one, as in a server; free-threaded builds count references
+to what another thread made differently.
 """
 
 from __future__ import annotations
