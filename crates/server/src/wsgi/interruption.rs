@@ -15,7 +15,7 @@ use std::time::Duration;
 /// over. Called attached, from a thread of its own.
 pub fn interrupt_next(server: &Server) -> bool {
     let Some(interruption) = without_gil(|| server.next_interruption()) else { return false };
-    let Some(interpreter) = server.groups().tenant(interruption.place()) else { return true };
+    let Some(interpreter) = server.groups().interpreter(interruption.holder()) else { return true };
     // Attached before the thread's word says that it is being interrupted and until it says that it was:
     // the thread cannot come upon the exception in between, but where there is no GIL.
     let set = |adapter: &Adapter| {
