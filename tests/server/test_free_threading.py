@@ -388,6 +388,42 @@ def test_modules_that_do_not_declare_it_are_told_at_once_and_once(
 
 @free_threaded
 @needs_compiler
+def test_sub_interpreters_tell_as_well(tmp_path: Path, tells: dict[str, Any]) -> None:
+    build(tmp_path, "undeclared")
+    group = tells | {
+        "mounts": [{"path": "", "application": "tells:application", "application_group": "a"}],
+        "application_groups": [{"name": "a", "python_path": [], "interpreters": 2}],
+        "free_threading": True,
+    }
+    path = tmp_path / "status"
+    with Supervised(tmp_path, group, status_socket=str(path)) as server:
+        server.get("/?undeclared")
+        server.wait_for("the module undeclared does not declare")
+        (process,) = status(path)
+    assert (process["gil"], process["undeclared"]) == ("off", ["undeclared"])
+
+
+@free_threaded
+def test_with_a_gil_interpreters_have_gils_of_their_own(
+    tmp_path: Path, tells: dict[str, Any]
+) -> None:
+    """As in any other build: the meter has a book for each."""
+    group = tells | {
+        "mounts": [{"path": "", "application": "tells:application", "application_group": "a"}],
+        "application_groups": [
+            {"name": "a", "python_path": [], "interpreters": 2, "own_gil": True}
+        ],
+        "free_threading": False,
+    }
+    with Supervised(tmp_path, group) as server:
+        assert json.loads(server.get("/").body)[0] is True
+        server.stop()
+    for name in ("main", "a#1", "a#2"):
+        assert f" ({name}): held " in server.stderr
+
+
+@free_threaded
+@needs_compiler
 def test_with_a_gil_nobody_is_told(tmp_path: Path, tells: dict[str, Any]) -> None:
     build(tmp_path, "undeclared")
     path = tmp_path / "status"
@@ -421,6 +457,9 @@ def test_the_check_names_them(tmp_path: Path) -> None:
     assert "not for" not in done.stdout
     # Without it nothing is imported.
     assert serve(*arguments).stderr == ""
+    # In whichever interpreter.
+    done = serve(*arguments, "--free-threading", "--interpreters", "2")
+    assert done.stderr.count("imports the module undeclared,") == 1
 
 
 @free_threaded

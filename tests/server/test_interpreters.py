@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -302,6 +303,7 @@ def test_interpreters_come_and_go_under_load(tmp_path: Path) -> None:
         while len(seen) < 30:
             seen.update(each["interpreter"] for each in server.ask_at_once("/", 8))
     assert server.stderr.count("atexit of the tenant") >= 30
+    assert re.search(r"\n\d+ ended GILs \(shop#1\): held ", server.stderr)
     assert "did not end" not in server.stderr
     assert "Exception ignored" not in server.stderr
 

@@ -1,8 +1,9 @@
 """`headway serve --check` of process groups without a GIL: which extension modules of theirs do not
 declare that they can do without one.
 
-Each group's applications are imported in a process of its own, which is to the system what a worker
-of the group is. The parent's side is `look`; `main` is that process.
+The applications of each application group are imported in a process of their own, which is to the
+system what a worker of the process group is; there in the main interpreter, since what a module
+declares of the GIL is the same in all. The parent's side is `look`; `main` is that process.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import sys
 from typing import Any, NamedTuple
 
 from headway.errors import CommandError
-from headway.server import free_threading, identity
-from headway.server.application import ImportFailed
+from headway.server import free_threading, identity, restrictions
+from headway.server.application import ImportFailed, load_application
+from headway.server.places import mounts_of
 from headway.server.process import End
 from headway.server.resolution import ResolvedGroup
 from headway.server.settings import ProcessGroup
-from headway.server.start import load
 from headway.server.undeclared import Watch
 
 TIMEOUT_S = 60
@@ -44,9 +45,20 @@ def look(group: ResolvedGroup) -> Found:
     if free_threading.will_have_gil(home, wanted):
         return Found([], "")
     flags = [*free_threading.other_flags(), *free_threading.mode_flags(home, wanted)]
+    names: dict[str, None] = {}
+    for each in settings.application_groups:
+        found = _look_in(settings, [*flags, "-c", PROGRAM, each.name])
+        names |= dict.fromkeys(found.undeclared)
+        if found.problem:
+            return Found(list(names), found.problem)
+    return Found(list(names), "")
+
+
+def _look_in(settings: ProcessGroup, arguments: list[str]) -> Found:
+    python = free_threading.interpreter(settings.python_home)
     try:
         done = subprocess.run(
-            [free_threading.interpreter(home), *flags, "-c", PROGRAM],
+            [python, *arguments],
             input=settings.to_json(),
             env=identity.environment(settings, dict(os.environ)),
             stdout=subprocess.PIPE,
@@ -56,7 +68,7 @@ def look(group: ResolvedGroup) -> Found:
     except subprocess.TimeoutExpired:
         return Found([], f"importing the applications took longer than {TIMEOUT_S} s")
     except OSError as error:
-        return Found([], f"{free_threading.interpreter(home)} does not run ({error})")
+        return Found([], f"{python} does not run ({error})")
     if done.returncode != 0:
         status = done.returncode
         end = End(status, None, False) if status > 0 else End(None, -status, False)
@@ -66,9 +78,12 @@ def look(group: ResolvedGroup) -> Found:
 
 
 def main() -> None:
-    """Imports what the group on stdin serves and says on stdout what it found. Ends the process,
-    whatever threads the applications have started."""
+    """Imports what the process group on stdin serves in the application group that is the argument,
+    and says on stdout what it found. Ends the process, whatever threads the applications have
+    started."""
     group = ProcessGroup.from_json(sys.stdin.read())
+    of_group = next(each for each in group.application_groups if each.name == sys.argv[1])
+    sys.argv[:] = ["headway"]
     # The answer is all that stdout gets, and applications do not wait on a terminal.
     answers = os.dup(1)
     os.dup2(2, 1)
@@ -78,7 +93,12 @@ def main() -> None:
     Watch(names.append)
     try:
         identity.take_on(group)
-        load(group)
+        sys.path[:0] = [*of_group.python_path, *group.python_path]
+        restrictions.impose(
+            of_group.restrict_stdin, of_group.restrict_stdout, of_group.restrict_signal
+        )
+        for each in mounts_of(group, of_group.name):
+            load_application(each.application)
     except CommandError as error:
         problem = str(error)
         if isinstance(error, ImportFailed):

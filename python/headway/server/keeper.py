@@ -8,7 +8,10 @@ before that one ends. Knows the native part and no sockets.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,12 +19,16 @@ from typing import Any
 
 from headway import _native
 from headway.errors import CommandError
+from headway.server import gil_events
 from headway.server.application import ImportFailed
 from headway.server.limits import to_ns
 from headway.server.places import Place, interval_ns, mounts_of
 from headway.server.settings import ProcessGroup
 from headway.server.stderr import tell
 
+# Up to 3.13 CPython keeps what these hold in C for the whole process. Imported by an own-GIL
+# interpreter first, it goes with that one, and others are left with freed memory.
+FOR_THE_MAIN_INTERPRETER = ("_datetime", "_decimal", "_hashlib", "_ssl")
 # How often it looks whether the last request has left an interpreter that is replaced.
 LOOK_S = 0.1
 # For a thread that is about to leave one.
@@ -72,6 +79,8 @@ class Keeper:
         return not self._thread.is_alive()
 
     def _keep(self) -> None:
+        if sys.version_info < (3, 14) and any(each.group.own_gil for each in self._places):
+            _import_for_others()
         try:
             for index, place in enumerate(self._places):
                 if not (place.is_main or place.group.on_demand):
@@ -123,6 +132,7 @@ class Keeper:
             # A shared GIL has one interval, the process's; under a policy threads have theirs.
             "switch_interval_s": self._interval_s(place) if group.own_gil else None,
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
+            "control_fd": gil_events.descriptor_for_others(),
             "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
             "environ": {
                 **self._about,
@@ -181,6 +191,13 @@ class Keeper:
         else:
             # Its books close.
             _native.gil_match_interpreters()
+
+
+def _import_for_others() -> None:
+    for name in FOR_THE_MAIN_INTERPRETER:
+        # A Python may lack one of them.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def _failure_of(answer: str) -> CommandError:

@@ -37,6 +37,11 @@ def enter(task: str) -> Entry | str:
             thread_names.follow_starts(threading, _native.gil_name_thread)
         if told["switch_interval_s"] is not None:
             sys.setswitchinterval(told["switch_interval_s"])
+        if told["control_fd"] >= 0:
+            # Interpreters with a GIL need none of what it imports.
+            from headway.server import gil_events
+
+            gil_events.tell_of_gil_by(told["control_fd"])
         restrictions.impose(*told["restricted"])
         application = mount([(path, load_application(name)) for path, name in told["mounts"]])
     except ImportFailed as error:

@@ -20,6 +20,9 @@ HEAD = (
     "CPU",
 )
 MAX_PATH_COLUMNS = 40
+# What adds up over GILs, and what is the most of any.
+SUMS = ("wall", "held", "handoff", "idle", "preemptions")
+LONGEST = ("longest_wait_io_bound", "longest_wait_cpu_bound")
 
 
 def draw(rows: list[PathRow], gil_report: dict[str, Any] | None) -> str:
@@ -70,13 +73,28 @@ def _gils(report: dict[str, Any]) -> list[str]:
     if report["gil"] == "disabled" and not any(gil["takes"] for gil in report["gils"]):
         return ["The GIL is disabled (free-threaded): nobody waited for it."]
     lines = []
-    for gil in report["gils"]:
+    for gil in _with_ended_as_one(report["gils"]):
         states = ", ".join(
             f"{state} {units.seconds(gil[state])} ({units.share(gil[state], gil['wall'])})"
             for state in ("held", "handoff", "idle")
         )
-        lines.append(f"GIL {gil['id']} ({gil['name']}): {states}")
+        lines.append(f"{gil['label']} ({gil['name']}): {states}")
         if report["policy"] != "interval":
             lines.append(f"  policy {report['policy']}: {summary.scheduling(gil)}")
     stuck = summary.unanswered(report)
     return [*lines, stuck] if stuck else lines
+
+
+def _with_ended_as_one(gils: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each GIL that is there, and one for those of recycled interpreters of one name."""
+    rows = [gil | {"label": f"GIL {gil['id']}"} for gil in gils if gil["alive"]]
+    ended: dict[str, list[dict[str, Any]]] = {}
+    for gil in gils:
+        if not gil["alive"]:
+            ended.setdefault(gil["name"], []).append(gil)
+    for name, same in ended.items():
+        sums = {key: sum(gil[key] for gil in same) for key in SUMS}
+        longest = {key: max(gil.get(key) or 0.0 for gil in same) or None for key in LONGEST}
+        label = units.number(len(same), "ended GIL")
+        rows.append({"label": label, "name": name} | sums | longest)
+    return rows

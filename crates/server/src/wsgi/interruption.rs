@@ -15,22 +15,21 @@ use std::time::Duration;
 /// over. Called attached, from a thread of its own.
 pub fn interrupt_next(server: &Server) -> bool {
     let Some(interruption) = without_gil(|| server.next_interruption()) else { return false };
-    interruption.carry_out(|activity| {
-        let Some(interpreter) = server.groups().tenant(activity.place()) else { return };
-        let set = |adapter: &Adapter| {
-            // SAFETY: attached to the adapter's interpreter. A thread that is not there any more is not
-            // found.
-            unsafe {
-                let exception = adapter.interruption().as_ptr();
-                PyThreadState_SetAsyncExc(activity.thread as c_long, exception);
-            }
-        };
-        if !interpreter.is_of_callers() {
-            without_gil(|| interpreter.visit(set));
-        } else if let Some(adapter) = interpreter.adapter() {
-            set(&adapter);
-        }
-    });
+    let Some(interpreter) = server.groups().tenant(interruption.place()) else { return true };
+    // Attached before the thread's word says that it is being interrupted and until it says that it was:
+    // the thread cannot come upon the exception in between, but where there is no GIL.
+    let set = |adapter: &Adapter| {
+        interruption.carry_out(|thread| {
+            let exception = adapter.interruption().as_ptr();
+            // SAFETY: attached to the adapter's interpreter. A thread that is not there is not found.
+            unsafe { PyThreadState_SetAsyncExc(thread as c_long, exception) };
+        });
+    };
+    if !interpreter.is_of_callers() {
+        without_gil(|| interpreter.visit(set));
+    } else if let Some(adapter) = interpreter.adapter() {
+        set(&adapter);
+    }
     true
 }
 

@@ -116,17 +116,18 @@ impl Activity {
 
     /// Calls `set`, which sets an exception in the thread, unless the application is done with the
     /// request that began then.
-    pub fn interrupt(&self, begun_ns: u64, set: impl FnOnce(&Self)) {
+    pub fn interrupt(&self, begun_ns: u64, set: impl FnOnce(libc::pthread_t)) {
         let begun = begun_ns << BEGUN_SHIFT;
         let (running, interrupting) = (begun | RUNNING, begun | INTERRUPTING);
         if self.request.compare_exchange(running, interrupting, SeqCst, SeqCst).is_ok() {
-            set(self);
+            set(self.thread);
             self.request.store(begun | INTERRUPTED, SeqCst);
         }
     }
 
+    /// Also when the exception is just being set: without a GIL it may be raised already.
     pub fn is_interrupted(&self) -> bool {
-        self.request.load(SeqCst) & STATE == INTERRUPTED
+        matches!(self.request.load(SeqCst) & STATE, INTERRUPTING | INTERRUPTED)
     }
 
     pub fn begun_ns(&self) -> Option<u64> {

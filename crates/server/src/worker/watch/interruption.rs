@@ -15,7 +15,12 @@ impl Interruption {
     }
 
     /// See `Activity::interrupt`.
-    pub fn carry_out(&self, set: impl FnOnce(&Activity)) {
+    pub fn carry_out(&self, set: impl FnOnce(libc::pthread_t)) {
         self.activity.interrupt(self.begun_ns, set);
+    }
+
+    /// Which of the application's places has the request, if it has not ended.
+    pub fn place(&self) -> usize {
+        self.activity.place()
     }
 }
