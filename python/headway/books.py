@@ -29,6 +29,9 @@ THREAD_COUNTS = (
     "forced_waits",
     "preemptions",
 )
+# The waits of a thread of a free-threaded build (crates/gil, `parks`): for locks and events, and
+# because another thread stopped the world.
+PARK_TIMES = ("parked", "suspended")
 # Raw figures that are the longest of something: they have no sum and no difference. A policy other
 # than interval keeps the first two, by the class of the thread that waited.
 GIL_MAXIMA = {

@@ -14,6 +14,7 @@ from __future__ import annotations
 from headway.books import (
     GIL_COUNTS,
     GIL_MAXIMA,
+    PARK_TIMES,
     THREAD_COUNTS,
     THREAD_MAXIMA,
     sum_distributions,
@@ -47,12 +48,30 @@ def difference(after: Report, before: Report) -> Report:
         return [(gil, name) for gil in gils for name in names]
 
     result["threads"] = _rows(after["threads"], before["threads"], _thread_key, sum_of_threads)
+    if after["parks"] is not None and before["parks"] is not None:
+        result["parks"] = _parks(after["parks"], before["parks"])
     earlier = {child["pid"]: child for child in before["children"]}
     result["children"] = [
         difference(child, earlier[child["pid"]]) if child["pid"] in earlier else child
         for child in after["children"]
     ]
     return result
+
+
+def _parks(after: Report, before: Report) -> Report:
+    known = after["cpu_ns"] is not None and before["cpu_ns"] is not None
+
+    def sum_of_threads(row: Report) -> list[tuple[Any, ...]]:
+        return [(name,) for name in (row["name"], _stem(row["name"]), "(ended)")]
+
+    return {
+        "cpu_ns": after["cpu_ns"] - before["cpu_ns"] if known else None,
+        "threads": _rows(after["threads"], before["threads"], _park_key, sum_of_threads),
+    }
+
+
+def _park_key(row: Report) -> tuple[Any, ...]:
+    return (row["native_id"] or row["name"],)
 
 
 def _gil_key(row: Report) -> tuple[Any, ...]:
@@ -92,7 +111,10 @@ def _rows(
 def _may_follow(after: Report, before: Report) -> bool:
     """Whether `after` can be the same row later: the kernel gives a thread's number out again."""
     revived = after["alive"] and not before["alive"]
-    return not revived and bool(after["takes"] >= before["takes"])
+    counted = [
+        (row["parked"]["count"] if "parked" in row else row["takes"]) for row in (after, before)
+    ]
+    return not revived and bool(counted[0] >= counted[1])
 
 
 def _less(after: Report, before: list[Report]) -> Report:
@@ -100,9 +122,9 @@ def _less(after: Report, before: list[Report]) -> Report:
     for row in before:
         for key in after:
             adds_up = key.endswith("_ns") and key not in KEPT
-            if adds_up or key in GIL_COUNTS or key in THREAD_COUNTS:
+            if adds_up or key in (*GIL_COUNTS, *THREAD_COUNTS, "stopping"):
                 result[key] -= row[key]
-    for key in ("wait", "hold"):
+    for key in ("wait", "hold", *PARK_TIMES):
         if before and key in after:
             total = sum_distributions(row[key] for row in before)
             result[key] = _distribution_less(after[key], total)

@@ -41,6 +41,16 @@ THREAD_FIELDS = {**BOOK_FIELDS, "gil": (int, type(None)), "waited": NUMBER}
 LATER_FIELDS: dict[str, tuple[type, ...]] = dict.fromkeys(
     ("longest_wait_io_bound", "longest_wait_cpu_bound", "longest_unanswered"), OPTIONAL_NUMBER
 )
+# Of free-threaded builds; null on others, and missing in reports from before they were looked into.
+STOPPING_FIELDS: dict[str, tuple[type, ...]] = {"count": (int,), "sum": NUMBER}
+PARK_FIELDS: dict[str, tuple[type, ...]] = dict.fromkeys(
+    ("parked", "suspended", "stopping"), (dict,)
+)
+FREE_THREADING_FIELDS: dict[str, tuple[type, ...]] = {
+    "cpu": OPTIONAL_NUMBER,
+    **PARK_FIELDS,
+    "threads": (list,),
+}
 REPORT_FIELDS: dict[str, tuple[type, ...]] = {
     "python": (str,),
     "pid": (int,),
@@ -73,8 +83,26 @@ def _find_report_problem(report: Any, place: str) -> str:
             problem = problem or find_field_problem(row, present, where)
             for name in () if problem else ("wait", "hold"):
                 problem = problem or _find_histogram_problem(row[name], f"{where}{name}.")
+    if not problem and report.get("free_threading") is not None:
+        problem = _find_free_threading_problem(report["free_threading"], f"{place}free_threading.")
     for index, child in enumerate(() if problem else report["children"]):
         problem = problem or _find_report_problem(child, f"{place}children[{index}].")
+    return problem
+
+
+def _find_free_threading_problem(row: Any, place: str) -> str:
+    problem = find_field_problem(row, FREE_THREADING_FIELDS, place)
+    places = [(row, place)]
+    for index, thread in enumerate(() if problem else row["threads"]):
+        where = f"{place}threads[{index}]."
+        problem = problem or find_field_problem(thread, {"name": (str,), **PARK_FIELDS}, where)
+        places.append((thread, where))
+    for each, where in () if problem else places:
+        for name in ("parked", "suspended"):
+            problem = problem or _find_histogram_problem(each[name], f"{where}{name}.")
+        problem = problem or find_field_problem(
+            each["stopping"], STOPPING_FIELDS, f"{where}stopping."
+        )
     return problem
 
 

@@ -9,6 +9,7 @@ from headway.books import (
     GIL_COUNTS,
     GIL_MAXIMA,
     GIL_TIMES,
+    PARK_TIMES,
     THREAD_COUNTS,
     THREAD_MAXIMA,
     sum_distributions,
@@ -70,6 +71,7 @@ def _process(raw: Report) -> Report:
         "wall": raw["wall_ns"] / NS,
         "gils": [_gil(row, raw) for row in raw["gils"]],
         "threads": sorted(map(_thread, raw["threads"]), key=lambda row: -row["waited"]),
+        "free_threading": None if raw["parks"] is None else _free_threading(raw["parks"]),
         "unmeasured_events": raw["unmeasured_events"],
         "children": [_process(child) for child in raw["children"]],
         "unlisted_children": raw["unlisted_children"],
@@ -107,7 +109,7 @@ def _gil(row: Report, process: Report) -> Report:
 def _thread(row: Report) -> Report:
     result: Report = {
         "native_id": row["native_id"],
-        "name": row["name"] or ("(unnamed)" if row["native_id"] else "(ended)"),
+        "name": _name(row),
         "gil": row["gil"],
         "alive": row["alive"],
         "folded": row["folded"],
@@ -120,6 +122,39 @@ def _thread(row: Report) -> Report:
     for key in ("wait", "hold"):
         result[key] = _histogram(row[key])
     return result
+
+
+def _free_threading(parks: Report) -> Report:
+    """What a free-threaded build has instead of a GIL's books: null on every other."""
+    rows = parks["threads"]
+    result: Report = {"cpu": None if parks["cpu_ns"] is None else parks["cpu_ns"] / NS}
+    for key in PARK_TIMES:
+        result[key] = _histogram(sum_distributions(row[key] for row in rows))
+    result["stopping"] = _stopping(rows)
+    threads = [
+        {
+            "native_id": row["native_id"],
+            "name": _name(row),
+            "alive": row["alive"],
+            "folded": row["folded"],
+            **{key: _histogram(row[key]) for key in PARK_TIMES},
+            "stopping": _stopping([row]),
+        }
+        for row in rows
+    ]
+    result["threads"] = sorted(threads, key=lambda row: -row["parked"]["sum"])
+    return result
+
+
+def _stopping(rows: list[Report]) -> Report:
+    return {
+        "count": sum(row["stopping"] for row in rows),
+        "sum": sum(row["stopping_ns"] for row in rows) / NS,
+    }
+
+
+def _name(row: Report) -> str:
+    return row["name"] or ("(unnamed)" if row["native_id"] else "(ended)")
 
 
 def _longest(ns: int) -> float | None:

@@ -26,16 +26,30 @@ def sentence(report: dict[str, Any]) -> str:
     gils = [gil for gil in report["gils"] if gil["takes"]]
     gil = max(gils, key=lambda each: float(each["wait"]["sum"]), default=None)
     waits = gil["wait"]["count"] if gil else 0
+    parked = _parked(report.get("free_threading"))
     if report["gil"] == "disabled" and not waits:
         came_on = units.seconds(sum(float(each["held"]) for each in gils))
         during = f"; it came on for {came_on} in all" if gils else ""
-        return f"The GIL is disabled (free-threaded): there is nothing to wait for{during}."
+        said = f"The GIL is disabled (free-threaded): there is nothing to wait for{during}."
+        return said if parked is None else f"{said} {parked}"
     if gil is None:
         return "No thread took the GIL while it was watched."
     threads = [thread for thread in report["threads"] if thread["gil"] == gil["id"]]
     if not waits or not threads:
         return f"No waiting: every take found the GIL free; {_held(gil)}"
     return _of_waits(gil, threads, report["switch_interval"])
+
+
+def _parked(parks: dict[str, Any] | None) -> str | None:
+    """Which thread of a free-threaded build waited most for locks and events."""
+    if not parks or not parks["parked"]["count"]:
+        return None
+    most = max(parks["threads"], key=lambda row: float(row["parked"]["sum"]))
+    time, number = units.seconds(most["parked"]["sum"]), most["parked"]["count"]
+    return (
+        f"For locks and events {columns.name(most['name'])} waited most: {time}, "
+        f"in {units.number(number, 'wait')}."
+    )
 
 
 def scheduling(gil: dict[str, Any]) -> str:

@@ -83,6 +83,8 @@ def draw(report: dict[str, Any], style: Style | None = None) -> str:
     for gil in report["gils"]:
         if gil["wait"]["count"]:
             lines += [*_waits(gil, report, style), ""]
+    if report.get("free_threading"):
+        lines += [*_free_threading(report, style), ""]
     if report["children"]:
         lines += [*_children(report["children"], style), ""]
     missing = _missing(report)
@@ -233,6 +235,59 @@ def _waits(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[st
         legend = f"    n x  n switch intervals of {units.seconds(interval_s)}"
         lines.append(style.dim(legend))
     return lines
+
+
+# What a thread waits for where there is no GIL; see `parks` in ARCHITECTURE.md's "Words".
+PARKS = (("parked", "for locks and events"), ("suspended", "while another stopped the world"))
+
+
+def _free_threading(report: dict[str, Any], style: Style) -> list[str]:
+    """The waits of a free-threaded build, and who waited for locks and events."""
+    parks = report["free_threading"]
+    facts = f"CPU {units.seconds(parks['cpu'])}"
+    if parks["cpu"] is not None and report["wall"]:
+        facts += f", {parks['cpu'] / report['wall']:.2f} cores on average"
+    lines = _titled("free-threaded", facts, style)
+    for key, what in PARKS:
+        waits = parks[key]
+        said = f"{units.number(waits['count'], 'wait')} {what}"
+        if waits["count"]:
+            said += f": p50 {units.seconds(waits['p50'])}, p99 {units.seconds(waits['p99'])}"
+            said += f", longest {units.seconds(waits['max'])}"
+        lines += _labelled(key, waits["sum"], said, style)
+    stopping = parks["stopping"]
+    said = f"{units.number(stopping['count'], 'wait')} until the others stood still"
+    lines += _labelled("stopping", stopping["sum"], said, style)
+    ranked = [row for row in parks["threads"] if any(row[key]["count"] for key, _ in PARKS)]
+    ranked.sort(key=lambda row: (-row["parked"]["sum"], -row["suspended"]["sum"]))
+    if not ranked:
+        return lines
+    table = []
+    for row in ranked[:MAX_THREADS]:
+        parked = row["parked"]
+        waits = (parked["p50"], parked["p99"], parked["max"]) if parked["count"] else (None,) * 3
+        table.append(
+            [
+                columns.name(row["name"]),
+                units.seconds(parked["sum"]),
+                f"{parked['count']:,}",
+                *(units.seconds(time) for time in waits),
+                units.seconds(row["suspended"]["sum"]),
+            ]
+        )
+    head = ("thread", "parked", "times", "p50", "p99", "longest", "suspended")
+    lines += ["", *_table(head, table, style, ("p99", "times"))]
+    rest = ranked[MAX_THREADS:]
+    if rest:
+        parked_s = units.seconds(sum(row["parked"]["sum"] for row in rest))
+        lines.append(style.dim(f"and {units.number(len(rest), 'more thread')}: parked {parked_s}"))
+    return lines
+
+
+def _labelled(label: str, time_s: float, said: str, style: Style) -> list[str]:
+    start = f"  {label:10}{units.seconds(time_s):>9}  "
+    first, *rest = _wrap(said, style.width - len(start))
+    return [start + first, *(" " * len(start) + line for line in rest)]
 
 
 def _children(children: Sequence[dict[str, Any]], style: Style) -> list[str]:

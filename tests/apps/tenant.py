@@ -23,7 +23,7 @@ ENVIRON_KEYS = (
     "wsgi.multithread",
     "wsgi.multiprocess",
 )
-requests = 0
+requests = rounds = 0
 gate = threading.Event()
 atexit.register(lambda: say("atexit of the tenant"))
 exec(os.environ.get("TENANT_AT_IMPORT", ""))
@@ -48,6 +48,7 @@ def facts(environ: dict[str, Any]) -> dict[str, Any]:
         "pid": os.getpid(),
         "interpreter": interpreter_id(),
         "requests": requests,
+        "rounds": rounds,
         "switch_interval": sys.getswitchinterval(),
         "path": sys.path[:3],
         "handlers": len(logging.getLogger().handlers),
@@ -76,6 +77,15 @@ def compute() -> None:
     end = time.monotonic() + 20
     while time.monotonic() < end:
         sum(range(1000))
+
+
+def count_for_a_second() -> None:
+    """How far this thread comes beside others that compute."""
+    global rounds
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        sum(range(100))
+        rounds += 1
 
 
 def start_daemon() -> None:
@@ -109,6 +119,7 @@ ACTS: dict[str, Callable[[], object]] = {
     "wait": wait_for_file,
     "sleep": lambda: time.sleep(0.5),
     "compute": compute,
+    "count": count_for_a_second,
     "add_handler": lambda: logging.getLogger().addHandler(logging.NullHandler()),
     "start_daemon": start_daemon,
     "start_thread": start_thread,

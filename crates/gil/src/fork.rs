@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use super::gil::{EPOCH, Gil, life, this_thread};
 use super::ledger::{self, region, slab};
-use super::{account, clock, gils, hints, hook, install, learning, threads};
+use super::{account, clock, gils, hints, hook, install, learning, parks, threads};
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// The child's main GIL is about to be made anew. Writer: the only thread of the child.
@@ -53,6 +53,9 @@ unsafe extern "C" fn child() {
         slot.begin_like(parent, now_ns);
     }
     slab::prepare(slot);
+    if slot.sees_parks.load(Relaxed) != 0 {
+        parks::open(slot);
+    }
     let main = gils::main();
     if main.life.load(Relaxed) == life::OPEN {
         // SAFETY: no other thread exists.

@@ -17,6 +17,9 @@ use super::ledger::slab;
 /// Sum row of GILs that ended: the last book of a slot; never a live GIL's.
 pub const ENDED_SUM: usize = GILS - 1;
 
+/// The index under which threads have books where they use no GIL: see `parks`. Its entry is no GIL's.
+pub const NO_GIL: usize = GILS - 2;
+
 /// The GILs of this process; entry i keeps its books in book i of the slot. Entry 0 is the main
 /// interpreter's. Entries are made under `CHANGING`.
 static GILS_OF_PROCESS: [Gil; GILS] = [const { Gil::new() }; GILS];
@@ -29,6 +32,16 @@ static CHANGING: AtomicU32 = AtomicU32::new(0);
 
 pub fn main() -> &'static Gil {
     &GILS_OF_PROCESS[0]
+}
+
+/// Only its serial is used: it stays `UNUSED`, and has no book.
+pub fn no_gil() -> &'static Gil {
+    &GILS_OF_PROCESS[NO_GIL]
+}
+
+/// Whether a thread's book of the opening `serial`, which is not 0, is still that.
+pub fn is_current(serial: u32) -> bool {
+    all().iter().chain([no_gil()]).any(|gil| gil.serial.load(Relaxed) == serial)
 }
 
 pub fn index_of(gil: &'static Gil) -> usize {
@@ -87,8 +100,7 @@ pub fn add(cond: usize, layout: Layout, interpreter_id: i64) -> Option<&'static 
         return Some(gil);
     }
     let with = |wanted: u32| {
-        let entries =
-            (1..ENDED_SUM).filter(move |&i| GILS_OF_PROCESS[i].life.load(Relaxed) == wanted);
+        let entries = (1..NO_GIL).filter(move |&i| GILS_OF_PROCESS[i].life.load(Relaxed) == wanted);
         entries.min_by_key(|&i| GILS_OF_PROCESS[i].serial.load(Relaxed))
     };
     // Full of open GILs: the oldest has most likely gone with its interpreter, which only a snapshot

@@ -4,10 +4,11 @@ use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::gil::EPOCH;
-use super::hook::elf;
 use super::hook::slots::{self, SlotError};
+use super::hook::{self, elf};
 use super::ledger::region::{self, RegionError};
 use super::ledger::{self, slab};
+use super::parks::{self, ThreadStates};
 use super::{account, clock, fork, gils, learning, queue, seats, threads};
 
 /// What the engine needs to know of the CPython that it is installed into.
@@ -30,6 +31,9 @@ pub struct Host {
     /// caller's GIL once [`probe_waits`], and returns with it when the thread has ended. `false` if
     /// the probe never waited.
     pub contend: fn() -> bool,
+    /// In a free-threaded build, with its GIL on or off: how a thread tells what it waits for. `None` where there is no
+    /// telling, and then these waits are not counted.
+    pub thread_states: Option<ThreadStates>,
     /// The interpreter's version, for the report.
     pub python: String,
 }
@@ -166,7 +170,11 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
     fork::register();
     NEWEST_INTERPRETER.store(host.newest_interpreter as *const () as usize, Relaxed);
     INTERPRETER_ID.store(host.interpreter_id as *const () as usize, Relaxed);
-    slots::patch(host.anchor).map_err(Refusal::Slots)?;
+    if let Some(states) = host.thread_states {
+        parks::know(states);
+    }
+    slots::patch(host.anchor, &hook::hooks(host.thread_states.is_some()))
+        .map_err(Refusal::Slots)?;
     let learned = learn(host).inspect_err(|_| slots::unpatch())?;
     slots::patch_again();
 
@@ -181,6 +189,9 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
         slot.policy.store(queue::policy() as u32, Relaxed);
     }
     slab::prepare(slot);
+    if host.thread_states.is_some() {
+        parks::open(slot);
+    }
     if let Some(addresses) = learned {
         let main = gils::know_main(addresses);
         let cond_after_interpreter = match host.gil_in_interpreter {
@@ -242,6 +253,7 @@ pub fn uninstall() -> Result<(), Refusal> {
     }
     if let Some(slot) = ledger::slot() {
         gils::close_all(slot);
+        slot.cpu_noted_ns.store(clock::process_cpu_ns(), Relaxed);
         slot.closed_ns.store(clock::now_ns(), Relaxed);
     }
     EPOCH.store(0, SeqCst);

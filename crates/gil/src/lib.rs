@@ -12,7 +12,7 @@
 //! - `ledger`: where the books are kept: memory that a reader, or another process, can map.
 //! - `gil`, `gils`, `threads`: which GILs and threads exist, and which book is whose; `names`: what GILs
 //!   are called; `folding`: how their number stays bounded.
-//! - `account`: the rules by which an event changes a book.
+//! - `account`: the rules by which an event changes a book; `parks`: those of a build without a GIL.
 //! - `hook`: the replaced functions, and the slots that they are put into.
 //! - `learning`: which address is what.
 //! - `install`, `fork`, `snapshot` with `copies`, `holds`: from outside the hooks.
@@ -44,6 +44,7 @@ mod engine {
     pub(crate) mod ledger;
     pub(crate) mod names;
     pub(crate) mod parking;
+    pub(crate) mod parks;
     pub(crate) mod queue;
     pub(crate) mod seats;
     pub(crate) mod snapshot;
@@ -64,7 +65,8 @@ pub use engine::install::{
 };
 pub use engine::ledger::region::RegionError;
 pub use engine::names::name_gil_of;
-pub use engine::snapshot::{GilRow, Snapshot, ThreadRow, read_ledger, snapshot};
+pub use engine::parks::ThreadStates;
+pub use engine::snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
 pub use engine::threads::{name_of, name_this_thread, name_thread};
 
 pub use headway_sched::PolicyName;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::*;
 
 use headway_sched::PolicyName;
 
-use super::clock::now_ns;
+use super::clock::{self, now_ns};
 use super::copies::Copies;
 use super::folding;
 use super::gil::Gil;
@@ -17,6 +17,7 @@ use super::gils;
 use super::ledger::book::{GilBook, NAME_BYTES, ThreadBook, state};
 use super::ledger::region::{self, Reader, RegionError, Slot};
 use super::ledger::{self, slab};
+use super::parks;
 use super::threads::Registry;
 use crate::histogram::Distribution;
 
@@ -77,6 +78,29 @@ pub struct ThreadRow {
     pub hold: Distribution,
 }
 
+/// The waits of one thread of a free-threaded build, or of a sum of threads that ended: see `parks`.
+#[derive(Clone, Debug, Default)]
+pub struct ParkRow {
+    pub native_id: Option<u32>,
+    pub name: String,
+    pub alive: bool,
+    pub folded: u32,
+    pub parked: Distribution,
+    pub suspended: Distribution,
+    /// Waits of a millisecond at most for others to stop, and their sum.
+    pub stopping: u64,
+    pub stopping_ns: u64,
+}
+
+/// What a free-threaded process did.
+#[derive(Clone, Debug, Default)]
+pub struct Parks {
+    /// CPU time of all threads, Python or not, while the process was watched; `None` where another
+    /// process ended that did not tell.
+    pub cpu_ns: Option<u64>,
+    pub threads: Vec<ParkRow>,
+}
+
 /// The books of one process.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -90,6 +114,8 @@ pub struct Snapshot {
     pub wall_ns: u64,
     pub gils: Vec<GilRow>,
     pub threads: Vec<ThreadRow>,
+    /// `None` on a build with a GIL.
+    pub parks: Option<Parks>,
     /// Events of threads that there was no book for.
     pub unmeasured_events: u64,
     /// Processes that descend from this one, of those that found room.
@@ -157,9 +183,14 @@ fn own_snapshot(slot: &'static Slot) -> Snapshot {
         snapshot.gils.push(row);
     }
     let end_ns = match slot.closed_ns.load(Relaxed) {
-        0 => now_ns(),
+        0 => {
+            slot.cpu_noted_ns.store(clock::process_cpu_ns(), Relaxed);
+            now_ns()
+        }
         closed_ns => closed_ns,
     };
+    let cpu_ns = Some(slot.cpu_noted_ns.load(Relaxed));
+    snapshot.parks = parks_of(slot, cpu_ns, true);
     snapshot.wall_ns = end_ns.saturating_sub(slot.opened_ns.load(Relaxed));
     snapshot
 }
@@ -191,11 +222,42 @@ fn other_snapshot(slot: &Slot) -> Option<Snapshot> {
         snapshot.threads.extend(rows(copies, holding));
         snapshot.gils.push(row);
     }
+    let cpu_ns = match (slot.closed_ns.load(Relaxed), snapshot.alive) {
+        (0, true) => clock::cpu_ns_of(snapshot.pid),
+        (0, false) => None,
+        _ => Some(slot.cpu_noted_ns.load(Relaxed)),
+    };
+    snapshot.parks = parks_of(slot, cpu_ns, snapshot.alive);
     if !snapshot.alive {
         snapshot.threads.iter_mut().for_each(|row| row.alive = false);
     }
     snapshot.wall_ns = end_ns.saturating_sub(slot.opened_ns.load(Relaxed));
     Some(snapshot)
+}
+
+/// Each row as its thread writes it: a wait that ends meanwhile may be in one figure and not in another.
+fn parks_of(slot: &Slot, cpu_ns: Option<u64>, alive: bool) -> Option<Parks> {
+    if slot.sees_parks.load(Relaxed) == 0 {
+        return None;
+    }
+    let cpu_ns = cpu_ns.map(|ns| ns.saturating_sub(slot.cpu_opened_ns.load(Relaxed)));
+    let mut copies = Copies::of_gil(gils::NO_GIL as u32);
+    copies.copy_others(slot, |_, _| true);
+    let row = |(_, book): (u32, Box<ThreadBook>)| {
+        let native_id = book.native_id.load(Relaxed);
+        let (stopping, stopping_ns) = parks::stopping(&book);
+        ParkRow {
+            native_id: (native_id != 0).then_some(native_id),
+            name: text(book.name.get(&mut [0; NAME_BYTES])),
+            alive: alive && book.state.load(Relaxed) == state::LIVE,
+            folded: book.folded.load(Relaxed),
+            parked: parks::parked(&book).read(),
+            suspended: parks::suspended(&book).read(),
+            stopping,
+            stopping_ns,
+        }
+    };
+    Some(Parks { cpu_ns, threads: copies.into_books().map(row).collect() })
 }
 
 fn head(slot: &Slot) -> Snapshot {

@@ -207,7 +207,7 @@ fn open_links_of_this_thread() -> impl Iterator<Item = &'static Link> {
     let links = current().map_or(&[][..], |thread| &thread.links);
     links.iter().filter(|link| {
         let serial = link.serial.load(Relaxed);
-        serial != 0 && gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial)
+        serial != 0 && gils::is_current(serial)
     })
 }
 
@@ -309,7 +309,7 @@ fn kept_for(native_id: u32) -> Option<&'static Thread> {
 fn free_link(thread: &'static Thread) -> &'static Link {
     let gone = |link: &&Link| {
         let serial = link.serial.load(Relaxed);
-        serial == 0 || !gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial)
+        serial == 0 || !gils::is_current(serial)
     };
     thread.links.iter().find(gone).unwrap_or_else(|| {
         let turn = thread.next_link.load(Relaxed);
@@ -337,7 +337,7 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
     let kernel_name = kernel_name.split(|byte| *byte == 0).next().unwrap_or_default();
     for link in &thread.links {
         let serial = link.serial.swap(0, Relaxed);
-        if serial != 0 && gils::all().iter().any(|gil| gil.serial.load(Relaxed) == serial) {
+        if serial != 0 && gils::is_current(serial) {
             let book = link.book();
             if book.name.is_empty() {
                 book.name.set(kernel_name);

@@ -189,6 +189,7 @@ fn install() {
         newest_interpreter,
         interpreter_id,
         contend,
+        thread_states: None,
         python: "model".to_owned(),
     };
     headway_gil::install(&host, Place::Memory).expect("the model is a GIL as CPython's");

@@ -2,11 +2,12 @@
 //!
 //! Called with a thread state attached. Knows nothing of books.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use headway_gil::Host;
+use headway_gil::{Host, ThreadStates};
 use pyo3_ffi::*;
 
 pub fn host() -> Host {
@@ -24,6 +25,7 @@ pub fn host() -> Host {
             newest_interpreter,
             interpreter_id: get_interpreter_id,
             contend,
+            thread_states: thread_states(),
             python: version.split_whitespace().next().unwrap_or_default().to_owned(),
         }
     }
@@ -82,6 +84,35 @@ pub fn gil_enabled() -> bool {
         let enabled = PyObject_IsTrue(answer) == 1;
         Py_DecRef(answer);
         enabled
+    }
+}
+
+/// How a thread tells what it waits for, in a free-threaded build; `None` elsewhere, and where a thread
+/// state does not look as it does in every known one.
+fn thread_states() -> Option<ThreadStates> {
+    if !cfg!(Py_GIL_DISABLED) {
+        return None;
+    }
+    // `struct _ts` of CPython's Include/cpython/pystate.h: `state` behind four pointers, `_status`,
+    // from 3.14 on `holds_gil`, from 3.15 on `gil_requested`, and `_whence`.
+    let ints_before = 2 + cfg!(Py_3_14) as usize + cfg!(Py_3_15) as usize;
+    let state_offset = 4 * size_of::<*const ()>() + ints_before * size_of::<c_int>();
+    // SAFETY: a symbol that every free-threaded CPython exports, as a function of the type of
+    // `ThreadStates::current`. The thread state is this thread's, before and after it was detached.
+    unsafe {
+        let current = libc::dlsym(libc::RTLD_DEFAULT, c"PyThreadState_GetUnchecked".as_ptr());
+        if current.is_null() {
+            return None;
+        }
+        let current: unsafe extern "C" fn() -> *mut c_void = std::mem::transmute(current);
+        let state = |thread_state: *mut PyThreadState| {
+            AtomicI32::from_ptr(thread_state.cast::<u8>().add(state_offset).cast()).load(Relaxed)
+        };
+        let attached = state(current().cast());
+        let thread_state = PyEval_SaveThread();
+        let (detached, none) = (state(thread_state), current().is_null());
+        PyEval_RestoreThread(thread_state);
+        (attached == 1 && detached != 1 && none).then_some(ThreadStates { current, state_offset })
     }
 }
 

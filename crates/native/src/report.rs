@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use headway_gil::histogram::Distribution;
-use headway_gil::{GilRow, Snapshot, ThreadRow};
+use headway_gil::{GilRow, ParkRow, Parks, Snapshot, ThreadRow};
 use pyo3_ffi::*;
 
 use crate::gil::none;
@@ -55,7 +55,7 @@ pub fn process_dict(snapshot: &Snapshot) -> *mut PyObject {
     // SAFETY: formats and arguments agree, pair by pair.
     unsafe {
         Py_BuildValue(
-            c"{s:i,s:N,s:N,s:N,s:N,s:K,s:K,s:N,s:N,s:K,s:N,s:I}".as_ptr(),
+            c"{s:i,s:N,s:N,s:N,s:N,s:K,s:K,s:N,s:N,s:N,s:K,s:N,s:I}".as_ptr(),
             c"pid".as_ptr(),
             snapshot.pid as c_int,
             c"alive".as_ptr(),
@@ -74,6 +74,8 @@ pub fn process_dict(snapshot: &Snapshot) -> *mut PyObject {
             list(&snapshot.gils, gil_dict),
             c"threads".as_ptr(),
             list(&snapshot.threads, thread_dict),
+            c"parks".as_ptr(),
+            snapshot.parks.as_ref().map_or_else(none, parks_dict),
             c"unmeasured_events".as_ptr(),
             snapshot.unmeasured_events,
             c"children".as_ptr(),
@@ -171,6 +173,44 @@ fn thread_dict(row: &ThreadRow) -> *mut PyObject {
             distribution_dict(&row.wait),
             c"hold".as_ptr(),
             distribution_dict(&row.hold),
+        )
+    }
+}
+
+fn parks_dict(parks: &Parks) -> *mut PyObject {
+    // SAFETY: formats and arguments agree, pair by pair.
+    unsafe {
+        Py_BuildValue(
+            c"{s:N,s:N}".as_ptr(),
+            c"cpu_ns".as_ptr(),
+            optional(parks.cpu_ns),
+            c"threads".as_ptr(),
+            list(&parks.threads, park_dict),
+        )
+    }
+}
+
+fn park_dict(row: &ParkRow) -> *mut PyObject {
+    // SAFETY: formats and arguments agree, pair by pair.
+    unsafe {
+        Py_BuildValue(
+            c"{s:N,s:N,s:N,s:I,s:K,s:K,s:N,s:N}".as_ptr(),
+            c"native_id".as_ptr(),
+            optional(row.native_id.map(u64::from)),
+            c"name".as_ptr(),
+            string(&row.name),
+            c"alive".as_ptr(),
+            boolean(row.alive),
+            c"folded".as_ptr(),
+            row.folded,
+            c"stopping".as_ptr(),
+            row.stopping,
+            c"stopping_ns".as_ptr(),
+            row.stopping_ns,
+            c"parked".as_ptr(),
+            distribution_dict(&row.parked),
+            c"suspended".as_ptr(),
+            distribution_dict(&row.suspended),
         )
     }
 }

@@ -55,6 +55,8 @@ class Keeper:
         self._path = path
         # By place: what the native part calls an interpreter.
         self._interpreters: dict[int, Any] = {}
+        # How many there were in each place.
+        self._made = [0] * len(places)
         # Replaced, with their names and until when a request may be there.
         self._retiring: list[tuple[Any, str, float]] = []
         # Interpreters that cannot be ended, because something runs there.
@@ -63,6 +65,10 @@ class Keeper:
         self._failure: CommandError | None = None
         # The end of the program waits for it, as it does for the application's own threads.
         self._thread = threading.Thread(target=self._keep, name="headway-keeper", daemon=False)
+
+    def made(self, index: int) -> int:
+        """How many interpreters a place has had."""
+        return self._made[index]
 
     def settle(self) -> None:
         """Makes the interpreters that are wanted at the start. Raises `CommandError` or
@@ -148,6 +154,7 @@ class Keeper:
 
     def _replace(self, index: int, interpreter: Any) -> None:
         _native.server_admit(self._server, index, interpreter)
+        self._made[index] += 1
         former = self._interpreters.get(index)
         self._interpreters[index] = interpreter
         if former is not None:

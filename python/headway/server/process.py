@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headway import __version__
 from headway.errors import CommandError
@@ -84,6 +84,8 @@ class Process:
         self.undeclared: list[str] = []
         # What it said when it was last asked; `None` if it did not.
         self.requests: int | None = None
+        # Likewise of its interpreters, where it has sub-interpreters (`serving.InterpreterRow`).
+        self.interpreters: list[dict[str, Any]] = []
 
     def __str__(self) -> str:
         what = "template" if self.is_template else f"process {self.number}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -47,6 +48,15 @@ class PathRow(NamedTuple):
     gil_wait_total_ns: int | None
     application_total_ns: int
     cpu_total_ns: int
+
+
+class InterpreterRow(NamedTuple):
+    """One place of an application group: how many requests its interpreters have had, and how many
+    interpreters it has had; 0 while the first is not wanted yet."""
+
+    name: str
+    requests: int
+    made: int
 
 
 class Server:
@@ -185,6 +195,21 @@ class Server:
         places = self._layout.places
         return [
             PathRow(places[row[0]].name, *row[1:]) for row in _native.server_requests(self._native)
+        ]
+
+    def interpreters(self) -> list[InterpreterRow]:
+        """What became of the sub-interpreters; empty where there are none. At any time."""
+        keeper = self._keeper
+        if keeper is None:
+            return []
+        counts = Counter[str]()
+        for row in self.requests():
+            counts[row.interpreter] += row.requests
+        return [
+            InterpreterRow(
+                place.name, counts[place.name], 1 if place.is_main else keeper.made(index)
+            )
+            for index, place in enumerate(self._layout.places)
         ]
 
     def _work(self) -> None:

@@ -8,10 +8,19 @@
 //! `extern "C-unwind"`: `pthread_cancel` and `pthread_exit` unwind through a waiting hook's frame;
 //! none of them owns anything that would need dropping.
 
+/// The original behind a slot, as a function of type `$type`.
+macro_rules! original {
+    ($cell:ident as $type:ty) => {
+        // SAFETY: a slot is written only after its original was stored; the function has this type.
+        unsafe { std::mem::transmute::<usize, $type>($cell.load(Relaxed)) }
+    };
+}
+
 pub mod elf;
 mod scheduling;
 pub mod slots;
 pub mod starting;
+pub mod waiting;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -41,9 +50,9 @@ static INIT: AtomicUsize = AtomicUsize::new(0);
 static DESTROY: AtomicUsize = AtomicUsize::new(0);
 static CREATE: AtomicUsize = AtomicUsize::new(0);
 
-/// The one list of hooked symbols.
-pub fn hooks() -> [Hook; 6] {
-    [
+/// The one list of hooked symbols, with those of `waiting` where these waits are to be seen.
+pub fn hooks(waits: bool) -> Vec<Hook> {
+    let hooks = [
         Hook {
             symbol: b"pthread_cond_signal",
             replacement: cond_signal as *const c_void,
@@ -70,15 +79,8 @@ pub fn hooks() -> [Hook; 6] {
             original: &DESTROY,
         },
         Hook { symbol: b"pthread_create", replacement: create as *const c_void, original: &CREATE },
-    ]
-}
-
-/// The original behind a slot, as a function of type `$type`.
-macro_rules! original {
-    ($cell:ident as $type:ty) => {
-        // SAFETY: a slot is written only after its original was stored; the function has this type.
-        unsafe { std::mem::transmute::<usize, $type>($cell.load(Relaxed)) }
-    };
+    ];
+    hooks.into_iter().chain(waiting::hooks().into_iter().filter(|_| waits)).collect()
 }
 
 /// The slot of a GIL whose book is open; opens it if this event tells that the GIL was free just before

@@ -9,14 +9,15 @@ use std::ffi::{CStr, CString, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
+use super::Hook;
 use super::elf::{FoundSlot, Object};
-use super::hooks;
 
 /// A slot that holds one of our hooks.
 struct Patched {
     address: usize,
     before: usize,
     hook: usize,
+    original: &'static AtomicUsize,
     read_only: bool,
 }
 
@@ -41,13 +42,13 @@ static PATCHED: Mutex<Vec<Patched>> = Mutex::new(Vec::new());
 const REQUIRED: [&[u8]; 3] =
     [b"pthread_cond_signal", b"pthread_cond_timedwait", b"pthread_cond_wait"];
 
-/// Puts every hook into the slots of the object that `anchor`, a function of it, lies in. Either all
+/// Puts hooks into the slots of the object that `anchor`, a function of it, lies in. Either all
 /// or none.
-pub fn patch(anchor: *const c_void) -> Result<(), SlotError> {
+pub fn patch(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
     let object = Object::containing(anchor).ok_or(SlotError::NoObject)?;
     let mut patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut found = Vec::new();
-    for hook in hooks() {
+    for hook in hooks {
         let name = std::str::from_utf8(hook.symbol).unwrap_or("?");
         let slots = object.slots_of(hook.symbol);
         if slots.is_empty() && REQUIRED.contains(&hook.symbol) {
@@ -68,8 +69,8 @@ pub fn patch(anchor: *const c_void) -> Result<(), SlotError> {
             hook.original.store(original.ok_or(SlotError::NoFunction(name))?, Release);
             let read_only =
                 object.read_only.as_ref().is_some_and(|range| range.contains(&slot.address));
-            let hook = hook.replacement as usize;
-            found.push(Patched { address: slot.address, before, hook, read_only });
+            let (hook, original) = (hook.replacement as usize, hook.original);
+            found.push(Patched { address: slot.address, before, hook, original, read_only });
         }
     }
     for slot in found {
@@ -88,12 +89,9 @@ pub fn patch(anchor: *const c_void) -> Result<(), SlotError> {
 pub fn patch_again() {
     let patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for slot in patched.iter() {
-        let hooks = hooks();
-        let hook = hooks.iter().find(|hook| hook.replacement as usize == slot.hook);
-        let original = hook.map_or(0, |hook| hook.original.load(Relaxed));
         // SAFETY: a slot of the interpreter's object, which is never unloaded.
         let now = unsafe { (*(slot.address as *const AtomicUsize)).load(Acquire) };
-        if now == original {
+        if now == slot.original.load(Relaxed) {
             let _ = write(slot, slot.hook);
         }
     }

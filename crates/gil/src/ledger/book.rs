@@ -75,7 +75,7 @@ impl Name {
     }
 }
 
-/// What a thread did with one GIL.
+/// What a thread did with one GIL; or, under `gils::NO_GIL`, how it waited without one: see `parks`.
 #[repr(C)]
 pub struct ThreadBook {
     /// See [`state`].

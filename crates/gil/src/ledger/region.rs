@@ -54,6 +54,12 @@ pub struct Slot {
     pub high_water: AtomicU32,
     /// The policy in force, as an index into `headway_sched::PolicyName::ALL`.
     pub policy: AtomicU32,
+    /// 1 where waits of a free-threaded build are seen: see `parks`.
+    pub sees_parks: AtomicU32,
+    /// The CPU time of the process when its books opened.
+    pub cpu_opened_ns: AtomicU64,
+    /// And when they closed, or, with `closed_ns` 0, at the last snapshot that the process itself took.
+    pub cpu_noted_ns: AtomicU64,
     pub python: Name,
     pub gils: [GilBook; GILS],
     pub books: [ThreadBook; BOOKS],
@@ -67,6 +73,8 @@ impl Slot {
         self.python.set(python.as_bytes());
         self.gil_enabled.store(gil_enabled as u32, Relaxed);
         self.unmeasured.store(0, Relaxed);
+        self.sees_parks.store(0, Relaxed);
+        self.open_cpu_time();
         self.closed_ns.store(0, Relaxed);
         self.opened_ns.store(now_ns, Relaxed);
     }
@@ -77,7 +85,15 @@ impl Slot {
         self.gil_enabled.store(parent.gil_enabled.load(Relaxed), Relaxed);
         self.policy.store(parent.policy.load(Relaxed), Relaxed);
         self.switch_interval_us.store(parent.switch_interval_us.load(Relaxed), Relaxed);
+        self.sees_parks.store(parent.sees_parks.load(Relaxed), Relaxed);
+        self.open_cpu_time();
         self.opened_ns.store(now_ns, Relaxed);
+    }
+
+    fn open_cpu_time(&self) {
+        let cpu_ns = crate::engine::clock::process_cpu_ns();
+        self.cpu_opened_ns.store(cpu_ns, Relaxed);
+        self.cpu_noted_ns.store(cpu_ns, Relaxed);
     }
 }
 

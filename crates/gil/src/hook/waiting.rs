@@ -1,0 +1,84 @@
+//! The hooked waits on semaphores, of free-threaded builds: see `parks`. Under the rules of `hook`.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::Hook;
+use crate::engine::{clock, parks};
+
+type Semaphore = *mut c_void;
+
+static WAIT: AtomicUsize = AtomicUsize::new(0);
+static CLOCKWAIT: AtomicUsize = AtomicUsize::new(0);
+static TIMEDWAIT: AtomicUsize = AtomicUsize::new(0);
+
+pub fn hooks() -> [Hook; 3] {
+    [
+        Hook { symbol: b"sem_wait", replacement: sem_wait as *const c_void, original: &WAIT },
+        Hook {
+            symbol: b"sem_clockwait",
+            replacement: sem_clockwait as *const c_void,
+            original: &CLOCKWAIT,
+        },
+        // What CPython calls where it was built for a glibc before 2.30.
+        Hook {
+            symbol: b"sem_timedwait",
+            replacement: sem_timedwait as *const c_void,
+            original: &TIMEDWAIT,
+        },
+    ]
+}
+
+/// Keeps the books of a wait, and errno, by which semaphores tell how it ended.
+#[inline(always)]
+fn wait(limit_ns: impl FnOnce(u64) -> Option<u64>, real: impl FnOnce() -> c_int) -> c_int {
+    let park = parks::wait_began(limit_ns);
+    let result = real();
+    if let Some(park) = park {
+        // SAFETY: errno is this thread's own.
+        unsafe {
+            let errno = *libc::__errno_location();
+            parks::wait_ended(park);
+            *libc::__errno_location() = errno;
+        }
+    }
+    result
+}
+
+unsafe extern "C-unwind" fn sem_wait(semaphore: Semaphore) -> c_int {
+    let real = original!(WAIT as unsafe extern "C-unwind" fn(Semaphore) -> c_int);
+    // SAFETY: the caller's own call.
+    wait(|_| None, || unsafe { real(semaphore) })
+}
+
+unsafe extern "C-unwind" fn sem_clockwait(
+    semaphore: Semaphore,
+    clock: libc::clockid_t,
+    until: *const libc::timespec,
+) -> c_int {
+    let real = original!(
+        CLOCKWAIT
+            as unsafe extern "C-unwind" fn(
+                Semaphore,
+                libc::clockid_t,
+                *const libc::timespec,
+            ) -> c_int
+    );
+    // SAFETY: the caller's `until` is readable. CPython waits by the clock of the books.
+    let limit_ns = |now_ns| Some(unsafe { clock::nanoseconds(*until) }.saturating_sub(now_ns));
+    // SAFETY: the caller's own call.
+    wait(limit_ns, || unsafe { real(semaphore, clock, until) })
+}
+
+unsafe extern "C-unwind" fn sem_timedwait(
+    semaphore: Semaphore,
+    until: *const libc::timespec,
+) -> c_int {
+    let real = original!(
+        TIMEDWAIT as unsafe extern "C-unwind" fn(Semaphore, *const libc::timespec) -> c_int
+    );
+    // SAFETY: the caller's `until` is readable; it is by the wall clock.
+    let limit_ns = |_| Some(unsafe { clock::nanoseconds(*until) }.saturating_sub(clock::wall_ns()));
+    // SAFETY: the caller's own call.
+    wait(limit_ns, || unsafe { real(semaphore, until) })
+}
