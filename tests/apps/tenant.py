@@ -25,6 +25,7 @@ ENVIRON_KEYS = (
 )
 requests = rounds = 0
 gate = threading.Event()
+lock = threading.Lock()
 atexit.register(lambda: say("atexit of the tenant"))
 exec(os.environ.get("TENANT_AT_IMPORT", ""))
 
@@ -72,6 +73,11 @@ def wait_for_file() -> None:
         time.sleep(0.01)
 
 
+def hold_lock() -> None:
+    with lock:
+        time.sleep(0.3)
+
+
 def compute() -> None:
     """Until a request is interrupted."""
     end = time.monotonic() + 20
@@ -117,6 +123,7 @@ def print_something() -> None:
 
 ACTS: dict[str, Callable[[], object]] = {
     "wait": wait_for_file,
+    "lock": hold_lock,
     "sleep": lambda: time.sleep(0.5),
     "compute": compute,
     "count": count_for_a_second,

@@ -26,9 +26,12 @@ from headway.server.places import Place, interval_ns, mounts_of
 from headway.server.settings import ProcessGroup
 from headway.server.stderr import tell
 
-# Up to 3.13 CPython keeps what these hold in C for the whole process. Imported by an own-GIL
-# interpreter first, it goes with that one, and others are left with freed memory.
-FOR_THE_MAIN_INTERPRETER = ("_datetime", "_decimal", "_hashlib", "_ssl")
+# What these hold in C CPython 3.12 keeps for the whole process, and 3.13 that of the first. If it
+# was made by an own-GIL interpreter it goes with that one, and leaves others with freed memory.
+FOR_THE_MAIN_INTERPRETER = {
+    (3, 12): ("_datetime", "_decimal", "_hashlib", "_ssl"),
+    (3, 13): ("_datetime",),
+}
 # How often it looks whether the last request has left an interpreter that is replaced.
 LOOK_S = 0.1
 # For a thread that is about to leave one.
@@ -85,7 +88,7 @@ class Keeper:
         return not self._thread.is_alive()
 
     def _keep(self) -> None:
-        if sys.version_info < (3, 14) and any(each.group.own_gil for each in self._places):
+        if any(each.group.own_gil for each in self._places):
             _import_for_others()
         try:
             for index, place in enumerate(self._places):
@@ -201,7 +204,7 @@ class Keeper:
 
 
 def _import_for_others() -> None:
-    for name in FOR_THE_MAIN_INTERPRETER:
+    for name in FOR_THE_MAIN_INTERPRETER.get(sys.version_info[:2], ()):
         # A Python may lack one of them.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

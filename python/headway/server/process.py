@@ -13,7 +13,6 @@ import subprocess
 import time
 from typing import Any, NamedTuple
 
-from headway import __version__
 from headway.errors import CommandError
 from headway.server import free_threading
 from headway.server.control import Control, Gone, Message, open_pair
@@ -194,6 +193,9 @@ def check_interpreter(group: ProcessGroup) -> None:
         return
     python = free_threading.interpreter(group.python_home)
     place = f"process group {group.name!r}: python-home {group.python_home!r}"
+    # Not at the top: to find the metadata takes megabytes.
+    from headway import __version__
+
     program = "import headway, headway._native; print(headway.__version__)"
     try:
         asked = subprocess.run(
