@@ -488,17 +488,22 @@ def test_the_check_says_what_cannot_be_imported(tmp_path: Path, source: str, sai
 SERVES = """
 import sys, threading, headway
 from headway.errors import CommandError
-stop = threading.Event()
+stop, refused = threading.Event(), threading.Event()
 def app(environ, start_response): ...
+def serves():
+    return any(thread.name == "headway-worker-1" for thread in threading.enumerate())
 def late():
+    while not serves() and not refused.wait(0.01):
+        pass
     if sys.argv[2]:
         __import__(sys.argv[2])
     stop.set()
-threading.Timer(0.3, late).start()
+threading.Thread(target=late).start()
 try:
     headway.serve(app, bind="127.0.0.1:0", stop=stop, free_threading=eval(sys.argv[1]))
     print("served", sys._is_gil_enabled() if hasattr(sys, "_is_gil_enabled") else True)
 except CommandError as error:
+    refused.set()
     print(error)
 """
 

@@ -134,6 +134,22 @@ def test_several_interpreters_share_one_application(tmp_path: Path, own_gil: boo
     assert "shop#2 " in server.stderr
 
 
+@own_or_shared
+def test_the_main_interpreter_is_one_of_several(tmp_path: Path, own_gil: bool) -> None:
+    group = {"name": "", "interpreters": 2, "own_gil": own_gil, "maximum_requests": 3}
+    with Tenants(tmp_path, group, threads=2, preload=True) as server:
+        answers = server.ask_at_once("/do/sleep", 4)
+        seen = {each["interpreter"] for each in answers}
+        assert len(seen) == 2
+        assert 0 in seen
+        assert not answers[0]["wsgi.multithread"]
+        # The one beside it is recycled.
+        while max(seen) < 2:
+            seen.update(each["interpreter"] for each in server.ask_at_once("/do/sleep", 4))
+    assert "%{GLOBAL}#1 " in server.stderr
+    assert "%{GLOBAL}#2 " in server.stderr
+
+
 @needs_own_gils
 def test_a_gil_is_called_after_its_application_group(tmp_path: Path) -> None:
     groups = (

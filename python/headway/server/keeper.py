@@ -48,6 +48,7 @@ class Keeper:
         group: ProcessGroup,
         places: Sequence[Place],
         about: Mapping[str, object],
+        multiprocess: bool,
         path: Sequence[str],
     ) -> None:
         """`server` is the native one, in which the interpreters get their places. `about` goes into
@@ -56,6 +57,7 @@ class Keeper:
         self._group = group
         self._places = places
         self._about = about
+        self._multiprocess = multiprocess
         self._path = path
         # By place: what the native part calls an interpreter.
         self._interpreters: dict[int, Any] = {}
@@ -145,12 +147,7 @@ class Keeper:
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
             "control_fd": gil_events.descriptor_for_others(),
             "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
-            "environ": {
-                **self._about,
-                "headway.application_group": group.name,
-                "wsgi.multithread": self._group.threads > group.interpreters,
-                "wsgi.multiprocess": self._about["wsgi.multiprocess"] or group.interpreters > 1,
-            },
+            "environ": {**self._about, **place.about(self._group.threads, self._multiprocess)},
         }
 
     def _interval_s(self, place: Place) -> float | None:

@@ -120,15 +120,15 @@ class Server:
             "SERVER_NAME": self.address.host,
             "SERVER_PORT": str(self.address.port),
             "headway.process_group": group.name,
-            "wsgi.multithread": group.threads > 1,
-            "wsgi.multiprocess": multiprocess,
         }
         self._keeper: Keeper | None = None
         for index, place in enumerate(layout.places):
             if place.is_main:
-                self._admit(index, application)
+                self._admit(index, application, place.about(group.threads, multiprocess))
         if not all(place.is_main for place in layout.places):
-            self._keeper = Keeper(self._native, group, layout.places, self._about, path)
+            self._keeper = Keeper(
+                self._native, group, layout.places, self._about, multiprocess, path
+            )
             try:
                 self._keeper.settle()
             except CommandError:
@@ -142,8 +142,10 @@ class Server:
             for number in range(1, group.threads + 1)
         ]
 
-    def _admit(self, index: int, application: Application | None) -> None:
-        about = self._about | {"headway.application_group": ""}
+    def _admit(
+        self, index: int, application: Application | None, of_place: Mapping[str, object]
+    ) -> None:
+        about = {**self._about, **of_place}
         interpreter = _native.interpreter_of_caller(
             application, report_exception, lambda: environ.template(about), RequestTimeout
         )
