@@ -27,9 +27,10 @@ from headway.server.settings import ProcessGroup
 from headway.server.stderr import tell
 
 # What these hold in C CPython 3.12 keeps for the whole process, and 3.13 that of the first. If it
-# was made by an own-GIL interpreter it goes with that one, and leaves others with freed memory.
+# was made by an own-GIL interpreter it goes with that one, and leaves others with freed memory. In
+# 3.12 it includes the names of the keyword arguments with which the Python modules call C.
 FOR_THE_MAIN_INTERPRETER = {
-    (3, 12): ("_datetime", "_decimal", "_hashlib", "_ssl"),
+    (3, 12): ("datetime", "decimal", "hashlib", "ssl"),
     (3, 13): ("_datetime",),
 }
 # How often it looks whether the last thread has left an interpreter that is replaced.
@@ -146,6 +147,7 @@ class Keeper:
             "mounts": [
                 (each.path, each.application) for each in mounts_of(self._group, group.name)
             ],
+            "own_gil": group.own_gil,
             # A shared GIL has one interval, the process's; under a policy threads have theirs.
             "switch_interval_s": self._interval_s(place) if group.own_gil else None,
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
