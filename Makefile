@@ -32,9 +32,10 @@ bench: ## Measure what the meter costs and what the policies bring (40 minutes)
 	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/run.py
 
-bench-server: ## Measure headway serve beside other WSGI servers, which it installs (2.5 hours)
+bench-server: ## Measure headway serve beside other WSGI servers, which it installs (3 hours)
 	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/install_peers.py
+	@! scripts/find-python 3.13t >/dev/null || { scripts/build .venvs/3.13t 3.13t && .venvs/3.13t/bin/python bench/install_peers.py; }
 	@.venv/bin/python bench/run.py server
 
 build: ## Make .venv with .venv/bin/headway in it

@@ -2,8 +2,9 @@
 
 wrk, and what some servers are built from, come from Debian: root installs it here, anybody else is
 told. The servers come from PyPI, at the versions of bench/peers-requirements.txt, into an
-environment of their own with the interpreter that runs this script. One that cannot be had is named
-with its reason, here and in the results; the others are installed all the same.
+environment of their own with the interpreter that runs this script; a free-threaded one has a list
+and an environment of its own. One that cannot be had is named with its reason, here and in the
+results; the others are installed all the same.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import sitting
-from installed import PEERS_FOLDER
+from builds import FREE_THREADED
+from installed import folder_for
 from peers import PEERS, ROOT
 from processes import BenchmarkError
 
@@ -24,6 +26,10 @@ from processes import BenchmarkError
 PACKAGES = ("wrk", "build-essential", "libev-dev", "apache2-bin", "apache2-dev")
 UV = ROOT / ".venvs" / "tools" / "bin" / "uv"
 BENCH = ROOT / "bench"
+REQUIREMENTS = {
+    False: "peers-requirements.txt",
+    True: "peers-requirements-free-threaded.txt",
+}
 
 
 def say(text: str) -> None:
@@ -75,7 +81,8 @@ def reason(text: str) -> str:
 def make_environment(folder: Path) -> None:
     if folder.exists() and not (folder / "pyvenv.cfg").exists():
         raise BenchmarkError(f"--peers-folder {folder}: it is there, and no virtual environment", 2)
-    ours = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}{sys.abiflags}"
+    ours = Path(sys.base_prefix) / "bin" / name
     subprocess.run([ROOT / "scripts" / "tools"], check=True)
     words = [str(UV), "venv", "--quiet", "--no-project", "--clear", "--python", str(ours)]
     subprocess.run([*words, str(folder)], check=True)
@@ -90,7 +97,7 @@ def install(folder: Path, *requirements: str) -> str | None:
 
 def peers() -> dict[str, list[str]]:
     """The requirements of each, by its name among `PEERS`; gunicorn's are the benchmarks' own."""
-    lines = (BENCH / "peers-requirements.txt").read_text().splitlines()
+    lines = (BENCH / REQUIREMENTS[FREE_THREADED]).read_text().splitlines()
     wanted = [line.split() for line in lines if line and not line.startswith("#")]
     names = {peer.distribution: name for name, peer in PEERS.items()}
     return {names[words[0].partition("==")[0]]: words for words in wanted}
@@ -119,9 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--peers-folder",
         type=Path,
-        default=PEERS_FOLDER,
+        default=folder_for(FREE_THREADED),
         metavar="DIR",
-        help="the environment to make; one that is there is made anew (default: .venvs/peers)",
+        help="the environment to make; one that is there is made anew (default: .venvs/peers, or "
+        ".venvs/peers-free-threaded in a free-threaded build)",
     )
     try:
         options = parser.parse_args(arguments)

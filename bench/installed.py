@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from builds import THIS_BUILD, Build
 from peers import APACHE, PEERS, ROOT, Server
 from processes import BenchmarkError
 
 PEERS_FOLDER = ROOT / ".venvs" / "peers"
+FREE_THREADED_PEERS_FOLDER = ROOT / ".venvs" / "peers-free-threaded"
 INSTALL = "run bench/install_peers.py"
 
+
+def folder_for(free_threaded: bool) -> Path:
+    """One environment for each kind of build: extension modules differ."""
+    return FREE_THREADED_PEERS_FOLDER if free_threaded else PEERS_FOLDER
+
+
 VERSIONS = """\
-import json, platform, sys
+import json, sys
 from importlib.metadata import PackageNotFoundError, version
 def installed(name):
     try:
@@ -23,16 +30,19 @@ def installed(name):
     except PackageNotFoundError:
         return None
 names = {name: installed(name) for name in sys.argv[1:]}
-print(json.dumps({"python": platform.python_version(), "versions": names}))
+print(json.dumps({"build": sys.version.split()[0] + sys.abiflags, "versions": names}))
 """
 
 
 class Installed:
     """Which of the wanted peers are here, and why others are not. Nobody needs the folder who wants
-    none."""
+    none. They are to have the same build of CPython as what they are measured beside."""
 
-    def __init__(self, names: Sequence[str], folder: Path = PEERS_FOLDER) -> None:
+    def __init__(
+        self, names: Sequence[str], folder: Path = PEERS_FOLDER, build: Build = THIS_BUILD
+    ) -> None:
         self.bin = folder / "bin"
+        self._build = build
         self.versions: dict[str, str] = {}
         self.absent: dict[str, str] = {}
         found = self._ask([PEERS[name].distribution for name in names])
@@ -58,10 +68,11 @@ class Installed:
             check=True,
         )
         answer = json.loads(asked.stdout)
-        ours = ".".join(map(str, sys.version_info[:3]))
-        if answer["python"].split("+")[0] != ours:
+        if answer["build"] != self._build.version:
             raise BenchmarkError(
-                f"{python} is CPython {answer['python']}, this is {ours}: {INSTALL}", 2
+                f"{python} is CPython {answer['build']}, {self._build.python} is "
+                f"{self._build.version}: {INSTALL} with that",
+                2,
             )
         versions: dict[str, str | None] = answer["versions"]
         return versions

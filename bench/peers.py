@@ -42,13 +42,18 @@ APPLICATIONS = {
 
 
 class Server(NamedTuple):
-    """A server as one cell runs it. `policy` is Headway's; None is its default."""
+    """A server as one cell runs it. `policy` is Headway's; None is its default. So are
+    `interpreters`, each with a GIL of its own; with 0 it serves in the main interpreter. `python`
+    runs Headway; None is the one that runs the benchmark. Peers have theirs."""
 
     name: str
     processes: int
     threads: int
     policy: str | None = None
     switch_interval_s: float = DEFAULT_SWITCH_INTERVAL_S
+    interpreters: int = 0
+    free_threading: bool = False
+    python: Path | None = None
 
     @property
     def shape(self) -> str:
@@ -61,6 +66,10 @@ class Server(NamedTuple):
             words.append(self.policy)
         if self.switch_interval_s != DEFAULT_SWITCH_INTERVAL_S:
             words.append(f"{self.switch_interval_s * 1e3:g} ms")
+        if self.interpreters:
+            words.append("own GIL" if self.interpreters == 1 else f"{self.interpreters} own GILs")
+        if self.free_threading:
+            words.append("free-threaded")
         return " ".join(words)
 
     def parameters(self) -> dict[str, Any]:
@@ -71,6 +80,8 @@ class Server(NamedTuple):
             "threads": self.threads,
             "policy": self.policy,
             "switch_interval": self.switch_interval_s,
+            "interpreters": self.interpreters,
+            "free_threading": self.free_threading,
         }
 
     def __str__(self) -> str:
@@ -206,15 +217,19 @@ def mod_wsgi(launch: Launch) -> list[str]:
 
 def headway(launch: Launch) -> list[str]:
     server = launch.server
-    words = [sys.executable, "-m", "headway", "serve", str(launch.application)]
+    python = str(server.python or sys.executable)
+    words = [python, "-m", "headway", "serve", str(launch.application)]
     words += ["--app-dir", str(launch.application.folder), "--bind", f"127.0.0.1:{launch.port}"]
     words += ["--processes", str(server.processes), "--threads", str(server.threads)]
     words += ["--access-log", "off"]
     words += ["--switch-interval", str(server.switch_interval_s)]
     if server.policy is not None:
         words += ["--policy", server.policy]
+    if server.interpreters:
+        words += ["--interpreters", str(server.interpreters), "--per-interpreter-gil"]
     # The other servers run in the mode of the Python that starts them.
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    here = server.python is None and not getattr(sys, "_is_gil_enabled", lambda: True)()
+    if server.free_threading or here:
         words += ["--free-threading"]
     return words
 

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -42,15 +43,36 @@ def tree(root: int) -> dict[int, list[str]]:
 
 def cpu_s(root: int) -> float:
     """User and system time so far, that of children which have ended included."""
-    ticks = 0
-    for fields in tree(root).values():
-        ticks += sum(map(int, fields[USER_TICKS : USER_TICKS + 4]))
-    return ticks / TICKS_PER_S
+    return sum(map(used_s, tree(root).values()))
+
+
+def used_s(fields: list[str]) -> float:
+    return sum(map(int, fields[USER_TICKS : USER_TICKS + 4])) / TICKS_PER_S
 
 
 def rss_bytes(root: int) -> int:
     """Resident memory; what processes share counts for each of them."""
     return sum(int(fields[RSS_PAGES]) * PAGE_BYTES for fields in tree(root).values())
+
+
+class Memory(NamedTuple):
+    """Resident memory. `rss_bytes` counts a page for each process that has it, `pss_bytes` divides
+    it among them: only its sum over processes is memory that they take."""
+
+    rss_bytes: int
+    pss_bytes: int
+
+    def __add__(self, other: object) -> Memory:
+        if not isinstance(other, Memory):
+            return NotImplemented
+        return Memory(self.rss_bytes + other.rss_bytes, self.pss_bytes + other.pss_bytes)
+
+
+def memory(pid: int) -> Memory:
+    """Of one process, from its smaps_rollup, see proc(5)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    kilobytes = {line.split()[0]: int(line.split()[1]) for line in lines}
+    return Memory(kilobytes["Rss:"] * 1024, kilobytes["Pss:"] * 1024)
 
 
 class Descendants:

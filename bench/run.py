@@ -12,11 +12,12 @@
 
 headway serve beside other WSGI servers, once bench/install_peers.py has installed them:
 
-  server_hello       hello world: requests/s, latency, CPU time for each, memory
-  server_frameworks  the same in Flask and in Django
-  server_mixed       light requests beside pages that compute
-  server_shapes      processes x threads at several switch intervals, as published for mod_wsgi
-  server_idle        10,000 idle connections
+  server_hello         hello world: requests/s, latency, CPU time for each, memory
+  server_frameworks    the same in Flask and in Django
+  server_mixed         light requests beside pages that compute
+  server_shapes        processes x threads at several switch intervals, as published for mod_wsgi
+  server_idle          10,000 idle connections
+  server_interpreters  interpreters with own GILs, and threads without one
 
 Options go to every benchmark that has them; each has more of its own: bench/NAME.py --help.
 """
@@ -52,6 +53,7 @@ SERVER_BENCHMARKS = (
     "server_mixed",
     "server_shapes",
     "server_idle",
+    "server_interpreters",
 )
 WITHOUT_CELLS = ("meter",)
 

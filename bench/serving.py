@@ -42,6 +42,19 @@ class Served:
     def rss_bytes(self) -> int:
         return process_tree.rss_bytes(self.pid)
 
+    def workers(self) -> dict[int, list[str]]:
+        """Headway's processes that serve, by pid, with what /proc says of them: the children of the
+        supervisor, which serves nothing."""
+        found = process_tree.tree(self.pid)
+        children = {
+            pid: fields
+            for pid, fields in found.items()
+            if int(fields[process_tree.PARENT]) == self.pid
+        }
+        if len(children) != self.server.processes:
+            self.fail(f"has {len(children)} processes, where {self.server.processes} serve")
+        return children
+
     def wait_for_answer(self) -> None:
         end_s = time.monotonic() + START_TIMEOUT_S
         while True:
@@ -59,6 +72,11 @@ class Served:
         """`headway serve` goes on without its meter, and says so; that is not to be measured."""
         if self.server.name == HEADWAY and "not measured" in self._program.messages():
             self.fail("runs without its meter")
+
+    def check_mode(self) -> None:
+        """CPython turns the GIL on for an extension module that wants one, and warns."""
+        if self.server.free_threading and "(GIL) has been enabled" in self._program.messages():
+            self.fail("runs with a GIL")
 
     def get(self, path: str) -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_TIMEOUT_S)
@@ -84,6 +102,22 @@ class Served:
                 self._check_setting(pages)
                 return pages
         self.fail(f"{len(pages)} processes answer, where {processes} were asked for")
+
+    def check_interpreters(self) -> None:
+        """As many interpreters answer as the row is about, in its mode."""
+        processes, threads = self.server.processes, self.server.threads
+        wanted = processes * max(1, self.server.interpreters)
+        pages: dict[tuple[int, int], dict[str, Any]] = {}
+        for _ in range(ATTEMPTS):
+            for body in self._ask_at_once("/interpreter", 2 * processes * threads):
+                page = json.loads(body)
+                pages[page["pid"], page["modules"]] = page
+            if len(pages) >= wanted:
+                break
+        if len(pages) != wanted:
+            self.fail(f"{len(pages)} interpreters answer, where {wanted} were asked for")
+        if any(page["gil"] == self.server.free_threading for page in pages.values()):
+            self.fail("runs with a GIL" if self.server.free_threading else "runs without a GIL")
 
     def _ask_at_once(self, path: str, count: int) -> list[bytes]:
         connections = []
@@ -132,6 +166,7 @@ def serving(
             served = Served(server, launch.port, child)
             served.wait_for_answer()
             served.check_meter()
+            served.check_mode()
             yield served
 
 

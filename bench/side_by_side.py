@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -102,14 +102,16 @@ class Sitting:
         targets = [*targets, *(Target(f"{cell}: came through", 0.0, 1.0) for cell in failed)]
         print(*targets, sep="\n")
         experiments = self.figures.experiments(self.name, parameters, targets)
-        absent: list[dict[str, Any]] = [
-            {"parameters": {"missing": what, "reason": reason}, "median": None, "values": []}
-            for what, reason in self.missing.items()
-        ]
-        return [
-            *experiments,
-            {"name": f"{self.name} missing", "unit": "", "rows": absent, "statements": []},
-        ]
+        return [*experiments, missing(self.name, self.missing)]
+
+
+def missing(name: str, reasons: Mapping[str, str]) -> dict[str, Any]:
+    """The experiment that tells what could not be measured."""
+    rows: list[dict[str, Any]] = [
+        {"parameters": {"missing": what, "reason": reason}, "median": None, "values": []}
+        for what, reason in reasons.items()
+    ]
+    return {"name": f"{name} missing", "unit": "", "rows": rows, "statements": []}
 
 
 def is_peer(cell: ServerCell) -> bool:

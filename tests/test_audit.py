@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -357,20 +358,26 @@ def test_a_signal_ends_the_children(tmp_path: Path, number: signal.Signals) -> N
         "time.sleep(600)\n",
     )
     running = start("audit", "site_of_tests:application", cwd=tmp_path)
+    pids: list[int] = []
     try:
         until = time.monotonic() + 30
         while not (tmp_path / "pids").exists():
             assert running.poll() is None
             assert time.monotonic() < until
             time.sleep(0.02)
+        pids += map(int, (tmp_path / "pids").read_text().split())
         running.send_signal(number)
         output, errors = running.communicate(timeout=30)
+        assert (running.returncode, output, errors) == (128 + number, "", "")
+        assert all(map(_is_gone, pids))
+    except BaseException:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
     finally:
         running.kill()
-        running.wait()
-    assert (running.returncode, output, errors) == (128 + number, "", "")
-    for pid in map(int, (tmp_path / "pids").read_text().split()):
-        assert _is_gone(pid)
+        running.communicate()
 
 
 def _is_gone(pid: int) -> bool:

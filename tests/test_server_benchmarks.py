@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +76,63 @@ def test_without_peers_nothing_is_started(tmp_path: Path) -> None:
     assert result.stderr == (
         f"bench server_idle: there are no peers in {tmp_path}: run bench/install_peers.py\n"
     )
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="an interpreter has its own GIL from 3.12 on"
+)
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="there is no wrk")
+def test_interpreters_are_loaded_and_their_processes_weighed(tmp_path: Path) -> None:
+    load = ("--part", "own_gils", "--application", "pages")
+    said, rows = run("server_interpreters", *load, json_file=tmp_path / "results.json")
+    name = "server_interpreters own_gils"
+    served = rows[f"{name} requests_per_s"]
+    shapes = [
+        tuple(row["parameters"][key] for key in ("processes", "threads", "interpreters"))
+        for row in served
+    ]
+    assert shapes == [(1, 1, 1), (1, 2, 2), (2, 1, 0)]
+    assert all(row["median"] > 0 for row in served)
+    for kind in ("bytes", "with_supervisor_bytes"):
+        shared, whole = rows[f"{name} pss_{kind}"], rows[f"{name} rss_{kind}"]
+        assert all(
+            0 < pss["median"] <= rss["median"] for pss, rss in zip(shared, whole, strict=True)
+        )
+    assert rows[f"{name} missing"] == []
+    assert "memory (PSS) of two processes'" in said
+
+
+@pytest.mark.parametrize(
+    ("python_path", "complaint"),
+    [
+        (sys.executable, "not a free-threaded build"),
+        ("/nonexistent/python", "there is no /nonexistent/python: "),
+        (str(BENCH / "run.py"), "is not a Python that starts: "),
+    ],
+)
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="there is no wrk")
+def test_what_is_no_free_threaded_python_is_refused(python_path: str, complaint: str) -> None:
+    options = ("--part", "hello_calls", "--free-threaded-python", python_path)
+    result = python(BENCH / "server_interpreters.py", *options)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("bench server_interpreters: ")
+    assert complaint in line
+
+
+@pytest.mark.parametrize(
+    ("program", "figures"),
+    [
+        ("hello_threads.py", {"calls_per_s", "cpu_per_call_s"}),
+        ("page_alone.py", {"work_per_s", "cpu_per_work_s"}),
+    ],
+)
+def test_threads_without_a_server_tell_how_much_they_did(program: str, figures: set[str]) -> None:
+    begin_ns = time.monotonic_ns() + 1_000_000_000
+    window = f"{begin_ns} {begin_ns + 200_000_000}\n"
+    result = python(BENCH / "programs" / program, "2", input=window)
+    assert result.returncode == 0, result.stderr
+    ready, answer = map(json.loads, result.stdout.splitlines())
+    assert ready == {}
+    assert figures <= answer.keys()
+    assert all(answer[figure] > 0 for figure in figures)

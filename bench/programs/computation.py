@@ -61,18 +61,22 @@ class Computation:
 
 
 def measure(times: window.Window, computation: Computation) -> dict[str, Any]:
-    """Calls of the work a second within the window; under `headway run`, its GIL report too."""
+    """Calls of the work a second within the window, and the process's CPU time for each; under
+    `headway run`, its GIL report too."""
     # A program under `headway run` has the meter loaded; plain python is to stay plain.
     gil = sys.modules.get("headway.gil")
     window.sleep_until(times.begin_ns)
     before = gil.snapshot() if gil else None
-    began_ns, done_before = time.monotonic_ns(), computation.done()
+    began_ns, cpu_before_s = time.monotonic_ns(), time.process_time()
+    done_before = computation.done()
     window.sleep_until(times.end_ns)
-    ended_ns, done = time.monotonic_ns(), computation.done()
+    ended_ns, cpu_s = time.monotonic_ns(), time.process_time() - cpu_before_s
+    done = computation.done()
     after = gil.snapshot() if gil else None
     computation.stop()
     return {
         "work_per_s": (done - done_before) / (ended_ns - began_ns) * window.NS,
+        "cpu_per_work_s": cpu_s / max(1, done - done_before),
         "gil": (after - before).to_dict() if after else None,
     }
 

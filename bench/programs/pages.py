@@ -1,4 +1,4 @@
-"""A WSGI application with a light page, computing ones of pure Python, and one about its GIL.
+"""A WSGI application with a light page, computing ones of pure Python, and two about its GIL.
 
 `/heavy` goes PAGE_LOOPS times round a loop, an environment variable: fixed work, whatever the
 clock says. `pages.py SECONDS` finds how many loops take that long.
@@ -62,6 +62,13 @@ def gil_facts() -> dict[str, Any]:
     }
 
 
+def interpreter_facts() -> dict[str, Any]:
+    """Which interpreter answers: of one process, each has its own sys.modules."""
+    time.sleep(GIL_PAGE_S)
+    gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return {"pid": os.getpid(), "modules": id(sys.modules), "gil": gil}
+
+
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
     path = environ["PATH_INFO"]
     if path == "/heavy":
@@ -76,6 +83,8 @@ def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
         body = BODY
     elif path == "/gil":
         body = json.dumps(gil_facts())
+    elif path == "/interpreter":
+        body = json.dumps(interpreter_facts())
     else:
         body = "hello"
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+# Name and version, as the Server field has them.
+SERVER_SOFTWARE: str
+
 # The meter: wrapped by headway.gil, which says what they mean and raises exceptions of its own
 # where these raise RuntimeError.
 def gil_install(

@@ -23,8 +23,9 @@ ENVIRON_KEYS = (
     "wsgi.multithread",
     "wsgi.multiprocess",
 )
-requests = 0
+requests = rounds = 0
 gate = threading.Event()
+lock = threading.Lock()
 atexit.register(lambda: say("atexit of the tenant"))
 exec(os.environ.get("TENANT_AT_IMPORT", ""))
 
@@ -48,6 +49,7 @@ def facts(environ: dict[str, Any]) -> dict[str, Any]:
         "pid": os.getpid(),
         "interpreter": interpreter_id(),
         "requests": requests,
+        "rounds": rounds,
         "switch_interval": sys.getswitchinterval(),
         "path": sys.path[:3],
         "handlers": len(logging.getLogger().handlers),
@@ -71,11 +73,25 @@ def wait_for_file() -> None:
         time.sleep(0.01)
 
 
+def hold_lock() -> None:
+    with lock:
+        time.sleep(0.3)
+
+
 def compute() -> None:
     """Until a request is interrupted."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         sum(range(1000))
+
+
+def count_for_a_second() -> None:
+    """How far this thread comes beside others that compute."""
+    global rounds
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        sum(range(100))
+        rounds += 1
 
 
 def start_daemon() -> None:
@@ -107,8 +123,10 @@ def print_something() -> None:
 
 ACTS: dict[str, Callable[[], object]] = {
     "wait": wait_for_file,
+    "lock": hold_lock,
     "sleep": lambda: time.sleep(0.5),
     "compute": compute,
+    "count": count_for_a_second,
     "add_handler": lambda: logging.getLogger().addHandler(logging.NullHandler()),
     "start_daemon": start_daemon,
     "start_thread": start_thread,

@@ -502,11 +502,6 @@ def test_an_application_takes_the_place_of_an_alias_in_its_application_group(
             "--interpreters: found 16 for application group app1 in ",
         ),
         (
-            IN_MAIN,
-            ["--interpreters", "2"],
-            "--interpreters: found 2 for %{GLOBAL} (FILE:4), the main",
-        ),
-        (
             SHOP + "".join(f"WSGIScriptAlias /{number} /a\n" for number in range(61)),
             [],
             "FILE:2: interpreters: found 61 sub-interpreters in process group shop; allowed: up to",

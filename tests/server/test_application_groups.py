@@ -53,18 +53,23 @@ def test_a_flag_puts_all_applications_in_one_group() -> None:
 
 
 @with_own_gil
-@pytest.mark.parametrize("flags", [["--interpreters", "2"], [OWN], [OWN, "--interpreters", "2"]])
-def test_what_the_main_interpreter_cannot_be_is_named_after_the_application(
-    flags: list[str],
-) -> None:
-    (group,) = resolution_of("shop.wsgi:application", "--mount", "/a=a:app", *flags).groups
+def test_a_gil_for_one_interpreter_is_of_a_group_named_after_the_application() -> None:
+    (group,) = resolution_of("shop.wsgi:application", "--mount", "/a=a:app", OWN).groups
     name = "shop.wsgi:application"
     assert [mount.application_group for mount in group.settings.mounts] == [name, name]
-    assert group.settings.application_groups == (
-        ApplicationGroup(name, interpreters=2 if "2" in flags else 1, own_gil=OWN in flags),
+    assert group.settings.application_groups == (ApplicationGroup(name, own_gil=True),)
+    assert group.values["application-group"].origin == f"APP, for {OWN}"
+
+
+@with_own_gil
+@pytest.mark.parametrize("own", [[], [OWN]])
+def test_the_main_interpreter_is_one_of_several(own: list[str]) -> None:
+    flags = ["--interpreters", "2", "--interpreter-maximum-requests", "9"]
+    group = group_of("shop:app", *flags, *own)
+    assert [mount.application_group for mount in group.mounts] == [""]
+    assert group.application_groups == (
+        ApplicationGroup(interpreters=2, own_gil=bool(own), maximum_requests=9),
     )
-    first = "--interpreters" if "2" in flags else OWN
-    assert group.values["application-group"].origin == f"APP, for {first}"
 
 
 def test_a_file_says_it_for_the_process_group_or_the_mount(toml: Configured) -> None:
@@ -185,11 +190,6 @@ def test_a_gil_for_each_inherited_from_the_server_names_groups_after_application
     ("flags", "said"),
     [
         (
-            ["--interpreters", "2", "--application-group", "%{GLOBAL}"],
-            "--interpreters: found 2 for %{GLOBAL} (--application-group), the main interpreter, of "
-            "which there is one; allowed: in an application group of another name",
-        ),
-        (
             [OWN, "--application-group", "%{GLOBAL}"],
             "--per-interpreter-gil: found true for %{GLOBAL} (--application-group), the main "
             "interpreter, whose GIL is that of the process; allowed: in an",
@@ -206,12 +206,12 @@ def test_a_gil_for_each_inherited_from_the_server_names_groups_after_application
         ),
         (
             ["--interpreters", "5"],
-            "--interpreters: found 5 for application group shop:app in processes of 4 threads "
+            "--interpreters: found 5 for application group %{GLOBAL} in processes of 4 threads "
             "(default); allowed: up to one for each thread",
         ),
         (
             ["--interpreters", "3", "--threads", "2"],
-            "found 3 for application group shop:app in processes of 2 threads (--threads)",
+            "found 3 for application group %{GLOBAL} in processes of 2 threads (--threads)",
         ),
         (
             ["--application-group", "shop", "--preload"],
@@ -238,10 +238,6 @@ def test_flags_that_make_no_sense_together_are_one_line(flags: list[str], said: 
         ("interpreters = 61", "interpreters: found 61; allowed: a whole number from 1 to 60"),
         ("interpreters = 0", "interpreters: found 0; allowed: a whole number from 1 to 60"),
         ("per-interpreter-gil = 'on'", "found 'on'; allowed: true or false"),
-        (
-            "application-group = '%{GLOBAL}'\ninterpreters = 2",
-            ":4: interpreters: found 2 for %{GLOBAL} (FILE:3), the main interpreter, of which ",
-        ),
         ("application-groups = 3", ":3: process-group.shop.application-groups: found 3; allowed"),
         ("application-groups.a = 3", "application-groups.a: found 3; allowed: a table"),
         ("application-groups.'a#' = {}", "application-groups: found 'a#'; allowed: a name without"),
@@ -280,8 +276,7 @@ def test_flags_that_make_no_sense_together_are_one_line(flags: list[str], said: 
                 "the main interpreter, ",
             )
             for line in (
-                *("interpreters = 2", "per-interpreter-gil = true"),
-                *("maximum-requests = 1", "on-demand = true"),
+                *("per-interpreter-gil = true", "maximum-requests = 1", "on-demand = true"),
             )
         ),
         (
@@ -344,7 +339,7 @@ def test_a_gil_of_its_own_has_a_switch_interval_under_every_policy(
 def test_interpreters_that_share_a_gil_are_warned_of() -> None:
     warnings = resolution_of("shop:app", "--interpreters", "2").warnings
     assert warnings == [
-        "--interpreters: the 2 interpreters of application group shop:app share one GIL, and so "
+        "--interpreters: the 2 interpreters of application group %{GLOBAL} share one GIL, and so "
         "one core; per-interpreter-gil gives each its own"
     ]
 
@@ -369,7 +364,7 @@ def test_an_own_gil_on_an_old_python_is_refused(toml: Configured) -> None:
 def test_an_own_gil_without_gils_has_no_effect() -> None:
     resolution = resolution_of("shop:app", OWN, "--interpreters", "2", "--free-threading")
     assert resolution.warnings == [
-        "--per-interpreter-gil: per-interpreter-gil of application group shop:app has no effect: "
+        "--per-interpreter-gil: per-interpreter-gil of application group %{GLOBAL} has no effect: "
         "free-threading is active, and there is no GIL to have"
     ]
     (group,) = resolution.settings.groups[0].application_groups

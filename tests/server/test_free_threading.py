@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -486,17 +488,22 @@ def test_the_check_says_what_cannot_be_imported(tmp_path: Path, source: str, sai
 SERVES = """
 import sys, threading, headway
 from headway.errors import CommandError
-stop = threading.Event()
+stop, refused = threading.Event(), threading.Event()
 def app(environ, start_response): ...
+def serves():
+    return any(thread.name == "headway-worker-1" for thread in threading.enumerate())
 def late():
+    while not serves() and not refused.wait(0.01):
+        pass
     if sys.argv[2]:
         __import__(sys.argv[2])
     stop.set()
-threading.Timer(0.3, late).start()
+threading.Thread(target=late).start()
 try:
     headway.serve(app, bind="127.0.0.1:0", stop=stop, free_threading=eval(sys.argv[1]))
     print("served", sys._is_gil_enabled() if hasattr(sys, "_is_gil_enabled") else True)
 except CommandError as error:
+    refused.set()
     print(error)
 """
 
@@ -552,3 +559,26 @@ def test_serve_tells_of_a_module_that_turns_the_gil_on(tmp_path: Path) -> None:
     assert done.stdout == "served False\n"
     assert f"headway: {module}, and runs without one\n" in done.stderr
     assert "undeclared" not in program(tmp_path, "1", None, "undeclared").stderr
+
+
+@free_threaded
+def test_a_lock_is_not_the_gil(tmp_path: Path) -> None:
+    """What threads wait for without a GIL is told, but not as what they waited for the GIL."""
+    log = tmp_path / "log"
+    group = {
+        "mounts": [{"path": "", "application": "tenant:app"}],
+        "free_threading": True,
+        "threads": 2,
+        "access_log": "json",
+        "access_log_path": str(log),
+    }
+    with Supervised(tmp_path, group) as server:
+        asking = [threading.Thread(target=server.get, args=("/do/lock",)) for _ in range(2)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["status"] for line in lines] == [200, 200]
+    assert max(line["gil_wait_time"] or 0 for line in lines) < 0.1
+    assert re.search(r"; parked \d+ ms \(", server.stderr), server.stderr

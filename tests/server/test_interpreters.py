@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -25,6 +26,10 @@ OWN_GIL = pytest.param(
 )
 SHARED_GIL = pytest.param(False, id="shared GIL")
 own_or_shared = pytest.mark.parametrize("own_gil", [SHARED_GIL, OWN_GIL])
+can_ask_others = pytest.mark.skipif(
+    sys.version_info < (3, 13),
+    reason="up to 3.12 nobody can ask a thread of another interpreter to drop a shared GIL",
+)
 needs_own_gils = pytest.mark.skipif(
     not (HAS_OWN_GILS and HAS_GIL), reason="own GILs are of builds with a GIL, from 3.12 on"
 )
@@ -35,7 +40,12 @@ class Tenants(Supervised):
     and its `path`."""
 
     def __init__(
-        self, directory: Path, *groups: dict[str, Any], environment: Any = None, **fields: Any
+        self,
+        directory: Path,
+        *groups: dict[str, Any],
+        environment: Any = None,
+        status_socket: str | None = None,
+        **fields: Any,
     ) -> None:
         mounts, application_groups = [], []
         for group in groups:
@@ -47,7 +57,9 @@ class Tenants(Supervised):
             if group["name"] not in [each["name"] for each in application_groups]:
                 application_groups.append({"python_path": []} | group)
         process_group = {"mounts": mounts, "application_groups": application_groups, "threads": 4}
-        super().__init__(directory, process_group | fields, environment=environment)
+        super().__init__(
+            directory, process_group | fields, environment=environment, status_socket=status_socket
+        )
 
     def ask(self, target: str) -> dict[str, Any]:
         response = self.get(target)
@@ -130,6 +142,22 @@ def test_several_interpreters_share_one_application(tmp_path: Path, own_gil: boo
     assert "shop#2 " in server.stderr
 
 
+@own_or_shared
+def test_the_main_interpreter_is_one_of_several(tmp_path: Path, own_gil: bool) -> None:
+    group = {"name": "", "interpreters": 2, "own_gil": own_gil, "maximum_requests": 3}
+    with Tenants(tmp_path, group, threads=2, preload=True) as server:
+        answers = server.ask_at_once("/do/sleep", 4)
+        seen = {each["interpreter"] for each in answers}
+        assert len(seen) == 2
+        assert 0 in seen
+        assert not answers[0]["wsgi.multithread"]
+        # The one beside it is recycled.
+        while max(seen) < 2:
+            seen.update(each["interpreter"] for each in server.ask_at_once("/do/sleep", 4))
+    assert "%{GLOBAL}#1 " in server.stderr
+    assert "%{GLOBAL}#2 " in server.stderr
+
+
 @needs_own_gils
 def test_a_gil_is_called_after_its_application_group(tmp_path: Path) -> None:
     groups = (
@@ -143,6 +171,31 @@ def test_a_gil_is_called_after_its_application_group(tmp_path: Path) -> None:
     for name in ("main", "shop#1", "shop#2", "admin"):
         assert f"({name}): held" in server.stderr, server.stderr
     assert "(blog)" not in server.stderr, "it shares the GIL of the main interpreter"
+
+
+@pytest.mark.skipif(not HAS_GIL, reason="no GIL to take turns with")
+@can_ask_others
+def test_an_application_group_has_a_switch_interval_on_a_shared_gil(tmp_path: Path) -> None:
+    """A hundred to one, and far enough from alike for a machine that is busy."""
+    groups = (
+        {"name": "patient", "switch_interval_s": 0.1},
+        {"name": "hasty", "path": "/hasty", "switch_interval_s": 0.001},
+    )
+    with Tenants(tmp_path, *groups, policy="priority", threads=2) as server:
+        found: dict[str, int] = {}
+
+        def count(target: str) -> None:
+            found[target] = server.ask(target)["rounds"]
+
+        threads = [
+            threading.Thread(target=count, args=(target,))
+            for target in ("/do/count", "/hasty/do/count")
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found["/do/count"] > 5 * found["/hasty/do/count"] > 0
 
 
 def test_an_interpreter_on_demand_is_made_by_its_first_request(tmp_path: Path) -> None:
@@ -244,8 +297,6 @@ def test_a_module_that_refuses_is_named_with_the_way_out() -> None:
 
 def refused(app: str, *options: str, status: int = 1, **environment: str) -> str:
     """What `headway serve` says before it gives up."""
-    import subprocess
-
     words = ["-m", "headway", "serve", app, "--app-dir", str(APPS), "--bind", "127.0.0.1:0"]
     done = subprocess.run(
         [sys.executable, *words, *options],
@@ -259,10 +310,7 @@ def refused(app: str, *options: str, status: int = 1, **environment: str) -> str
     return done.stderr
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 13),
-    reason="up to 3.12 nobody can ask a thread of another interpreter to drop a shared GIL",
-)
+@can_ask_others
 @own_or_shared
 def test_a_request_is_interrupted_in_its_interpreter(tmp_path: Path, own_gil: bool) -> None:
     groups = ({"name": "", "path": "/main"}, {"name": "shop", "own_gil": own_gil})
@@ -314,6 +362,24 @@ def test_interpreters_come_and_go_under_load(tmp_path: Path) -> None:
     assert re.search(r"\n\d+ ended GILs \(shop#1\): held ", server.stderr)
     assert "did not end" not in server.stderr
     assert "Exception ignored" not in server.stderr
+
+
+def test_status_tells_what_became_of_the_interpreters(tmp_path: Path) -> None:
+    groups = (
+        {"name": "shop", "maximum_requests": 2},
+        {"name": "admin", "path": "/admin", "on_demand": True},
+        {"name": "", "path": "/main"},
+    )
+    path = str(tmp_path / "status")
+    with Tenants(tmp_path, *groups, status_socket=path) as server:
+        first = server.ask("/")["interpreter"]
+        server.ask("/")
+        server.wait_for_interpreter("/", first)
+        command = [sys.executable, "-m", "headway", "status", f"unix:{path}"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"\n    interpreter shop: \d+ requests, recycled 1 time\n", said), said
+    assert "\n    interpreter admin: 0 requests, not made yet\n" in said
+    assert "\n    interpreter %{GLOBAL}: 0 requests\n" in said
 
 
 def test_flags_make_application_groups() -> None:

@@ -132,6 +132,7 @@ PROCESS = {
     "gil": "on",
     "undeclared": [],
     "requests": 0,
+    "interpreters": [],
 }
 GROUP = {
     "name": "main",
@@ -166,6 +167,10 @@ def with_group(**changes: Any) -> bytes:
         (
             with_group(processes=[PROCESS | {"undeclared": [7]}]),
             "groups[0].processes[0].undeclared[0] is 7, and must be a string",
+        ),
+        (
+            with_group(processes=[PROCESS | {"interpreters": [{"name": "shop"}]}]),
+            "groups[0].processes[0].interpreters[0].requests is missing",
         ),
         (with_group(deaths={}), "groups[0].deaths.count is missing"),
         (

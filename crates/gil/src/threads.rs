@@ -194,12 +194,18 @@ pub fn set_switch_interval_of_this_thread_ns(interval_ns: u64) {
 
 /// Books of open GILs that the calling thread already has.
 pub fn books_of_this_thread() -> impl Iterator<Item = &'static ThreadBook> {
-    open_links_of_this_thread().map(Link::book)
+    links_to_gils_of_this_thread().map(Link::book)
 }
 
 /// The indices of these books.
 pub fn books_of_this_thread_by_index() -> impl Iterator<Item = u32> {
-    open_links_of_this_thread().map(|link| link.index.load(Relaxed))
+    links_to_gils_of_this_thread().map(|link| link.index.load(Relaxed))
+}
+
+/// Without the book of what it waited for where there is no GIL.
+fn links_to_gils_of_this_thread() -> impl Iterator<Item = &'static Link> {
+    let no_gil = gils::no_gil().serial.load(Relaxed);
+    open_links_of_this_thread().filter(move |link| link.serial.load(Relaxed) != no_gil)
 }
 
 /// A GIL that ends leaves its threads' links, whose books may be others' by now.
@@ -364,7 +370,7 @@ pub fn name_this_thread(name: &[u8]) {
     let _registry = Registry::lock();
     if let Some(thread) = current().or_else(enter) {
         thread.name.set(name);
-        books_of_this_thread().for_each(|book| book.name.set(name));
+        open_links_of_this_thread().for_each(|link| link.book().name.set(name));
     }
 }
 

@@ -91,8 +91,19 @@ unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
             return -1;
         }
     }
-    0
+    // SAFETY: the live module; names and values end with zero. The version is that of the Python package, whose
+    // metadata would have to be searched for and parsed in each interpreter.
+    unsafe {
+        PyModule_AddStringConstant(module, c"SERVER_SOFTWARE".as_ptr(), SERVER_SOFTWARE.as_ptr())
+    }
 }
+
+const SERVER_SOFTWARE: &CStr = match CStr::from_bytes_with_nul(
+    concat!("headway/", env!("CARGO_PKG_VERSION"), "\0").as_bytes(),
+) {
+    Ok(text) => text,
+    Err(_) => panic!("a constant with one zero, at its end"),
+};
 
 /// The entry point that `import headway._native` looks up.
 ///

@@ -18,9 +18,8 @@ from headway.server.kinds import show_application_group
 from headway.server.options import MAX_INTERPRETERS, OPTIONS
 from headway.server.settings import DEFAULT_POLICY, ApplicationGroup
 
-# Why the main interpreter cannot be what a sub-interpreter can.
+# Why the main interpreter, alone in its group, cannot be what a sub-interpreter can.
 OF_THE_MAIN_INTERPRETER = {
-    "interpreters": "of which there is one",
     "per-interpreter-gil": "whose GIL is that of the process",
     "maximum-requests": "which lives as long as its process",
     "on-demand": "which is there from the start",
@@ -55,27 +54,25 @@ def resolve_application_groups(
     for mount in mounts:
         named.setdefault(mount.application_group.value, mount.application_group)
     _refuse_unknown(draft, named)
-    if not any(named):
+    is_all_in_main = not any(named)
+    several_in_main = is_all_in_main and values["interpreters"].value > 1
+    if is_all_in_main and not several_in_main:
         _refuse_of_main(draft, named[""])
-    resolver = _Resolver(draft, values, has_gil, warnings)
+    resolver = _Resolver(draft, values, has_gil, several_in_main, warnings)
     groups = [resolver.resolve(name, value.origin) for name, value in named.items()]
     _check_processes(draft, values, groups)
     return mounts, groups
 
 
 def _of_process_group(draft: GroupDraft, values: dict[str, Value]) -> Value:
-    """What applications are in that do not say it. Where more is asked for than the main
-    interpreter can be, that is a group named after the first of them."""
-    given = values["application-group"]
+    """What applications are in that do not say it. Where one interpreter is to have another GIL
+    than the process's, that is a group named after the first of them."""
+    given, own_gil = values["application-group"], values["per-interpreter-gil"]
     unsaid = [mount for mount in draft.mounts if mount.application_group.origin == DEFAULT]
-    asking = [
-        values[name]
-        for name in ("interpreters", "per-interpreter-gil")
-        if values[name].value != OPTIONS[name].default()
-    ]
-    if given.origin != DEFAULT or not unsaid or not asking:
+    is_wanted = own_gil.value and values["interpreters"].value == 1
+    if given.origin != DEFAULT or not unsaid or not is_wanted:
         return given
-    return Value(unsaid[0].application, f"{unsaid[0].origin}, for {asking[0].origin}")
+    return Value(unsaid[0].application, f"{unsaid[0].origin}, for {own_gil.origin}")
 
 
 def _refuse_unknown(draft: GroupDraft, named: dict[str, Value]) -> None:
@@ -92,8 +89,9 @@ def _refuse_unknown(draft: GroupDraft, named: dict[str, Value]) -> None:
 
 
 def _refuse_of_main(draft: GroupDraft, group: Value) -> None:
-    """What is asked of sub-interpreters where there is only the main one."""
-    for name, of_group in OF_SUB_INTERPRETERS.items():
+    """What is asked of sub-interpreters where there is none."""
+    for name in OF_THE_MAIN_INTERPRETER:
+        of_group = OF_SUB_INTERPRETERS[name]
         value = draft.given.get(of_group)
         if value is not None and value.value != OPTIONS[of_group].default():
             raise _of_main(value, name, of_group, group.origin)
@@ -113,11 +111,17 @@ class _Resolver:
     """Fills in what each application group of one process group asks, and checks it."""
 
     def __init__(
-        self, draft: GroupDraft, values: dict[str, Value], has_gil: bool, warnings: list[str]
+        self,
+        draft: GroupDraft,
+        values: dict[str, Value],
+        has_gil: bool,
+        several_in_main: bool,
+        warnings: list[str],
     ) -> None:
         self._draft = draft
         self._of_process_group = values
         self._has_gil = has_gil
+        self._several_in_main = several_in_main
         self._warnings = warnings
 
     def resolve(self, name: str, named_by: str) -> ResolvedApplicationGroup:
@@ -127,7 +131,7 @@ class _Resolver:
             option: given.get(option) or self._inherited(option, name)
             for option in INTERPRETER_OPTIONS
         }
-        if name == "":
+        if name == "" and values["interpreters"].value == 1:
             self._check_main(values, named_by)
         else:
             self._check_own_gil(name, values)
@@ -141,13 +145,14 @@ class _Resolver:
         return ResolvedApplicationGroup(ApplicationGroup(name, **fields), place, values)
 
     def _inherited(self, option: str, name: str) -> Value:
-        """What a process group says of sub-interpreters is not said of the main one."""
-        if name and option in OF_SUB_INTERPRETERS:
+        """What a process group says of sub-interpreters is not said of the main one, unless that
+        has others beside it."""
+        if option in OF_SUB_INTERPRETERS and (name or self._several_in_main):
             return self._of_process_group[OF_SUB_INTERPRETERS[option]]
         return Value(INTERPRETER_OPTIONS[option].default(), DEFAULT)
 
     def _check_main(self, values: dict[str, Value], named_by: str) -> None:
-        for option in OF_SUB_INTERPRETERS:
+        for option in OF_THE_MAIN_INTERPRETER:
             value, default = values[option], INTERPRETER_OPTIONS[option].default()
             if value.value == default:
                 continue
@@ -160,13 +165,13 @@ class _Resolver:
             values[option] = Value(default, f"{value.origin}, left out")
 
     def _check_own_gil(self, name: str, values: dict[str, Value]) -> None:
-        own = values["per-interpreter-gil"]
+        own, shown = values["per-interpreter-gil"], show_application_group(name)
         if not own.value:
             return
         if not self._has_gil:
             self._warnings.append(
                 f"{own.origin}: {self._named('per-interpreter-gil', own)} of application group "
-                f"{name} has no effect: free-threading is active, and there is no GIL to have"
+                f"{shown} has no effect: free-threading is active, and there is no GIL to have"
                 + self._number("WSGI0202")
             )
             values["per-interpreter-gil"] = Value(False, f"{own.origin}, left out")
@@ -181,18 +186,19 @@ class _Resolver:
 
     def _check_count(self, name: str, values: dict[str, Value]) -> None:
         count, threads = values["interpreters"], self._of_process_group["threads"]
+        shown = show_application_group(name)
         if count.value > threads.value:
             raise refuse(
                 count.origin,
                 "interpreters",
-                f"{count.value} for application group {name} in processes of {threads.value} "
+                f"{count.value} for application group {shown} in processes of {threads.value} "
                 f"threads ({threads.origin})",
                 "up to one for each thread",
             )
         if count.value > 1 and self._has_gil and not values["per-interpreter-gil"].value:
             self._warnings.append(
-                f"{count.origin}: the {count.value} interpreters of application group {name} share "
-                "one GIL, and so one core; per-interpreter-gil gives each its own"
+                f"{count.origin}: the {count.value} interpreters of application group "
+                f"{shown} share one GIL, and so one core; per-interpreter-gil gives each its own"
             )
 
     def _check_switch_interval(self, name: str, values: dict[str, Value]) -> None:
@@ -245,7 +251,8 @@ def _check_processes(
     draft: GroupDraft, values: dict[str, Value], groups: list[ResolvedApplicationGroup]
 ) -> None:
     subs = [group for group in groups if group.settings.name]
-    total = sum(group.settings.interpreters for group in subs)
+    # The main interpreter is the first of its group.
+    total = sum(group.settings.interpreters - (not group.settings.name) for group in groups)
     if total > MAX_INTERPRETERS:
         raise refuse(
             draft.place,

@@ -12,7 +12,7 @@ from a process  {"event": "started"} by one that was forked, {"event": "ready"},
                 {"event": "files", "paths"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"} (native threads send this too),
-                {"event": "requests", "count"} when it was told to count,
+                {"event": "requests", "count", "interpreters"} when it was told to count,
                 {"event": "closed"}: its listening sockets, after it emptied the accept queues;
                 {"event": "stopped"}: no request is under way any more
 """

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from headway import __version__
+from headway import _native
 
 
 def template(about: Mapping[str, object]) -> dict[str, object]:
@@ -15,7 +15,7 @@ def template(about: Mapping[str, object]) -> dict[str, object]:
     its `wsgi.file_wrapper`."""
     return {
         "GATEWAY_INTERFACE": "CGI/1.1",
-        "SERVER_SOFTWARE": f"headway/{__version__}",
+        "SERVER_SOFTWARE": _native.SERVER_SOFTWARE,
         "SCRIPT_NAME": "",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": "http",

@@ -36,11 +36,13 @@ class Inquiry:
         self.deadline = time.monotonic() + PATIENCE_S
         for process in processes:
             process.requests = None
+            process.interpreters = []
             if process.state in (State.SERVING, State.RETIRING) and process.tell("count"):
                 self._unheard.add(process)
 
-    def hear(self, process: Process, requests: int) -> None:
+    def hear(self, process: Process, requests: int, interpreters: list[dict[str, Any]]) -> None:
         process.requests = requests
+        process.interpreters = interpreters
         self._unheard.discard(process)
 
     def is_over(self) -> bool:

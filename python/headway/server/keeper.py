@@ -26,9 +26,13 @@ from headway.server.places import Place, interval_ns, mounts_of
 from headway.server.settings import ProcessGroup
 from headway.server.stderr import tell
 
-# Up to 3.13 CPython keeps what these hold in C for the whole process. Imported by an own-GIL
-# interpreter first, it goes with that one, and others are left with freed memory.
-FOR_THE_MAIN_INTERPRETER = ("_datetime", "_decimal", "_hashlib", "_ssl")
+# What these hold in C CPython 3.12 keeps for the whole process, and 3.13 that of the first. If it
+# was made by an own-GIL interpreter it goes with that one, and leaves others with freed memory. In
+# 3.12 it includes the names of the keyword arguments with which the Python modules call C.
+FOR_THE_MAIN_INTERPRETER = {
+    (3, 12): ("datetime", "decimal", "hashlib", "ssl"),
+    (3, 13): ("_datetime",),
+}
 # How often it looks whether the last thread has left an interpreter that is replaced.
 LOOK_S = 0.1
 # For a thread that is about to leave one.
@@ -44,6 +48,7 @@ class Keeper:
         group: ProcessGroup,
         places: Sequence[Place],
         about: Mapping[str, object],
+        multiprocess: bool,
         path: Sequence[str],
     ) -> None:
         """`server` is the native one, in which the interpreters get their places. `about` goes into
@@ -52,9 +57,12 @@ class Keeper:
         self._group = group
         self._places = places
         self._about = about
+        self._multiprocess = multiprocess
         self._path = path
         # By place: what the native part calls an interpreter.
         self._interpreters: dict[int, Any] = {}
+        # How many there were in each place.
+        self._made = [0] * len(places)
         # Replaced, with their names and when it is told that a thread is still there.
         self._retiring: list[tuple[Any, str, float]] = []
         # Interpreters that cannot be ended, because something runs there.
@@ -63,6 +71,10 @@ class Keeper:
         self._failure: CommandError | None = None
         # The end of the program waits for it, as it does for the application's own threads.
         self._thread = threading.Thread(target=self._keep, name="headway-keeper", daemon=False)
+
+    def made(self, index: int) -> int:
+        """How many interpreters a place has had."""
+        return self._made[index]
 
     def settle(self) -> None:
         """Makes the interpreters that are wanted at the start. Raises `CommandError` or
@@ -79,7 +91,7 @@ class Keeper:
         return not self._thread.is_alive()
 
     def _keep(self) -> None:
-        if sys.version_info < (3, 14) and any(each.group.own_gil for each in self._places):
+        if any(each.group.own_gil for each in self._places):
             _import_for_others()
         try:
             for index, place in enumerate(self._places):
@@ -135,17 +147,13 @@ class Keeper:
             "mounts": [
                 (each.path, each.application) for each in mounts_of(self._group, group.name)
             ],
+            "own_gil": group.own_gil,
             # A shared GIL has one interval, the process's; under a policy threads have theirs.
             "switch_interval_s": self._interval_s(place) if group.own_gil else None,
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
             "control_fd": gil_events.descriptor_for_others(),
             "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
-            "environ": {
-                **self._about,
-                "headway.application_group": group.name,
-                "wsgi.multithread": self._group.threads > group.interpreters,
-                "wsgi.multiprocess": self._about["wsgi.multiprocess"] or group.interpreters > 1,
-            },
+            "environ": {**self._about, **place.about(self._group.threads, self._multiprocess)},
         }
 
     def _interval_s(self, place: Place) -> float | None:
@@ -154,6 +162,7 @@ class Keeper:
 
     def _replace(self, index: int, interpreter: Any) -> None:
         _native.server_admit(self._server, index, interpreter)
+        self._made[index] += 1
         former = self._interpreters.get(index)
         self._interpreters[index] = interpreter
         if former is not None:
@@ -200,7 +209,7 @@ class Keeper:
 
 
 def _import_for_others() -> None:
-    for name in FOR_THE_MAIN_INTERPRETER:
+    for name in FOR_THE_MAIN_INTERPRETER.get(sys.version_info[:2], ()):
         # A Python may lack one of them.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

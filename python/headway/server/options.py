@@ -278,8 +278,8 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "interpreters",
             "application_group.interpreters",
             Whole(1, MAX_INTERPRETERS),
-            "so many sub-interpreters, each with APP, that divide the threads of a process among "
-            "them; on several cores with --per-interpreter-gil",
+            "so many interpreters, each with APP, that divide the threads of a process among them; "
+            "on several cores with --per-interpreter-gil",
         ),
         Option(
             "per-interpreter-gil",

@@ -25,11 +25,21 @@ class Place(NamedTuple):
         """What the interpreter is called, and its GIL if it has its own."""
         if self.group.interpreters == 1:
             return self.group.name or MAIN_INTERPRETER
-        return f"{self.group.name}#{self.number}"
+        return f"{self.group.name or MAIN_INTERPRETER}#{self.number}"
 
     @property
     def is_main(self) -> bool:
-        return not self.group.name
+        return not self.group.name and self.number == 1
+
+    def about(self, threads: int, multiprocess: bool) -> dict[str, object]:
+        """What the environ says of an interpreter of a process with so many threads."""
+        interpreters = self.group.interpreters
+        return {
+            "headway.application_group": self.group.name,
+            "wsgi.multithread": threads > interpreters,
+            # An equivalent application may run in another interpreter as in another process.
+            "wsgi.multiprocess": multiprocess or interpreters > 1,
+        }
 
 
 class Layout:
@@ -62,7 +72,7 @@ class Layout:
     @property
     def gils(self) -> int:
         """Where there are any: how many interpreters can run Python at the same time."""
-        own = sum(each.group.own_gil for each in self.places)
+        own = sum(each.group.own_gil and not each.is_main for each in self.places)
         return own + (own < len(self.places))
 
 

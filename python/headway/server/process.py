@@ -11,9 +11,8 @@ import os
 import signal
 import subprocess
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from headway import __version__
 from headway.errors import CommandError
 from headway.server import free_threading
 from headway.server.control import Control, Gone, Message, open_pair
@@ -84,6 +83,8 @@ class Process:
         self.undeclared: list[str] = []
         # What it said when it was last asked; `None` if it did not.
         self.requests: int | None = None
+        # Likewise of its interpreters, where it has sub-interpreters (`serving.InterpreterRow`).
+        self.interpreters: list[dict[str, Any]] = []
 
     def __str__(self) -> str:
         what = "template" if self.is_template else f"process {self.number}"
@@ -192,6 +193,9 @@ def check_interpreter(group: ProcessGroup) -> None:
         return
     python = free_threading.interpreter(group.python_home)
     place = f"process group {group.name!r}: python-home {group.python_home!r}"
+    # Not at the top: to find the metadata takes megabytes.
+    from headway import __version__
+
     program = "import headway, headway._native; print(headway.__version__)"
     try:
         asked = subprocess.run(

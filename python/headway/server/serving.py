@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -47,6 +48,15 @@ class PathRow(NamedTuple):
     gil_wait_total_ns: int | None
     application_total_ns: int
     cpu_total_ns: int
+
+
+class InterpreterRow(NamedTuple):
+    """One place of an application group: how many requests its interpreters have had, and how many
+    interpreters it has had; 0 while the first is not wanted yet."""
+
+    name: str
+    requests: int
+    made: int
 
 
 class Server:
@@ -110,15 +120,15 @@ class Server:
             "SERVER_NAME": self.address.host,
             "SERVER_PORT": str(self.address.port),
             "headway.process_group": group.name,
-            "wsgi.multithread": group.threads > 1,
-            "wsgi.multiprocess": multiprocess,
         }
         self._keeper: Keeper | None = None
         for index, place in enumerate(layout.places):
             if place.is_main:
-                self._admit(index, application)
+                self._admit(index, application, place.about(group.threads, multiprocess))
         if not all(place.is_main for place in layout.places):
-            self._keeper = Keeper(self._native, group, layout.places, self._about, path)
+            self._keeper = Keeper(
+                self._native, group, layout.places, self._about, multiprocess, path
+            )
             try:
                 self._keeper.settle()
             except CommandError:
@@ -132,8 +142,10 @@ class Server:
             for number in range(1, group.threads + 1)
         ]
 
-    def _admit(self, index: int, application: Application | None) -> None:
-        about = self._about | {"headway.application_group": ""}
+    def _admit(
+        self, index: int, application: Application | None, of_place: Mapping[str, object]
+    ) -> None:
+        about = {**self._about, **of_place}
         interpreter = _native.interpreter_of_caller(
             application, report_exception, lambda: environ.template(about), RequestTimeout
         )
@@ -189,6 +201,21 @@ class Server:
         places = self._layout.places
         return [
             PathRow(places[row[0]].name, *row[1:]) for row in _native.server_requests(self._native)
+        ]
+
+    def interpreters(self) -> list[InterpreterRow]:
+        """What became of the sub-interpreters; empty where there are none. At any time."""
+        keeper = self._keeper
+        if keeper is None:
+            return []
+        counts = Counter[str]()
+        for row in self.requests():
+            counts[row.interpreter] += row.requests
+        return [
+            InterpreterRow(
+                place.name, counts[place.name], 1 if place.is_main else keeper.made(index)
+            )
+            for index, place in enumerate(self._layout.places)
         ]
 
     def _work(self) -> None:

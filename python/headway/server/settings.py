@@ -63,8 +63,8 @@ class Mount:
 
 @dataclass(frozen=True)
 class ApplicationGroup:
-    """The interpreter, or interpreters, that applications share. The one named "" is the process's
-    main interpreter, mod_wsgi's %{GLOBAL}: there is one, its GIL is the process's, and it is never
+    """The interpreter, or interpreters, that applications share. The first of the group named "" is
+    the process's main interpreter, mod_wsgi's %{GLOBAL}: its GIL is the process's, and it is never
     recycled. All others are sub-interpreters."""
 
     name: str = ""

@@ -7,6 +7,8 @@ told there.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import signal
 import socket
@@ -49,6 +51,11 @@ def main() -> None:
         log_fd, tls = open_log(task.group), read_tls(task.group)
         identity.take_on(task.group)
         tell_of_gil(control)
+        if sys.version_info < (3, 12, 4) and any(
+            each.own_gil for each in task.group.application_groups
+        ):
+            # The first one registered is the last to be called.
+            atexit.register(end_without_finalization)
         sys.path[:0] = task.group.python_path
         # As the application's modules find it, before they change it.
         path = list(sys.path)
@@ -57,6 +64,7 @@ def main() -> None:
             sys.exit(template.run(control, task, application, log_fd, tls, path))
         sys.exit(Worker(control, task, application, log_fd, tls, path).run())
     except CommandError as error:
+        atexit.unregister(end_without_finalization)
         control.send(
             {
                 "event": "failed",
@@ -66,6 +74,15 @@ def main() -> None:
             }
         )
         sys.exit(error.exit_code)
+
+
+def end_without_finalization() -> None:
+    """Up to CPython 3.12.3, where an own-GIL interpreter was the first to call a C function with
+    keyword arguments, the end of the main one frees their names as its own, and aborts
+    (gh-119213)."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    os._exit(0)
 
 
 def load(group: ProcessGroup) -> Application | None:

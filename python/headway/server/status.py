@@ -3,8 +3,9 @@
 The document has `pid`, `state`, `since` (seconds since 1970), `generation`, and for each of
 `groups`: `name`, `addresses`, `processes` (`number`, null for a template; `pid`, `state`, `since`,
 `generation`; `gil`, "on", "off", or null if it did not say; `undeclared`, the modules that it
-imported without a GIL and that do not declare that they can do so; and `requests`, null if it did
-not say) and `deaths` (`count`, `by_reason`, and `last`
+imported without a GIL and that do not declare that they can do so; `requests`, null if it did
+not say; and `interpreters`, where it has sub-interpreters: `name`, `requests`, and how many there
+were so far, `made`) and `deaths` (`count`, `by_reason`, and `last`
 with `reason`, `pid`, `time`).
 """
 
@@ -49,6 +50,12 @@ PROCESS_FIELDS: dict[str, tuple[type, ...]] = {
     "gil": (str, type(None)),
     "undeclared": (list,),
     "requests": (int, type(None)),
+    "interpreters": (list,),
+}
+INTERPRETER_FIELDS: dict[str, tuple[type, ...]] = {
+    "name": (str,),
+    "requests": (int,),
+    "made": (int,),
 }
 DEATHS_FIELDS: dict[str, tuple[type, ...]] = {
     "count": (int,),
@@ -103,6 +110,7 @@ def of_process(process: Process) -> dict[str, Any]:
         "gil": GIL_STATES[process.gil_enabled],
         "undeclared": process.undeclared,
         "requests": process.requests,
+        "interpreters": process.interpreters,
     }
 
 
@@ -134,6 +142,8 @@ def _find_problems(document: dict[str, Any]) -> Iterator[str]:
             yield from _check(process, PROCESS_FIELDS, at)
             modules = {f"undeclared[{i}]": each for i, each in enumerate(process["undeclared"])}
             yield from _check(modules, dict.fromkeys(modules, (str,)), at)
+            for row, interpreter in enumerate(process["interpreters"]):
+                yield from _check(interpreter, INTERPRETER_FIELDS, f"{at}interpreters[{row}].")
         deaths = group["deaths"]
         place += "deaths."
         yield from _check(deaths, DEATHS_FIELDS, place)
@@ -169,8 +179,9 @@ def draw(document: dict[str, Any]) -> str:
             if each["gil"] is not None:
                 line += f", GIL {each['gil']}"
             if each["requests"] is not None:
-                line += f", {each['requests']} request{'' if each['requests'] == 1 else 's'}"
+                line += f", {each['requests']} request{_s(each['requests'])}"
             lines.append(line)
+            lines += [f"    {_of_interpreter(row)}" for row in each["interpreters"]]
             if each["undeclared"]:
                 modules = ", ".join(each["undeclared"])
                 lines.append(f"    without a GIL, and not declared to be able to: {modules}")
@@ -183,6 +194,18 @@ def draw(document: dict[str, Any]) -> str:
                 f"({last['reason']}), {_age(now - last['time'])} ago"
             )
     return "\n".join(lines) + "\n"
+
+
+def _of_interpreter(row: dict[str, Any]) -> str:
+    said = f"interpreter {row['name']}: {row['requests']} request{_s(row['requests'])}"
+    if row["made"] == 0:
+        return f"{said}, not made yet"
+    recycled = row["made"] - 1
+    return f"{said}, recycled {recycled} time{_s(recycled)}" if recycled else said
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
 
 
 def _age(seconds: float) -> str:

@@ -42,6 +42,8 @@ def enter(task: str) -> Entry | str:
             from headway.server import gil_events
 
             gil_events.tell_of_gil_by(told["control_fd"])
+        if told["own_gil"] and sys.version_info < (3, 13):
+            _have_zoneinfo_in_python()
         restrictions.impose(*told["restricted"])
         application = mount([(path, load_application(name)) for path, name in told["mounts"]])
     except ImportFailed as error:
@@ -54,6 +56,12 @@ def enter(task: str) -> Entry | str:
         _native.gil_set_switch_interval(None)
     about = told["environ"]
     return application, report_exception, lambda: environ.template(about), RequestTimeout
+
+
+def _have_zoneinfo_in_python() -> None:
+    """Up to 3.12 _datetime refuses an own GIL, and datetime does without it. zoneinfo does without
+    _zoneinfo too, if that is not found; it is, and fails for want of _datetime (gh-112100)."""
+    sys.modules["_zoneinfo"] = None  # type: ignore[assignment]
 
 
 def _refusal(message: str, exit_code: int, details: str = "") -> str:

@@ -162,7 +162,7 @@ class Supervisor:
             process.gil_enabled = bool(message["enabled"])
             self._note_undeclared(process, list(map(str, message["undeclared"])))
         elif event == "requests":
-            self._inquiry.hear(process, int(message["count"]))
+            self._inquiry.hear(process, int(message["count"]), list(message["interpreters"]))
         elif event == "closed":
             process.has_closed = True
         elif event == "stopped":

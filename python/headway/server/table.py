@@ -71,7 +71,8 @@ def _time(ns: int | None) -> str:
 
 def _gils(report: dict[str, Any]) -> list[str]:
     if report["gil"] == "disabled" and not any(gil["takes"] for gil in report["gils"]):
-        return ["The GIL is disabled (free-threaded): nobody waited for it."]
+        said = "The GIL is disabled (free-threaded): nobody waited for it."
+        return [said, *_parks(report.get("free_threading"))]
     lines = []
     for gil in _with_ended_as_one(report["gils"]):
         states = ", ".join(
@@ -83,6 +84,17 @@ def _gils(report: dict[str, Any]) -> list[str]:
             lines.append(f"  policy {report['policy']}: {summary.scheduling(gil)}")
     stuck = summary.unanswered(report)
     return [*lines, stuck] if stuck else lines
+
+
+def _parks(parks: dict[str, Any] | None) -> list[str]:
+    """What threads waited for instead; see `parks` in ARCHITECTURE.md."""
+    if not parks:
+        return []
+    waits = ", ".join(
+        f"{name} {units.seconds(parks[name]['sum'])} ({units.number(parks[name]['count'], 'wait')})"
+        for name in ("parked", "suspended", "stopping")
+    )
+    return [f"  CPU {units.seconds(parks['cpu'])}; {waits}"]
 
 
 def _with_ended_as_one(gils: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -222,7 +222,9 @@ class Worker:
         command = message.get("command", "")
         if command == "count":
             count = sum(row.requests for row in self._server.requests())
-            self._control.send({"event": "requests", "count": count}, wait=False)
+            interpreters = [row._asdict() for row in self._server.interpreters()]
+            message = {"event": "requests", "count": count, "interpreters": interpreters}
+            self._control.send(message, wait=False)
         return COMMANDS.get(command)
 
     def _patience_ms(self) -> int | None:

@@ -1,0 +1,25 @@
+"""What `pages` computes for its page `fixed`, by one thread and without a server.
+
+    page_alone.py LOOPS
+
+It answers how often, and what CPU time each takes: how fast one thread of this build of CPython is
+at that work. The thread is not the main one, as in a server; free-threaded builds count references
+to what another thread made differently.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import window
+from computation import control
+from pages import compute
+
+
+def main() -> None:
+    window.answer(**control(1, partial(compute, int(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    main()

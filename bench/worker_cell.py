@@ -1,0 +1,70 @@
+"""One cell that looks at worker processes: a server loaded by wrk, and what its processes use.
+
+Headway's supervisor serves nothing and is the same in every shape: CPU time and memory are those of
+the processes that serve, and memory is told with the supervisor beside that. RSS counts what
+processes share, such as CPython's own code, once for each; PSS divides it among all that have it,
+so its sum over a server's processes is what they take. Other programs on the same Python take a
+part of what is shared, of every server alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from functools import reduce
+from pathlib import Path
+
+import load_cell
+import process_tree
+import wrk
+from installed import Installed
+from load_cell import Cell
+from processes import PROGRAMS, Window, started
+from serving import Served, serving
+
+ALONE_S = 0.3
+ALONE_WARM_UP_S = 0.1
+
+
+def measure(
+    cell: Cell, installed: Installed, fixed_loops: int, options: argparse.Namespace
+) -> dict[str, float]:
+    environment = {"FIXED_LOOPS": str(fixed_loops)}
+    with serving(cell.server, cell.application, installed.bin, **environment) as served:
+        if cell.application == "pages":
+            served.check_interpreters()
+        wrk.load(served.port, cell.path, load_cell.WARM_UP_S)
+        return weigh(served, cell.path, options.seconds)
+
+
+def weigh(served: Served, path: str, seconds: float) -> dict[str, float]:
+    before = served.workers()
+    load = wrk.load(served.port, path, seconds)
+    cores = [
+        (process_tree.used_s(fields) - process_tree.used_s(before[pid])) / load.duration_s
+        for pid, fields in served.workers().items()
+    ]
+    memory = reduce(process_tree.Memory.__add__, map(process_tree.memory, before))
+    with_supervisor = memory + process_tree.memory(served.pid)
+    return {
+        "requests_per_s": load.requests / load.duration_s,
+        "p50_s": load.p50_s,
+        "p99_s": load.p99_s,
+        "cores_per_process": statistics.mean(cores),
+        "cores": sum(cores),
+        "pss_bytes": float(memory.pss_bytes),
+        "rss_bytes": float(memory.rss_bytes),
+        "pss_with_supervisor_bytes": float(with_supervisor.pss_bytes),
+        "rss_with_supervisor_bytes": float(with_supervisor.rss_bytes),
+    }
+
+
+def alone_cpu_s(python: Path, free_threading: bool, fixed_loops: int) -> float:
+    """CPU time of one thread for what `fixed` computes, without its wait and without a server."""
+    words = [str(python), *(("-X", "gil=0") if free_threading else ())]
+    words += [str(PROGRAMS / "page_alone.py"), str(fixed_loops)]
+    with started(words, "page_alone.py") as program:
+        program.answer()
+        program.measure(Window.after(ALONE_WARM_UP_S, ALONE_S))
+        cpu_per_work_s: float = program.answer()["cpu_per_work_s"]
+    return cpu_per_work_s

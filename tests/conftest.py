@@ -1,0 +1,11 @@
+"""What a test run makes sure of, wherever it was started."""
+
+from __future__ import annotations
+
+import signal
+
+
+def pytest_configure() -> None:
+    # A shell's background job ignores SIGINT, and the programs under test would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
