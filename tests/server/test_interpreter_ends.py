@@ -80,6 +80,14 @@ def test_the_main_interpreter_has_its_atexit_handlers_run_anyhow(tmp_path: Path)
     assert server.stderr.count("atexit of the tenant") == 2
 
 
+def test_a_start_that_fails_with_threads_left_says_why() -> None:
+    statement = "threading.Thread(target=threading.Event().wait, daemon=True).start()\n1 / 0"
+    said = refused("tenant:app", "--application-group", "shop", TENANT_AT_IMPORT=statement)
+    assert "ZeroDivisionError" in said
+    assert "Fatal Python error" not in said
+    assert said.endswith("importing tenant failed (see above)\n")
+
+
 def test_a_worker_that_never_serves_ends_its_interpreters() -> None:
     group = ProcessGroup(
         mounts=(Mount("", "tenant:app", "shop"),),

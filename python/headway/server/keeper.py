@@ -65,8 +65,6 @@ class Keeper:
         self._made = [0] * len(places)
         # Replaced, with their names and when it is told that a thread is still there.
         self._retiring: list[tuple[Any, str, float]] = []
-        # Interpreters that cannot be ended, because something runs there.
-        self.left_behind = 0
         self._settled = threading.Event()
         self._failure: CommandError | None = None
         # The end of the program waits for it, as it does for the application's own threads.
@@ -191,14 +189,11 @@ class Keeper:
         for interpreter, name, _ in self._retiring:
             if _native.server_retire(self._server, interpreter, to_ns(MOMENT_S)):
                 self._end(interpreter, name)
-            else:
-                self.left_behind += 1
 
     def _end(self, interpreter: Any, name: str) -> None:
         """Its atexit handlers run, its threads are waited for."""
         threads = _native.interpreter_end(interpreter)
         if threads:
-            self.left_behind += 1
             tell(
                 f"headway serve: application group {name}: {threads} of its threads did not end, "
                 "so its interpreter stays until the process ends\n"

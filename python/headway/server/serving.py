@@ -179,11 +179,6 @@ class Server:
         """Instead of `start`: nothing is served."""
         _native.server_abort(self._native)
 
-    @property
-    def left_behind(self) -> int:
-        """Sub-interpreters that could not be ended, once `end_interpreters` has returned."""
-        return self._keeper.left_behind if self._keeper else 0
-
     def end_interpreters(self) -> None:
         """Waits after `join` or `abandon` until the sub-interpreters have ended, as long as the
         applications' atexit handlers and threads take."""

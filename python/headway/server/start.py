@@ -7,8 +7,6 @@ told there.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import os
 import signal
 import socket
@@ -18,6 +16,7 @@ from headway.errors import CommandError, reason_of
 from headway.server import identity, restrictions, template
 from headway.server.application import Application, ImportFailed, load_application
 from headway.server.control import Control, Gone
+from headway.server.ending import end
 from headway.server.gil_events import tell_of_gil
 from headway.server.mounts import mount
 from headway.server.places import mounts_of
@@ -51,20 +50,15 @@ def main() -> None:
         log_fd, tls = open_log(task.group), read_tls(task.group)
         identity.take_on(task.group)
         tell_of_gil(control)
-        if sys.version_info < (3, 12, 4) and any(
-            each.own_gil for each in task.group.application_groups
-        ):
-            # The first one registered is the last to be called.
-            atexit.register(end_without_finalization)
         sys.path[:0] = task.group.python_path
         # As the application's modules find it, before they change it.
         path = list(sys.path)
         application = load(task.group)
         if task.is_template:
-            sys.exit(template.run(control, task, application, log_fd, tls, path))
-        sys.exit(Worker(control, task, application, log_fd, tls, path).run())
+            status = template.run(control, task, application, log_fd, tls, path)
+        else:
+            status = Worker(control, task, application, log_fd, tls, path).run()
     except CommandError as error:
-        atexit.unregister(end_without_finalization)
         control.send(
             {
                 "event": "failed",
@@ -73,16 +67,8 @@ def main() -> None:
                 "details": error.details[-MAX_DETAILS:] if isinstance(error, ImportFailed) else "",
             }
         )
-        sys.exit(error.exit_code)
-
-
-def end_without_finalization() -> None:
-    """Up to CPython 3.12.3, where an own-GIL interpreter was the first to call a C function with
-    keyword arguments, the end of the main one frees their names as its own, and aborts
-    (gh-119213)."""
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
-    os._exit(0)
+        status = error.exit_code
+    end(status, task.group)
 
 
 def load(group: ProcessGroup) -> Application | None:

@@ -8,8 +8,6 @@ about to send. If the supervisor goes away the worker ends as on SIGTERM.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import math
 import os
 import select
@@ -20,7 +18,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from headway import gil
 from headway.errors import CommandError, Unsupported
@@ -28,6 +26,7 @@ from headway.server import table
 from headway.server.application import Application
 from headway.server.binding import Listener, parse_address
 from headway.server.control import Control, Gone
+from headway.server.ending import end_without_finalization
 from headway.server.limits import native_limits
 from headway.server.serving import Server
 from headway.server.settings import DEFAULT_POLICY
@@ -120,7 +119,7 @@ class Worker:
         if self._is_serving:
             return self._finish()
         self._server.abandon()
-        self._end_interpreters()
+        self._server.end_interpreters()
         return 0
 
     def _finish(self) -> int:
@@ -133,7 +132,7 @@ class Worker:
         self._control.send({"event": "stopped"}, wait=False)
         self._show_table()
         if not cut_off:
-            self._end_interpreters()
+            self._server.end_interpreters()
             return 0
         threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
         tell(
@@ -142,22 +141,7 @@ class Worker:
         )
         # A thread that hangs in the application would hang the end of the interpreter too, or be
         # killed in the middle of it.
-        self._exit_without_finalization(1)
-
-    def _end_interpreters(self) -> None:
-        self._server.end_interpreters()
-        if self._server.left_behind:
-            # With interpreters left, the end of the main one is not safe, but for what the
-            # application has a part in.
-            with contextlib.suppress(Exception):
-                threading._shutdown()  # type: ignore[attr-defined]
-            atexit._run_exitfuncs()
-            self._exit_without_finalization(0)
-
-    def _exit_without_finalization(self, status: int) -> NoReturn:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-        os._exit(status)
+        end_without_finalization(1)
 
     def _catch_signals(self) -> None:
         """After the application was imported, which may have handlers of its own."""
