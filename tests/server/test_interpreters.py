@@ -120,6 +120,14 @@ def test_each_application_group_has_its_modules(tmp_path: Path, own_gil: bool) -
         assert row in server.stderr
 
 
+def test_a_path_beyond_ascii_leads_to_its_application_group(tmp_path: Path) -> None:
+    groups = ({"name": "shop"}, {"name": "café", "path": "/café"})
+    with Tenants(tmp_path, *groups) as server:
+        facts = server.ask("/caf%C3%A9/x")
+    assert facts["headway.application_group"] == "café"
+    assert facts["SCRIPT_NAME"] == "/café".encode().decode("latin-1")
+
+
 @own_or_shared
 def test_several_interpreters_share_one_application(tmp_path: Path, own_gil: bool) -> None:
     group = {"name": "shop", "interpreters": 2, "own_gil": own_gil}

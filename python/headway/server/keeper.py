@@ -33,7 +33,7 @@ FOR_THE_MAIN_INTERPRETER = {
     (3, 12): ("datetime", "decimal", "hashlib", "ssl"),
     (3, 13): ("_datetime",),
 }
-# How often it looks whether the last request has left an interpreter that is replaced.
+# How often it looks whether the last thread has left an interpreter that is replaced.
 LOOK_S = 0.1
 # For a thread that is about to leave one.
 MOMENT_S = 1.0
@@ -63,7 +63,7 @@ class Keeper:
         self._interpreters: dict[int, Any] = {}
         # How many there were in each place.
         self._made = [0] * len(places)
-        # Replaced, with their names and until when a request may be there.
+        # Replaced, with their names and when it is told that a thread is still there.
         self._retiring: list[tuple[Any, str, float]] = []
         # Interpreters that cannot be ended, because something runs there.
         self.left_behind = 0
@@ -99,7 +99,8 @@ class Keeper:
                     self._replace(index, self._make(place))
         except CommandError as error:
             self._failure = error
-        self._settled.set()
+        finally:
+            self._settled.set()
         while self._failure is None:
             patience_ns = to_ns(LOOK_S) if self._retiring else -1
             wanted = _native.server_next_wanted(self._server, patience_ns)
@@ -128,7 +129,12 @@ class Keeper:
         except RuntimeError as error:
             raise CommandError(f"no interpreter for {place.name}: {error}") from None
         path = [*group.python_path, *self._path]
-        answer = _native.interpreter_enter(interpreter, path, json.dumps(self._task(place)))
+        try:
+            answer = _native.interpreter_enter(interpreter, path, json.dumps(self._task(place)))
+        except Exception as error:
+            # Whoever waits for the keeper would do so for ever.
+            self._end(interpreter, place.name)
+            raise CommandError(f"the interpreter of {place.name}: {error}") from error
         if answer is None:
             return interpreter
         self._end(interpreter, place.name)
@@ -166,24 +172,24 @@ class Keeper:
     def _end_retired(self) -> None:
         still = []
         for interpreter, name, until in self._retiring:
-            if _native.interpreter_retire(interpreter, 0):
+            if _native.server_retire(self._server, interpreter, 0):
                 self._end(interpreter, name)
-            elif time.monotonic() < until:
-                still.append((interpreter, name, until))
-            else:
-                self.left_behind += 1
+                continue
+            if time.monotonic() >= until:
                 tell(
-                    f"headway serve: application group {name}: a request has not left the former "
-                    f"interpreter after {self._group.graceful_timeout_s:g} s (--graceful-timeout); "
-                    "it stays until the process ends\n"
+                    f"headway serve: application group {name}: a worker thread has not left the "
+                    f"former interpreter after {self._group.graceful_timeout_s:g} s "
+                    "(--graceful-timeout); it stays until it has\n"
                 )
+                until = float("inf")
+            still.append((interpreter, name, until))
         self._retiring = still
 
     def _end_all(self) -> None:
         for index, interpreter in self._interpreters.items():
             self._retiring.append((interpreter, self._places[index].name, 0.0))
         for interpreter, name, _ in self._retiring:
-            if _native.interpreter_retire(interpreter, to_ns(MOMENT_S)):
+            if _native.server_retire(self._server, interpreter, to_ns(MOMENT_S)):
                 self._end(interpreter, name)
             else:
                 self.left_behind += 1

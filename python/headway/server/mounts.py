@@ -16,7 +16,9 @@ def mount(applications: Sequence[tuple[str, Application]]) -> Application:
     """
     if [path for path, _ in applications] == [""]:
         return applications[0][1]
-    by_length = sorted(applications, key=lambda each: len(each[0]), reverse=True)
+    # As PATH_INFO has it: each byte of the UTF-8 form is a character (PEP 3333, "Unicode Issues").
+    as_in_environ = [(path.encode().decode("latin-1"), each) for path, each in applications]
+    by_length = sorted(as_in_environ, key=lambda each: len(each[0]), reverse=True)
 
     def dispatch(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         wanted = environ["PATH_INFO"]

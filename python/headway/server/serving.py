@@ -175,14 +175,18 @@ class Server:
             _native.server_abort(self._native)
         return self._join(ABORT_TIMEOUT_S)
 
+    def abandon(self) -> None:
+        """Instead of `start`: nothing is served."""
+        _native.server_abort(self._native)
+
     @property
     def left_behind(self) -> int:
-        """Sub-interpreters that could not be ended, once `join` has returned."""
+        """Sub-interpreters that could not be ended, once `end_interpreters` has returned."""
         return self._keeper.left_behind if self._keeper else 0
 
     def end_interpreters(self) -> None:
-        """Waits after `join` until the sub-interpreters have ended, as long as the applications'
-        atexit handlers and threads take."""
+        """Waits after `join` or `abandon` until the sub-interpreters have ended, as long as the
+        applications' atexit handlers and threads take."""
         if self._keeper is not None:
             self._keeper.join(None)
 

@@ -8,6 +8,7 @@ about to send. If the supervisor goes away the worker ends as on SIGTERM.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import os
@@ -116,7 +117,11 @@ class Worker:
             # A signal may overtake the command, and connections are waiting since.
             self._server.start(self._note_end)
             self._is_serving = True
-        return self._finish() if self._is_serving else 0
+        if self._is_serving:
+            return self._finish()
+        self._server.abandon()
+        self._end_interpreters()
+        return 0
 
     def _finish(self) -> int:
         """Answers what there is, says how it went."""
@@ -128,10 +133,7 @@ class Worker:
         self._control.send({"event": "stopped"}, wait=False)
         self._show_table()
         if not cut_off:
-            self._server.end_interpreters()
-            if self._server.left_behind:
-                # With interpreters left, the end of the main one is not safe.
-                self._exit_without_finalization(0)
+            self._end_interpreters()
             return 0
         threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
         tell(
@@ -141,6 +143,16 @@ class Worker:
         # A thread that hangs in the application would hang the end of the interpreter too, or be
         # killed in the middle of it.
         self._exit_without_finalization(1)
+
+    def _end_interpreters(self) -> None:
+        self._server.end_interpreters()
+        if self._server.left_behind:
+            # With interpreters left, the end of the main one is not safe, but for what the
+            # application has a part in.
+            with contextlib.suppress(Exception):
+                threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+            self._exit_without_finalization(0)
 
     def _exit_without_finalization(self, status: int) -> NoReturn:
         with contextlib.suppress(Exception):

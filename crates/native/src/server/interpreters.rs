@@ -2,12 +2,11 @@
 
 use headway_server::wsgi::adapter::{Adapter, Entry};
 use headway_server::wsgi::interpreter::{Interpreter, take_raised_as_text};
-use headway_server::wsgi::object::{Object, PyResult, Raised, raise};
+use headway_server::wsgi::object::{Object, PyResult, Raised, bytes_of, raise};
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::options::items;
 use crate::{Methods, method};
@@ -16,7 +15,7 @@ const CAPSULE_NAME: &CStr = c"headway._native.interpreter";
 /// What runs first in a sub-interpreter.
 const ENTRANCE: (&CStr, &CStr) = (c"headway.server.sub_interpreter", c"enter");
 
-static METHODS: Methods<6> = Methods([
+static METHODS: Methods<5> = Methods([
     method(
         c"interpreter_of_caller",
         of_caller,
@@ -29,7 +28,7 @@ static METHODS: Methods<6> = Methods([
         create,
         c"interpreter_create(own_gil, threads) -> interpreter\n\
           A new sub-interpreter, for so many worker threads. RuntimeError says why there is none.\n\
-          Whoever creates interpreters must be one thread, which also enters, retires and ends them.",
+          Whoever creates interpreters must be one thread, which also enters and ends them.",
     ),
     method(
         c"interpreter_enter",
@@ -37,12 +36,6 @@ static METHODS: Methods<6> = Methods([
         c"interpreter_enter(interpreter, path, task) -> str or None\n\
           In the sub-interpreter: sets sys.path and calls headway.server.sub_interpreter.enter(task),\n\
           which returns what interpreter_of_caller takes, or a str that says what is in the way.",
-    ),
-    method(
-        c"interpreter_retire",
-        retire,
-        c"interpreter_retire(interpreter, timeout_ns) -> bool\n\
-          Lets no request in and waits for those that run there. False if one is left.",
     ),
     method(
         c"interpreter_end",
@@ -94,7 +87,7 @@ unsafe extern "C" fn enter(_: *mut PyObject, arguments: *mut PyObject) -> *mut P
         }
         let entered = interpreter_in(capsule).and_then(|interpreter| {
             let path = items(&Object::from_borrowed(path))?;
-            let path = path.iter().map(Object::to_text).collect::<PyResult<Vec<_>>>()?;
+            let path = path.iter().map(encode_path).collect::<PyResult<Vec<_>>>()?;
             let task = CStr::from_ptr(task);
             let inside = || match prepare(&path, task) {
                 Ok(Ok(adapter)) => {
@@ -118,14 +111,23 @@ unsafe extern "C" fn enter(_: *mut PyObject, arguments: *mut PyObject) -> *mut P
     }
 }
 
+/// The bytes of a path, which need not be text.
+fn encode_path(path: &Object) -> PyResult<Vec<u8>> {
+    // SAFETY: a live object; the bytes live until they are copied.
+    unsafe {
+        let bytes = Object::from_new(PyUnicode_EncodeFSDefault(path.as_ptr()))?;
+        Ok(bytes_of(bytes.as_ptr()).to_vec())
+    }
+}
+
 /// Inside: has Python load the application.
-fn prepare(path: &[String], task: &CStr) -> PyResult<Result<Adapter, String>> {
+fn prepare(path: &[Vec<u8>], task: &CStr) -> PyResult<Result<Adapter, String>> {
     // SAFETY: live objects of the interpreter that is attached; lengths are those of the texts.
     unsafe {
         let list = Object::from_new(PyList_New(0))?;
         for directory in path {
             let length = directory.len() as Py_ssize_t;
-            let text = PyUnicode_DecodeUTF8(directory.as_ptr().cast(), length, ptr::null());
+            let text = PyUnicode_DecodeFSDefaultAndSize(directory.as_ptr().cast(), length);
             if PyList_Append(list.as_ptr(), Object::from_new(text)?.as_ptr()) < 0 {
                 return Err(Raised);
             }
@@ -161,24 +163,6 @@ fn adapter_of(entry: Vec<Object>) -> PyResult<Adapter> {
         Err(_) => Err(unsafe {
             raise(PyExc_TypeError, "wanted: application, report, environ, interruption")
         }),
-    }
-}
-
-unsafe extern "C" fn retire(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let (mut capsule, mut timeout_ns) = (ptr::null_mut(), 0_i64);
-    // SAFETY: the format matches the places that follow it; the tuple keeps the capsule alive.
-    unsafe {
-        let format = c"OL:interpreter_retire".as_ptr();
-        if PyArg_ParseTuple(arguments, format, &raw mut capsule, &raw mut timeout_ns) == 0 {
-            return ptr::null_mut();
-        }
-        match interpreter_in(capsule) {
-            Ok(interpreter) => {
-                let patience = Duration::from_nanos(timeout_ns.max(0) as u64);
-                PyBool_FromLong(interpreter.retire(patience).into())
-            }
-            Err(Raised) => ptr::null_mut(),
-        }
     }
 }
 

@@ -23,7 +23,7 @@ mod tls;
 
 const CAPSULE_NAME: &CStr = c"headway._native.server";
 
-static METHODS: Methods<10> = Methods([
+static METHODS: Methods<11> = Methods([
     method(
         c"server_open",
         server_open,
@@ -74,6 +74,13 @@ static METHODS: Methods<10> = Methods([
         c"server_admit(server, place, interpreter)\n\
           From now on the interpreter, which interpreter_enter has prepared, has the place's requests.\n\
           With None: there is none to be had, and who waits for it is told.",
+    ),
+    method(
+        c"server_retire",
+        server_retire,
+        c"server_retire(server, interpreter, timeout_ns) -> bool\n\
+          Lets no request into the interpreter, waits for those that run there, and has the worker\n\
+          threads leave it, which makes it ready for interpreter_end. False if one is left.",
     ),
     method(c"server_abort", server_abort, c"server_abort(server)\nEnds without waiting."),
     method(
@@ -213,6 +220,33 @@ unsafe extern "C" fn server_admit(_: *mut PyObject, arguments: *mut PyObject) ->
         });
         match admitted {
             Ok(()) => Object::from_borrowed(Py_None()).into_ptr(),
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
+}
+
+unsafe extern "C" fn server_retire(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    let (mut capsule, mut interpreter) = (ptr::null_mut(), ptr::null_mut());
+    let mut timeout_ns = 0_i64;
+    // SAFETY: the format matches the places that follow it; the tuple keeps the objects alive.
+    unsafe {
+        let parsed = PyArg_ParseTuple(
+            arguments,
+            c"OOL:server_retire".as_ptr(),
+            &raw mut capsule,
+            &raw mut interpreter,
+            &raw mut timeout_ns,
+        );
+        if parsed == 0 {
+            return ptr::null_mut();
+        }
+        let retired = server_in(capsule).and_then(|server| {
+            let interpreter = interpreters::interpreter_in(interpreter)?;
+            let patience = Duration::from_nanos(timeout_ns.max(0) as u64);
+            Ok(without_gil(|| server.retire(&interpreter, patience)))
+        });
+        match retired {
+            Ok(retired) => PyBool_FromLong(retired.into()),
             Err(Raised) => ptr::null_mut(),
         }
     }

@@ -45,4 +45,7 @@ pub trait Application {
     /// Runs one request to its end: the response is framed, and handed to the kernel as far as
     /// the application streams. Returns with `exchange.finish` called.
     fn handle(&self, thread: &mut Self::Thread, exchange: &mut Exchange);
+
+    /// Called by each thread between turns; see `Pool::call_everyone`.
+    fn tidy(&self, _: &mut Self::Thread) {}
 }

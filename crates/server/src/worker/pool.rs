@@ -170,6 +170,9 @@ impl<A: Application> Pool<A> {
         let seat = self.parking.join();
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         while !self.is_over() {
+            if let Some(thread) = &mut state.thread {
+                self.application.tidy(thread);
+            }
             if self.is_one_too_many(&seat, &state) {
                 self.flush_log(&mut state.log);
                 self.rest(&seat, || self.is_over() || self.has_work_nobody_sees());
@@ -392,6 +395,12 @@ impl<A: Application> Pool<A> {
             all.merge(&table.lock().expect("no panic under this lock"));
         }
         all
+    }
+
+    /// Has the threads that rest call `Application::tidy`. One that is about to rest may miss it.
+    pub fn call_everyone(&self) {
+        self.parking.wake_all();
+        self.kick.kick();
     }
 
     pub fn open_connections(&self) -> usize {

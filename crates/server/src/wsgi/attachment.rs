@@ -47,8 +47,7 @@ pub struct Attachment {
     state: *mut PyThreadState,
 }
 
-// SAFETY: used by its thread alone; another may drop it with a thread state of the same interpreter
-// attached.
+// SAFETY: used and dropped by its thread alone; it lies where others can see that it is there.
 unsafe impl Send for Attachment {}
 
 impl Attachment {
@@ -128,20 +127,6 @@ impl Attachment {
             drop(self);
             PyThreadState_Clear(state);
             PyThreadState_DeleteCurrent();
-        }
-    }
-
-    /// The same, called by another thread, attached to the same interpreter.
-    ///
-    /// # Safety
-    /// As `discard`; the thread whose state it is uses it no more.
-    pub unsafe fn discard_for_its_thread(self) {
-        let state = self.state;
-        drop(self);
-        // SAFETY: a state that nobody has attached.
-        unsafe {
-            PyThreadState_Clear(state);
-            PyThreadState_Delete(state);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::worker::inbox::Inbox;
 use crate::worker::{Application, Exchange};
 use pyo3_ffi::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 /// How long the end of the server may go unnoticed.
@@ -42,6 +42,11 @@ pub struct ApplicationGroups {
     threads: AtomicUsize,
     /// Places that need an interpreter, or another one.
     pub wanted: Inbox<usize>,
+    /// All that were admitted and are there. Locked by the keeper and by interrupters.
+    admitted: Mutex<Vec<Weak<Interpreter>>>,
+    /// How often worker threads were told to leave interpreters that are vacant. Written by the keeper,
+    /// read by them between requests; `SeqCst`, after the interpreter says that it is.
+    calls: AtomicUsize,
     has_ended: AtomicBool,
 }
 
@@ -85,6 +90,17 @@ pub struct WorkerThread {
     own: Option<Attachment>,
     /// By place, with the generation that it is of.
     tenants: Vec<Option<(u64, Arc<Interpreter>)>>,
+    /// Those that were replaced, where the thread may have something.
+    former: Vec<Arc<Interpreter>>,
+    /// Of `ApplicationGroups::calls`, those that it has followed.
+    calls: usize,
+}
+
+impl WorkerThread {
+    /// The place has another tenant, or will have.
+    fn forget(&mut self, place: usize) {
+        self.former.extend(self.tenants[place].take().map(|(_, interpreter)| interpreter));
+    }
 }
 
 impl ApplicationGroups {
@@ -112,6 +128,8 @@ impl ApplicationGroups {
             places: (0..first).map(|_| Place::default()).collect(),
             threads: AtomicUsize::new(0),
             wanted: Inbox::default(),
+            admitted: Mutex::default(),
+            calls: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
         }
     }
@@ -119,6 +137,10 @@ impl ApplicationGroups {
     /// Has an interpreter run the requests of a place; returns the one that did so far.
     pub fn admit(&self, place: usize, interpreter: Arc<Interpreter>) -> Option<Arc<Interpreter>> {
         let place = self.places.get(place)?;
+        let mut admitted = self.admitted.lock().expect("no panic under this lock");
+        admitted.retain(|each| each.strong_count() > 0);
+        admitted.push(Arc::downgrade(&interpreter));
+        drop(admitted);
         let mut tenant = place.lock();
         let former = tenant.interpreter.replace(interpreter);
         tenant.is_wanted = false;
@@ -143,9 +165,15 @@ impl ApplicationGroups {
         self.places.iter().for_each(|place| place.changed.notify_all());
     }
 
-    /// The interpreter that has the requests of a place.
-    pub fn tenant(&self, place: usize) -> Option<Arc<Interpreter>> {
-        self.places.get(place)?.lock().interpreter.clone()
+    /// The interpreter of that number, also if it was replaced and has requests left.
+    pub fn interpreter(&self, number: usize) -> Option<Arc<Interpreter>> {
+        let admitted = self.admitted.lock().expect("no panic under this lock");
+        admitted.iter().filter_map(Weak::upgrade).find(|each| each.number == number)
+    }
+
+    /// Worker threads are to leave interpreters that are vacant. Whoever calls this wakes them.
+    pub fn call_out(&self) {
+        self.calls.fetch_add(1, SeqCst);
     }
 
     /// Called attached, by a thread that is going to work here, with its own thread state.
@@ -162,14 +190,15 @@ impl ApplicationGroups {
             switch_interval_ns: None,
             own: adapter.map(|adapter| Attachment::new(&adapter, state)).transpose()?,
             tenants: self.places.iter().map(|_| None).collect(),
+            former: Vec::new(),
+            calls: 0,
         })
     }
 
     /// The thread states that the thread got here end. Called detached, by that thread.
     pub fn leave(&self, thread: &mut WorkerThread) {
-        for (_, interpreter) in thread.tenants.drain(..).flatten() {
-            interpreter.leave(thread.number);
-        }
+        (0..thread.tenants.len()).for_each(|place| thread.forget(place));
+        thread.former.drain(..).for_each(|interpreter| interpreter.leave(thread.number));
     }
 
     fn group_of(&self, exchange: &Exchange) -> &Group {
@@ -186,17 +215,12 @@ impl ApplicationGroups {
     }
 
     /// The interpreter at `place`, waited for if there is none yet.
-    fn settled<'a>(
-        &self,
-        place: usize,
-        tenants: &'a mut [Option<(u64, Arc<Interpreter>)>],
-    ) -> Option<&'a Arc<Interpreter>> {
-        let kept = &mut tenants[place];
+    fn settle(&self, place: usize, thread: &mut WorkerThread) {
         let generation = self.places[place].generation.load(Acquire);
-        if kept.as_ref().is_none_or(|(of, _)| *of != generation) {
-            *kept = self.wait_for(place);
+        if thread.tenants[place].as_ref().is_none_or(|(of, _)| *of != generation) {
+            thread.forget(place);
+            thread.tenants[place] = self.wait_for(place);
         }
-        kept.as_ref().map(|(_, interpreter)| interpreter)
     }
 
     fn wait_for(&self, index: usize) -> Option<(u64, Arc<Interpreter>)> {
@@ -233,15 +257,17 @@ impl Application for ApplicationGroups {
         let group = self.group_of(exchange);
         let place = group.first + thread.number % group.interpreters;
         exchange.record.place = place;
-        exchange.activity().enter_place(place);
+        exchange.activity().set_holder(0);
         if group.switch_interval_ns != thread.switch_interval_ns {
             thread.switch_interval_ns = group.switch_interval_ns;
             headway_gil::set_switch_interval_of_this_thread(group.switch_interval_ns);
         }
         loop {
-            let Some(interpreter) = self.settled(place, &mut thread.tenants) else {
+            self.settle(place, thread);
+            let Some((_, interpreter)) = &thread.tenants[place] else {
                 return exchange.refuse(Rejection::ApplicationUnavailable);
             };
+            exchange.activity().set_holder(interpreter.number);
             if interpreter.is_of_callers() {
                 match &mut thread.own {
                     Some(attachment) => attachment.run(&mut thread.meter, exchange),
@@ -256,7 +282,28 @@ impl Application for ApplicationGroups {
                 }
                 return;
             }
-            thread.tenants[place] = None;
+            thread.forget(place);
         }
+    }
+
+    fn tidy(&self, thread: &mut WorkerThread) {
+        let calls = self.calls.load(SeqCst);
+        if thread.calls == calls {
+            return;
+        }
+        thread.calls = calls;
+        for place in 0..thread.tenants.len() {
+            if thread.tenants[place].as_ref().is_some_and(|(_, each)| each.is_vacant()) {
+                thread.forget(place);
+            }
+        }
+        let number = thread.number;
+        thread.former.retain(|each| {
+            let stays = !each.is_vacant();
+            if !stays {
+                each.leave(number);
+            }
+            stays
+        });
     }
 }

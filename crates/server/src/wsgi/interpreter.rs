@@ -3,7 +3,9 @@
 //!
 //! Sub-interpreters are made, entered and ended by one thread of Python's, the keeper, which has the
 //! thread state that each of them came with. Worker threads have states of their own in them, which
-//! are kept here, so that the keeper can end them between two requests.
+//! are kept here. Each ends its own, when it is told to between two requests: from 3.12 on CPython has a
+//! thread-local pointer to the state that its thread attached last (for `PyGILState_Ensure`), and
+//! another thread that deletes the state clears its own pointer instead.
 
 use super::adapter::Adapter;
 use super::attachment::{Attachment, ThreadMeter};
@@ -11,23 +13,33 @@ use super::object::{Object, PyResult, Raised, take_raised, without_gil};
 use crate::http::Rejection;
 use crate::worker::Exchange;
 use pyo3_ffi::*;
+use std::ffi::CStr;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the keeper looks whether a thread has come out of the interpreter.
 const LOOK: Duration = Duration::from_millis(2);
+/// For threads of the application that were told to end, and are about to.
+const MOMENT: Duration = Duration::from_millis(200);
 
 pub struct Interpreter {
     /// `None`: the worker threads come with a thread state of it, and outlive nothing of it.
     own: Option<SubInterpreter>,
-    /// Taken out when the interpreter is retired: nobody may enter any more.
+    /// Which one this is, of all that the process ever had; from 1.
+    pub number: usize,
+    /// Taken out at the end. Locked while a visitor waits for the GIL, so never with a GIL held that
+    /// others may want here.
     adapter: Mutex<Option<Arc<Adapter>>>,
-    /// Of each worker thread, by number. Locked by the thread while it runs a request here.
+    /// Of each worker thread, by number. Locked by the thread while it runs a request here, and
+    /// emptied by it.
     attachments: Box<[Mutex<Option<Attachment>>]>,
-    /// What was in `attachments` and `adapter`, until it can be dropped. The keeper's.
-    retired: Mutex<(Vec<Attachment>, Option<Arc<Adapter>>)>,
+    /// No request begins here any more. Set by the keeper before it looks at `attachments`, read by
+    /// threads that have locked theirs; `SeqCst`.
+    is_retired: AtomicBool,
+    /// Nor does one run: threads are to empty their `attachments`. Set by the keeper; `SeqCst`.
+    is_vacant: AtomicBool,
     /// Requests that began here. Written by worker threads; relaxed.
     requests: AtomicU64,
     has_ended: AtomicBool,
@@ -69,11 +81,14 @@ impl Interpreter {
     }
 
     fn new(own: Option<SubInterpreter>, adapter: Option<Arc<Adapter>>, threads: usize) -> Self {
+        static LAST: AtomicUsize = AtomicUsize::new(0);
         Self {
             own,
+            number: LAST.fetch_add(1, Relaxed) + 1,
             adapter: Mutex::new(adapter),
             attachments: (0..threads).map(|_| Mutex::default()).collect(),
-            retired: Mutex::default(),
+            is_retired: AtomicBool::new(false),
+            is_vacant: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
         }
@@ -107,9 +122,12 @@ impl Interpreter {
     ) -> Result<(), Retired> {
         let own = self.own.as_ref().ok_or(Retired)?;
         let mut place = self.attachments[number].lock().expect("no panic under this lock");
+        if self.is_retired.load(SeqCst) {
+            return Err(Retired);
+        }
         if place.is_none() {
             let adapter = self.adapter().ok_or(Retired)?;
-            // SAFETY: `end` comes after `retire`, which waits for this place.
+            // SAFETY: `end` comes after `retire`, which waits until this place is empty.
             *place = unsafe { Attachment::make(&adapter, own.state) };
         }
         match &mut *place {
@@ -123,20 +141,28 @@ impl Interpreter {
     pub fn leave(&self, number: usize) {
         let Some(place) = self.attachments.get(number) else { return };
         if let Some(attachment) = place.lock().expect("no panic under this lock").take() {
-            // SAFETY: made by `run` on this thread; `end` has not come, since it empties the place.
+            // SAFETY: made by `run` on this thread; `end` comes when the place is empty.
             unsafe { attachment.discard() };
         }
     }
 
-    /// Runs `act` attached to this interpreter, on whatever thread, unless it is retired.
+    /// Whether worker threads are to `leave`.
+    pub fn is_vacant(&self) -> bool {
+        self.is_vacant.load(SeqCst)
+    }
+
+    /// Runs `act` attached to this interpreter, on whatever thread, unless it has come to its end.
     /// Called detached.
     pub fn visit(&self, act: impl FnOnce(&Adapter)) {
         let adapter = self.adapter.lock().expect("no panic under this lock");
         if let (Some(adapter), Some(own)) = (&*adapter, &self.own) {
-            // SAFETY: the interpreter is not retired while the lock is held, so not ended. The state
-            // is new, and gone before the lock is.
+            // SAFETY: `end` takes the adapter first, so it has not come while the lock is held. The
+            // state is new, and gone before the lock is.
             unsafe {
                 let state = PyThreadState_New(own.state);
+                if state.is_null() {
+                    return;
+                }
                 PyEval_RestoreThread(state);
                 act(adapter);
                 PyThreadState_Clear(state);
@@ -160,49 +186,52 @@ impl Interpreter {
         }
     }
 
-    /// Lets nobody in any more and waits, without the GIL, until the requests that run here are done, or
-    /// for so long. True if nobody is left.
-    pub fn retire(&self, patience: Duration) -> bool {
+    /// Lets no request in any more and waits, for so long, until those that run here are done and the
+    /// worker threads have left, which `call` makes them do. True if nobody is left. Called detached.
+    pub fn retire(&self, patience: Duration, call: impl Fn()) -> bool {
         let deadline = Instant::now() + patience;
-        without_gil(|| {
-            let adapter = self.adapter.lock().expect("no panic under this lock").take();
-            let mut retired = self.retired.lock().expect("no panic under this lock");
-            retired.1 = retired.1.take().or(adapter);
-            self.attachments.iter().all(|place| {
-                loop {
-                    match place.try_lock() {
-                        Ok(mut place) => {
-                            retired.0.extend(place.take());
-                            return true;
-                        }
-                        Err(TryLockError::Poisoned(_)) => return false,
-                        Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
-                            return false;
-                        }
-                        Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
-                    }
+        self.is_retired.store(true, SeqCst);
+        let mut called = false;
+        loop {
+            let (mut running, mut staying) = (false, false);
+            for place in &self.attachments {
+                match place.try_lock() {
+                    Ok(place) => staying |= place.is_some(),
+                    Err(_) => running = true,
                 }
-            })
-        })
+            }
+            if !(running || staying) {
+                return true;
+            }
+            // Not before: a thread that leaves waits for the GIL of those that run.
+            if !running && !called {
+                self.is_vacant.store(true, SeqCst);
+                call();
+                called = true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Ends a sub-interpreter that is retired, as the end of a program does: its non-daemon threads are
-    /// waited for, its atexit handlers run. If threads of the application are left the interpreter is
-    /// too, and the error says how many. On the keeper's thread.
+    /// waited for, its atexit handlers run. If threads of the application are left after that the
+    /// interpreter is too, and the error says how many. On the keeper's thread.
     pub fn end(&self) -> Result<(), usize> {
         let Some(own) = self.own.as_ref().filter(|_| !self.has_ended.load(Relaxed)) else {
             return Ok(());
         };
-        let retired = std::mem::take(&mut *self.retired.lock().expect("no panic under this lock"));
-        // SAFETY: all thread states are this thread's or of threads that use them no more. CPython ends
-        // the process if it finds states beside the one that it is given: they are counted before.
+        // SAFETY: both states are this thread's; one is attached at a time. CPython ends the process if it
+        // finds states beside the one that it is given: they are counted before.
         unsafe {
             let caller = PyEval_SaveThread();
+            let adapter = self.adapter.lock().expect("no panic under this lock").take();
             PyEval_RestoreThread(own.first);
-            drop(retired.1);
-            retired.0.into_iter().for_each(|each| each.discard_for_its_thread());
-            wait_for_threads();
-            let left = thread_states(own.state) - 1;
+            drop(adapter);
+            run_end_of_program();
+            let left = count_threads_left(own.state);
             if left > 0 {
                 PyEval_SaveThread();
                 PyEval_RestoreThread(caller);
@@ -220,9 +249,7 @@ impl Drop for Interpreter {
     fn drop(&mut self) {
         if self.own.is_some() {
             // Whatever of Python is left belongs to another interpreter than the calling thread's.
-            let adapter = self.adapter.lock().map(|mut adapter| adapter.take());
-            let retired = self.retired.lock().map(|mut retired| std::mem::take(&mut *retired));
-            std::mem::forget((adapter, retired));
+            std::mem::forget(self.adapter.lock().map(|mut adapter| adapter.take()));
             for place in &mut self.attachments {
                 std::mem::forget(place.get_mut().map(Option::take));
             }
@@ -247,7 +274,7 @@ unsafe fn new_interpreter(own_gil: bool) -> Result<*mut PyThreadState, String> {
         if PyStatus_Exception(status) != 0 || state.is_null() {
             let message = match status.err_msg.is_null() {
                 true => "CPython gives no reason".into(),
-                false => std::ffi::CStr::from_ptr(status.err_msg).to_string_lossy(),
+                false => CStr::from_ptr(status.err_msg).to_string_lossy(),
             };
             return Err(message.into_owned());
         }
@@ -269,23 +296,47 @@ unsafe fn new_interpreter(own_gil: bool) -> Result<*mut PyThreadState, String> {
     }
 }
 
-/// What `Py_EndInterpreter` does first. CPython up to 3.12 asserts that it happens once, so then it finds a
-/// function that does nothing. Errors are for `sys.unraisablehook`.
-fn wait_for_threads() {
+/// What `Py_EndInterpreter` does first, and what the application can start threads in or tell them to end:
+/// CPython ends the process if it finds one after that. CPython up to 3.12 asserts that threads are waited
+/// for once, so then it finds a function that does nothing, and no atexit handlers. Errors are for
+/// `sys.unraisablehook`.
+fn run_end_of_program() {
     // SAFETY: a thread state is attached; names end with zero.
     unsafe {
-        let threading = PyImport_ImportModule(c"threading".as_ptr());
-        let ended = Object::from_new(threading).and_then(|threading| {
+        let import = |name: &CStr| Object::from_new(PyImport_ImportModule(name.as_ptr()));
+        let waited = import(c"threading").and_then(|threading| {
             let shutdown = PyObject_GetAttrString(threading.as_ptr(), c"_shutdown".as_ptr());
             let shutdown = Object::from_new(shutdown)?;
-            let ended = Object::from_new(PyObject_CallNoArgs(shutdown.as_ptr()));
             let nothing = (&raw mut PyLong_Type).cast();
             PyObject_SetAttrString(threading.as_ptr(), c"_shutdown".as_ptr(), nothing);
-            ended
+            Object::from_new(PyObject_CallNoArgs(shutdown.as_ptr()))
+        });
+        if waited.is_err() {
+            PyErr_WriteUnraisable(ptr::null_mut());
+        }
+        let ended = import(c"atexit").and_then(|atexit| {
+            let run = PyObject_GetAttrString(atexit.as_ptr(), c"_run_exitfuncs".as_ptr());
+            Object::from_new(PyObject_CallNoArgs(Object::from_new(run)?.as_ptr()))
         });
         if ended.is_err() {
             PyErr_WriteUnraisable(ptr::null_mut());
         }
+    }
+}
+
+/// Those of the application that do not end in a moment.
+///
+/// # Safety
+/// Called attached to the interpreter, by a thread that is not counted.
+unsafe fn count_threads_left(interpreter: *mut PyInterpreterState) -> usize {
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        // SAFETY: as the caller promises.
+        let left = unsafe { thread_states(interpreter) } - 1;
+        if left == 0 || Instant::now() >= deadline {
+            return left;
+        }
+        without_gil(|| std::thread::sleep(LOOK));
     }
 }
 

@@ -19,7 +19,7 @@ pub fn interrupt_next(server: &Server) -> bool {
     // for a GIL that interpreters share asks only threads of its own interpreter to drop it.
     let in_callers = without_gil(|| {
         let interruption = server.next_interruption()?;
-        let interpreter = server.groups().tenant(interruption.place());
+        let interpreter = server.groups().interpreter(interruption.holder());
         Some(interpreter.and_then(|interpreter| {
             if interpreter.is_of_callers() {
                 return interpreter.adapter().map(|adapter| (interruption, adapter));

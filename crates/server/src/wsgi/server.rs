@@ -1,6 +1,7 @@
 //! A server as Python holds it: opened, worked by Python's own threads, stopped, asked.
 
 use super::groups::ApplicationGroups;
+use super::interpreter::Interpreter;
 use super::object::PyResult;
 use crate::record::PathTables;
 use crate::worker::inbox::Received;
@@ -51,6 +52,14 @@ impl Server {
     /// A place in `groups` that needs an interpreter, waited for until the server is over.
     pub fn next_wanted(&self, patience: Duration) -> Received<usize> {
         self.groups().wanted.wait(patience, || self.pool.is_over())
+    }
+
+    /// See `Interpreter::retire`.
+    pub fn retire(&self, interpreter: &Interpreter, patience: Duration) -> bool {
+        interpreter.retire(patience, || {
+            self.groups().call_out();
+            self.pool.call_everyone();
+        })
     }
 
     /// Stops accepting; `work` returns when the requests in flight are answered, and connections

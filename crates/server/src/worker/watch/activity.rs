@@ -20,9 +20,10 @@ pub struct Activity {
     pub thread: libc::pthread_t,
     /// Whether a limit needs any of this.
     wanted: bool,
-    /// Which of the application's places has the request. Written by the thread before it calls the
-    /// application, read by an interrupter while it is there; relaxed, ordered by `request`.
-    place: AtomicUsize,
+    /// Who of the application has the request, by a number of its own; 0: nobody yet. Written by the
+    /// thread before it calls the application, read by an interrupter while it is there; relaxed,
+    /// ordered by `request`.
+    holder: AtomicUsize,
     /// The request that the thread runs: when it began, and in the lower bits its state.
     ///
     /// | begun | state | meaning |
@@ -60,7 +61,7 @@ impl Activity {
             // SAFETY: likewise.
             thread: unsafe { libc::pthread_self() },
             wanted,
-            place: AtomicUsize::new(0),
+            holder: AtomicUsize::new(0),
             request: AtomicU64::new(0),
             ended_ns: AtomicU64::new(0),
             told_begun_ns: AtomicU64::new(0),
@@ -80,12 +81,12 @@ impl Activity {
         }
     }
 
-    pub fn enter_place(&self, place: usize) {
-        self.place.store(place, Relaxed);
+    pub fn set_holder(&self, holder: usize) {
+        self.holder.store(holder, Relaxed);
     }
 
-    pub fn place(&self) -> usize {
-        self.place.load(Relaxed)
+    pub fn holder(&self) -> usize {
+        self.holder.load(Relaxed)
     }
 
     /// The application is done with the request, and is not to be interrupted any more. `forget` takes

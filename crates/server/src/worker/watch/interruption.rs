@@ -19,8 +19,8 @@ impl Interruption {
         self.activity.interrupt(self.begun_ns, set);
     }
 
-    /// Which of the application's places has the request, if it has not ended.
-    pub fn place(&self) -> usize {
-        self.activity.place()
+    /// Who of the application has the request, if it has not ended; 0: nobody yet.
+    pub fn holder(&self) -> usize {
+        self.activity.holder()
     }
 }
