@@ -1,4 +1,8 @@
-"""Pages that tell of their process, and do to it what applications should not."""
+"""Pages that tell of their process, and do to it what applications should not.
+
+Imports only what a worker has imported by then: a process that has become another user may not be
+able to read the standard library, where Python lies in somebody's home.
+"""
 
 import contextlib
 import os
@@ -8,23 +12,27 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
 
 # Each import leaves a line, where a test asks for it.
 if "IMPORTED" in os.environ:
-    with Path(os.environ["IMPORTED"]).open("a") as imported:
+    with open(os.environ["IMPORTED"], "a") as imported:
         imported.write(f"{os.getpid()}\n")
 
-if os.environ.get("FAIL_WHILE_EXISTS") and Path(os.environ["FAIL_WHILE_EXISTS"]).exists():
+if os.path.exists(os.environ.get("FAIL_WHILE_EXISTS", "")):
     raise RuntimeError("told not to start")
 
-if os.environ.get("EXIT_WHILE_EXISTS") and Path(os.environ["EXIT_WHILE_EXISTS"]).exists():
+if os.path.exists(os.environ.get("EXIT_WHILE_EXISTS", "")):
     os._exit(9)
 
-if os.environ.get("SLEEP_WHILE_EXISTS") and Path(os.environ["SLEEP_WHILE_EXISTS"]).exists():
+if os.path.exists(os.environ.get("SLEEP_WHILE_EXISTS", "")):
     time.sleep(600)
 
 PRELOADED = os.getpid()
+
+
+def command_name():
+    with open("/proc/self/comm") as file:
+        return file.read().strip()
 
 
 def pid(environ):
@@ -92,7 +100,7 @@ def identity(environ):
         "environment": os.environ.get("GREETING"),
         "lang": os.environ.get("LANG"),
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
-        "name": Path("/proc/self/comm").read_text().strip(),
+        "name": command_name(),
         "path": sys.path[0],
         "argv": sys.argv,
         "stack": threading.stack_size(),

@@ -310,7 +310,6 @@ def refused(app: str, *options: str, status: int = 1, **environment: str) -> str
     return done.stderr
 
 
-@can_ask_others
 @own_or_shared
 def test_a_request_is_interrupted_in_its_interpreter(tmp_path: Path, own_gil: bool) -> None:
     groups = ({"name": "", "path": "/main"}, {"name": "shop", "own_gil": own_gil})

@@ -154,13 +154,14 @@ class Server:
     def start(self, when_over: Callable[[], None] | None = None) -> None:
         """Starts to serve. The last of the threads to end calls `when_over`."""
         self._when_over = when_over or self._when_over
-        for thread in self._threads:
-            thread.start()
         if self._interrupts:
-            # Never waited for: it ends a moment after the server.
+            # First, since up to 3.12 no thread of the main interpreter gets a shared GIL while a
+            # request computes in another. Never waited for: it ends a moment after the server.
             threading.Thread(
                 target=self._interrupt, name="headway-interrupter", daemon=True
             ).start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, keep_idle_s: float = 0.0) -> None:
         """Stops accepting, lets requests end that were sent before; a connection without one is
