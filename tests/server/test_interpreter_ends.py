@@ -88,6 +88,15 @@ def test_a_start_that_fails_with_threads_left_says_why() -> None:
     assert said.endswith("importing tenant failed (see above)\n")
 
 
+def test_a_preloaded_process_says_why_an_interpreter_beside_it_fails() -> None:
+    # Only the main interpreter may.
+    statement = "import signal; signal.signal(signal.SIGUSR2, signal.SIG_IGN)"
+    flags = ["--interpreters", "2", "--preload"]
+    assert "ValueError: signal only works" in refused(
+        "tenant:app", *flags, TENANT_AT_IMPORT=statement
+    )
+
+
 def test_a_worker_that_never_serves_ends_its_interpreters() -> None:
     group = ProcessGroup(
         mounts=(Mount("", "tenant:app", "shop"),),

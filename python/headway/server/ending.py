@@ -10,7 +10,26 @@ import threading
 from typing import NoReturn
 
 from headway import _native
+from headway.errors import CommandError
+from headway.server.application import ImportFailed
+from headway.server.control import Control
 from headway.server.settings import ProcessGroup
+
+MAX_DETAILS = 30_000
+
+
+def tell_failure(control: Control, error: CommandError) -> int:
+    """Tells the supervisor why the process does not come to serve; returns its exit status."""
+    details = error.details if isinstance(error, ImportFailed) else ""
+    control.send(
+        {
+            "event": "failed",
+            "exit_code": error.exit_code,
+            "message": str(error),
+            "details": details[-MAX_DETAILS:],
+        }
+    )
+    return error.exit_code
 
 
 def end(status: int, group: ProcessGroup) -> NoReturn:

@@ -14,9 +14,9 @@ import sys
 
 from headway.errors import CommandError, reason_of
 from headway.server import identity, restrictions, template
-from headway.server.application import Application, ImportFailed, load_application
+from headway.server.application import Application, load_application
 from headway.server.control import Control, Gone
-from headway.server.ending import end
+from headway.server.ending import end, tell_failure
 from headway.server.gil_events import tell_of_gil
 from headway.server.mounts import mount
 from headway.server.places import mounts_of
@@ -24,9 +24,7 @@ from headway.server.settings import ProcessGroup
 from headway.server.signals import SUPERVISORS_SIGNALS
 from headway.server.task import Task
 from headway.server.transport import read_tls
-from headway.server.worker import Worker
-
-MAX_DETAILS = 30_000
+from headway.server.worker import Prepared, Worker
 
 
 def main() -> None:
@@ -54,20 +52,13 @@ def main() -> None:
         # As the application's modules find it, before they change it.
         path = list(sys.path)
         application = load(task.group)
+        prepared = Prepared(task, application, log_fd, tls, path)
         if task.is_template:
-            status = template.run(control, task, application, log_fd, tls, path)
+            status = template.run(control, prepared)
         else:
-            status = Worker(control, task, application, log_fd, tls, path).run()
+            status = Worker(control, prepared).run()
     except CommandError as error:
-        control.send(
-            {
-                "event": "failed",
-                "exit_code": error.exit_code,
-                "message": str(error),
-                "details": error.details[-MAX_DETAILS:] if isinstance(error, ImportFailed) else "",
-            }
-        )
-        status = error.exit_code
+        status = tell_failure(control, error)
     end(status, task.group)
 
 

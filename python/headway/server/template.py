@@ -13,25 +13,16 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from headway.errors import CommandError
-from headway.server.application import Application
 from headway.server.control import Control, Gone
+from headway.server.ending import tell_failure
 from headway.server.gil_events import tell_of_gil
-from headway.server.task import Task
-from headway.server.worker import Worker
+from headway.server.worker import Prepared, Worker
 
 
-def run(
-    control: Control,
-    task: Task,
-    application: Application | None,
-    log_fd: int,
-    tls: object | None,
-    path: Sequence[str],
-) -> int:
+def run(control: Control, prepared: Prepared) -> int:
     """Forks a worker whenever it is told to, until the supervisor closes the control socket.
     Returns in the workers too: the exit status of whichever process this is."""
     # Objects that survive until now are the application's own: keep the collector off their pages.
@@ -59,9 +50,8 @@ def run(
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         worker_control.send({"event": "started"})
         tell_of_gil(worker_control)
-        return _work(
-            worker_control, replace(task, number=message["number"]), application, log_fd, tls, path
-        )
+        task = replace(prepared.task, number=message["number"])
+        return _work(worker_control, prepared._replace(task=task))
 
 
 def _fork_orphan() -> bool:
@@ -79,17 +69,8 @@ def _fork_orphan() -> bool:
     return True
 
 
-def _work(
-    control: Control,
-    task: Task,
-    application: Application | None,
-    log_fd: int,
-    tls: object | None,
-    path: Sequence[str],
-) -> int:
+def _work(control: Control, prepared: Prepared) -> int:
     try:
-        return Worker(control, task, application, log_fd, tls, path).run()
+        return Worker(control, prepared).run()
     except CommandError as error:
-        event = {"event": "failed", "exit_code": error.exit_code, "message": str(error)}
-        control.send(event | {"details": ""})
-        return error.exit_code
+        return tell_failure(control, error)

@@ -18,7 +18,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway import gil
 from headway.errors import CommandError, Unsupported
@@ -48,20 +48,24 @@ SERVE, RETIRE, TERMINATE, OVER = b"S", b"R", b"T", b"O"
 COMMANDS = {"serve": SERVE, "retire": RETIRE}
 
 
+class Prepared(NamedTuple):
+    """What a process has before it serves. The descriptors in it are given away with it."""
+
+    task: Task
+    # What the main interpreter serves, if anything.
+    application: Application | None
+    log_fd: int
+    tls: object | None
+    # sys.path as sub-interpreters find it.
+    path: Sequence[str]
+
+
 class Worker:
     """One run of a worker; made and run by the main thread."""
 
-    def __init__(
-        self,
-        control: Control,
-        task: Task,
-        application: Application | None,
-        log_fd: int,
-        tls: object | None,
-        path: Sequence[str],
-    ) -> None:
-        """Takes over the task's listeners and `log_fd`. `path` is sys.path for sub-interpreters.
-        Raises `CommandError`."""
+    def __init__(self, control: Control, prepared: Prepared) -> None:
+        """Raises `CommandError`."""
+        task = prepared.task
         group = task.group
         self._control = control
         self._task = task
@@ -76,14 +80,14 @@ class Worker:
         ]
         try:
             self._server = Server(
-                application,
+                prepared.application,
                 listeners,
                 group,
-                log_fd=log_fd,
+                log_fd=prepared.log_fd,
                 multiprocess=task.multiprocess,
                 limits=native_limits(group, control.fileno()),
-                tls=tls,
-                path=path,
+                tls=prepared.tls,
+                path=prepared.path,
             )
         except ValueError as error:
             raise CommandError(f"process group {group.name!r}: {error}", exit_code=2) from None
