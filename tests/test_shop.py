@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -85,7 +84,7 @@ def test_the_demo_ends_with_all_tables() -> None:
     rows = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
     light = ["page", "home", "product", "cart"]
     beside = [*light, "recommendations", "GIL:"]
-    has_gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
-    assert rows == [*light, "GIL:", *beside, *(beside if has_gil else [])]
+    # Free-threaded builds serve with a GIL too, unless they are told otherwise.
+    assert rows == [*light, "GIL:", *beside, *beside]
     assert "A product page took" in done.stdout
-    assert ("Under the policy `priority` a product page took" in done.stdout) is has_gil
+    assert "Under the policy `priority` a product page took" in done.stdout

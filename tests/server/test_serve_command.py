@@ -68,9 +68,9 @@ def refuse(*arguments: str) -> str:
         (["pages:hello", "--interpreters", "5"], "one for each thread", "--interpreters"),
         (["pages:hello", "--application-group", "%{X}"], "or %{GLOBAL} for", "'%{X}'"),
         (
-            ["pages:hello", "--interpreters", "2", "--application-group", "%{GLOBAL}"],
-            "the main interpreter, of which there is one",
-            "--interpreters: found 2",
+            ["pages:hello", "--per-interpreter-gil", "--application-group", "%{GLOBAL}"],
+            "the main interpreter, whose GIL is that of the process",
+            "--per-interpreter-gil: found true",
         ),
         ([], "APP", "required"),
     ],
