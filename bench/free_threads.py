@@ -69,10 +69,6 @@ def shares_of_builds(figures: Figures[Cell], cell: Cell, processes: Cell) -> lis
 def print_table(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell | None) -> None:
     lines = []
     for cell in cells:
-        whole = [
-            number(figures.median(cell, f"{kind}_with_supervisor_bytes") / 1e6)
-            for kind in ("pss", "rss")
-        ]
         shares = []
         if processes is not None and cell != processes:
             shares = shares_of_builds(figures, cell, processes)
@@ -90,15 +86,12 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell |
                 number(figures.median(cell, "pss_bytes") / 1e6),
                 ratio_text(figures, cell, processes, "pss_bytes"),
                 number(figures.median(cell, "rss_bytes") / 1e6),
-                ", ".join(whole),
+                worker_cell.with_supervisor_text(figures, cell),
             )
         )
     print(table(HEADINGS, lines, names=1))
-    print(
-        "Medians over rounds, with their range; ratios round by round. CPU: in cores. Memory: the\n"
-        "worker processes'; RSS counts what they share for each of them, PSS once in all.\n"
-        "One thread: its speed in this build, of the ordinary one's, at what the page computes."
-    )
+    print(worker_cell.LEGEND)
+    print("One thread: its speed in this build, of the ordinary one's, at what the page computes.")
 
 
 def targets_of(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell) -> list[Target]:

@@ -46,10 +46,6 @@ def print_table(found: Sitting, cells: Sequence[Cell]) -> None:
     figures, lines = found.figures, []
     for cell in cells:
         one, processes = beside(cell, ONE, cells), beside(cell, PROCESSES, cells)
-        whole = [
-            number(figures.median(cell, f"{kind}_with_supervisor_bytes") / 1e6)
-            for kind in ("pss", "rss")
-        ]
         lines.append(
             (
                 page(cell),
@@ -61,14 +57,11 @@ def print_table(found: Sitting, cells: Sequence[Cell]) -> None:
                 number(figures.median(cell, "pss_bytes") / 1e6),
                 ratio_text(figures, cell, processes, "pss_bytes"),
                 number(figures.median(cell, "rss_bytes") / 1e6),
-                ", ".join(whole),
+                worker_cell.with_supervisor_text(figures, cell),
             )
         )
     print(table(HEADINGS, lines))
-    print(
-        "Medians over rounds, with their range; ratios round by round. CPU: in cores. Memory: the\n"
-        "worker processes'; RSS counts what they share for each of them, PSS once in all."
-    )
+    print(worker_cell.LEGEND)
 
 
 def page(cell: Cell) -> str:

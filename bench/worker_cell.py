@@ -17,11 +17,17 @@ from pathlib import Path
 import load_cell
 import process_tree
 import wrk
+from figures import Figures, number
 from installed import Installed
 from load_cell import Cell
 from processes import PROGRAMS, Window, started
 from serving import Served, serving
 
+# What a table says of the columns that come from here.
+LEGEND = (
+    "Medians over rounds, with their range; ratios round by round. CPU: in cores. Memory: the\n"
+    "worker processes'; RSS counts what they share for each of them, PSS once in all."
+)
 ALONE_S = 0.3
 ALONE_WARM_UP_S = 0.1
 
@@ -57,6 +63,12 @@ def weigh(served: Served, path: str, seconds: float) -> dict[str, float]:
         "pss_with_supervisor_bytes": float(with_supervisor.pss_bytes),
         "rss_with_supervisor_bytes": float(with_supervisor.rss_bytes),
     }
+
+
+def with_supervisor_text(figures: Figures[Cell], cell: Cell) -> str:
+    """PSS and RSS in MB, as a table shows them."""
+    kinds = ("pss_with_supervisor_bytes", "rss_with_supervisor_bytes")
+    return ", ".join(number(figures.median(cell, kind) / 1e6) for kind in kinds)
 
 
 def alone_cpu_s(python: Path, free_threading: bool, fixed_loops: int) -> float:

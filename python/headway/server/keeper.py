@@ -83,10 +83,9 @@ class Keeper:
             self._thread.join()
             raise self._failure
 
-    def join(self, timeout_s: float | None) -> bool:
-        """Waits, after the server is over, until the interpreters have ended. True if they have."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+    def join(self) -> None:
+        """Waits, after the server is over, until the interpreters have ended."""
+        self._thread.join()
 
     def _keep(self) -> None:
         if any(each.group.own_gil for each in self._places):

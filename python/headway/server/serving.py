@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from headway import _native
@@ -184,7 +184,7 @@ class Server:
         """Waits after `join` or `abandon` until the sub-interpreters have ended, as long as the
         applications' atexit handlers and threads take."""
         if self._keeper is not None:
-            self._keeper.join(None)
+            self._keeper.join()
 
     def _join(self, timeout_s: float) -> int:
         deadline = time.monotonic() + timeout_s
@@ -199,13 +199,14 @@ class Server:
             PathRow(places[row[0]].name, *row[1:]) for row in _native.server_requests(self._native)
         ]
 
-    def interpreters(self) -> list[InterpreterRow]:
-        """What became of the sub-interpreters; empty where there are none. At any time."""
+    def interpreters(self, rows: Iterable[PathRow]) -> list[InterpreterRow]:
+        """What became of the sub-interpreters; empty where there are none. `rows` are what
+        `requests` returned just now."""
         keeper = self._keeper
         if keeper is None:
             return []
         counts = Counter[str]()
-        for row in self.requests():
+        for row in rows:
             counts[row.interpreter] += row.requests
         return [
             InterpreterRow(

@@ -209,9 +209,12 @@ class Worker:
             return TERMINATE
         command = message.get("command", "")
         if command == "count":
-            count = sum(row.requests for row in self._server.requests())
-            interpreters = [row._asdict() for row in self._server.interpreters()]
-            message = {"event": "requests", "count": count, "interpreters": interpreters}
+            rows = self._server.requests()
+            message = {
+                "event": "requests",
+                "count": sum(row.requests for row in rows),
+                "interpreters": [each._asdict() for each in self._server.interpreters(rows)],
+            }
             self._control.send(message, wait=False)
         return COMMANDS.get(command)
 

@@ -213,8 +213,7 @@ unsafe extern "C" fn server_admit(_: *mut PyObject, arguments: *mut PyObject) ->
                 server.groups().fail(place as usize);
             } else {
                 let interpreter = interpreters::interpreter_in(interpreter)?;
-                // The former one is its own capsule's, too.
-                drop(server.groups().admit(place as usize, interpreter));
+                server.groups().admit(place as usize, interpreter);
             }
             Ok(())
         });

@@ -109,7 +109,7 @@ pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<Applicat
             return Err(malformed());
         };
         read_groups.push(GroupSettings {
-            interpreters: interpreters.to_i64()? as usize,
+            interpreters: interpreters.to_i64()?.max(1) as usize,
             maximum_requests: maximum_requests.to_i64()? as u64,
             switch_interval_ns: Some(switch_interval_ns.to_i64()? as u64).filter(|ns| *ns > 0),
         });

@@ -26,6 +26,7 @@ pub struct Route {
 }
 
 pub struct GroupSettings {
+    /// At least 1.
     pub interpreters: usize,
     /// After so many requests an interpreter is to be replaced; 0: never.
     pub maximum_requests: u64,
@@ -51,10 +52,9 @@ pub struct ApplicationGroups {
 }
 
 struct Group {
+    /// The first of its places.
     first: usize,
-    interpreters: usize,
-    maximum_requests: u64,
-    switch_interval_ns: Option<u64>,
+    settings: GroupSettings,
 }
 
 #[derive(Default)]
@@ -110,15 +110,9 @@ impl ApplicationGroups {
         let mut first = 0;
         let groups: Vec<_> = groups
             .into_iter()
-            .map(|group| {
-                let interpreters = group.interpreters.max(1);
-                let group = Group {
-                    first,
-                    interpreters,
-                    maximum_requests: group.maximum_requests,
-                    switch_interval_ns: group.switch_interval_ns,
-                };
-                first += interpreters;
+            .map(|settings| {
+                let group = Group { first, settings };
+                first += group.settings.interpreters;
                 group
             })
             .collect();
@@ -134,19 +128,19 @@ impl ApplicationGroups {
         }
     }
 
-    /// Has an interpreter run the requests of a place; returns the one that did so far.
-    pub fn admit(&self, place: usize, interpreter: Arc<Interpreter>) -> Option<Arc<Interpreter>> {
-        let place = self.places.get(place)?;
+    /// Has an interpreter run the requests of a place.
+    pub fn admit(&self, place: usize, interpreter: Arc<Interpreter>) {
+        let Some(place) = self.places.get(place) else { return };
         let mut admitted = self.admitted.lock().expect("no panic under this lock");
         admitted.retain(|each| each.strong_count() > 0);
         admitted.push(Arc::downgrade(&interpreter));
         drop(admitted);
         let mut tenant = place.lock();
-        let former = tenant.interpreter.replace(interpreter);
+        // Its capsule holds the former one, too: it is not dropped here.
+        tenant.interpreter = Some(interpreter);
         tenant.is_wanted = false;
         place.generation.fetch_add(1, Release);
         place.changed.notify_all();
-        former
     }
 
     /// No interpreter could be made for the place: requests that wait for one are answered with an error,
@@ -234,16 +228,13 @@ impl ApplicationGroups {
             if tenant.failures != failures || self.has_ended.load(SeqCst) {
                 return None;
             }
-            if !std::mem::replace(&mut tenant.is_wanted, true) {
-                self.wanted.push(index);
-            }
+            self.ask(index, &mut tenant);
             tenant = place.changed.wait_timeout(tenant, LOOK).expect("no panic under this lock").0;
         }
     }
 
-    /// The interpreter has served its time.
-    fn ask_for_another(&self, index: usize) {
-        let mut tenant = self.places[index].lock();
+    /// The place needs an interpreter, or another one.
+    fn ask(&self, index: usize, tenant: &mut Tenant) {
         if !std::mem::replace(&mut tenant.is_wanted, true) {
             self.wanted.push(index);
         }
@@ -254,8 +245,8 @@ impl Application for ApplicationGroups {
     type Thread = WorkerThread;
 
     fn handle(&self, thread: &mut WorkerThread, exchange: &mut Exchange) {
-        let group = self.group_of(exchange);
-        let place = group.first + thread.number % group.interpreters;
+        let Group { first, settings: group } = self.group_of(exchange);
+        let place = first + thread.number % group.interpreters;
         exchange.record.place = place;
         exchange.activity().set_holder(0);
         if group.switch_interval_ns != thread.switch_interval_ns {
@@ -278,7 +269,7 @@ impl Application for ApplicationGroups {
             if interpreter.run(thread.number, &mut thread.meter, exchange).is_ok() {
                 let limit = group.maximum_requests;
                 if limit != 0 && interpreter.count_request() % limit == 0 {
-                    self.ask_for_another(place);
+                    self.ask(place, &mut self.places[place].lock());
                 }
                 return;
             }

@@ -121,16 +121,16 @@ impl Interpreter {
         exchange: &mut Exchange,
     ) -> Result<(), Retired> {
         let own = self.own.as_ref().ok_or(Retired)?;
-        let mut place = self.attachments[number].lock().expect("no panic under this lock");
+        let mut mine = self.attachments[number].lock().expect("no panic under this lock");
         if self.is_retired.load(SeqCst) {
             return Err(Retired);
         }
-        if place.is_none() {
+        if mine.is_none() {
             let adapter = self.adapter().ok_or(Retired)?;
-            // SAFETY: `end` comes after `retire`, which waits until this place is empty.
-            *place = unsafe { Attachment::make(&adapter, own.state) };
+            // SAFETY: `end` comes after `retire`, which waits until this one is empty.
+            *mine = unsafe { Attachment::make(&adapter, own.state) };
         }
-        match &mut *place {
+        match &mut *mine {
             Some(attachment) => attachment.run(meter, exchange),
             None => exchange.refuse(Rejection::ApplicationUnavailable),
         }
@@ -139,9 +139,9 @@ impl Interpreter {
 
     /// The end of worker thread `number`'s business here. Called detached, by that thread.
     pub fn leave(&self, number: usize) {
-        let Some(place) = self.attachments.get(number) else { return };
-        if let Some(attachment) = place.lock().expect("no panic under this lock").take() {
-            // SAFETY: made by `run` on this thread; `end` comes when the place is empty.
+        let Some(mine) = self.attachments.get(number) else { return };
+        if let Some(attachment) = mine.lock().expect("no panic under this lock").take() {
+            // SAFETY: made by `run` on this thread; `end` comes when all are empty.
             unsafe { attachment.discard() };
         }
     }
@@ -194,9 +194,9 @@ impl Interpreter {
         let mut called = false;
         loop {
             let (mut running, mut staying) = (false, false);
-            for place in &self.attachments {
-                match place.try_lock() {
-                    Ok(place) => staying |= place.is_some(),
+            for attachment in &self.attachments {
+                match attachment.try_lock() {
+                    Ok(attachment) => staying |= attachment.is_some(),
                     Err(_) => running = true,
                 }
             }
@@ -250,8 +250,8 @@ impl Drop for Interpreter {
         if self.own.is_some() {
             // Whatever of Python is left belongs to another interpreter than the calling thread's.
             std::mem::forget(self.adapter.lock().map(|mut adapter| adapter.take()));
-            for place in &mut self.attachments {
-                std::mem::forget(place.get_mut().map(Option::take));
+            for attachment in &mut self.attachments {
+                std::mem::forget(attachment.get_mut().map(Option::take));
             }
         }
     }
