@@ -1,5 +1,7 @@
 // What /api/v1 answers. Times are seconds since 1970, durations seconds, sizes bytes, shares 0 to 1.
 
+import type { GcEvent, Lifecycle, SlowRequest } from "./events";
+
 export interface Quantiles {
   count: number;
   mean: number;
@@ -138,20 +140,6 @@ export interface Now {
   processes: Process[];
 }
 
-export interface Lifecycle extends ProcessName {
-  time: number;
-  kind: string;
-  group?: string;
-  parent_pid?: number;
-  reason?: string;
-  death?: string;
-  detail?: string;
-  uptime?: number;
-  requests?: number;
-  in_flight?: number;
-  drain?: number;
-}
-
 export interface Series {
   from: number;
   to: number;
@@ -180,6 +168,27 @@ export interface Distribution {
   switch_intervals: number[];
 }
 
+export interface Slots {
+  times: number[];
+  processes: (ProcessName & {
+    group?: string;
+    /** For each time, each worker thread's share in requests; null where the process said nothing. */
+    busy: (number[] | null)[];
+  })[];
+}
+
+export interface Events<T> {
+  events: T[];
+}
+
+export type SlowAnswer = Events<SlowRequest>;
+export type LifecycleAnswer = Events<Lifecycle>;
+export type GcAnswer = Events<GcEvent>;
+
+export interface Comparison {
+  rows: (Measured & { name: string })[];
+}
+
 export interface ErrorAnswer {
   error: string;
 }
@@ -200,6 +209,9 @@ export interface GilRow {
 
 export interface ThreadRow {
   name: string;
+  host?: string;
+  pid?: number;
+  native_id?: number;
   gil: string;
   held: number;
   waited: number;

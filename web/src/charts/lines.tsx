@@ -3,8 +3,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
+import { endingOf, isEnd, type Lifecycle, reasonOf, said as saidOf } from "../events";
 import { clock, moment, timeTick } from "../format";
-import type { Lifecycle } from "../model";
 import { linearTicks } from "../scales";
 import { type Colour, colour, FONT, useTheme } from "../theme";
 import { Card } from "./card";
@@ -51,12 +51,6 @@ const TIME_STEPS = [
   ...[3_600, 7_200, 10_800, 21_600, 43_200],
   ...[86_400, 172_800, 604_800, 1_209_600, 2_592_000],
 ];
-
-export function isUnplanned(event: Lifecycle): boolean {
-  return Boolean(
-    event.death || ["crash", "deadlock_timeout", "unknown"].includes(event.reason ?? ""),
-  );
-}
 
 function options(props: () => Props, width: number, onCursor: (index: number | null) => void) {
   const settings: uPlot.Options = {
@@ -159,7 +153,8 @@ function drawMarks(chart: uPlot, { markers, limit, from, to }: Props): void {
   for (const event of markers ?? []) {
     if (event.time < from || event.time > to) continue;
     const x = Math.round(chart.valToPos(event.time, "x", true));
-    context.strokeStyle = isUnplanned(event) ? colour("red") : colour("grey", 0.7);
+    const unplanned = isEnd(event) && endingOf(event) === "unplanned";
+    context.strokeStyle = unplanned ? colour("red") : colour("grey", 0.7);
     context.setLineDash([3 * ratio, 3 * ratio]);
     context.beginPath();
     context.moveTo(x, bbox.top);
@@ -281,9 +276,9 @@ export function LineChart(given: Props) {
         ))}
         {near && (
           <div class="when">
-            <dt>{near.kind}</dt>
+            <dt>{saidOf(near)}</dt>
             <dd>
-              {near.pid} {near.death ?? near.reason ?? ""}
+              {near.pid} {reasonOf(near)}
             </dd>
           </div>
         )}

@@ -23,6 +23,7 @@ export function Holders({ address }: { address: Address }) {
         title="GILs"
         rows={gils}
         name={(gil) => gil.name}
+        id={(gil) => `${gil.host} ${gil.pid} ${gil.name}`}
         columns={[
           { label: "Held", cell: (gil) => <Bar share={part(gil.held, gil)} colour="teal" /> },
           {
@@ -40,6 +41,9 @@ export function Holders({ address }: { address: Address }) {
         title="Who holds the GIL: threads"
         rows={threads}
         name={(thread) => thread.name}
+        id={(thread) =>
+          `${thread.host} ${thread.pid} ${thread.native_id} ${thread.gil} ${thread.name}`
+        }
         columns={[
           { label: "GIL", cell: (thread) => thread.gil, text: true },
           { label: "Held", cell: (thread) => format.seconds(thread.held) },
@@ -56,6 +60,7 @@ export function Holders({ address }: { address: Address }) {
         title="Who holds the GIL: endpoints"
         rows={endpoints}
         name={(endpoint) => endpoint.name}
+        id={(endpoint) => `${endpoint.application_group ?? ""}\n${endpoint.name}`}
         columns={[
           { label: "Requests", cell: (endpoint) => format.count(endpoint.requests) },
           { label: "Held", cell: (endpoint) => format.seconds(endpoint.gil_held) },
@@ -78,6 +83,7 @@ export function Holders({ address }: { address: Address }) {
           title="Who holds the GIL: interpreters"
           rows={interpreters}
           name={(row) => row.name || "(main)"}
+          id={(row) => row.name}
           columns={[
             { label: "Own GIL", cell: (row) => (row.own_gil ? "yes" : "no"), text: true },
             { label: "Requests", cell: (row) => format.count(row.requests) },
