@@ -60,6 +60,44 @@ export function extent(histograms: readonly (Histogram | null)[]): { from: numbe
   return { from: 1e-6, to: 10 ** Math.ceil(Math.log10(longest) - 1e-9) };
 }
 
+/** A histogram as `bars` of one width from 0 to `to` seconds; a bucket across an edge counts by length. */
+export function evenBins(histogram: Histogram, to: number, bars: number): Bin[] {
+  const width = to / bars;
+  const made = Array.from({ length: bars }, (_, index) => ({
+    low: width * index,
+    high: width * (index + 1),
+    count: 0,
+  }));
+  for (const [high, count] of histogram.buckets) {
+    const low = lowerBound(high);
+    const first = Math.min(bars - 1, Math.floor(low / width));
+    const last = Math.min(bars - 1, Math.floor((high - 1e-12) / width));
+    for (let index = first; index <= last; index++) {
+      const bin = made[index];
+      if (!bin) continue;
+      // What is longer than the axis is in its last bar.
+      const end = index === bars - 1 ? high : Math.min(high, bin.high);
+      bin.count += (count * (end - Math.max(low, bin.low))) / (high - low);
+    }
+  }
+  return made;
+}
+
+/**
+ * What bars on a logarithmic axis are drawn as: their weight by the room they take there, for a power
+ * of two is cut into parts of equal length, of which the first takes twice the room of the last.
+ */
+export function densities(
+  made: readonly Bin[],
+  shares: readonly number[],
+  perPower: number,
+): number[] {
+  return made.map(({ low, high }, index) => {
+    const room = Math.log2(high / low) * perPower;
+    return (shares[index] ?? 0) / room;
+  });
+}
+
 /** How much of `histogram` is in each bin: of its number, or of the time it sums up. */
 export function weights(made: readonly Bin[], by: "number" | "time"): number[] {
   const sizes = made.map(({ low, high, count }) =>

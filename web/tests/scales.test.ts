@@ -2,6 +2,8 @@ import { expect, test } from "vitest";
 import type { Histogram } from "../src/model";
 import {
   bins,
+  densities,
+  evenBins,
   extent,
   linearTicks,
   logTicks,
@@ -84,4 +86,22 @@ test("axes end at round numbers", () => {
   expect(logTicks(1e-6, 1e-5, 20)).toEqual([1e-6, 2e-6, 5e-6, 1e-5]);
   expect(linearTicks(0.9, 4)).toEqual([0, 0.25, 0.5, 0.75, 1]);
   expect(linearTicks(0, 4)).toEqual([0, 1]);
+});
+
+test("even bars share out a bucket that lies across their edges, and lose nothing", () => {
+  const given = histogram([
+    [1088e-9, 8],
+    [10_485_760e-9, 4],
+    [0.2, 1],
+  ]);
+  const made = evenBins(given, 0.01, 100);
+  expect(made[0]?.count).toBe(8);
+  expect(made.reduce((sum, bin) => sum + bin.count, 0)).toBeCloseTo(13, 9);
+  expect(made.at(-1)?.count).toBeGreaterThan(1);
+});
+
+test("a flat density is drawn flat, though the bars of a power of two differ in width", () => {
+  const made = bins(histogram([]), 1e-3, 0.1, 4);
+  const shares = made.map(({ low, high }) => Math.log2(high / low));
+  for (const height of densities(made, shares, 4)) expect(height).toBeCloseTo(0.25, 9);
 });

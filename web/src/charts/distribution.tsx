@@ -3,9 +3,19 @@
 // waits gather above them where there is a convoy.
 
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
-import { counted, seconds, share } from "../format";
+import { count, counted, seconds, share } from "../format";
 import type { Histogram } from "../model";
-import { type Bin, barsPerPower, bins, extent, linearTicks, logTicks, weights } from "../scales";
+import {
+  type Bin,
+  barsPerPower,
+  bins,
+  densities,
+  evenBins,
+  extent,
+  linearTicks,
+  logTicks,
+  weights,
+} from "../scales";
 import { type Colour, colour, FONT } from "../theme";
 import { Card } from "./card";
 import { Drawing, type Point } from "./drawing";
@@ -36,6 +46,7 @@ const RIGHT = 14;
 const TOP = 22;
 const BOTTOM = 24;
 const MULTIPLES = 8;
+const LINEAR_BARS = 100;
 
 interface Frame {
   from: number;
@@ -44,8 +55,8 @@ interface Frame {
   x: (value: number, width: number) => number;
 }
 
-function frameOf(layers: { shares: number[] }[], from: number, to: number, log: boolean): Frame {
-  const top = Math.max(0.01, ...layers.flatMap(({ shares }) => shares));
+function frameOf(layers: { heights: number[] }[], from: number, to: number, log: boolean): Frame {
+  const top = Math.max(0.01, ...layers.flatMap(({ heights }) => heights));
   return {
     from,
     to,
@@ -58,24 +69,6 @@ function frameOf(layers: { shares: number[] }[], from: number, to: number, log: 
   };
 }
 
-/** Bars of one width on the screen: of a power of two on a logarithmic axis, else of the axis itself. */
-function barsOf(histogram: Histogram, from: number, to: number, log: boolean): Bin[] {
-  const fine = bins(histogram, log ? from : 1e-6, to, log ? barsPerPower(histogram.count) : 16);
-  if (log) return fine;
-  const bars = 80;
-  const made = Array.from({ length: bars }, (_, index) => ({
-    low: (to * index) / bars,
-    high: (to * (index + 1)) / bars,
-    count: 0,
-  }));
-  for (const bin of fine) {
-    const middle = Math.min(to, (bin.low + bin.high) / 2);
-    const bar = made[Math.min(bars - 1, Math.floor((middle / to) * bars))];
-    if (bar) bar.count += bin.count;
-  }
-  return made;
-}
-
 export function DistributionChart(props: Props) {
   const { title, noun, layers, intervals, weigh, axis } = props;
   const log = axis === "log";
@@ -83,16 +76,23 @@ export function DistributionChart(props: Props) {
   const [cursor, setCursor] = useState<number | null>(null);
 
   const drawn = useMemo(() => {
-    const { from, to } = extent(layers.map(({ histogram }) => histogram));
+    const known = layers.flatMap((layer) =>
+      layer.histogram?.count ? [{ ...layer, histogram: layer.histogram }] : [],
+    );
+    const { from, to } = extent(known.map(({ histogram }) => histogram));
     const end = log ? to : linearEnd(layers);
-    const made = layers.flatMap((layer) => {
-      if (!layer.histogram?.count) return [];
-      const bars = barsOf(layer.histogram, from, end, log);
-      return [{ ...layer, histogram: layer.histogram, bars, shares: weights(bars, weigh) }];
+    // Bars of all layers are alike, or their heights could not be compared.
+    const perPower = barsPerPower(Math.min(...known.map(({ histogram }) => histogram.count)));
+    const made = known.map((layer) => {
+      const bars = log
+        ? bins(layer.histogram, from, end, perPower)
+        : evenBins(layer.histogram, end, LINEAR_BARS);
+      const shares = weights(bars, weigh);
+      return { ...layer, bars, shares, heights: log ? densities(bars, shares, perPower) : shares };
     });
-    return { made, frame: frameOf(made, from, end, log) };
+    return { made, perPower, frame: frameOf(made, from, end, log) };
   }, [layers, weigh, log]);
-  const { made, frame } = drawn;
+  const { made, frame, perPower } = drawn;
 
   const draw = useCallback(
     (context: CanvasRenderingContext2D, width: number, height: number) => {
@@ -140,7 +140,7 @@ export function DistributionChart(props: Props) {
             seconds(bin.low),
             seconds(bin.high),
             ...made.flatMap(({ bars, shares }) => [
-              (bars[index]?.count ?? 0).toLocaleString("en-US"),
+              count(bars[index]?.count ?? 0),
               share(shares[index]),
             ]),
           ]),
@@ -160,6 +160,10 @@ export function DistributionChart(props: Props) {
         stale={props.stale ?? false}
         canvas={canvas}
       />
+      <p class="note">
+        Height: share of the {weigh === "time" ? "time" : `${noun}s`}{" "}
+        {log ? `in each ${perPower}th of a doubling` : "in each bar"}.
+      </p>
       <p class="readout" aria-live="polite">
         {cursor === null ? (
           <>&nbsp;</>
@@ -210,8 +214,8 @@ function Readout(props: {
   if (!bin) return null;
   return (
     <span>
-      {props.label}: {seconds(bin.low)} to {seconds(bin.high)}, {counted(bin.count, props.noun)},{" "}
-      {share(props.shares[index])}
+      {props.label}: {seconds(bin.low)} to {seconds(bin.high)},{" "}
+      {counted(Math.round(bin.count), props.noun)}, {share(props.shares[index])}
     </span>
   );
 }
@@ -261,7 +265,7 @@ function drawBars(
   width: number,
   height: number,
   frame: Frame,
-  layer: { colour: Colour; bars: Bin[]; shares: number[] },
+  layer: { colour: Colour; bars: Bin[]; heights: number[] },
   outline: boolean,
 ): void {
   const bottom = height - BOTTOM;
@@ -269,7 +273,7 @@ function drawBars(
   const path = new Path2D();
   path.moveTo(frame.x(layer.bars[0]?.low ?? 0, width), bottom);
   layer.bars.forEach((bin, index) => {
-    const top = y(layer.shares[index] ?? 0);
+    const top = y(layer.heights[index] ?? 0);
     path.lineTo(frame.x(bin.low, width), top);
     path.lineTo(frame.x(bin.high, width), top);
   });

@@ -116,3 +116,11 @@ export function Drawing(props: Props) {
     </div>
   );
 }
+
+/** A text cut to `width`, so that a long name does not run into the picture. */
+export function fitted(context: CanvasRenderingContext2D, text: string, width: number): string {
+  if (context.measureText(text).width <= width) return text;
+  let end = Math.min(text.length, 80);
+  while (end > 1 && context.measureText(`${text.slice(0, end)}…`).width > width) end--;
+  return `${text.slice(0, end)}…`;
+}

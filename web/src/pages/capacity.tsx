@@ -15,6 +15,7 @@ import { asked, type PageProps } from "./props";
 const POINTS = 120;
 const LEFT = 34;
 const RIGHT = 8;
+const TOP = 6;
 const BOTTOM = 20;
 const MAX_ROW = 20;
 const MIN_ROW = 5;
@@ -84,7 +85,7 @@ function SlotMap({ process, times, stale }: MapProps) {
   const [cell, setCell] = useState<Cell | null>(null);
   const slots = Math.max(1, ...process.busy.map((shares) => shares?.length ?? 0));
   const row = Math.max(MIN_ROW, Math.min(MAX_ROW, Math.floor(USUAL_HEIGHT / slots)));
-  const height = slots * row + BOTTOM;
+  const height = TOP + slots * row + BOTTOM;
   const columns = times.length;
   const busyNow = useMemo(() => meanOf(process.busy), [process.busy]);
 
@@ -96,7 +97,7 @@ function SlotMap({ process, times, stale }: MapProps) {
         shares?.forEach((share, index) => {
           context.fillStyle = colour("teal");
           context.globalAlpha = shade(Math.min(1, share));
-          context.fillRect(x, index * row, Math.max(1, size - 0.5), row - 1);
+          context.fillRect(x, TOP + index * row, Math.max(1, size - 0.5), row - 1);
         });
       });
       context.globalAlpha = 1;
@@ -105,13 +106,18 @@ function SlotMap({ process, times, stale }: MapProps) {
       context.textBaseline = "middle";
       context.textAlign = "right";
       for (const index of labelled(slots, row)) {
-        context.fillText(String(index), LEFT - 6, index * row + row / 2);
+        context.fillText(String(index), LEFT - 6, TOP + index * row + row / 2);
       }
-      drawTimes(context, width, slots * row, times);
+      drawTimes(context, width, TOP + slots * row, times);
       if (cell) {
         context.strokeStyle = colour("ink");
         context.lineWidth = 1.5;
-        context.strokeRect(LEFT + cell.column * size - 0.5, cell.row * row - 0.5, size + 0.5, row);
+        context.strokeRect(
+          LEFT + cell.column * size - 0.5,
+          TOP + cell.row * row - 0.5,
+          size + 0.5,
+          row,
+        );
       }
     },
     [process.busy, times, row, slots, columns, cell],
@@ -121,7 +127,7 @@ function SlotMap({ process, times, stale }: MapProps) {
     Math.floor(((x - LEFT) / (width - LEFT - RIGHT)) * columns);
   const onPoint = (at: Point | null, width: number) => {
     const column = at ? columnAt(at.x, width) : -1;
-    const index = at ? Math.floor(at.y / row) : -1;
+    const index = at ? Math.floor((at.y - TOP) / row) : -1;
     const inside = column >= 0 && column < columns && index >= 0 && index < slots;
     setCell(inside ? { column, row: index } : null);
   };

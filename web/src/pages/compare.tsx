@@ -13,7 +13,7 @@ import { groupName } from "../selection_bar";
 import type { Colour } from "../theme";
 import { Sign } from "../verdict";
 import type { PageProps } from "./props";
-import { configured } from "./tiles";
+import { shapeOf, versionsOf } from "./tiles";
 
 interface Figure {
   label: string;
@@ -218,7 +218,13 @@ function ComparedRow({ rows, index, row, measured, first }: RowProps) {
           {selectionText(row)}
         </small>
       </th>
-      <td class="text">{measured ? configured(measured.config) : ""}</td>
+      <td class="text">
+        {measured && (
+          <>
+            {shapeOf(measured.config)} <small>{versionsOf(measured.config)}</small>
+          </>
+        )}
+      </td>
       {FIGURES.map(({ label, value, said }) => {
         const here = measured ? value(measured.summary) : null;
         return (

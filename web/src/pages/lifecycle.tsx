@@ -4,7 +4,7 @@ import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { go, type Selection } from "../address";
 import { useAnswer } from "../answers";
 import { Card } from "../charts/card";
-import { Drawing, type Point } from "../charts/drawing";
+import { Drawing, fitted, type Point } from "../charts/drawing";
 import { type Ending, endingOf, isEnd, type Lifecycle, reasonOf, said } from "../events";
 import * as format from "../format";
 import type { LifecycleAnswer, Now } from "../model";
@@ -140,12 +140,8 @@ function Gantt({
         const y = index * ROW;
         context.textAlign = "left";
         context.fillStyle = colour(index === picked ? "ink" : "muted");
-        context.fillText(
-          width < 500 ? String(life.pid) : `${groupName(life.group)} ${life.pid}`,
-          0,
-          y + ROW / 2,
-          edge - 8,
-        );
+        const name = width < 500 ? "" : `${fitted(context, groupName(life.group), edge - 60)} `;
+        context.fillText(`${name}${life.pid}`, 0, y + ROW / 2);
         context.fillStyle = colour("teal", index === picked ? 1 : 0.75);
         const [begin, end] = [x(life.start), x(life.end ?? to)];
         context.beginPath();

@@ -7,19 +7,30 @@ function quantile(of: MaybeQuantiles, name: keyof Quantiles): string {
   return format.seconds(of?.[name] ?? null);
 }
 
-/** "2 × 5 threads, 5 ms, deadline": how the selection is run, as the seeds' tables name it. */
-export function configured(config: Config): string {
-  const shape = `${format.varying(config.processes, String)} × ${format.varying(config.threads, String)} threads`;
+/** "2 × 5 threads · 5 ms · deadline": how the selection is run, as the seeds' tables name it. */
+export function shapeOf(config: Config): string {
   const free = config.gil_mode === "disabled";
-  return [
-    shape,
+  return listed([
+    `${format.varying(config.processes, String)} × ${format.varying(config.threads, String)} threads`,
     free ? "free-threaded" : format.varying(config.switch_interval, format.seconds),
     free ? "" : format.varying(config.policy, String),
+  ]);
+}
+
+/** "Python 3.13.0 · headway 0.1.0" */
+export function versionsOf(config: Config): string {
+  return listed([
     config.python ? `Python ${format.varying(config.python, String)}` : "",
     format.varying(config.server, String),
-  ]
-    .filter((part) => part && part !== format.NOTHING)
-    .join(" · ");
+  ]);
+}
+
+export function configured(config: Config): string {
+  return listed([shapeOf(config), versionsOf(config)]);
+}
+
+function listed(parts: string[]): string {
+  return parts.filter((part) => part && part !== format.NOTHING).join(" · ");
 }
 
 export function Tiles({ summary, config }: Measured) {
