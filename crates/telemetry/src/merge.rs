@@ -171,7 +171,9 @@ impl Total {
             (Self::Integer(total), Value::Integer(number)) => *total = total.saturating_add(number),
             (Self::Seconds(total), Value::Seconds(ns)) if larger => *total = ns.max(*total),
             (Self::Seconds(total), Value::Seconds(ns)) => *total = total.saturating_add(ns),
-            (Self::Number(total), Value::Number(number)) => *total += number,
+            (Self::Number(total), Value::Number(number)) => {
+                *total = (*total + number).clamp(f64::MIN, f64::MAX);
+            }
             (Self::Histogram(total), Value::Histogram(bytes)) => {
                 total.merge(&SparseHistogram::parse(bytes)?);
             }
@@ -421,6 +423,15 @@ mod tests {
             (6, 2_000_000, 9_000_000)
         );
         assert_eq!(get(&sum, id::MEMORY_MAX_RSS), Some(Value::Count(5)));
+    }
+
+    #[test]
+    fn sums_stay_numbers() {
+        let mut writer = RecordWriter::new();
+        writer.push(id::RSS_BYTE_SECONDS, Value::Number(f64::MAX));
+        let record = writer.into_bytes();
+        let sum = merge([&*record, &*record]).unwrap();
+        assert_eq!(get(&sum, id::RSS_BYTE_SECONDS), Some(Value::Number(f64::MAX)));
     }
 
     proptest! {
