@@ -12,18 +12,18 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import Any
 
-from headway.errors import CommandError, Error, reason_of
+from headway.errors import CommandError, Error
 from headway.server.children import Children
 from headway.server.control import Message
 from headway.server.deaths import Deaths
 from headway.server.inquiry import Inquiry
 from headway.server.listeners import Listeners, inherited_from_systemd
 from headway.server.log import say
+from headway.server.pid_file import pid_file
 from headway.server.process import Failure, Process, State
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
@@ -254,21 +254,3 @@ class Supervisor:
                 for group in (shown.settings.groups if shown is not None else ())
             ],
         }
-
-
-@contextlib.contextmanager
-def pid_file(path: str) -> Iterator[None]:
-    """Has the pid of this process in it for as long as the context lasts."""
-    text = f"{os.getpid()}\n"
-    try:
-        Path(path).write_text(text)
-    except OSError as error:
-        reason = reason_of(error)
-        raise CommandError(f"--pid-file {path}: {reason}", exit_code=2) from None
-    try:
-        yield
-    finally:
-        # Not that of a server that was started since.
-        with contextlib.suppress(OSError):
-            if Path(path).read_text() == text:
-                Path(path).unlink()
