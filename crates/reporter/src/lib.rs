@@ -8,14 +8,19 @@
 //! Knows the format (`headway_telemetry`), the meter's books and Linux; nothing of Python, requests or
 //! who receives.
 
+mod cgroup;
+mod gils;
 mod identity;
 mod post;
 mod reporter;
+mod resources;
 mod rows;
 mod source;
 
+pub use gils::Gils;
 pub use identity::{Constant, Identity};
 pub use post::{Post, TargetError};
 pub use reporter::{Ending, Reporter, Settings};
-pub use rows::{OTHER, Row};
+pub use resources::Resources;
+pub use rows::{Bounds, OTHER, Row};
 pub use source::{RequestCounts, Source, Tick};
