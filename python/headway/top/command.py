@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from headway.errors import CommandError
-from headway.json_file import to_json
 from headway.top import once, tables
 from headway.top.source import DEFAULT_URL, NoAnswer, Query, Recorder, Source
 
@@ -18,10 +18,11 @@ SOCKET = "unix:"
 MAX_WINDOW_S = 600
 
 DESCRIPTION = f"""\
-Shows in a terminal what a recorder (headway telemetry) shows in a browser: totals, process groups and
-processes with their throughput, response times as percentiles, application time, exact waits for the
-GIL, who holds it, CPU in cores, memory and busy threads, a verdict in words with its evidence and
-what to try, slow requests with their stacks, garbage collections, and processes that start and end.
+Shows in a terminal what a recorder (headway telemetry) shows in a browser: totals, process groups
+and processes with their throughput, response times as percentiles, application time, exact waits
+for the GIL, who holds it, CPU in cores, memory and busy threads, a verdict in words with its
+evidence and what to try, slow requests with their stacks, garbage collections, and processes that
+start and end.
 
 SOURCE is the recorder's URL ({DEFAULT_URL} unless told). With unix:PATH there need be no
 recorder: top itself receives what processes report to PATH (headway serve --telemetry unix:PATH,
@@ -64,9 +65,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=tables.VIEWS[0].name,
         help="the page to begin with, or to write (default: %(default)s)",
     )
-    parser.add_argument(
-        "--group", metavar="NAME", help="only the processes of this process group"
-    )
+    parser.add_argument("--group", metavar="NAME", help="only the processes of this process group")
     parser.add_argument(
         "--window",
         metavar="S",
@@ -98,7 +97,16 @@ def run(arguments: argparse.Namespace) -> int:
             return show_once(source, arguments)
         from headway.top.app import Top
 
-        return Top(source, arguments).watch()
+        # Nobody there is told in one line, rather than on a screen that stays empty.
+        source.ask("now", now_query(arguments.window, arguments.group))
+        Top(
+            source,
+            interval_s=arguments.interval,
+            window_s=arguments.window,
+            view=arguments.view,
+            group=arguments.group,
+        ).run()
+        return 0
     except NoAnswer as error:
         raise CommandError(str(error)) from error
     finally:
@@ -147,20 +155,18 @@ def token_of(path: str | None) -> str | None:
     return token
 
 
-def query_of(window_s: float, group: str | None) -> list[tuple[str, str]]:
-    """What every question says. A page besides `now` is of the same time."""
-    query = [("window", f"{window_s:g}"), ("from", f"-{window_s:g}")]
-    return query + ([("group", group)] if group else [])
+def now_query(window_s: float, group: str | None) -> Query:
+    return [("window", f"{window_s:g}"), *([("group", group)] if group else [])]
 
 
 def show_once(source: Source, arguments: argparse.Namespace) -> int:
-    query: Query = query_of(arguments.window, arguments.group)
-    now = source.ask("now", query)
+    now = source.ask("now", now_query(arguments.window, arguments.group))
     view = next(each for each in tables.VIEWS if each.name == arguments.view)
-    more = bool(view.path) and view.name != "processes"
+    more = view.name not in ("overview", "processes")
+    query = view.query(arguments.window, arguments.group)
     answer = source.ask(view.path, query) if more else {}
     if arguments.json:
-        print(to_json(answer if more else now))
+        print(json.dumps(answer if more else now))
     else:
         sys.stdout.write(once.draw(source.name, now, view.name, answer))
     return 0

@@ -1,7 +1,7 @@
 """Kinds of figures: how a value of each looks to a person, and how to a script.
 
-Values come from the wire by way of JSON: one that is missing, or of another type than expected, is a
-"-" in both. A script's cell is one word without a unit, which its column's title has.
+Values come from the wire by way of JSON: one that is missing, or of another type than expected, is
+a "-" in both. A script's cell is one word without a unit, which its column's title has.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from headway import columns, units
 NOTHING = "-"
 # Names from the wire: URLs and stacks have rows of their own, where there is more room.
 MAX_TEXT = 200
+# In a column beside others.
+MAX_NAME = 24
 
 
 class Kind(NamedTuple):
@@ -38,7 +40,7 @@ def number_in(value: Any) -> float | None:
 
 
 def text(value: Any) -> str:
-    """On one line, and printable: no string from the wire moves the cursor or colours the screen."""
+    """On one line, and printable: no string of others moves the cursor or colours the screen."""
     if value is None or value == "":
         return NOTHING
     if isinstance(value, (list, tuple)):
@@ -157,6 +159,7 @@ def _plain(decimals: int, scale: float = 1.0) -> Callable[[Any], str]:
     return shown
 
 
+NAME = Kind(lambda value: columns.cut(text(value), MAX_NAME), word, is_number=False)
 TEXT = Kind(text, word, is_number=False)
 COUNT = Kind(lambda value: digits(value), _plain(0))
 RATE = Kind(digits, _plain(1), "_per_s")

@@ -62,7 +62,9 @@ def verdicts(now: Row) -> Iterator[str]:
             if not number:
                 yield "#"
             indent = " " * (len(line) - len(line.lstrip()) + 4 if number else 0)
-            yield from textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent=f"# {indent}")
+            yield from textwrap.wrap(
+                text, WIDTH, initial_indent="# ", subsequent_indent=f"# {indent}"
+            )
 
 
 def stacks(table: Table) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""What `headway top` shows, in lines of text without colour: totals, verdicts, and the details of one
-row. Pure: answers of the API go in.
+"""What `headway top` shows, in lines of text without colour: totals, verdicts, and the details of
+one row. Pure: answers of the API go in.
 """
 
 from __future__ import annotations
@@ -8,8 +8,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.top import figures
-from headway.top.figures import age, clock, cores, digits, in_unit, seconds, share, short, size, text
-from headway.top.tables import Row, rows_of, value_at
+from headway.top.figures import (
+    age,
+    clock,
+    cores,
+    digits,
+    in_unit,
+    seconds,
+    share,
+    short,
+    size,
+    text,
+)
+from headway.top.tables import Row, difference, level, rows_of, value_at
 
 # Name of a distribution in SUMMARY, and what a person calls it.
 DISTRIBUTIONS = (
@@ -39,12 +50,39 @@ def totals(measured: Any) -> list[str]:
         f"5xx {digits(summary.get('errors_5xx'))}   4xx {digits(summary.get('errors_4xx'))}   "
         f"failed {digits(summary.get('failed'))}   "
         f"in {size(summary.get('input_bytes'))}/s   out {size(summary.get('output_bytes'))}/s",
-        f"response {times(summary.get('response'))}   application {times(summary.get('application'))}",
+        f"response {times(summary.get('response'))}   "
+        f"application {times(summary.get('application'))}",
         f"GIL wait {times(summary.get('gil_wait'))}" + gil(summary),
         f"CPU {cores(summary.get('cpu'))} ({cores(summary.get('cpu_per_process'))} a process)   "
         f"memory {size(summary.get('rss'))}   busy {busy(summary)}{throttled(summary)}",
     ]
     return lines
+
+
+CHARTS = (
+    ("requests /s", "rps", digits),
+    ("response p95", "response.p95", seconds),
+    ("GIL wait p95", "gil_wait.p95", seconds),
+    ("CPU cores", "cpu", digits),
+)
+
+
+def history(series: Any, width: int) -> Iterator[str]:
+    """A line of bars for each of a few figures over time, with the greatest of them."""
+    points = rows_of(series, "points")
+    if not points:
+        return
+    length = max(min(width - 40, len(points)), 10)
+    for label, path, shown in CHARTS:
+        values = [figures.number_in(value_at(row, f"summary.{path}")) for row in points][-length:]
+        most = max((value for value in values if value is not None), default=None)
+        bars = "".join(
+            " " if value is None else level(value / most if most else 0) for value in values
+        )
+        last = next((value for value in reversed(values) if value is not None), None)
+        yield f"{label:14}{bars:{length}}  {shown(last)} (up to {shown(most)})"
+    length_s = difference(series.get("to"), series.get("from"))
+    yield f"{'':14}{age(length_s)} to {clock(series.get('to'))}"
 
 
 def times(quantiles: Any) -> str:
@@ -63,7 +101,10 @@ def gil(summary: Row) -> str:
 
 
 def busy(summary: Row) -> str:
-    part, threads = figures.number_in(summary.get("busy")), figures.number_in(summary.get("threads"))
+    part, threads = (
+        figures.number_in(summary.get("busy")),
+        figures.number_in(summary.get("threads")),
+    )
     if part is None or threads is None:
         return share(part)
     return f"{digits(round(part * threads, 1))} of {digits(round(threads))} threads ({share(part)})"
@@ -156,7 +197,8 @@ def measured(row: Row) -> Iterator[str]:
     collections = value_at(row, "summary.gc")
     if isinstance(collections, dict):
         pauses, pause = digits(collections.get("pauses")), times(collections.get("pause"))
-        yield f"garbage collection: {pauses} pauses /s, {share(collections.get('share'))} of the time"
+        part = share(collections.get("share"))
+        yield f"garbage collection: {pauses} pauses /s, {part} of the time"
         yield f"{'':14}pause {pause}"
 
 
@@ -172,7 +214,9 @@ def details(row: Row) -> list[str]:
         elif isinstance(value, dict):
             lines.append(f"{label:24}{times(value)}")
         elif value is not None and value != "":
-            shown = seconds(value) if isinstance(value, float) and name not in TIMES else text(value)
+            shown = (
+                seconds(value) if isinstance(value, float) and name not in TIMES else text(value)
+            )
             lines.append(f"{label:24}{clock(value) if name in TIMES else shown}")
     return lines
 

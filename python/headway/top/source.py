@@ -39,8 +39,8 @@ class Source(Protocol):
 
 
 class Recorder:
-    """A `headway telemetry` that is asked by its URL. Redirections are not followed: whoever answers
-    at the address that was given is to have the token, and nobody else."""
+    """A `headway telemetry` that is asked by its URL. Redirections are not followed: whoever
+    answers at the address that was given is to have the token, and nobody else."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         parts = urlsplit(url)
@@ -96,7 +96,9 @@ class Recorder:
                 why = ": it wants a token"
             raise NoAnswer(f"{self.name} answers {status}{why}")
         if not isinstance(answer, dict):
-            raise NoAnswer(f"{self.name} is no recorder of Headway: its answer is not a JSON object")
+            raise NoAnswer(
+                f"{self.name} is no recorder of Headway: its answer is not a JSON object"
+            )
         return answer
 
     def close(self) -> None:

@@ -1,17 +1,29 @@
 """Tables of what the recorder's API answers: a dict goes in, rows of values come out.
 
 A table knows its columns in order, which of them a narrow terminal does without, and for each row
-what it was made of, so that a screen can show more of it. It knows nothing of screens; cells look as
-their columns' kinds say (`figures`).
+what it was made of, so that a screen can show more of it. It knows nothing of screens; cells look
+as their columns' kinds say (`figures`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from headway import columns
-from headway.top.figures import AGE, CLOCK, CORES, COUNT, RATE, SECONDS, SHARE, SIZE, TEXT, Kind
+from headway.top.figures import (
+    AGE,
+    CLOCK,
+    CORES,
+    COUNT,
+    RATE,
+    SECONDS,
+    SHARE,
+    SIZE,
+    TEXT,
+    Kind,
+    number_in,
+)
 
 Row = dict[str, Any]
 GAP = "  "
@@ -83,16 +95,16 @@ MEASURED = (
     Column("verdict", "verdict", "verdict.name", TEXT, 1),
 )
 PROCESSES = (
-    Column("host", "host", "host", TEXT, 12),
-    Column("group", "group", "group", TEXT, 5),
+    Column("host", "host", "host", NAME, 12),
+    Column("group", "group", "group", NAME, 5),
     Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain)),
     Column("age", "age", "age", AGE, 13),
     *MEASURED,
     Column("slots", "slots", "slots", TEXT, 14),
 )
 GROUPS = (
-    Column("host", "host", "host", TEXT, 8),
-    Column("group", "group", "group", TEXT),
+    Column("host", "host", "host", NAME, 8),
+    Column("group", "group", "group", NAME),
     Column("processes", "processes", "summary.processes", COUNT, 5),
     *MEASURED,
 )
@@ -118,7 +130,7 @@ LIFECYCLE = (
     Column("time", "time", "time", CLOCK),
     Column("event", "event", "kind", TEXT),
     Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain)),
-    Column("group", "group", "group", TEXT, 3),
+    Column("group", "group", "group", NAME, 3),
     Column("reason", "reason", "reason", TEXT),
     Column("death", "death", "death", TEXT, 1),
     Column("uptime", "uptime", "uptime", AGE, 2),
@@ -128,7 +140,7 @@ LIFECYCLE = (
 GC = (
     Column("time", "time", "time", CLOCK),
     Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain)),
-    Column("interpreter", "interpreter", "interpreter", TEXT, 2),
+    Column("interpreter", "interpreter", "interpreter", NAME, 2),
     Column("generation", "generation", "generation", COUNT, 1),
     Column("duration", "pause", "duration", SECONDS),
     Column("collected", "collected", "collected", COUNT, 3),
@@ -145,8 +157,8 @@ ENDPOINTS = (
     Column("cpu", "CPU", "cpu", SECONDS, 5),
 )
 THREADS = (
-    Column("thread", "thread", "name", TEXT),
-    Column("gil", "GIL", "gil", TEXT, 3),
+    Column("thread", "thread", "name", NAME),
+    Column("gil", "GIL", "gil", NAME, 3),
     Column("held", "held", "held", SECONDS),
     Column("waited", "waited", "waited", SECONDS),
     Column("takes", "takes", "takes", COUNT, 2),
@@ -155,7 +167,7 @@ THREADS = (
     Column("preemptions", "preempted", "preemptions", COUNT, 6),
 )
 GILS = (
-    Column("gil", "GIL", "name", TEXT),
+    Column("gil", "GIL", "name", NAME),
     Column("held", "held", "held", SECONDS),
     Column("handoff", "handoff", "handoff", SECONDS),
     Column("idle", "idle", "idle", SECONDS),
@@ -165,7 +177,7 @@ GILS = (
 HOLDS = (
     Column("time", "time", "time", CLOCK, 3),
     Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain), 4),
-    Column("thread", "thread", "thread", TEXT, 2),
+    Column("thread", "thread", "thread", NAME, 2),
     Column("duration", "held the GIL", "duration", SECONDS),
     Column("waited", "longest waiter", "waited", SECONDS, 1),
     Column("endpoint", "endpoint", "endpoint", TEXT),
@@ -208,9 +220,9 @@ def processes(answer: Row, slots: Row | None = None, sort: str = "") -> Table:
 
 
 def sort_key(row: Row, sort: str) -> tuple[Any, ...]:
-    name = tuple(str(row.get(key, "")) for key in ("host", "group", "pid"))
-    value = value_at(row, sort) if sort else None
-    return (-value if isinstance(value, (int, float)) else 0, *name)
+    name = str(row.get("host", "")), str(row.get("group", "")), number_in(row.get("pid")) or 0
+    value = number_in(value_at(row, sort)) if sort else None
+    return (-(value or 0), *name)
 
 
 def difference(later: Any, earlier: Any) -> float | None:
@@ -264,33 +276,29 @@ def gils(answer: Row) -> Table:
 
 
 class View(NamedTuple):
-    """A page of `headway top`: its key, what it asks the API besides `now`, and its tables."""
+    """A page of `headway top`: its key, what it asks the API besides `now`, and its tables. With
+    `since_s` it is of so many seconds, whatever time the figures are of."""
 
     name: str
     key: str
     path: str
     tables: Sequence[Callable[[Row], Table]]
+    since_s: float = 0.0
+    points: int = 0
+
+    def query(self, window_s: float, group: str | None) -> list[tuple[str, str]]:
+        query = [("from", f"-{self.since_s or window_s:g}")]
+        if self.points:
+            query.append(("points", str(self.points)))
+        return query + ([("group", group)] if group else [])
 
 
 VIEWS = (
-    View("overview", "1", "", (groups,)),
-    View("processes", "2", "slots", ()),
-    View("slow", "3", "slow", (slow,)),
+    View("overview", "1", "series", (groups,), since_s=300, points=60),
+    View("processes", "2", "slots", (), points=5),
+    View("slow", "3", "slow", (slow,), since_s=600),
     View("holders", "4", "holders", (gils, threads, holds)),
     View("endpoints", "5", "holders", (endpoints,)),
-    View("gc", "6", "gc", (gc,)),
-    View("lifecycle", "7", "lifecycle", (lifecycle,)),
+    View("gc", "6", "gc", (gc,), since_s=600),
+    View("lifecycle", "7", "lifecycle", (lifecycle,), since_s=600),
 )
-
-
-def newest_first(table: Table) -> Table:
-    return table._replace(rows=sorted(table.rows, key=_time, reverse=True))
-
-
-def _time(row: Row) -> float:
-    value = row.get("time")
-    return value if isinstance(value, (int, float)) else 0.0
-
-
-def names(rows: Iterable[Row], name: str) -> list[str]:
-    return sorted({str(row[name]) for row in rows if row.get(name) not in (None, "")})
