@@ -226,7 +226,7 @@ class Top(App[None]):
             rows = tables.rows_of(found.now, "groups")
             names = {row["group"] for row in rows if isinstance(row.get("group"), str)}
             self.groups = sorted(names - {""})
-        self.say(page.health(found.now.get("recorder"), found.now.get("time")))
+        self.say(page.health(found.now.get("recorder")))
         self.draw(found)
 
     def say(self, trouble: str) -> None:

@@ -19,7 +19,7 @@ WIDTH = 100
 def draw(source: str, now: Row, view: str, answer: Row) -> str:
     """Everything of one view, with a newline at its end; "#" begins what is not a table."""
     lines = [f"# headway top {figures.text(source)} {figures.moment(now.get('time'))}"]
-    trouble = page.health(now.get("recorder"), now.get("time"))
+    trouble = page.health(now.get("recorder"))
     if trouble:
         lines.append(f"# recorder: {trouble}")
     if view in ("overview", "processes"):

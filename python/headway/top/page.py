@@ -224,20 +224,21 @@ def details(row: Row) -> list[str]:
 TIMES = ("time", "started", "stamp", "last_seen")
 
 
-def health(recorder: Any, now: Any) -> str:
+LOSSES = ("malformed", "refused", "sequence_gaps", "unsent", "records_lost", "events_left_out")
+
+
+def health(recorder: Any) -> str:
     """What the recorder says of itself, where it is not as it should be."""
     if not isinstance(recorder, dict):
         return ""
-    troubles = []
-    for name in ("malformed", "refused", "sequence_gaps", "unsent"):
-        if figures.number_in(recorder.get(name)):
-            troubles.append(f"{name.replace('_', ' ')} {digits(recorder[name])}")
-    for name, value in recorder.items():
-        if "error" in str(name) and value:
-            troubles.append(f"{text(name).replace('_', ' ')}: {text(value)}")
-    return ", ".join(troubles)
-
-
-def last_seen(row: Row, now: Any) -> str:
-    seen, at = figures.number_in(row.get("last_seen")), figures.number_in(now)
-    return "" if seen is None or at is None else f"{age(at - seen)} ago"
+    losses = [
+        f"{name.replace('_', ' ')} {digits(recorder[name])}"
+        for name in LOSSES
+        if figures.number_in(recorder.get(name))
+    ]
+    errors = [
+        f"{text(name)}: {text(part['error'])}"
+        for name, part in recorder.items()
+        if isinstance(part, dict) and part.get("error")
+    ]
+    return ", ".join(losses + errors)

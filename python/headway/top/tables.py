@@ -16,6 +16,7 @@ from headway.top.figures import (
     CLOCK,
     CORES,
     COUNT,
+    NAME,
     RATE,
     SECONDS,
     SHARE,
