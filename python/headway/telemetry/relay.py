@@ -22,7 +22,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.errors import CommandError, reason_of
 from headway.server.binding import Address, bind
@@ -34,6 +34,7 @@ LENGTH = struct.Struct("<I")
 MAX_PEERS = 64
 # For TLS, the greeting and the proof.
 HANDSHAKE_TIMEOUT_S = 10.0
+SWEEP_INTERVAL_S = 1.0
 KEEP_ALIVE_S = 15.0
 SILENCE_TIMEOUT_S = 60.0
 SEND_TIMEOUT_S = 30.0
@@ -186,6 +187,13 @@ class Forwarder:
             self.sent += len(batch)
 
 
+class Peer(NamedTuple):
+    """Who is connected, without a host until it is admitted."""
+
+    host: str
+    since: float
+
+
 class Listener:
     """Accepts peers and hands on what they send, with the peer's host."""
 
@@ -198,13 +206,12 @@ class Listener:
     ) -> None:
         """Raises `CommandError` with exit code 2 where it cannot listen."""
         self._socket, self.address = bind(address, option="--listen-tcp")
-        # An accepted socket must not hold up the accepting one's end.
-        self._socket.settimeout(None)
+        self._socket.settimeout(SWEEP_INTERVAL_S)
         self._token = token
         self._receive = receive
         self._tls = tls
         self._lock = threading.Lock()
-        self._peers: dict[socket.socket, str] = {}
+        self._peers: dict[socket.socket, Peer] = {}
         self._is_ending = False
         self._thread = threading.Thread(target=self._accept, name="headway-relay", daemon=True)
         self.refused = 0
@@ -223,22 +230,24 @@ class Listener:
         with self._lock:
             peers = list(self._peers)
         for peer in peers:
-            with contextlib.suppress(OSError):
-                peer.shutdown(socket.SHUT_RDWR)
+            cut(peer)
 
     def health(self) -> dict[str, Any]:
         with self._lock:
             return {
                 "at": str(self.address),
-                "peers": sorted(host for host in self._peers.values() if host),
+                "peers": sorted(peer.host for peer in self._peers.values() if peer.host),
                 "received": self.received,
                 "refused": self.refused,
             }
 
     def _accept(self) -> None:
         while not self._is_ending:
+            self._sweep()
             try:
                 peer, _ = self._socket.accept()
+            except TimeoutError:
+                continue
             except OSError:
                 if not self._is_ending:
                     # No descriptors left, say: later there may be.
@@ -247,7 +256,7 @@ class Listener:
             with self._lock:
                 has_room = len(self._peers) < MAX_PEERS
                 if has_room:
-                    self._peers[peer] = ""
+                    self._peers[peer] = Peer("", time.monotonic())
                 else:
                     self.refused += 1
             if has_room:
@@ -257,6 +266,14 @@ class Listener:
             else:
                 peer.close()
 
+    def _sweep(self) -> None:
+        """Cuts off who has not been admitted in time, however often it sends a byte."""
+        oldest = time.monotonic() - HANDSHAKE_TIMEOUT_S
+        with self._lock:
+            late = [peer for peer, of in self._peers.items() if not of.host and of.since < oldest]
+        for peer in late:
+            cut(peer)
+
     def _serve(self, peer: socket.socket) -> None:
         connection = peer
         try:
@@ -265,7 +282,7 @@ class Listener:
                 connection = self._tls.wrap_socket(peer, server_side=True)
             host = self._admit(connection)
             with self._lock:
-                self._peers[peer] = host
+                self._peers[peer] = Peer(host, time.monotonic())
             connection.settimeout(SILENCE_TIMEOUT_S)
             self._take(connection, host)
         except Refused:
@@ -280,10 +297,8 @@ class Listener:
 
     def _admit(self, connection: socket.socket) -> str:
         nonce = secrets.token_hex(16)
-        # Whole lines within the time: one byte now and then keeps nobody's place.
-        deadline = time.monotonic() + HANDSHAKE_TIMEOUT_S
         connection.sendall(f"{GREETING} {nonce}\n".encode())
-        host, _, proof = read_line(connection, deadline).rpartition(" ")
+        host, _, proof = read_line(connection).rpartition(" ")
         if not hmac.compare_digest(proof.encode(), proof_of(self._token, nonce, host).encode()):
             raise Refused("another token")
         if not host or len(host) > 255 or not host.isprintable():
@@ -312,12 +327,16 @@ class Listener:
             buffer += piece
 
 
-def read_line(connection: socket.socket, deadline: float | None = None) -> str:
+def cut(peer: socket.socket) -> None:
+    """Whoever reads or writes there is woken up."""
+    with contextlib.suppress(OSError):
+        peer.shutdown(socket.SHUT_RDWR)
+
+
+def read_line(connection: socket.socket) -> str:
     """Reads byte by byte, since what follows belongs to others. Raises `Refused`, `OSError`."""
     line = bytearray()
     while len(line) < MAX_LINE_BYTES:
-        if deadline is not None and time.monotonic() > deadline:
-            raise Refused("too slow")
         byte = connection.recv(1)
         if not byte:
             raise Refused("the connection ended")
