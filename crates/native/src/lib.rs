@@ -86,6 +86,7 @@ unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
         server::methods(),
         server::interpreter_methods(),
         telemetry::methods(),
+        telemetry::reporting::methods(),
         toml_text::methods(),
     ] {
         // SAFETY: `module` is the live module that CPython executes; `methods` is a static

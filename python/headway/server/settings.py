@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from headway.reporter import DEFAULT_INTERVAL_S
 from headway.server.binding import Address, parse_address
 
 
@@ -39,6 +40,8 @@ class HttpLimits:
 # Light requests are not to wait for those that compute; measured by bench/server_mixed.py.
 DEFAULT_POLICY = "priority"
 NO_LIMITS_GIVEN = HttpLimits()
+# Where `headway telemetry` has its site, too.
+DEFAULT_DASHBOARD = Address("127.0.0.1", 8888)
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,19 @@ class ProcessGroup:
 
 
 @dataclass(frozen=True)
+class Telemetry:
+    """What the processes report, and where to."""
+
+    # The recorder's UNIX datagram socket.
+    path: str
+    interval_s: float = DEFAULT_INTERVAL_S
+    # Requests that take longer are told of one by one; 0 tells of none.
+    slow_requests_s: float = 0.0
+    # And of which program asked for them.
+    capture_user_agent: bool = False
+
+
+@dataclass(frozen=True)
 class ServerSettings:
     """All that one `headway serve` does. Groups have distinct names and share no address."""
 
@@ -193,3 +209,22 @@ class ServerSettings:
     # A UNIX socket that answers who is alive, why the last one died, and how often.
     status_socket: str | None = None
     pid_file: str | None = None
+    # As in `Telemetry`, which there is none of without a socket.
+    telemetry: str | None = None
+    telemetry_interval_s: float = DEFAULT_INTERVAL_S
+    slow_requests_s: float = 0.0
+    capture_user_agent: bool = False
+    # A recorder beside the workers, with its site at this address.
+    dashboard: bool = False
+    dashboard_http: Address = DEFAULT_DASHBOARD
+
+    @property
+    def reporting(self) -> Telemetry | None:
+        if self.telemetry is None:
+            return None
+        return Telemetry(
+            self.telemetry,
+            self.telemetry_interval_s,
+            self.slow_requests_s,
+            self.capture_user_agent,
+        )

@@ -19,6 +19,7 @@ from typing import Any
 from headway.errors import CommandError, Error
 from headway.server.children import Children
 from headway.server.control import Message
+from headway.server.dashboard import Dashboard
 from headway.server.deaths import Deaths
 from headway.server.inquiry import Inquiry
 from headway.server.listeners import Listeners, inherited_from_systemd
@@ -55,7 +56,11 @@ def supervise(
             status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
         if settings.pid_file is not None:
             stack.enter_context(pid_file(settings.pid_file))
-        supervisor = Supervisor(reread, listeners, signals, watcher, status_socket)
+        dashboard = None
+        if settings.dashboard:
+            dashboard = Dashboard(settings.dashboard_http, settings.telemetry)
+            stack.callback(dashboard.stop)
+        supervisor = Supervisor(reread, listeners, signals, watcher, status_socket, dashboard)
         status = supervisor.run(settings)
     if supervisor.ended_by is not None:
         # As if there had been no handler, now that nothing is left behind.
@@ -72,12 +77,14 @@ class Supervisor:
         signals: Signals,
         watcher: Watcher | None,
         status_socket: StatusSocket | None,
+        dashboard: Dashboard | None,
     ) -> None:
         self._reread = reread
         self._listeners = listeners
         self._signals = signals
         self._watcher = watcher
         self._status_socket = status_socket
+        self._dashboard = dashboard
         self._service_manager = ServiceManager()
         self._since = time.time()
         self._children = Children()
@@ -89,7 +96,10 @@ class Supervisor:
     def run(self, settings: ServerSettings) -> int:
         """Until nobody serves any more; the exit status. Raises `CommandError`."""
         try:
-            self._succession.begin(settings)
+            if self._dashboard is not None:
+                self._dashboard.start()
+                self._dashboard.wait_until_it_listens()
+            self._succession.begin(self._reported(settings))
             while self._children or self._succession.is_wanted():
                 self._wait()
                 self._reap()
@@ -122,7 +132,7 @@ class Supervisor:
         if self._status_socket is not None and self._status_socket.fileno() in ready:
             self._inquiry.join(self._status_socket.accept(), self._children)
         if self._watcher is not None and (changed := self._watcher.changed()) is not None:
-            self._reload(f"{changed} has changed")
+            self._reload(f"{changed} has changed", "script_reload")
         for number in self._signals.read():
             self._obey(signal.Signals(number))
 
@@ -132,6 +142,8 @@ class Supervisor:
             times.append(self._service_manager.ping_at)
         if self._inquiry.deadline is not None:
             times.append(self._inquiry.deadline)
+        if self._dashboard is not None and self._dashboard.deadline is not None:
+            times.append(self._dashboard.deadline)
         # A millisecond late rather than early, and then again.
         return max(min(times) - time.monotonic(), 0.0) * 1000 + 1 if times else None
 
@@ -163,6 +175,10 @@ class Supervisor:
             self._note_undeclared(process, list(map(str, message["undeclared"])))
         elif event == "requests":
             self._inquiry.hear(process, int(message["count"]), list(message["interpreters"]))
+        elif event == "reporting":
+            process.reports_since = float(message["started"])
+        elif event == "reported":
+            process.has_reported = True
         elif event == "closed":
             process.has_closed = True
         elif event == "stopped":
@@ -193,7 +209,13 @@ class Supervisor:
             # Nobody knew whom to signal.
             process.signal(signal.SIGTERM)
 
+    def _reported(self, settings: ServerSettings) -> ServerSettings:
+        """With processes that report to the dashboard, if there is one."""
+        return settings if self._dashboard is None else self._dashboard.heard_by(settings)
+
     def _reap(self) -> None:
+        if self._dashboard is not None:
+            self._dashboard.tend()
         for process, end in self._children.reap():
             # Its last words.
             self._hear(process)
@@ -209,12 +231,13 @@ class Supervisor:
                 self.ended_by = number
                 self._children.kill()
         elif number == signal.SIGHUP:
-            self._reload("SIGHUP")
+            self._reload("SIGHUP", "graceful_signal")
         elif number == signal.SIGUSR1:
             self._inquiry.join(lambda it: say(f"SIGUSR1:\n{draw(it)}"), self._children)
 
-    def _reload(self, cause: str) -> None:
-        """Reads the configuration again and starts a generation for it, while anybody serves."""
+    def _reload(self, cause: str, reason: str) -> None:
+        """Reads the configuration again and starts a generation for it, while anybody serves; those
+        who serve end for the reason."""
         if not self._succession.is_wanted():
             return
         current = self._succession.current
@@ -223,7 +246,7 @@ class Supervisor:
             return
         self._service_manager.reloads()
         try:
-            number = self._succession.begin(self._reread())
+            number = self._succession.begin(self._reported(self._reread()), reason)
         except Exception as error:
             # Whatever is wrong with what comes next, what runs goes on.
             what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"

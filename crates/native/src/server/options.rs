@@ -78,6 +78,7 @@ pub unsafe fn pool_settings(
             max_fields: number(c"max_fields")? as usize,
             max_body_bytes: number(c"max_body_bytes")? as u64,
         },
+        reported: number(c"reported")? != 0,
         process_limits: ProcessLimits {
             maximum_requests: number(c"maximum_requests")? as u64,
             inactivity_ns: number(c"inactivity_timeout_ns")? as u64,

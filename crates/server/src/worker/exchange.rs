@@ -147,6 +147,7 @@ impl<'a> Exchange<'a> {
 
     /// Forgets the first `count` bytes of `body`.
     pub fn consume_body(&mut self, count: usize) {
+        self.record.input_reads += 1;
         self.taken += count;
         if self.taken == self.peer.body.len() {
             self.peer.body.clear();
@@ -223,6 +224,7 @@ impl<'a> Exchange<'a> {
     pub fn send_data(&mut self, block: &[u8]) -> usize {
         let taken = self.peer.http.encode_data(block, &mut self.peer.outgoing);
         self.record.output_bytes += taken as u64;
+        self.record.output_writes += 1;
         taken
     }
 
@@ -236,6 +238,7 @@ impl<'a> Exchange<'a> {
     pub fn send_file(&mut self, mut file: FileBody) {
         let taken = self.peer.http.pass_over_data(file.left());
         self.record.output_bytes += taken;
+        self.record.output_writes += 1;
         if taken > 0 {
             file.truncate(taken);
             self.peer.append_file(file);

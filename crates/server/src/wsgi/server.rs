@@ -3,7 +3,7 @@
 use super::groups::ApplicationGroups;
 use super::interpreter::Interpreter;
 use super::object::PyResult;
-use crate::record::PathTables;
+use crate::record::{Books, PathTables};
 use crate::worker::inbox::Received;
 use crate::worker::watch::Interruption;
 use crate::worker::{Pool, PoolSettings};
@@ -81,6 +81,11 @@ impl Server {
 
     pub fn requests(&self) -> PathTables {
         self.pool.requests()
+    }
+
+    /// What is counted of requests; holds nothing of Python's.
+    pub fn books(&self) -> &Arc<Books> {
+        self.pool.books()
     }
 }
 

@@ -1,0 +1,44 @@
+//! What a process says of itself in every datagram, so that each stands alone: names, versions, settings.
+
+use headway_telemetry::Value;
+use headway_telemetry::datagram::{Datagram, Writer};
+
+#[derive(Clone, Debug)]
+enum Constant {
+    Count(u64),
+    Number(f64),
+    Text(String),
+}
+
+/// Fields that never change.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    fields: Vec<(u16, Constant)>,
+}
+
+impl Identity {
+    /// The counts, numbers and texts of a datagram.
+    pub fn of(datagram: &Datagram) -> Self {
+        let constant = |value| {
+            Some(match value {
+                Value::Count(count) => Constant::Count(count),
+                Value::Seconds(ns) => Constant::Number(ns as f64 / 1e9),
+                Value::Number(number) => Constant::Number(number),
+                Value::Text(bytes) => Constant::Text(String::from_utf8_lossy(bytes).into_owned()),
+                _ => return None,
+            })
+        };
+        let fields = datagram.fields().filter_map(|(id, value)| Some((id, constant(value)?)));
+        Self { fields: fields.collect() }
+    }
+
+    pub fn write(&self, out: &mut Writer) {
+        for (id, value) in &self.fields {
+            match value {
+                Constant::Count(count) => out.count(*id, *count),
+                Constant::Number(number) => out.number(*id, *number),
+                Constant::Text(text) => out.text(*id, text),
+            }
+        }
+    }
+}
