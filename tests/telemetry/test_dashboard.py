@@ -133,7 +133,8 @@ def ink(canvas: Locator) -> int:
     expect(canvas).to_be_visible()
     colours: int = canvas.evaluate(
         """canvas => {
-            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            const { width, height } = canvas;
+            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
             return new Set(new Uint32Array(data.buffer)).size;
         }"""
     )
