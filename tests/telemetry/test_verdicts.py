@@ -251,7 +251,7 @@ def test_a_call_that_keeps_the_gil_is_named() -> None:
     ("stack", "frame"),
     [
         (
-            'Stack (most recent call first):\n  File "/a/b.py", line 3 in f\n  File "/c", line 1 in g',
+            'Stack (most recent call first):\n  File "/a/b.py", line 3 in f\n  File "/c"',
             "b.py:3 in f",
         ),
         ('  File "b.py", line 3 in <module>', "b.py:3 in <module>"),
