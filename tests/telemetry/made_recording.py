@@ -30,6 +30,21 @@ STACK = (
 )
 
 Waits = list[tuple[float, int]]
+Ending = tuple[tuple[int, ...], dict[str, object]]
+
+NO_END: Ending = ((), {})
+KILLED: Ending = (
+    (STOPPED,),
+    {"shutdown_reason": "crash", "death": "killed by SIGSEGV", "reported_by_supervisor": 1},
+)
+RELOADED: Ending = (
+    (STOPPING, STOPPED),
+    {
+        "shutdown_reason": "script_reload",
+        "lifetime_request_count": 9000,
+        "active_requests_at_exit": 0,
+    },
+)
 
 
 Phase = tuple[float, float]
@@ -49,37 +64,21 @@ def send(path: str, end: float) -> tuple[int, Phase, Phase]:
 
 
 def _story(before: float, after: float) -> Iterator[tuple[float, bytes]]:
-    for pid in BEFORE_PIDS:
-        yield from _life(pid, "shop", before, policy="interval", convoy=True)
+    for pid, ends in zip(BEFORE_PIDS, (KILLED, RELOADED), strict=True):
+        yield from _life(pid, "shop", before, policy="interval", convoy=True, ends=ends)
     for pid in AFTER_PIDS:
         yield from _life(pid, "shop", after, policy="deadline", convoy=False)
     yield from _life(HOSTILE_PID, HOSTILE, before, policy="interval", convoy=False, load=0.1)
-    killed, ended = BEFORE_PIDS
-    yield _lifecycle(
-        STOPPED,
-        killed,
-        before,
-        before + PHASE_S + 0.5,
-        shutdown_reason="crash",
-        death="killed by SIGSEGV",
-        reported_by_supervisor=1,
-        process_uptime=float(PHASE_S),
-    )
-    for kind in (STOPPING, STOPPED):
-        yield _lifecycle(
-            kind,
-            ended,
-            before,
-            before + PHASE_S + 1.0,
-            shutdown_reason="script_reload",
-            process_uptime=float(PHASE_S),
-            lifetime_request_count=9000,
-            active_requests_at_exit=0,
-        )
 
 
 def _life(
-    pid: int, group: str, start: float, policy: str, convoy: bool, load: float = 1.0
+    pid: int,
+    group: str,
+    start: float,
+    policy: str,
+    convoy: bool,
+    load: float = 1.0,
+    ends: Ending = NO_END,
 ) -> Iterator[tuple[float, bytes]]:
     made = random.Random(pid)
     sequence = 0
@@ -106,13 +105,9 @@ def _life(
                 gc_event_collected=120,
                 gc_event_uncollectable=0,
             )
-
-
-def _lifecycle(
-    kind: int, pid: int, started: float, stamp: float, **fields: object
-) -> tuple[float, bytes]:
-    who = {"hostname": "web1", "process_group": "shop", "process_started_stamp": started}
-    return stamp, _native.telemetry_encode(kind, pid, 1000 + kind, stamp, {**who, **fields})
+    kinds, fields = ends
+    for kind in kinds:
+        yield datagram(kind, start + PHASE_S + 1, process_uptime=float(PHASE_S), **fields)
 
 
 def _tick(

@@ -82,3 +82,5 @@ class Recorded:
                 self.process.kill()
                 self.process.wait()
             self._reader.join()
+            if self.process.stderr:
+                self.process.stderr.close()

@@ -230,7 +230,9 @@ export function LineChart(given: Props) {
     }[event.key];
     if (next === undefined) return;
     event.preventDefault();
-    const left = made.valToPos(times[next] ?? 0, "x");
+    // The first step may begin before the range does, and a cursor left of the chart is none.
+    const end = made.over.clientWidth - 1;
+    const left = Math.min(end, Math.max(0, made.valToPos(times[next] ?? 0, "x")));
     made.setCursor({ left, top: HEIGHT / 3 }, true);
   };
 
