@@ -81,7 +81,7 @@ function options(props: () => Props, width: number, onCursor: (index: number | n
         ticks: { stroke: () => colour("line"), size: 4, width: 1 },
         size: 26,
         gap: 4,
-        space: 52,
+        space: 64,
         incrs: TIME_STEPS,
         values: (_, splits, __, ___, step) => splits.map((time) => timeTick(time, step)),
       },
