@@ -30,7 +30,7 @@ PYTHON_LAYERS = (
     {"snapshot"},
     {"difference"},
     {"terminal"},
-    {"books", "json_file", "scale", "schema", "summary", "thread_names"},
+    {"books", "json_file", "scale", "schema", "stacks", "summary", "thread_names"},
     {"columns", "units"},
     {"_native"},
     {"errors"},
@@ -40,8 +40,9 @@ RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts
 # What each crate may depend on, in any kind of dependency, as a pattern for the whole name.
 # Crates from outside that speak Python (pyo3...) are for the upper two alone.
 RUST_DEPENDENCIES = {
-    "headway-native": r"headway-(server|gil|sched)|pyo3-.*|libc|toml",
+    "headway-native": r"headway-(server|reporter|gil|sched)|pyo3-.*|libc|toml",
     "headway-server": r"headway-gil|(?!headway-).*",
+    "headway-reporter": r"headway-gil|(?!headway-|pyo3|python).*",
     "headway-gil": r"headway-sched|(?!headway-|pyo3|python).*",
     "headway-sched": r"(?!headway-|pyo3|python|libc$).*",
 }

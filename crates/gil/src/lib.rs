@@ -59,7 +59,9 @@ mod engine {
 )))]
 compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
 
-pub use engine::holds::{Hold, holds_longer_than};
+pub use engine::holds::{
+    Hold, ThreadTimes, end_of_hold_ns, holds_longer_than, is_held, times_of_thread,
+};
 pub use engine::install::{
     Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,
 };

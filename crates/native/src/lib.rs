@@ -7,7 +7,7 @@
 //!
 //! Each part adds its functions to the module: `declaration` (what extension modules say of
 //! themselves), `gil` (the meter), `last_report` (a report for a process that a signal ends),
-//! `process` (what a process is to the kernel), `server` (the WSGI server), `toml_text`
+//! `process` (what a process is to the kernel), `server` (the WSGI server), `stacks` (Python stacks without the GIL), `toml_text`
 //! (configuration files).
 
 use pyo3_ffi::*;
@@ -22,6 +22,7 @@ mod last_report;
 mod process;
 mod report;
 mod server;
+mod stacks;
 mod toml_text;
 
 /// CPython writes `m_base` of a definition, hence the cell.
@@ -83,6 +84,7 @@ unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
         process::methods(),
         server::methods(),
         server::interpreter_methods(),
+        stacks::methods(),
         toml_text::methods(),
     ] {
         // SAFETY: `module` is the live module that CPython executes; `methods` is a static

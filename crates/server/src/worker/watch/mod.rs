@@ -215,7 +215,7 @@ impl Watch {
         if limit_ns == 0 || self.control.has_said(Reason::DeadlockTimeout) {
             return;
         }
-        if let Some(hold) = headway_gil::holds_longer_than(limit_ns).into_iter().next() {
+        if let Some(hold) = headway_gil::holds_longer_than(limit_ns, limit_ns).into_iter().next() {
             let native_id = hold.native_id.unwrap_or(0);
             let detail = format!(
                 "thread {} (native id {native_id}) has held the GIL for {} s while another waited; \

@@ -1,0 +1,3 @@
+//! Reports what happens in a process, without the GIL.
+
+pub mod stacks;
