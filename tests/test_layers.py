@@ -42,7 +42,7 @@ RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts
 RUST_DEPENDENCIES = {
     "headway-native": r"headway-(server|reporter|gil|sched)|pyo3-.*|libc|toml",
     "headway-server": r"headway-gil|(?!headway-).*",
-    "headway-reporter": r"headway-gil|(?!headway-|pyo3|python).*",
+    "headway-reporter": r"headway-(gil|telemetry)|(?!headway-|pyo3|python).*",
     "headway-gil": r"headway-sched|(?!headway-|pyo3|python).*",
     "headway-sched": r"(?!headway-|pyo3|python|libc$).*",
 }

@@ -1,3 +1,22 @@
-//! Reports what happens in a process, without the GIL.
+//! The reporter: a thread that tells, once an interval, what this process has done since it last did.
+//!
+//! It needs no GIL and waits for nobody: what it tells goes out in one datagram (`post`), or, where nobody listens
+//! or has time to, into the next one. What there is to tell comes from *sources* (`source`): `resources` with `cgroup`
+//! knows what the process takes of its machine, `gils` what became of the GIL; others are added by whoever has them,
+//! such as a server. `identity` is what never changes, `rows` keeps a tick within what a datagram holds.
+//!
+//! Knows the format (`headway_telemetry`), the meter's books and Linux; nothing of Python, requests or
+//! who receives.
 
+mod identity;
+mod post;
+mod reporter;
+mod rows;
+mod source;
 pub mod stacks;
+
+pub use identity::{Constant, Identity};
+pub use post::{Post, TargetError};
+pub use reporter::{Ending, Reporter, Settings};
+pub use rows::{OTHER, Row};
+pub use source::{RequestCounts, Source, Tick};

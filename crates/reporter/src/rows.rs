@@ -1,0 +1,56 @@
+//! Rows within bounds: a datagram has room for so much, and a process may have any number of threads or endpoints.
+
+use headway_telemetry::datagram::{Header, MAX_SENT_BYTES, Writer};
+
+/// What rows that have no room are called together.
+pub const OTHER: &str = "(other)";
+
+/// Kept free for the row of those that have no room, and for what sources behind this one write in any case.
+const OTHER_BYTES: usize = 6_000;
+/// A row's number, type and length.
+const ROW_HEADER_BYTES: usize = 5;
+
+/// A row of a tick.
+pub trait Row {
+    /// Writes the fields of the row.
+    fn write(&self, row: &mut Writer);
+    /// Adds another that has no room, and becomes the row of all of these.
+    fn fold(&mut self, other: Self);
+}
+
+/// Writes as many of the rows as `budget_bytes` and the datagram have room for, the others as one; returns how many
+/// others there are.
+pub fn write<R: Row>(
+    out: &mut Writer,
+    scratch: &mut Writer,
+    id: u16,
+    budget_bytes: usize,
+    rows: Vec<R>,
+) -> u64 {
+    let room = MAX_SENT_BYTES.saturating_sub(out.bytes().len());
+    let budget = budget_bytes.min(room.saturating_sub(OTHER_BYTES));
+    let (mut used, mut folded, mut other) = (0, 0, None::<R>);
+    for row in rows {
+        let bytes = ROW_HEADER_BYTES + length_of(scratch, &row);
+        if other.is_none() && used + bytes <= budget && out.row(id, |out| row.write(out)) {
+            used += bytes;
+            continue;
+        }
+        folded += 1;
+        match &mut other {
+            Some(other) => other.fold(row),
+            None => other = Some(row),
+        }
+    }
+    if let Some(other) = other {
+        out.row(id, |out| other.write(out));
+    }
+    folded
+}
+
+fn length_of(scratch: &mut Writer, row: &impl Row) -> usize {
+    scratch.begin(&Header { kind: 0, pid: 0, seq: 0, stamp_s: 0.0 });
+    let before = scratch.bytes().len();
+    row.write(scratch);
+    scratch.bytes().len() - before
+}
