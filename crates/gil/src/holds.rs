@@ -35,6 +35,13 @@ pub struct Hold {
     pub waited_ns: u64,
 }
 
+impl Hold {
+    /// Whether the two were seen of one hold.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.gil, self.began_ns) == (other.gil, other.began_ns)
+    }
+}
+
 /// The holds that have lasted longer than `held_ns` while one and the same thread waited for longer
 /// than `waited_ns`. A thread that computes drops the GIL at the first drop request, so where
 /// `waited_ns` is beyond the switch interval it is not among them, however long nobody else wanted the

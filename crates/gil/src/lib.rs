@@ -124,6 +124,11 @@ pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
     }
 }
 
+/// What the ledger was told last of the main interpreter's switch interval.
+pub fn switch_interval_ns() -> Option<u64> {
+    Some(engine::ledger::slot()?.switch_interval_us.load(Relaxed) * 1_000)
+}
+
 /// Tells the meter which interpreters exist, by address and id, so that the books of those that ended
 /// close, and their rows are folded where there are many. The caller holds the main GIL, and nobody makes
 /// interpreters without it.

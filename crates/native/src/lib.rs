@@ -6,7 +6,7 @@
 //! `Py_MOD_GIL_NOT_USED` are declared where the interpreter knows them.
 //!
 //! Each part adds its functions to the module: `declaration` (what extension modules say of
-//! themselves), `gil` (the meter), `last_report` (a report for a process that a signal ends),
+//! themselves), `gc_watch` (passes of the garbage collector), `gil` (the meter), `last_report` (a report for a process that a signal ends),
 //! `process` (what a process is to the kernel), `server` (the WSGI server), `stacks` (Python stacks without the GIL), `toml_text`
 //! (configuration files).
 
@@ -16,6 +16,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 mod declaration;
+mod gc_watch;
 mod gil;
 mod host;
 mod last_report;
@@ -79,6 +80,7 @@ static DEFINITION: SharedDef = SharedDef(UnsafeCell::new(PyModuleDef {
 unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
     for methods in [
         declaration::methods(),
+        gc_watch::methods(),
         gil::methods(),
         last_report::methods(),
         process::methods(),

@@ -87,7 +87,7 @@ unsafe extern "C" fn read(_: *mut PyObject, arguments: *mut PyObject) -> *mut Py
             return ptr::null_mut();
         }
         let patience = Duration::from_nanos(patience_ns);
-        match without_gil(|| stacks::read(native_id, None, patience)) {
+        match without_gil(|| stacks::read(native_id, patience)) {
             Ok(stack) => {
                 Object::from_latin1(stack.as_bytes()).map_or(ptr::null_mut(), Object::into_ptr)
             }

@@ -14,6 +14,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{
     AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst,
 };
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// A stack that is longer is cut at a line.
@@ -55,10 +56,36 @@ static WRITER: AtomicUsize = AtomicUsize::new(0);
 /// A place where a thread says which thread state it runs Python with; null: the one that CPython
 /// finds by itself. Up to CPython 3.11 that is a thread's first one, whatever interpreter it is in.
 pub type PresentState = AtomicPtr<c_void>;
+/// Of the threads that say so, by the kernel's id. Locked when one comes or ends, and by who asks.
+static PRESENT_STATES: Mutex<Vec<(u32, Arc<PresentState>)>> = Mutex::new(Vec::new());
 /// Of the thread that is asked, or null. Written by who asks, read by the handler of that thread.
 static PRESENT_STATE: AtomicPtr<PresentState> = AtomicPtr::new(std::ptr::null_mut());
 /// The pthread key under which CPython finds a thread's state, plus one; 0: it needs no help.
 static STATE_KEY: AtomicU32 = AtomicU32::new(0);
+
+/// The calling thread will say which thread state it has, until it calls `leave`.
+pub fn join() -> Arc<PresentState> {
+    let present = Arc::new(PresentState::default());
+    // SAFETY: no preconditions.
+    let native_id = unsafe { libc::gettid() } as u32;
+    present_states().push((native_id, Arc::clone(&present)));
+    present
+}
+
+pub fn leave(present: &Arc<PresentState>) {
+    present_states().retain(|(_, each)| !Arc::ptr_eq(each, present));
+}
+
+/// Where a thread says so, if it does.
+pub fn present_state_of(native_id: u32) -> Option<Arc<PresentState>> {
+    let states = present_states();
+    let (_, present) = states.iter().find(|(each, _)| *each == native_id)?;
+    Some(Arc::clone(present))
+}
+
+fn present_states() -> MutexGuard<'static, Vec<(u32, Arc<PresentState>)>> {
+    PRESENT_STATES.lock().expect("no panic under this lock")
+}
 
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,13 +159,8 @@ pub fn register(state_key: Option<u32>) -> Result<(), Missing> {
 /// thread begins to write. What a signal does to a thread in C code: a call that can be is begun afresh
 /// (SA_RESTART); sleeps and polls end early, and CPython's own go on by themselves.
 ///
-/// `present` is where the thread says which state it has; whoever passes it keeps the thread from
-/// ending meanwhile.
-pub fn read(
-    native_id: u32,
-    present: Option<&PresentState>,
-    patience: Duration,
-) -> Result<String, Missing> {
+/// A thread that joined (`join`) has left before it ends, and keeps what it joined with until then.
+pub fn read(native_id: u32, patience: Duration) -> Result<String, Missing> {
     let signal = SIGNAL.load(SeqCst);
     // The default action of a signal without a handler is to end the process.
     let ours = write_own_stack as *const () as usize;
@@ -158,10 +180,9 @@ pub fn read(
     let mut text = Vec::new();
     drain(&mut text);
     text.clear();
-    PRESENT_STATE.store(
-        present.map_or(std::ptr::null_mut(), |it| std::ptr::from_ref(it).cast_mut()),
-        SeqCst,
-    );
+    let present = present_state_of(native_id);
+    let place = present.as_deref().map_or(std::ptr::null(), std::ptr::from_ref);
+    PRESENT_STATE.store(place.cast_mut(), SeqCst);
     ASKED.store(native_id, SeqCst);
     // SAFETY: no pointers; a thread that does not exist gets nothing.
     if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), native_id, signal) } != 0 {
@@ -195,7 +216,7 @@ extern "C" fn write_own_stack(signal: c_int) {
     if ASKED.compare_exchange(native_id, writing, SeqCst, SeqCst).is_ok() {
         // SAFETY: `register` stored faulthandler's handler before this one could be called.
         let write: extern "C" fn(c_int) = unsafe { std::mem::transmute(WRITER.load(SeqCst)) };
-        // SAFETY: while the word says that this thread writes, who asked keeps the place alive.
+        // SAFETY: the place is this very thread's, and it has not left.
         let present = unsafe { PRESENT_STATE.load(SeqCst).as_ref() };
         let state = present.map_or(std::ptr::null_mut(), |present| present.load(SeqCst));
         match STATE_KEY.load(SeqCst) {

@@ -1,0 +1,222 @@
+//! Long holds of a GIL, with the stack that held it: what `headway_gil::holds` shows while it lasts.
+//!
+//! A thread that runs Python code drops the GIL soon after another wants it, however long it computes. What holds
+//! on is a call in C that does not let go. Such a hold is looked at once, while it lasts: which Python called it is
+//! known by then; how long it took, when it is over.
+
+use super::post::Post;
+use super::reporter::{monotonic_ns, wall_of_ns};
+use super::source::{Source, Tick};
+use super::stacks;
+use headway_gil::Hold;
+use headway_telemetry::datagram::Writer;
+use headway_telemetry::id;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a hold is that is told of.
+pub const THRESHOLD: Duration = Duration::from_millis(50);
+/// How often to look; the stack is of a hold that is between `THRESHOLD` and that much longer.
+const LOOK: Duration = Duration::from_millis(20);
+/// A thread that waits for so long, and for longer than a holder takes to answer, waits for one that does not.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
+/// Told in one tick: the longest.
+const HOLDS_PER_TICK: usize = 16;
+/// Of a tick's datagram.
+const BUDGET_BYTES: usize = 20_000;
+/// The calls next to the hold; the rest of a deep stack is left out.
+const STACK_BYTES: usize = 3_000;
+/// For a thread that is on a core; others come to their signal when they get one.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a thread is doing that holds for long: the endpoint, by the kernel's id of the thread.
+pub type EndpointOf = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
+
+pub struct LongHolds {
+    threshold_ns: u64,
+    endpoint_of: EndpointOf,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Under way.
+    present: Vec<LongHold>,
+    /// Over, and not told yet; at most `HOLDS_PER_TICK`.
+    past: Vec<LongHold>,
+    lost: u64,
+}
+
+#[derive(Clone, Debug)]
+struct LongHold {
+    hold: Hold,
+    stack: Option<String>,
+    endpoint: Option<String>,
+    /// When it was seen last; once it is over, when it ended.
+    until_ns: u64,
+}
+
+impl LongHolds {
+    /// Holds of `threshold` and longer; `THRESHOLD` is a good one.
+    pub fn new(threshold: Duration, endpoint_of: EndpointOf) -> Self {
+        Self { threshold_ns: threshold.as_nanos() as u64, endpoint_of, seen: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("no panic under this lock")
+    }
+
+    fn note(&self, hold: Hold) -> LongHold {
+        let endpoint = hold.native_id.and_then(|native_id| (self.endpoint_of)(native_id));
+        let stack = hold.native_id.and_then(|native_id| {
+            let stack = stacks::read(native_id, PATIENCE).ok()?;
+            // It may have been over before the thread came to its signal.
+            headway_gil::is_held(&hold).then(|| next_calls(stack))
+        });
+        LongHold { until_ns: hold.began_ns + hold.held_ns, hold, stack, endpoint }
+    }
+}
+
+impl Source for LongHolds {
+    fn look_every(&self) -> Option<Duration> {
+        Some(LOOK)
+    }
+
+    fn look(&self) {
+        let interval_ns = headway_gil::switch_interval_ns().unwrap_or(0);
+        let waited_ns = (SHORTEST_WAIT.as_nanos() as u64).max(2 * interval_ns);
+        let holds = headway_gil::holds_longer_than(self.threshold_ns, waited_ns);
+        let mut seen = self.lock();
+        if holds.is_empty() && seen.present.is_empty() {
+            return;
+        }
+        seen.end_those_that_are_over();
+        for hold in holds {
+            match seen.present.iter_mut().find(|each| each.hold.is_same(&hold)) {
+                Some(known) => {
+                    known.until_ns = hold.began_ns + hold.held_ns;
+                    known.hold = hold;
+                }
+                None => {
+                    let long_hold = self.note(hold);
+                    seen.present.push(long_hold);
+                }
+            }
+        }
+    }
+
+    fn collect(&self, tick: &mut Tick) {
+        let mut seen = self.lock();
+        seen.end_those_that_are_over();
+        let mut left = BUDGET_BYTES;
+        for hold in &seen.past {
+            let before = tick.fields.bytes().len();
+            // One that finds no room is told of without its stack; that always has some.
+            let stack = hold.stack.as_deref().filter(|stack| stack.len() <= left);
+            tick.fields.row(id::HOLDS, |row| hold.write(row, stack));
+            left = left.saturating_sub(tick.fields.bytes().len() - before);
+        }
+    }
+
+    fn sent(&self) {
+        self.lock().past.clear();
+    }
+
+    fn post(&self, post: &mut Post) {
+        post.lose(std::mem::take(&mut self.lock().lost));
+    }
+}
+
+impl Seen {
+    fn end_those_that_are_over(&mut self) {
+        let now_ns = monotonic_ns();
+        let mut index = 0;
+        while index < self.present.len() {
+            if headway_gil::is_held(&self.present[index].hold) {
+                index += 1;
+                continue;
+            }
+            let mut over = self.present.swap_remove(index);
+            let ended_ns = headway_gil::end_of_hold_ns(&over.hold).unwrap_or(now_ns);
+            // Who waited longest went on doing so.
+            over.hold.waited_ns += ended_ns.saturating_sub(over.until_ns);
+            over.until_ns = ended_ns.max(over.until_ns);
+            self.keep(over);
+        }
+    }
+
+    /// The longest first.
+    fn keep(&mut self, over: LongHold) {
+        let at = self.past.partition_point(|each| each.took_ns() >= over.took_ns());
+        self.past.insert(at, over);
+        if self.past.len() > HOLDS_PER_TICK {
+            self.past.pop();
+            self.lost += 1;
+        }
+    }
+}
+
+impl LongHold {
+    fn took_ns(&self) -> u64 {
+        self.until_ns.saturating_sub(self.hold.began_ns)
+    }
+
+    fn write(&self, row: &mut Writer, stack: Option<&str>) {
+        row.number(id::HOLD_STAMP, wall_of_ns(self.hold.began_ns));
+        row.seconds_of_ns(id::HOLD_DURATION, self.took_ns());
+        row.text(id::HOLD_THREAD, &self.hold.name);
+        row.count(id::HOLD_NATIVE_ID, u64::from(self.hold.native_id.unwrap_or(0)));
+        row.text(id::HOLD_GIL, &self.hold.gil_name);
+        row.seconds_of_ns(id::HOLD_WAITED, self.hold.waited_ns);
+        if let Some(stack) = stack {
+            row.text(id::HOLD_STACK, stack);
+        }
+        if let Some(endpoint) = &self.endpoint {
+            row.text(id::HOLD_ENDPOINT, endpoint);
+        }
+    }
+}
+
+/// As many of the calls as there is room for, the most recent ones.
+fn next_calls(mut stack: String) -> String {
+    if stack.len() > STACK_BYTES {
+        let end = stack.as_bytes()[..STACK_BYTES].iter().rposition(|byte| *byte == b'\n');
+        stack.truncate(end.unwrap_or(0));
+    }
+    stack
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold_of(took_ns: u64) -> LongHold {
+        let hold = Hold {
+            gil: 0,
+            gil_name: "main".into(),
+            interpreter: None,
+            native_id: Some(1),
+            name: "one".into(),
+            began_ns: 5,
+            held_ns: took_ns,
+            waited_ns: 0,
+        };
+        LongHold { hold, stack: None, endpoint: None, until_ns: 5 + took_ns }
+    }
+
+    #[test]
+    fn the_longest_are_kept_and_the_others_counted() {
+        let mut seen = Seen::default();
+        (1..=20).for_each(|took_ns| seen.keep(hold_of(took_ns)));
+        let kept: Vec<_> = seen.past.iter().map(LongHold::took_ns).collect();
+        assert_eq!(kept, (5..=20).rev().collect::<Vec<_>>());
+        assert_eq!(seen.lost, 4);
+    }
+
+    #[test]
+    fn a_stack_is_cut_between_calls() {
+        let line = "  File \"/site/app.py\", line 10 in answer\n";
+        let stack = next_calls(line.repeat(200));
+        assert!(stack.len() < STACK_BYTES && stack.ends_with("answer"));
+    }
+}
