@@ -1,6 +1,6 @@
 """The functions of the extension module (crates/native). Times are nanoseconds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -60,6 +60,15 @@ def server_requests(
 ) -> list[
     tuple[int, str, int, int, int | None, int | None, int | None, int | None, int | None, int, int]
 ]: ...
+
+# Telemetry's datagrams and records: used by headway.telemetry and headway.server.
+def telemetry_parse(datagram: bytes, /) -> tuple[int, int, int, float, dict[str, Any]]: ...
+def telemetry_record(datagram: bytes, /) -> bytes: ...
+def telemetry_merge(records: Sequence[bytes], /) -> bytes: ...
+def telemetry_read(record: bytes, /) -> dict[str, Any]: ...
+def telemetry_encode(
+    kind: int, pid: int, seq: int, stamp: float, fields: Mapping[str, object], /
+) -> bytes: ...
 
 # What a process is to the kernel: used by headway.server.
 def process_set_name(name: bytes, /) -> None: ...

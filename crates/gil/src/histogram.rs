@@ -73,6 +73,22 @@ pub struct Distribution {
     pub buckets: Vec<(u64, u64)>,
 }
 
+/// Counts of any number of histograms together; all that is in it only ever grows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counts {
+    pub sum_ns: u64,
+    /// `None` while nothing was recorded.
+    pub min_ns: Option<u64>,
+    pub max_ns: u64,
+    pub counts: Box<[u64; BUCKETS]>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { sum_ns: 0, min_ns: None, max_ns: 0, counts: Box::new([0; BUCKETS]) }
+    }
+}
+
 impl Histogram {
     pub const fn new() -> Self {
         Self {
@@ -138,6 +154,20 @@ impl Histogram {
             counter.store(0, Relaxed);
         }
         self.counts.iter().filter(|c| c.load(Relaxed) != 0).for_each(|c| c.store(0, Relaxed));
+    }
+
+    /// Adds all that this one holds to `all`.
+    pub fn add_to(&self, all: &mut Counts) {
+        let Some(min_ns) = self.min_ns_plus_one.load(Relaxed).checked_sub(1) else { return };
+        // Its writer may be recording: a duration beyond the extremes that are read comes the next time.
+        let max_ns = self.max_ns.load(Relaxed);
+        let used = bucket(min_ns)..=bucket(max_ns);
+        all.sum_ns += self.sum_ns.load(Relaxed);
+        all.min_ns = Some(all.min_ns.map_or(min_ns, |least| least.min(min_ns)));
+        all.max_ns = all.max_ns.max(max_ns);
+        for (sum, counter) in all.counts[used.clone()].iter_mut().zip(&self.counts[used]) {
+            *sum += counter.load(Relaxed);
+        }
     }
 
     pub fn read(&self) -> Distribution {

@@ -15,7 +15,7 @@
 //! - `account`: the rules by which an event changes a book; `parks`: those of a build without a GIL.
 //! - `hook`: the replaced functions, and the slots that they are put into.
 //! - `learning`: which address is what.
-//! - `install`, `fork`, `snapshot` with `copies`, `holds`: from outside the hooks.
+//! - `install`, `fork`, `snapshot` with `copies`, `totals`, `holds`: from outside the hooks.
 //!
 //! The crate knows libc and ELF, and nothing of Python: what it needs of CPython (one address,
 //! one contended take) its caller hands it as a [`Host`].
@@ -50,6 +50,7 @@ mod engine {
     pub(crate) mod snapshot;
     pub(crate) mod switch;
     pub(crate) mod threads;
+    pub(crate) mod totals;
 }
 
 #[cfg(not(all(
@@ -70,6 +71,7 @@ pub use engine::names::name_gil_of;
 pub use engine::parks::ThreadStates;
 pub use engine::snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
 pub use engine::threads::{name_of, name_this_thread, name_thread};
+pub use engine::totals::{GilTotals, ThreadTotals, Totals, name_of_book};
 
 pub use headway_sched::PolicyName;
 

@@ -14,7 +14,7 @@ use super::copies::Copies;
 use super::folding;
 use super::gil::Gil;
 use super::gils;
-use super::ledger::book::{GilBook, NAME_BYTES, ThreadBook, state};
+use super::ledger::book::{GilBook, NAME_BYTES, Name, ThreadBook, state};
 use super::ledger::region::{self, Reader, RegionError, Slot};
 use super::ledger::{self, slab};
 use super::parks;
@@ -248,7 +248,7 @@ fn parks_of(slot: &Slot, cpu_ns: Option<u64>, alive: bool) -> Option<Parks> {
         let (stopping, stopping_ns) = parks::stopping(&book);
         ParkRow {
             native_id: (native_id != 0).then_some(native_id),
-            name: text(book.name.get(&mut [0; NAME_BYTES])),
+            name: text_of(&book.name),
             alive: alive && book.state.load(Relaxed) == state::LIVE,
             folded: book.folded.load(Relaxed),
             parked: parks::parked(&book).read(),
@@ -260,10 +260,10 @@ fn parks_of(slot: &Slot, cpu_ns: Option<u64>, alive: bool) -> Option<Parks> {
     Some(Parks { cpu_ns, threads: copies.into_books().map(row).collect() })
 }
 
-fn head(slot: &Slot) -> Snapshot {
+pub(super) fn head(slot: &Slot) -> Snapshot {
     Snapshot {
         pid: slot.pid.load(Relaxed),
-        python: text(slot.python.get(&mut [0; NAME_BYTES])),
+        python: text_of(&slot.python),
         gil_enabled: slot.gil_enabled.load(Relaxed) != 0,
         // Only the memory of a damaged ledger holds another number.
         policy: PolicyName::ALL
@@ -279,17 +279,21 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+pub(super) fn text_of(name: &Name) -> String {
+    text(name.get(&mut [0; NAME_BYTES]))
+}
+
 /// The present holder's book and how long it has held, if anybody holds.
-fn holding(book: &GilBook, now_ns: u64) -> Option<(u32, u64)> {
+pub(super) fn holding(book: &GilBook, now_ns: u64) -> Option<(u32, u64)> {
     let held = book.held_now.load(Relaxed) == 1 && book.closed_ns.load(Relaxed) == 0;
     let since_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
     held.then(|| (book.holder.load(Relaxed), since_ns))
 }
 
-fn gil_row(id: u32, book: &GilBook, now_ns: u64, alive: bool) -> GilRow {
+pub(super) fn gil_row(id: u32, book: &GilBook, now_ns: u64, alive: bool) -> GilRow {
     let mut row = GilRow {
         id,
-        name: text(book.name.get(&mut [0; NAME_BYTES])),
+        name: text_of(&book.name),
         interpreter: Some(book.interpreter.load(Relaxed)).filter(|id| *id >= 0),
         alive,
         folded: book.folded.load(Relaxed),
@@ -343,7 +347,7 @@ fn thread_row(book: &ThreadBook, present_ns: u64) -> Option<ThreadRow> {
     Some(ThreadRow {
         gil: book.gil.load(Relaxed),
         native_id: (native_id != 0).then_some(native_id),
-        name: text(book.name.get(&mut [0; NAME_BYTES])),
+        name: text_of(&book.name),
         alive: state == state::LIVE,
         folded,
         held_ns: book.hold.sum_ns.load(Relaxed) + book.held_at_close_ns.load(Relaxed) + present_ns,

@@ -6,8 +6,10 @@
 //! `Py_MOD_GIL_NOT_USED` are declared where the interpreter knows them.
 //!
 //! Each part adds its functions to the module: `declaration` (what extension modules say of
-//! themselves), `gc_watch` (passes of the garbage collector), `gil` (the meter), `last_report` (a report for a process that a signal ends),
-//! `process` (what a process is to the kernel), `server` (the WSGI server), `stacks` (Python stacks without the GIL), `toml_text`
+//! themselves), `gc_watch` (passes of the garbage collector), `gil` (the meter), `last_report` (a report
+//! for a process that a signal ends), `process` (what a process is to the kernel), `server` (the WSGI
+//! server), `stacks` (Python stacks without the GIL), `telemetry` (what is sent and kept of all that),
+//! `toml_text`
 //! (configuration files).
 
 use pyo3_ffi::*;
@@ -24,6 +26,7 @@ mod process;
 mod report;
 mod server;
 mod stacks;
+mod telemetry;
 mod toml_text;
 
 /// CPython writes `m_base` of a definition, hence the cell.
@@ -87,6 +90,7 @@ unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
         server::methods(),
         server::interpreter_methods(),
         stacks::methods(),
+        telemetry::methods(),
         toml_text::methods(),
     ] {
         // SAFETY: `module` is the live module that CPython executes; `methods` is a static

@@ -9,17 +9,22 @@
 //! Knows the format (`headway_telemetry`), the meter's books and Linux; nothing of Python, requests or
 //! who receives.
 
+mod cgroup;
 pub mod gc_pauses;
+mod gils;
 mod identity;
 pub mod long_holds;
 mod post;
 mod reporter;
+mod resources;
 mod rows;
 mod source;
 pub mod stacks;
 
+pub use gils::Gils;
 pub use identity::{Constant, Identity};
 pub use post::{Post, TargetError};
 pub use reporter::{Ending, Reporter, Settings, monotonic_ns, wall_of_ns};
-pub use rows::{OTHER, Row};
+pub use resources::Resources;
+pub use rows::{Bounds, OTHER, Row};
 pub use source::{RequestCounts, Source, Tick};

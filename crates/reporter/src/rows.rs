@@ -14,27 +14,41 @@ const ROW_HEADER_BYTES: usize = 5;
 pub trait Row {
     /// Writes the fields of the row.
     fn write(&self, row: &mut Writer);
-    /// Adds another that has no room, and becomes the row of all of these.
+    /// Adds another.
     fn fold(&mut self, other: Self);
+    /// It stands for rows that have no room, and no longer for one thing.
+    fn become_other(&mut self);
 }
 
-/// Writes as many of the rows as `budget_bytes` and the datagram have room for, the others as one; returns how many
+/// How much room rows may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub rows: usize,
+    pub bytes: usize,
+}
+
+/// Writes as many of the rows as the bounds and the datagram have room for, the others as one; returns how many
 /// others there are.
 pub fn write<R: Row>(
     out: &mut Writer,
     scratch: &mut Writer,
     id: u16,
-    budget_bytes: usize,
+    bounds: Bounds,
     rows: Vec<R>,
 ) -> u64 {
     let room = MAX_SENT_BYTES.saturating_sub(out.bytes().len());
-    let budget = budget_bytes.min(room.saturating_sub(OTHER_BYTES));
-    let (mut used, mut folded, mut other) = (0, 0, None::<R>);
+    let budget = bounds.bytes.min(room.saturating_sub(OTHER_BYTES));
+    let has_room_for_all = rows.len() <= bounds.rows;
+    let most = if has_room_for_all { bounds.rows } else { bounds.rows.saturating_sub(1) };
+    let (mut used, mut written, mut folded, mut other) = (0, 0, 0, None::<R>);
     for row in rows {
-        let bytes = ROW_HEADER_BYTES + length_of(scratch, &row);
-        if other.is_none() && used + bytes <= budget && out.row(id, |out| row.write(out)) {
-            used += bytes;
-            continue;
+        if other.is_none() && written < most {
+            let bytes = ROW_HEADER_BYTES + length_of(scratch, &row);
+            if used + bytes <= budget && out.row(id, |out| row.write(out)) {
+                used += bytes;
+                written += 1;
+                continue;
+            }
         }
         folded += 1;
         match &mut other {
@@ -42,7 +56,8 @@ pub fn write<R: Row>(
             None => other = Some(row),
         }
     }
-    if let Some(other) = other {
+    if let Some(mut other) = other {
+        other.become_other();
         out.row(id, |out| other.write(out));
     }
     folded

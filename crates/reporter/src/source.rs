@@ -1,7 +1,7 @@
 //! Where a tick's content comes from.
 
 use super::post::Post;
-use super::rows::{self, Row};
+use super::rows::{self, Bounds, Row};
 use headway_telemetry::datagram::Writer;
 use std::time::Duration;
 
@@ -55,9 +55,9 @@ pub struct Tick<'a> {
 }
 
 impl Tick<'_> {
-    /// Writes rows, the most important first, into at most `budget_bytes`. Those that have no room become one that
-    /// is called `(other)`, and are counted.
-    pub fn rows<R: Row>(&mut self, id: u16, budget_bytes: usize, rows: Vec<R>) {
-        *self.folded += rows::write(self.fields, self.scratch, id, budget_bytes, rows);
+    /// Writes rows, the most important first. Those that have no room become one that is called `(other)`, and are
+    /// counted.
+    pub fn rows<R: Row>(&mut self, id: u16, bounds: Bounds, rows: Vec<R>) {
+        *self.folded += rows::write(self.fields, self.scratch, id, bounds, rows);
     }
 }

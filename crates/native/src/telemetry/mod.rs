@@ -1,0 +1,162 @@
+//! `_native.telemetry_*`: telemetry's datagrams and records as Python objects, for `headway.telemetry` and for a
+//! supervisor that reports the dead.
+//!
+//! Called with a thread state attached.
+
+mod reading;
+mod writing;
+
+use headway_server::wsgi::object::{Object, PyResult, Raised, bytes_of, raise};
+use headway_telemetry::datagram::{Datagram, Header};
+use headway_telemetry::merge::Sum;
+use headway_telemetry::{Malformed, tick};
+use pyo3_ffi::*;
+use std::ptr;
+
+use crate::{Methods, method};
+
+static METHODS: Methods<6> = Methods([
+    method(
+        c"telemetry_parse",
+        parse,
+        c"telemetry_parse(datagram) -> (kind, pid, seq, stamp, fields)\n\
+          All fields by name, times in seconds, histograms as in a report, rows as lists of dicts; fields without\n\
+          a name as 'id1234'. Raises ValueError with one line for anything malformed.",
+    ),
+    method(
+        c"telemetry_record",
+        record,
+        c"telemetry_record(datagram) -> bytes\n\
+          What is kept of a tick: records add up. Raises ValueError for anything malformed.",
+    ),
+    method(
+        c"telemetry_merge",
+        merge,
+        c"telemetry_merge(records) -> bytes\n\
+          The sum of a sequence of records, of one process over time or of several processes.",
+    ),
+    method(
+        c"telemetry_read",
+        read,
+        c"telemetry_read(record) -> dict\n\
+          A record's fields by name, as of telemetry_parse(). A setting with several values is a list.",
+    ),
+    method(
+        c"telemetry_encode",
+        encode,
+        c"telemetry_encode(kind, pid, seq, stamp, fields) -> bytes\n\
+          The datagram of a dict as of telemetry_parse(); a histogram is a sequence of (seconds, count).\n\
+          Raises ValueError for a name or value that there is not.",
+    ),
+    PyMethodDef::zeroed(),
+]);
+
+pub fn methods() -> *mut PyMethodDef {
+    METHODS.0.as_ptr().cast_mut()
+}
+
+fn refuse(error: Malformed) -> Raised {
+    // SAFETY: an exception class of this interpreter.
+    unsafe { raise(PyExc_ValueError, &error.0) };
+    Raised
+}
+
+/// Runs `with` on the one argument, which is bytes.
+fn on_bytes(
+    arguments: *mut PyObject,
+    with: impl FnOnce(&[u8]) -> PyResult<Object>,
+) -> *mut PyObject {
+    let mut bytes = ptr::null_mut();
+    // SAFETY: the format has one place, and CPython checks that it is bytes, which `arguments` keeps alive.
+    unsafe {
+        if PyArg_ParseTuple(arguments, c"S".as_ptr(), &raw mut bytes) == 0 {
+            return ptr::null_mut();
+        }
+        with(bytes_of(bytes)).map_or(ptr::null_mut(), Object::into_ptr)
+    }
+}
+
+unsafe extern "C" fn parse(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    on_bytes(arguments, |bytes| {
+        let datagram = Datagram::parse(bytes).map_err(refuse)?;
+        let Header { kind, pid, seq, stamp_s } = datagram.header;
+        let fields = reading::datagram(&datagram)?;
+        // SAFETY: formats and arguments agree; `N` takes over the reference.
+        unsafe {
+            Object::from_new(Py_BuildValue(
+                c"(IIIdN)".as_ptr(),
+                u32::from(kind),
+                pid,
+                seq,
+                stamp_s,
+                fields.into_ptr(),
+            ))
+        }
+    })
+}
+
+unsafe extern "C" fn record(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    on_bytes(arguments, |bytes| {
+        Object::from_bytes(&tick::record(&Datagram::parse(bytes).map_err(refuse)?))
+    })
+}
+
+unsafe extern "C" fn read(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    on_bytes(arguments, reading::record)
+}
+
+unsafe extern "C" fn merge(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    let mut records = ptr::null_mut();
+    // SAFETY: the format has one place, for an object that the tuple keeps alive.
+    unsafe {
+        if PyArg_ParseTuple(arguments, c"O".as_ptr(), &raw mut records) == 0 {
+            return ptr::null_mut();
+        }
+    }
+    merged(records).map_or(ptr::null_mut(), Object::into_ptr)
+}
+
+fn merged(records: *mut PyObject) -> PyResult<Object> {
+    // SAFETY: `records` is live; the list or tuple holds its items while we read them, and nobody else has it, or
+    // the caller does, who is here.
+    unsafe {
+        let records = Object::from_new(PySequence_Tuple(records))?;
+        let mut sum = Sum::default();
+        for place in 0..PyTuple_Size(records.as_ptr()) {
+            let item = PyTuple_GetItem(records.as_ptr(), place);
+            if PyBytes_Check(item) == 0 {
+                raise(PyExc_TypeError, "a record is bytes");
+                return Err(Raised);
+            }
+            sum.add(bytes_of(item)).map_err(refuse)?;
+        }
+        Object::from_bytes(&sum.into_record())
+    }
+}
+
+unsafe extern "C" fn encode(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    let (mut kind, mut pid, mut seq, mut stamp_s) = (0_u32, 0_u32, 0_u32, 0_f64);
+    let mut fields = ptr::null_mut();
+    // SAFETY: each place has the type that the format says, and CPython checks that the last is a dict.
+    let made = unsafe {
+        if PyArg_ParseTuple(
+            arguments,
+            c"IIIdO!".as_ptr(),
+            &raw mut kind,
+            &raw mut pid,
+            &raw mut seq,
+            &raw mut stamp_s,
+            &raw mut PyDict_Type,
+            &raw mut fields,
+        ) == 0
+        {
+            return ptr::null_mut();
+        }
+        let Ok(kind) = u8::try_from(kind) else {
+            raise(PyExc_ValueError, "a kind is below 256");
+            return ptr::null_mut();
+        };
+        writing::datagram(&Header { kind, pid, seq, stamp_s }, fields)
+    };
+    made.and_then(|bytes| Object::from_bytes(&bytes)).map_or(ptr::null_mut(), Object::into_ptr)
+}

@@ -1,0 +1,361 @@
+//! What became of the GIL: a row for each GIL and for the threads that held and waited most.
+//!
+//! The meter's books only ever grow, so an interval is the difference of two readings. Threads and GILs that ended in
+//! between are in the sums that they were folded into; what these grew by, less what had been told of the rows that
+//! went into them, is told as `(ended)`.
+
+use super::rows::{Bounds, OTHER, Row};
+use super::source::{Source, Tick};
+use headway_gil::histogram::Counts;
+use headway_gil::{GilRow, GilTotals, ThreadTotals, Totals, name_of_book};
+use headway_telemetry::datagram::Writer;
+use headway_telemetry::{SparseHistogram, id};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard};
+
+const GIL_BOUNDS: Bounds = Bounds { rows: 64, bytes: 12_000 };
+const THREAD_BOUNDS: Bounds = Bounds { rows: 32, bytes: 8_000 };
+const ENDED: &str = "(ended)";
+const MAIN: &str = "main";
+
+/// The meter's books, as a source. Says nothing while there are none.
+#[derive(Default)]
+pub struct Gils {
+    readings: Mutex<Readings>,
+}
+
+#[derive(Default)]
+struct Readings {
+    told: Totals,
+    latest: Totals,
+}
+
+impl Gils {
+    /// Tells of what happens from now on.
+    pub fn from_now() -> Self {
+        let gils = Self::default();
+        gils.lock().told.read();
+        gils
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Readings> {
+        self.readings.lock().expect("no panic under this lock")
+    }
+}
+
+impl Source for Gils {
+    fn collect(&self, tick: &mut Tick) {
+        let Readings { told, latest } = &mut *self.lock();
+        if !latest.read() {
+            return;
+        }
+        let out = &mut *tick.fields;
+        out.text(id::GIL_MODE, if latest.gil_enabled { "enabled" } else { "disabled" });
+        out.text(id::POLICY, latest.policy);
+        if latest.switch_interval_us != 0 {
+            out.number(id::SWITCH_INTERVAL, latest.switch_interval_us as f64 / 1e6);
+        }
+        out.count(id::UNMEASURED_EVENTS, latest.unmeasured_events);
+        tick.rows(id::GILS, GIL_BOUNDS, gil_rows(told, latest));
+        let mut threads = thread_rows(told, latest);
+        threads.sort_by_key(|row| std::cmp::Reverse(row.weight_ns()));
+        for row in threads.iter_mut().take(THREAD_BOUNDS.rows) {
+            row.name = match row.since.native_id {
+                0 => ENDED.into(),
+                _ => name_of_book(&row.since),
+            };
+        }
+        tick.rows(id::THREADS, THREAD_BOUNDS, threads);
+    }
+
+    fn sent(&self) {
+        let Readings { told, latest } = &mut *self.lock();
+        std::mem::swap(told, latest);
+    }
+}
+
+struct GilInterval {
+    name: String,
+    interpreter: i64,
+    switch_interval_us: u64,
+    threads: u64,
+    /// What the counters have grown by.
+    since: GilRow,
+    wait: SparseHistogram,
+    hold: SparseHistogram,
+}
+
+fn gil_rows(told: &Totals, latest: &Totals) -> Vec<GilInterval> {
+    let nothing = GilTotals::default();
+    let mut rows = Vec::new();
+    for now in &latest.gils {
+        let before = told.gils.iter().find(|each| is_same(each, now)).unwrap_or(&nothing);
+        let mut row = GilInterval {
+            name: name_of_gil(now),
+            interpreter: now.row.interpreter.unwrap_or(-1),
+            switch_interval_us: 0,
+            threads: now.threads,
+            since: difference(&now.row, &before.row),
+            wait: growth(&now.wait, &before.wait),
+            hold: growth(&now.hold, &before.hold),
+        };
+        if row.interpreter == 0 {
+            row.switch_interval_us = latest.switch_interval_us;
+        }
+        if now.row.folded > 0 {
+            // Those that went into the sum since: what was told of them is in it, too.
+            let gone =
+                told.gils.iter().filter(|each| !latest.gils.iter().any(|it| is_same(it, each)));
+            for each in gone {
+                row.since = difference(&row.since, &each.row);
+                subtract(&mut row.wait, &growth(&each.wait, &nothing.wait));
+                subtract(&mut row.hold, &growth(&each.hold, &nothing.hold));
+            }
+        }
+        if row.since.wall_ns > 0 || row.since.takes > 0 {
+            rows.push(row);
+        }
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.since.held_ns + row.wait.sum_ns));
+    rows
+}
+
+fn is_same(one: &GilTotals, other: &GilTotals) -> bool {
+    (one.row.id, one.opened_ns) == (other.row.id, other.opened_ns)
+}
+
+fn name_of_gil(totals: &GilTotals) -> String {
+    match (&*totals.row.name, totals.row.interpreter) {
+        _ if totals.row.folded > 0 => ENDED.into(),
+        ("", Some(0)) => MAIN.into(),
+        ("", Some(number)) => format!("interpreter {number}"),
+        ("", None) => format!("GIL {}", totals.row.id),
+        (name, _) => name.into(),
+    }
+}
+
+/// What counters have grown by.
+fn difference(now: &GilRow, before: &GilRow) -> GilRow {
+    let since = |of: fn(&GilRow) -> u64| of(now).saturating_sub(of(before));
+    GilRow {
+        wall_ns: since(|row| row.wall_ns),
+        held_ns: since(|row| row.held_ns),
+        handoff_ns: since(|row| row.handoff_ns),
+        idle_ns: since(|row| row.idle_ns),
+        takes: since(|row| row.takes),
+        contended_takes: since(|row| row.contended_takes),
+        voluntary_drops: since(|row| row.voluntary_drops),
+        forced_drops: since(|row| row.forced_drops),
+        drop_requests: since(|row| row.drop_requests),
+        preemptions: since(|row| row.preemptions),
+        ..GilRow::default()
+    }
+}
+
+/// What was recorded in between. Extremes are known to the width of a bucket, unless they are those of all time.
+fn growth(now: &Counts, before: &Counts) -> SparseHistogram {
+    let counts = now.counts.iter().zip(&before.counts[..]).enumerate();
+    let counts = counts.map(|(bucket, (now, before))| (bucket as u16, now.saturating_sub(*before)));
+    let mut since = SparseHistogram {
+        sum_ns: now.sum_ns.saturating_sub(before.sum_ns),
+        counts: counts.filter(|(_, count)| *count > 0).collect(),
+        ..SparseHistogram::default()
+    };
+    set_extremes(&mut since, now.min_ns.unwrap_or(0), now.max_ns);
+    since
+}
+
+fn subtract(from: &mut SparseHistogram, what: &SparseHistogram) {
+    from.sum_ns = from.sum_ns.saturating_sub(what.sum_ns);
+    for (bucket, count) in &what.counts {
+        if let Ok(at) = from.counts.binary_search_by_key(bucket, |(bucket, _)| *bucket) {
+            from.counts[at].1 = from.counts[at].1.saturating_sub(*count);
+        }
+    }
+    from.counts.retain(|(_, count)| *count > 0);
+    let (least_ns, most_ns) = (from.min_ns, from.max_ns);
+    set_extremes(from, least_ns, most_ns);
+}
+
+fn set_extremes(of: &mut SparseHistogram, least_ns: u64, most_ns: u64) {
+    let (Some((first, _)), Some((last, _))) = (of.counts.first(), of.counts.last()) else {
+        *of = SparseHistogram::default();
+        return;
+    };
+    let bound_ns = |bucket: u16| headway_gil::histogram::upper_bound_ns(usize::from(bucket));
+    of.min_ns = first.checked_sub(1).map_or(0, bound_ns).max(least_ns).min(most_ns);
+    of.max_ns = bound_ns(*last).min(most_ns);
+}
+
+impl Row for GilInterval {
+    fn write(&self, row: &mut Writer) {
+        row.text(id::GIL_NAME, &self.name);
+        row.integer(id::GIL_INTERPRETER, self.interpreter);
+        row.seconds_of_ns(id::GIL_WALL, self.since.wall_ns);
+        row.seconds_of_ns(id::GIL_HELD, self.since.held_ns);
+        row.seconds_of_ns(id::GIL_HANDOFF, self.since.handoff_ns);
+        row.seconds_of_ns(id::GIL_IDLE, self.since.idle_ns);
+        row.count(id::GIL_TAKES, self.since.takes);
+        row.count(id::GIL_CONTENDED_TAKES, self.since.contended_takes);
+        row.count(id::GIL_VOLUNTARY_DROPS, self.since.voluntary_drops);
+        row.count(id::GIL_FORCED_DROPS, self.since.forced_drops);
+        row.count(id::GIL_DROP_REQUESTS, self.since.drop_requests);
+        row.count(id::GIL_PREEMPTIONS, self.since.preemptions);
+        row.histogram(id::GIL_WAIT, &self.wait);
+        row.histogram(id::GIL_HOLD, &self.hold);
+        row.count(id::GIL_THREADS, self.threads);
+        if self.switch_interval_us != 0 {
+            row.number(id::GIL_SWITCH_INTERVAL, self.switch_interval_us as f64 / 1e6);
+        }
+    }
+
+    fn become_other(&mut self) {
+        self.name = OTHER.into();
+        self.interpreter = -1;
+        self.switch_interval_us = 0;
+    }
+
+    fn fold(&mut self, other: Self) {
+        self.threads += other.threads;
+        let (sum, more) = (&mut self.since, &other.since);
+        sum.wall_ns += more.wall_ns;
+        sum.held_ns += more.held_ns;
+        sum.handoff_ns += more.handoff_ns;
+        sum.idle_ns += more.idle_ns;
+        sum.takes += more.takes;
+        sum.contended_takes += more.contended_takes;
+        sum.voluntary_drops += more.voluntary_drops;
+        sum.forced_drops += more.forced_drops;
+        sum.drop_requests += more.drop_requests;
+        sum.preemptions += more.preemptions;
+        self.wait.merge(&other.wait);
+        self.hold.merge(&other.hold);
+    }
+}
+
+struct ThreadInterval {
+    /// Set for those that get a row.
+    name: String,
+    gil: String,
+    since: ThreadTotals,
+}
+
+fn thread_rows(told: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
+    let key = |thread: &ThreadTotals| (thread.book, thread.native_id, thread.gil);
+    let before: HashMap<_, _> = told.threads.iter().map(|each| (key(each), each)).collect();
+    let names: HashMap<_, _> =
+        latest.gils.iter().map(|gil| (gil.row.id, name_of_gil(gil))).collect();
+    let mut rows = Vec::new();
+    // By GIL: what all its threads have together that was not told, less what rows tell.
+    let mut ended: HashMap<Option<u32>, ThreadTotals> = HashMap::new();
+    for now in &latest.threads {
+        let since = match before.get(&key(now)) {
+            Some(before) => change(now, before, u64::saturating_sub),
+            None => *now,
+        };
+        if now.native_id == 0 {
+            let sum = ended.entry(now.gil).or_default();
+            *sum = change(sum, &since, u64::saturating_add);
+        } else if is_worth_a_row(&since) {
+            rows.push(since);
+        }
+    }
+    if !ended.is_empty() {
+        let here: HashSet<_> = latest.threads.iter().map(key).collect();
+        for gone in told.threads.iter().filter(|each| !here.contains(&key(each))) {
+            // Its GIL may have gone, too, and its threads with it into the sum of those.
+            if let Some(sum) = ended.get_mut(&gone.gil.and_then(|gil| successor(gil, told, latest)))
+            {
+                *sum = change(sum, gone, u64::saturating_sub);
+            }
+        }
+        let sums = ended.into_iter().map(|(gil, sum)| ThreadTotals { gil, native_id: 0, ..sum });
+        rows.extend(sums.filter(is_worth_a_row));
+    }
+    let gil_of = |row: &ThreadTotals| row.gil.and_then(|gil| names.get(&gil)).cloned();
+    rows.into_iter()
+        .map(|since| ThreadInterval {
+            name: String::new(),
+            gil: gil_of(&since).unwrap_or_default(),
+            since,
+        })
+        .collect()
+}
+
+/// The id under which what was `gil` is told of now.
+fn successor(gil: u32, told: &Totals, latest: &Totals) -> Option<u32> {
+    let was = told.gils.iter().find(|each| each.row.id == gil)?;
+    let is = latest.gils.iter().find(|each| is_same(was, each));
+    is.or_else(|| latest.gils.iter().find(|each| each.row.folded > 0)).map(|each| each.row.id)
+}
+
+/// The counters of `one`, each combined with that of `other`.
+fn change(one: &ThreadTotals, other: &ThreadTotals, with: fn(u64, u64) -> u64) -> ThreadTotals {
+    ThreadTotals {
+        held_ns: with(one.held_ns, other.held_ns),
+        waited_ns: with(one.waited_ns, other.waited_ns),
+        takes: with(one.takes, other.takes),
+        contended_takes: with(one.contended_takes, other.contended_takes),
+        forced_drops: with(one.forced_drops, other.forced_drops),
+        preemptions: with(one.preemptions, other.preemptions),
+        forced_waited_ns: with(one.forced_waited_ns, other.forced_waited_ns),
+        parked_ns: with(one.parked_ns, other.parked_ns),
+        suspended_ns: with(one.suspended_ns, other.suspended_ns),
+        stopping_ns: with(one.stopping_ns, other.stopping_ns),
+        ..*one
+    }
+}
+
+fn is_worth_a_row(since: &ThreadTotals) -> bool {
+    since.takes > 0
+        || since.held_ns > 0
+        || since.parked_ns + since.suspended_ns + since.stopping_ns > 0
+}
+
+impl ThreadInterval {
+    fn weight_ns(&self) -> u64 {
+        self.since.held_ns + self.since.waited_ns + self.since.suspended_ns + self.since.stopping_ns
+    }
+}
+
+impl Row for ThreadInterval {
+    fn write(&self, row: &mut Writer) {
+        let since = &self.since;
+        row.text(id::THREAD_NAME, &self.name);
+        if since.native_id != 0 {
+            row.count(id::THREAD_NATIVE_ID, u64::from(since.native_id));
+        }
+        row.text(id::THREAD_GIL, &self.gil);
+        if since.gil.is_none() {
+            row.seconds_of_ns(id::THREAD_PARKED, since.parked_ns);
+            row.seconds_of_ns(id::THREAD_SUSPENDED, since.suspended_ns);
+            row.seconds_of_ns(id::THREAD_STOPPING, since.stopping_ns);
+            return;
+        }
+        row.seconds_of_ns(id::THREAD_HELD, since.held_ns);
+        row.seconds_of_ns(id::THREAD_WAITED, since.waited_ns);
+        row.count(id::THREAD_TAKES, since.takes);
+        row.count(id::THREAD_CONTENDED_TAKES, since.contended_takes);
+        row.count(id::THREAD_FORCED_DROPS, since.forced_drops);
+        row.count(id::THREAD_PREEMPTIONS, since.preemptions);
+        row.seconds_of_ns(id::THREAD_FORCED_WAITED, since.forced_waited_ns);
+    }
+
+    fn become_other(&mut self) {
+        self.name = OTHER.into();
+        self.since.native_id = 0;
+    }
+
+    fn fold(&mut self, other: Self) {
+        if self.gil != other.gil {
+            self.gil.clear();
+        }
+        let gil = self.since.gil.or(other.since.gil);
+        self.since = change(&self.since, &other.since, u64::saturating_add);
+        self.since.gil = gil;
+    }
+}
+
+#[cfg(test)]
+#[path = "gils_tests.rs"]
+mod tests;

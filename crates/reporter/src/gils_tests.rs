@@ -1,0 +1,82 @@
+use super::*;
+
+fn counts(durations_ns: &[u64]) -> Counts {
+    let histogram = headway_gil::histogram::Histogram::new();
+    durations_ns.iter().for_each(|ns| histogram.record(*ns));
+    let mut counts = Counts::default();
+    histogram.add_to(&mut counts);
+    counts
+}
+
+fn gil(id: u32, opened_ns: u64, takes: u64, waits_ns: &[u64]) -> GilTotals {
+    let row = GilRow { id, takes, wall_ns: takes * 10, interpreter: Some(0), ..GilRow::default() };
+    GilTotals { row, opened_ns, wait: counts(waits_ns), ..GilTotals::default() }
+}
+
+fn thread(book: u32, native_id: u32, gil: u32, held_ns: u64) -> ThreadTotals {
+    let takes = held_ns / 10;
+    ThreadTotals { book, native_id, gil: Some(gil), held_ns, takes, ..ThreadTotals::default() }
+}
+
+fn held_by_name(told: &Totals, latest: &Totals) -> Vec<(u32, u64)> {
+    let mut rows: Vec<_> = thread_rows(told, latest)
+        .iter()
+        .map(|row| (row.since.native_id, row.since.held_ns))
+        .collect();
+    rows.sort_unstable();
+    rows
+}
+
+#[test]
+fn an_interval_is_what_was_added() {
+    let told = Totals { gils: vec![gil(0, 5, 10, &[1_000, 90_000_000])], ..Totals::default() };
+    let waits_ns = [1_000, 90_000_000, 5_100_000, 5_200_000, 10_000_000];
+    let latest = Totals { gils: vec![gil(0, 5, 14, &waits_ns)], ..Totals::default() };
+    let rows = gil_rows(&told, &latest);
+    assert_eq!((rows.len(), rows[0].since.takes, &*rows[0].name), (1, 4, "main"));
+    let wait = &rows[0].wait;
+    assert_eq!((wait.count(), wait.sum_ns), (3, 20_300_000));
+    assert!(wait.min_ns <= 5_100_000 && wait.min_ns > 4_700_000, "{wait:?}");
+    assert!(wait.max_ns >= 10_000_000 && wait.max_ns < 10_700_000, "{wait:?}");
+    assert!(gil_rows(&latest, &latest).is_empty());
+}
+
+#[test]
+fn a_gil_that_ended_is_told_once() {
+    let told = Totals {
+        gils: vec![gil(0, 5, 1, &[]), gil(1, 7, 100, &[2_000, 2_000])],
+        threads: vec![thread(0, 11, 1, 1_000)],
+        ..Totals::default()
+    };
+    let mut sum = gil(63, 0, 130, &[2_000, 2_000, 2_000]);
+    (sum.row.folded, sum.row.interpreter) = (1, None);
+    // In its place there is another already.
+    let latest = Totals {
+        gils: vec![gil(0, 5, 1, &[]), gil(1, 9, 4, &[]), sum],
+        threads: vec![thread(0, 12, 1, 40), thread(1, 0, 63, 1_300)],
+        ..Totals::default()
+    };
+    let mut takes: Vec<_> =
+        gil_rows(&told, &latest).iter().map(|row| (row.name.clone(), row.since.takes)).collect();
+    takes.sort();
+    assert_eq!(takes, [("(ended)".into(), 30), ("main".into(), 4)]);
+    let ended = gil_rows(&told, &latest).into_iter().find(|row| row.name == ENDED).unwrap();
+    assert_eq!((ended.wait.count(), ended.wait.sum_ns), (1, 2_000));
+    assert_eq!(held_by_name(&told, &latest), [(0, 300), (12, 40)]);
+}
+
+#[test]
+fn threads_that_ended_and_were_folded_are_told_once() {
+    let told = Totals {
+        gils: vec![gil(0, 5, 1, &[])],
+        threads: vec![thread(0, 11, 0, 500), thread(1, 12, 0, 700), thread(2, 0, 0, 100)],
+        ..Totals::default()
+    };
+    let latest = Totals {
+        gils: vec![gil(0, 5, 1, &[])],
+        // 12 held for 50 ns more, ended, and went into the sum; its book is another's.
+        threads: vec![thread(0, 11, 0, 520), thread(1, 13, 0, 30), thread(2, 0, 0, 850)],
+        ..Totals::default()
+    };
+    assert_eq!(held_by_name(&told, &latest), [(0, 50), (11, 20), (13, 30)]);
+}

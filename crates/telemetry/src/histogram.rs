@@ -1,0 +1,165 @@
+//! Distributions of durations, on the meter's scale (`headway_gil::histogram`: at most 6.25 % wide from 1 µs on),
+//! without the buckets that nothing fell into.
+//!
+//! The code, all numbers of variable length: the sum, the minimum, the maximum less the minimum, then for each bucket
+//! how far it is from the one before and its count. An empty distribution is no bytes at all.
+
+use super::{Malformed, malformed, varint};
+use headway_gil::histogram::{BUCKETS, bucket, upper_bound_ns};
+
+/// Counts, sum and extremes in nanoseconds. `min_ns` and `max_ns` are 0 while it is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SparseHistogram {
+    pub sum_ns: u64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    /// (bucket, count), by bucket; no count is 0.
+    pub counts: Vec<(u16, u64)>,
+}
+
+impl SparseHistogram {
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    pub fn count(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    pub fn record(&mut self, ns: u64) {
+        self.merge(&Self {
+            sum_ns: ns,
+            min_ns: ns,
+            max_ns: ns,
+            counts: vec![(bucket(ns) as u16, 1)],
+        });
+    }
+
+    /// Adds all that `other` holds.
+    pub fn merge(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            self.clone_from(other);
+            return;
+        }
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        let mut at = 0;
+        for (bucket, count) in &other.counts {
+            while self.counts.get(at).is_some_and(|(mine, _)| mine < bucket) {
+                at += 1;
+            }
+            match self.counts.get_mut(at) {
+                Some((mine, sum)) if mine == bucket => *sum = sum.saturating_add(*count),
+                _ => self.counts.insert(at, (*bucket, *count)),
+            }
+        }
+    }
+
+    /// The smallest duration that at least `share` of all are not above, to the width of a bucket; `None` while it
+    /// is empty.
+    pub fn percentile_ns(&self, share: f64) -> Option<u64> {
+        let rank = (self.count() as f64 * share).ceil().max(1.0) as u64;
+        let mut below = 0_u64;
+        for (bucket, count) in &self.counts {
+            below = below.saturating_add(*count);
+            if below >= rank {
+                return Some(upper_bound_ns(usize::from(*bucket)).clamp(self.min_ns, self.max_ns));
+            }
+        }
+        (!self.is_empty()).then_some(self.max_ns)
+    }
+
+    pub fn push(&self, out: &mut Vec<u8>) {
+        if self.is_empty() {
+            return;
+        }
+        varint::push(out, self.sum_ns);
+        varint::push(out, self.min_ns);
+        varint::push(out, self.max_ns - self.min_ns);
+        let mut last = 0;
+        for (bucket, count) in &self.counts {
+            varint::push(out, u64::from(bucket - last));
+            varint::push(out, *count);
+            last = *bucket;
+        }
+    }
+
+    pub fn parse(mut bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut histogram = Self::default();
+        if bytes.is_empty() {
+            return Ok(histogram);
+        }
+        histogram.sum_ns = varint::take(&mut bytes)?;
+        histogram.min_ns = varint::take(&mut bytes)?;
+        histogram.max_ns = histogram.min_ns.saturating_add(varint::take(&mut bytes)?);
+        let mut last = 0;
+        while !bytes.is_empty() {
+            let step = varint::take(&mut bytes)?;
+            let count = varint::take(&mut bytes)?;
+            let ascends = step != 0 || histogram.is_empty();
+            let bucket = step.saturating_add(last);
+            if !ascends || bucket >= BUCKETS as u64 || count == 0 {
+                return malformed("a histogram's buckets do not ascend, or one is empty");
+            }
+            histogram.counts.push((bucket as u16, count));
+            last = bucket;
+        }
+        if histogram.is_empty() {
+            return malformed("a histogram has a sum and no buckets");
+        }
+        Ok(histogram)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(durations: &[u64]) -> SparseHistogram {
+        let mut histogram = SparseHistogram::default();
+        durations.iter().for_each(|ns| histogram.record(*ns));
+        histogram
+    }
+
+    proptest! {
+        #[test]
+        fn sums_do_not_depend_on_how_they_are_grouped(
+            one in proptest::collection::vec(0..u64::MAX / 1_000, 0..50),
+            two in proptest::collection::vec(0..u64::MAX / 1_000, 0..50),
+        ) {
+            let mut merged = of(&one);
+            merged.merge(&of(&two));
+            let all: Vec<u64> = one.iter().chain(&two).copied().collect();
+            prop_assert_eq!(&merged, &of(&all));
+            prop_assert_eq!(merged.count(), all.len() as u64);
+            let mut out = Vec::new();
+            merged.push(&mut out);
+            prop_assert_eq!(SparseHistogram::parse(&out), Ok(merged));
+        }
+
+        #[test]
+        fn a_percentile_is_at_most_a_bucket_off(
+            mut durations in proptest::collection::vec(1_000..100_000_000_000_u64, 1..200),
+            share in 0.01..1.0,
+        ) {
+            let found = of(&durations).percentile_ns(share).unwrap() as f64;
+            durations.sort_unstable();
+            let exact = durations[(durations.len() as f64 * share).ceil() as usize - 1] as f64;
+            prop_assert!(found >= exact && found <= exact * 1.0626, "{found} for {exact}");
+        }
+
+        #[test]
+        fn any_bytes_are_a_histogram_or_an_error(bytes: Vec<u8>) {
+            if let Ok(histogram) = SparseHistogram::parse(&bytes) {
+                let mut out = Vec::new();
+                histogram.push(&mut out);
+                prop_assert_eq!(SparseHistogram::parse(&out), Ok(histogram));
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The format of telemetry: what processes send, and what is kept of it.
+//!
+//! A process sends datagrams in mod_wsgi's wire format (its `wsgi_telemetry.h`): a header and fields. Once an
+//! interval it sends a *tick*, with what happened since the last one. What is kept of a tick is a *record*: the same
+//! fields, made such that any number of records, of one process over time or of several, add up to
+//! one record.
+//!
+//! - `fields`: the one table of all fields, with their types and how they add up.
+//! - `datagram`: writing and parsing datagrams.
+//! - `histogram`: distributions of durations, sparse.
+//! - `record`, `tick`, `merge`: the code of records, records of ticks, sums of records.
+//!
+//! Knows no operating system, no Python and nobody who sends or receives. What it parses may come from anywhere:
+//! every error is a value, and nothing that comes in decides how much memory is taken.
+
+pub mod datagram;
+pub mod fields;
+pub mod histogram;
+pub mod merge;
+pub mod record;
+pub mod tick;
+mod varint;
+
+pub use fields::{Field, field, id, kind};
+pub use histogram::SparseHistogram;
+
+/// Why bytes are not what they should be: one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed(pub String);
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+fn malformed<T>(text: impl Into<String>) -> Result<T, Malformed> {
+    Err(Malformed(text.into()))
+}
+
+/// The value of a field, as it lies in the bytes that it came in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    Count(u64),
+    Integer(i64),
+    /// Nanoseconds; on the wire seconds.
+    Seconds(i64),
+    Number(f64),
+    /// UTF-8 where it was written by us; whoever shows it replaces what is not.
+    Text(&'a [u8]),
+    /// Little-endian i32s, mod_wsgi's histograms and counts.
+    Counts(&'a [u8]),
+    /// Little-endian f64s, seconds.
+    SecondsList(&'a [u8]),
+    /// See `histogram`.
+    Histogram(&'a [u8]),
+    /// Fields in the code of what they lie in.
+    Row(&'a [u8]),
+    /// See `record::Slot`.
+    Slots(&'a [u8]),
+}
+
+/// The items of `Value::Counts`.
+pub fn counts(bytes: &[u8]) -> impl Iterator<Item = i32> + '_ {
+    bytes.chunks_exact(4).map(|item| i32::from_le_bytes(item.try_into().expect("four bytes")))
+}
+
+/// The items of `Value::SecondsList`.
+pub fn seconds_list(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
+    bytes.chunks_exact(8).map(|item| f64::from_le_bytes(item.try_into().expect("eight bytes")))
+}
+
+/// Nanoseconds of seconds; what is negative, infinite or no number at all is bounded, a century at most.
+pub fn nanoseconds(seconds: f64) -> i64 {
+    const CENTURY_S: f64 = 3.2e9;
+    (seconds.clamp(-CENTURY_S, CENTURY_S) * 1e9).round() as i64
+}
