@@ -11,11 +11,16 @@ mod activity;
 mod control;
 mod interruption;
 mod orphan;
+mod slow_requests;
 mod stack;
+mod threads;
+mod underway;
 
 pub use activity::Activity;
 pub use control::Reason;
 pub use interruption::Interruption;
+pub use slow_requests::{SlowRequestSettings, SlowRequests};
+pub use threads::Threads;
 
 use super::inbox::Inbox;
 use control::{Control, say_on_stderr};
@@ -23,7 +28,7 @@ use orphan::Orphan;
 use std::fmt::Display;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How late it may be noticed that a limit has passed; less where the limit is short itself.
@@ -85,8 +90,10 @@ impl ProcessLimits {
 pub struct Watch {
     pub limits: ProcessLimits,
     control: Control,
-    /// One for each thread that works here. Held while a thread is sent a signal, so that it exists.
-    threads: Mutex<Vec<Arc<Activity>>>,
+    pub threads: Arc<Threads>,
+    /// Whether somebody wants to know of every request what it is for: who reports long holds of a GIL.
+    reported: bool,
+    pub slow_requests: Option<Arc<SlowRequests>>,
     /// Requests that ran. Written by all threads, only if there is a maximum; relaxed.
     requests: AtomicU64,
     orphan: Orphan,
@@ -94,12 +101,17 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(limits: ProcessLimits) -> Self {
+    pub fn new(limits: ProcessLimits, reported: bool, slow: Option<SlowRequestSettings>) -> Self {
         let control = Control::new(limits.control_fd);
+        let threads = Arc::<Threads>::default();
+        let slow_requests =
+            slow.map(|settings| Arc::new(SlowRequests::new(settings, Arc::clone(&threads))));
         Self {
             limits,
             control,
-            threads: Mutex::default(),
+            threads,
+            reported,
+            slow_requests,
             requests: AtomicU64::new(0),
             orphan: Orphan::default(),
             interruptions: Inbox::default(),
@@ -119,18 +131,16 @@ impl Watch {
 
     /// The calling thread begins to work here.
     pub fn join(&self) -> Arc<Activity> {
-        let wanted = self.limits.inactivity_ns != 0 || self.limits.request_ns != 0;
-        let activity = Arc::new(Activity::of_this_thread(wanted));
-        self.lock().push(Arc::clone(&activity));
+        let has_limit = self.limits.inactivity_ns != 0 || self.limits.request_ns != 0;
+        let describes = self.slow_requests.is_some();
+        let wanted = has_limit || self.reported || describes;
+        let activity = Arc::new(Activity::of_this_thread(wanted, describes));
+        self.threads.lock().push(Arc::clone(&activity));
         activity
     }
 
     pub fn leave(&self, activity: &Arc<Activity>) {
-        self.lock().retain(|other| !Arc::ptr_eq(other, activity));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Activity>>> {
-        self.threads.lock().expect("no panic under this lock")
+        self.threads.lock().retain(|other| !Arc::ptr_eq(other, activity));
     }
 
     /// A request has ended.
@@ -160,7 +170,7 @@ impl Watch {
 
     fn check_inactivity(&self, now_ns: u64) {
         let limit_ns = self.limits.inactivity_ns;
-        let threads = self.lock();
+        let threads = self.threads.lock();
         // A request that runs is activity, whatever it does.
         if limit_ns == 0 || threads.iter().any(|thread| thread.begun_ns().is_some()) {
             return;
@@ -181,7 +191,7 @@ impl Watch {
         if limit_ns == 0 {
             return;
         }
-        let threads = self.lock();
+        let threads = self.threads.lock();
         let overdue = threads
             .iter()
             .filter_map(|thread| thread.overdue(now_ns, limit_ns).map(|request| (thread, request)));
