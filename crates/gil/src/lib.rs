@@ -89,6 +89,23 @@ pub fn held_ns_by_this_thread() -> Option<u64> {
     sum_for_this_thread(|book| book.hold.sum_ns.load(Relaxed))
 }
 
+/// All of that, of holds and waits that are over; cheap, unlike `times_of_thread`.
+pub fn times_of_this_thread() -> Option<ThreadTimes> {
+    if !is_installed() {
+        return None;
+    }
+    let times = |book: &engine::ledger::book::ThreadBook| ThreadTimes {
+        held_ns: book.hold.sum_ns.load(Relaxed),
+        waited_ns: book.wait.sum_ns.load(Relaxed),
+        contended_takes: book.contended_takes.load(Relaxed),
+    };
+    engine::threads::books_of_this_thread().map(times).reduce(|one, other| ThreadTimes {
+        held_ns: one.held_ns + other.held_ns,
+        waited_ns: one.waited_ns + other.waited_ns,
+        contended_takes: one.contended_takes + other.contended_takes,
+    })
+}
+
 fn sum_for_this_thread(of: impl Fn(&engine::ledger::book::ThreadBook) -> u64) -> Option<u64> {
     if !is_installed() {
         return None;

@@ -4,9 +4,9 @@
 //! between are in the sums that they were folded into; what these grew by, less what had been told of the rows that
 //! went into them, is told as `(ended)`.
 
+use super::distribution::{growth, subtract};
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
-use headway_gil::histogram::Counts;
 use headway_gil::{GilRow, GilTotals, ThreadTotals, Totals, name_of_book};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{SparseHistogram, id};
@@ -150,41 +150,6 @@ fn difference(now: &GilRow, before: &GilRow) -> GilRow {
         preemptions: since(|row| row.preemptions),
         ..GilRow::default()
     }
-}
-
-/// What was recorded in between. Extremes are known to the width of a bucket, unless they are those of all time.
-fn growth(now: &Counts, before: &Counts) -> SparseHistogram {
-    let counts = now.counts.iter().zip(&before.counts[..]).enumerate();
-    let counts = counts.map(|(bucket, (now, before))| (bucket as u16, now.saturating_sub(*before)));
-    let mut since = SparseHistogram {
-        sum_ns: now.sum_ns.saturating_sub(before.sum_ns),
-        counts: counts.filter(|(_, count)| *count > 0).collect(),
-        ..SparseHistogram::default()
-    };
-    set_extremes(&mut since, now.min_ns.unwrap_or(0), now.max_ns);
-    since
-}
-
-fn subtract(from: &mut SparseHistogram, what: &SparseHistogram) {
-    from.sum_ns = from.sum_ns.saturating_sub(what.sum_ns);
-    for (bucket, count) in &what.counts {
-        if let Ok(at) = from.counts.binary_search_by_key(bucket, |(bucket, _)| *bucket) {
-            from.counts[at].1 = from.counts[at].1.saturating_sub(*count);
-        }
-    }
-    from.counts.retain(|(_, count)| *count > 0);
-    let (least_ns, most_ns) = (from.min_ns, from.max_ns);
-    set_extremes(from, least_ns, most_ns);
-}
-
-fn set_extremes(of: &mut SparseHistogram, least_ns: u64, most_ns: u64) {
-    let (Some((first, _)), Some((last, _))) = (of.counts.first(), of.counts.last()) else {
-        *of = SparseHistogram::default();
-        return;
-    };
-    let bound_ns = |bucket: u16| headway_gil::histogram::upper_bound_ns(usize::from(bucket));
-    of.min_ns = first.checked_sub(1).map_or(0, bound_ns).max(least_ns).min(most_ns);
-    of.max_ns = bound_ns(*last).min(most_ns);
 }
 
 impl Row for GilInterval {

@@ -1,4 +1,5 @@
 use super::*;
+use headway_gil::histogram::Counts;
 
 fn counts(durations_ns: &[u64]) -> Counts {
     let histogram = headway_gil::histogram::Histogram::new();

@@ -1,34 +1,35 @@
 //! What a process says of itself in every datagram, so that each stands alone: names, versions, settings.
 
-use headway_telemetry::Field;
-use headway_telemetry::datagram::Writer;
-use headway_telemetry::fields::Type;
+use headway_telemetry::Value;
+use headway_telemetry::datagram::{Datagram, Writer};
 
-/// A field that never changes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Constant {
+#[derive(Clone, Debug)]
+enum Constant {
     Count(u64),
     Number(f64),
     Text(String),
 }
 
+/// Fields that never change.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     fields: Vec<(u16, Constant)>,
 }
 
 impl Identity {
-    /// Adds a field. False if its values are of another type.
-    pub fn push(&mut self, field: &Field, value: Constant) -> bool {
-        let fits = match value {
-            Constant::Count(_) => field.kind == Type::Count,
-            Constant::Number(_) => matches!(field.kind, Type::Seconds | Type::Number),
-            Constant::Text(_) => field.kind == Type::Text,
+    /// The counts, numbers and texts of a datagram.
+    pub fn of(datagram: &Datagram) -> Self {
+        let constant = |value| {
+            Some(match value {
+                Value::Count(count) => Constant::Count(count),
+                Value::Seconds(ns) => Constant::Number(ns as f64 / 1e9),
+                Value::Number(number) => Constant::Number(number),
+                Value::Text(bytes) => Constant::Text(String::from_utf8_lossy(bytes).into_owned()),
+                _ => return None,
+            })
         };
-        if fits {
-            self.fields.push((field.id, value));
-        }
-        fits
+        let fields = datagram.fields().filter_map(|(id, value)| Some((id, constant(value)?)));
+        Self { fields: fields.collect() }
     }
 
     pub fn write(&self, out: &mut Writer) {

@@ -29,12 +29,19 @@ const STACK_BYTES: usize = 3_000;
 /// For a thread that is on a core; others come to their signal when they get one.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a thread is doing that holds for long: the endpoint, by the kernel's id of the thread.
+/// What a thread serves: the endpoint, by the kernel's id of the thread, if it is one that serves.
 pub type EndpointOf = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
+
+/// Of the servers in this process.
+static ENDPOINTS: Mutex<Vec<EndpointOf>> = Mutex::new(Vec::new());
+
+/// From now on a long hold is told of with what its thread serves.
+pub fn ask_for_endpoints(endpoint_of: EndpointOf) {
+    lock(&ENDPOINTS).push(endpoint_of);
+}
 
 pub struct LongHolds {
     threshold_ns: u64,
-    endpoint_of: EndpointOf,
     seen: Mutex<Seen>,
 }
 
@@ -58,22 +65,8 @@ struct LongHold {
 
 impl LongHolds {
     /// Holds of `threshold` and longer; `THRESHOLD` is a good one.
-    pub fn new(threshold: Duration, endpoint_of: EndpointOf) -> Self {
-        Self { threshold_ns: threshold.as_nanos() as u64, endpoint_of, seen: Mutex::default() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().expect("no panic under this lock")
-    }
-
-    fn note(&self, hold: Hold) -> LongHold {
-        let endpoint = hold.native_id.and_then(|native_id| (self.endpoint_of)(native_id));
-        let stack = hold.native_id.and_then(|native_id| {
-            let stack = stacks::read(native_id, PATIENCE).ok()?;
-            // It may have been over before the thread came to its signal.
-            headway_gil::is_held(&hold).then(|| next_calls(stack))
-        });
-        LongHold { until_ns: hold.began_ns + hold.held_ns, hold, stack, endpoint }
+    pub fn new(threshold: Duration) -> Self {
+        Self { threshold_ns: threshold.as_nanos() as u64, seen: Mutex::default() }
     }
 }
 
@@ -86,7 +79,7 @@ impl Source for LongHolds {
         let interval_ns = headway_gil::switch_interval_ns().unwrap_or(0);
         let waited_ns = (SHORTEST_WAIT.as_nanos() as u64).max(2 * interval_ns);
         let holds = headway_gil::holds_longer_than(self.threshold_ns, waited_ns);
-        let mut seen = self.lock();
+        let mut seen = lock(&self.seen);
         if holds.is_empty() && seen.present.is_empty() {
             return;
         }
@@ -98,7 +91,7 @@ impl Source for LongHolds {
                     known.hold = hold;
                 }
                 None => {
-                    let long_hold = self.note(hold);
+                    let long_hold = LongHold::seen(hold);
                     seen.present.push(long_hold);
                 }
             }
@@ -106,7 +99,7 @@ impl Source for LongHolds {
     }
 
     fn collect(&self, tick: &mut Tick) {
-        let mut seen = self.lock();
+        let mut seen = lock(&self.seen);
         seen.end_those_that_are_over();
         let mut left = BUDGET_BYTES;
         for hold in &seen.past {
@@ -119,11 +112,11 @@ impl Source for LongHolds {
     }
 
     fn sent(&self) {
-        self.lock().past.clear();
+        lock(&self.seen).past.clear();
     }
 
     fn post(&self, post: &mut Post) {
-        post.lose(std::mem::take(&mut self.lock().lost));
+        post.lose(std::mem::take(&mut lock(&self.seen).lost));
     }
 }
 
@@ -157,6 +150,19 @@ impl Seen {
 }
 
 impl LongHold {
+    /// Has the holder write its stack.
+    fn seen(hold: Hold) -> Self {
+        let endpoint = hold.native_id.and_then(|native_id| {
+            lock(&ENDPOINTS).iter().find_map(|endpoint_of| endpoint_of(native_id))
+        });
+        let stack = hold.native_id.and_then(|native_id| {
+            let stack = stacks::read(native_id, PATIENCE).ok()?;
+            // It may have been over before the thread came to its signal.
+            headway_gil::is_held(&hold).then(|| next_calls(stack))
+        });
+        Self { until_ns: hold.began_ns + hold.held_ns, hold, stack, endpoint }
+    }
+
     fn took_ns(&self) -> u64 {
         self.until_ns.saturating_sub(self.hold.began_ns)
     }
@@ -175,6 +181,10 @@ impl LongHold {
             row.text(id::HOLD_ENDPOINT, endpoint);
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic under this lock")
 }
 
 /// As many of the calls as there is room for, the most recent ones.

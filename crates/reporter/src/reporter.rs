@@ -327,3 +327,7 @@ pub fn monotonic_ns() -> u64 {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no panic under this lock")
 }
+
+#[cfg(test)]
+#[path = "reporter_tests.rs"]
+mod tests;

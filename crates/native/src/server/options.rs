@@ -78,6 +78,7 @@ pub unsafe fn pool_settings(
             max_fields: number(c"max_fields")? as usize,
             max_body_bytes: number(c"max_body_bytes")? as u64,
         },
+        reported: number(c"reported")? != 0,
         process_limits: ProcessLimits {
             maximum_requests: number(c"maximum_requests")? as u64,
             inactivity_ns: number(c"inactivity_timeout_ns")? as u64,
@@ -88,6 +89,8 @@ pub unsafe fn pool_settings(
             orphan_ns: number(c"orphan_timeout_ns")? as u64,
             control_fd: number(c"control_fd")? as c_int,
             stack_signal: number(c"stack_signal")? as c_int,
+            slow_request_ns: number(c"slow_request_ns")? as u64,
+            user_agents: number(c"user_agents")? != 0,
         },
     })
 }

@@ -1,13 +1,24 @@
-//! What is kept of each request: its phases, a line in the access log, a row per path.
+//! What is kept of each request: its phases, a line in the access log, a row per path, and, with telemetry,
+//! what is told once an interval.
 //!
 //! Knows nothing of HTTP's bytes, sockets or Python. Each worker thread writes its own records.
 
 pub mod access_log;
+pub mod books;
 pub mod clock;
+pub mod endpoints;
+mod interval;
 pub mod paths;
+pub mod report;
+pub mod requests;
+pub mod routes;
+pub mod slots;
 
 pub use access_log::{AccessLog, LogForm};
+pub use books::{Books, ThreadBook};
 pub use paths::{PathRow, PathTable, PathTables};
+pub use routes::Route;
+pub use slots::Slot;
 
 /// Where one request's time went: mod_wsgi's phases under mod_wsgi's names, in nanoseconds.
 ///
@@ -17,6 +28,8 @@ pub use paths::{PathRow, PathTable, PathTables};
 pub struct RequestRecord {
     /// Which of the application's places had the request.
     pub place: usize,
+    /// Which of its routes, if its framework says.
+    pub route: Route,
     /// From when the thread that polls saw the connection ready to when a thread took it up.
     pub queue_ns: u64,
     /// From there to the call of the application: parsing, taking the GIL, the environ.
@@ -39,6 +52,9 @@ pub struct RequestRecord {
     /// Bytes of the bodies, without framing.
     pub input_bytes: u64,
     pub output_bytes: u64,
+    /// How often the application took a part of the body, and gave one.
+    pub input_reads: u32,
+    pub output_writes: u32,
     pub status: u16,
     /// The application raised, or sent another length than its Content-Length: an error even if
     /// the status, sent before, says otherwise.

@@ -57,6 +57,7 @@ impl<A: Application> Pool<A> {
                     let Some(token) = self.slab.insert(peer) else {
                         return false;
                     };
+                    self.books.note_accepted();
                     let slot = self.slab.slot(token.index).expect("inserted just now");
                     // SAFETY: `insert` gave the word to this thread.
                     let peer = unsafe { slot.peer() }.as_mut().expect("inserted just now");

@@ -14,6 +14,7 @@ use crate::http::forwarding::Origin;
 use crate::http::{Connection, Event, Head, Limits, Rejection, Response};
 use crate::record::RequestRecord;
 use crate::record::clock::now_ns;
+use crate::record::routes::Routes;
 
 /// What the server writes into the Server field unless the application does.
 pub const SERVER_FIELD: &[u8] = concat!("headway/", env!("CARGO_PKG_VERSION")).as_bytes();
@@ -61,6 +62,8 @@ pub struct Exchange<'a> {
     activity: &'a Activity,
     /// Takes a complete response, which then need not go out by itself.
     outbox: Option<&'a Outbox>,
+    /// Where the application's routes have their numbers, if somebody wants to know.
+    routes: Option<&'a Routes>,
     /// How much of the peer's body the application has taken.
     taken: usize,
     head_sent: bool,
@@ -84,6 +87,7 @@ impl<'a> Exchange<'a> {
         host: &'a dyn Host,
         activity: &'a Activity,
         outbox: Option<&'a Outbox>,
+        routes: Option<&'a Routes>,
     ) -> Self {
         let ended_ns = peer.progress.started_ns;
         let record =
@@ -94,6 +98,7 @@ impl<'a> Exchange<'a> {
             host,
             activity,
             outbox,
+            routes,
             taken: 0,
             head_sent: false,
             transmitted: false,
@@ -115,6 +120,10 @@ impl<'a> Exchange<'a> {
     /// What others know of the thread that runs this request.
     pub fn activity(&self) -> &'a Activity {
         self.activity
+    }
+
+    pub fn routes(&self) -> Option<&'a Routes> {
+        self.routes
     }
 
     /// The client's address and port (0: unknown), by a trusted proxy's word if need be.
@@ -147,6 +156,7 @@ impl<'a> Exchange<'a> {
 
     /// Forgets the first `count` bytes of `body`.
     pub fn consume_body(&mut self, count: usize) {
+        self.record.input_reads += 1;
         self.taken += count;
         if self.taken == self.peer.body.len() {
             self.peer.body.clear();
@@ -223,6 +233,7 @@ impl<'a> Exchange<'a> {
     pub fn send_data(&mut self, block: &[u8]) -> usize {
         let taken = self.peer.http.encode_data(block, &mut self.peer.outgoing);
         self.record.output_bytes += taken as u64;
+        self.record.output_writes += 1;
         taken
     }
 
@@ -236,6 +247,7 @@ impl<'a> Exchange<'a> {
     pub fn send_file(&mut self, mut file: FileBody) {
         let taken = self.peer.http.pass_over_data(file.left());
         self.record.output_bytes += taken;
+        self.record.output_writes += 1;
         if taken > 0 {
             file.truncate(taken);
             self.peer.append_file(file);

@@ -28,7 +28,7 @@ use super::word::Noted;
 use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
 use crate::record::clock::now_ns;
-use crate::record::{AccessLog, PathTables};
+use crate::record::{AccessLog, Books, PathTables};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -59,6 +59,8 @@ pub struct PoolSettings {
     pub max_connections: usize,
     pub entrance: Entrance,
     pub process_limits: ProcessLimits,
+    /// Whether somebody reports what is served: see `Books::take`.
+    pub reported: bool,
 }
 
 /// How long a connection may take for what; see `Stage`.
@@ -111,8 +113,7 @@ pub struct Pool<A: Application> {
     pub(super) max_connections: usize,
     pub(super) entrance: Entrance,
     pub(super) limits: Arc<Limits>,
-    /// One table for each thread that ever worked here.
-    paths: Mutex<Vec<Arc<Mutex<PathTables>>>>,
+    pub(super) books: Arc<Books>,
 }
 
 impl<A: Application> Pool<A> {
@@ -135,7 +136,7 @@ impl<A: Application> Pool<A> {
             polling: AtomicBool::new(false),
             parking: Parking::default(),
             monitor: Monitor::default(),
-            watch: Watch::new(settings.process_limits),
+            watch: Watch::new(settings.process_limits, settings.reported),
             outboxes: Outboxes::default(),
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
@@ -148,7 +149,7 @@ impl<A: Application> Pool<A> {
             max_connections: settings.max_connections.min(MAX_CONNECTIONS),
             entrance: settings.entrance,
             limits: Arc::new(settings.limits),
-            paths: Mutex::default(),
+            books: Arc::new(Books::new(settings.reported)),
         })
     }
 
@@ -206,9 +207,7 @@ impl<A: Application> Pool<A> {
         &self,
         thread: Option<&'a mut A::Thread>,
     ) -> TurnState<'a, A::Thread> {
-        let state = TurnState::new(thread, self.watch.join(), self.outboxes.join());
-        self.paths.lock().expect("no panic under this lock").push(Arc::clone(&state.paths));
-        state
+        TurnState::new(thread, self.watch.join(), self.outboxes.join(), &self.books)
     }
 
     pub(super) fn leave(&self, state: &TurnState<A::Thread>) {
@@ -366,6 +365,7 @@ impl<A: Application> Pool<A> {
                 peer.close_sending();
             }
             self.epoll.remove(peer.socket.as_fd());
+            self.books.note_closed();
         }
     }
 
@@ -389,12 +389,15 @@ impl<A: Application> Pool<A> {
 
     /// Requests by place and path, of all threads together.
     pub fn requests(&self) -> PathTables {
-        let tables = self.paths.lock().expect("no panic under this lock").clone();
-        let mut all = PathTables::default();
-        for table in tables {
-            all.merge(&table.lock().expect("no panic under this lock"));
-        }
-        all
+        self.books.paths()
+    }
+
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    pub fn books(&self) -> &Arc<Books> {
+        &self.books
     }
 
     /// Has the threads that rest call `Application::tidy`. One that is about to rest may miss it.

@@ -78,6 +78,7 @@ pub fn settings(listener: TcpListener) -> PoolSettings {
         max_connections: MAX_CONNECTIONS,
         entrance: Entrance::default(),
         process_limits: ProcessLimits::default(),
+        reported: false,
     }
 }
 

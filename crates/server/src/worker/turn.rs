@@ -16,7 +16,7 @@ use crate::http::connection::Finished;
 use crate::http::{Event, Rejection};
 use crate::record::access_log::{LogBuffer, LogForm, RequestLine};
 use crate::record::clock::{CpuCharges, DateCache, now_ns};
-use crate::record::{PathTables, RequestRecord};
+use crate::record::{Books, RequestRecord, Slot, ThreadBook};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
@@ -43,8 +43,10 @@ pub struct TurnState<'a, T> {
     pub activity: Arc<Activity>,
     pub dates: DateCache,
     pub log: LogBuffer,
-    /// Written by this thread, read when the table is wanted.
-    pub paths: Arc<Mutex<PathTables>>,
+    /// Written by this thread, read or taken by whoever wants to know.
+    pub book: Arc<Mutex<ThreadBook>>,
+    /// What others may know of it with telemetry, where it runs requests.
+    pub slot: Option<Arc<Slot>>,
     /// Memory for the next requests that begin.
     pub spares: Spares,
     /// The date of the response under way, so that it does not borrow from `dates`.
@@ -59,7 +61,13 @@ pub struct TurnState<'a, T> {
 }
 
 impl<'a, T> TurnState<'a, T> {
-    pub fn new(thread: Option<&'a mut T>, activity: Arc<Activity>, outbox: Arc<Outbox>) -> Self {
+    pub fn new(
+        thread: Option<&'a mut T>,
+        activity: Arc<Activity>,
+        outbox: Arc<Outbox>,
+        books: &Books,
+    ) -> Self {
+        let slot = thread.as_ref().and_then(|_| books.join_workers());
         Self {
             thread,
             late: false,
@@ -68,7 +76,8 @@ impl<'a, T> TurnState<'a, T> {
             activity,
             dates: DateCache::default(),
             log: LogBuffer::default(),
-            paths: Arc::default(),
+            book: books.join(),
+            slot,
             spares: Spares::default(),
             date: Vec::new(),
             cpu: CpuCharges::of_this_thread(),
@@ -207,11 +216,19 @@ impl<A: Application> Pool<A> {
         if peer.forwarding != Forwarding::Unknown {
             peer.origin = self.entrance.origin_of(peer);
         }
+        if let Some(slot) = &state.slot {
+            slot.begin(state.now_ns);
+        }
+        let slow_requests = self.watch.slow_requests.as_deref();
+        if let Some(slow_requests) = slow_requests {
+            slow_requests.begin(&state.activity, peer);
+        }
         let (head, bytes) = peer.http.head();
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let (date, activity) = (&state.date, &state.activity);
         let outbox = state.outbox.is_open().then_some(&*state.outbox);
-        let mut exchange = Exchange::new(peer, date, self, activity, outbox);
+        let routes = self.books.is_reported().then_some(&self.books.routes);
+        let mut exchange = Exchange::new(peer, date, self, activity, outbox, routes);
         self.application().handle(thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
         let (ended_ns, transmitted_ns) = (exchange.ended_ns, exchange.transmitted_ns);
@@ -227,9 +244,15 @@ impl<A: Application> Pool<A> {
             true => now_ns(),
             false => self.send_response(peer, &mut record, ended_ns.max(transmitted_ns)),
         };
+        if let Some(slow_requests) = slow_requests {
+            slow_requests.end(&state.activity, &record, end_ns);
+        }
         state.activity.end_request(end_ns);
         self.watch.count_request();
         record.cpu_ns = state.cpu.charge(end_ns - std::mem::replace(&mut state.now_ns, end_ns));
+        if let Some(slot) = &state.slot {
+            slot.end(end_ns, record.cpu_ns);
+        }
         if holds {
             return Some(Outcome::Hold(record));
         }
@@ -273,9 +296,7 @@ impl<A: Application> Pool<A> {
     fn keep_record(&self, peer: &Peer, record: &RequestRecord, state: &mut TurnState<A::Thread>) {
         let (head, bytes) = peer.http.head();
         let target = &bytes[head.target.clone()];
-        let mut paths = state.paths.lock().expect("no panic under this lock");
-        paths.of_place(record.place).record(target, record);
-        drop(paths);
+        state.book.lock().expect("no panic under this lock").record(target, record);
         if let Some(log) = self.access_log() {
             let field = |name: &[u8]| match log.form {
                 LogForm::Combined => head.field(bytes, name),

@@ -1,10 +1,10 @@
 //! What one worker thread runs, as others see it: the monitor, and whoever interrupts it.
 
 use super::underway::Underway;
-use crate::record::endpoints::endpoint_of;
 use crate::record::clock::now_ns;
-use std::sync::{Mutex, MutexGuard};
+use crate::record::endpoints::endpoint_of;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard};
 
 /// As much of `METHOD target` as a message needs.
 const LINE_BYTES: usize = 200;

@@ -19,7 +19,7 @@ mod underway;
 pub use activity::Activity;
 pub use control::Reason;
 pub use interruption::Interruption;
-pub use slow_requests::{SlowRequestSettings, SlowRequests};
+pub use slow_requests::{SlowRequestReport, SlowRequests};
 pub use threads::Threads;
 
 use super::inbox::Inbox;
@@ -27,8 +27,8 @@ use control::{Control, say_on_stderr};
 use orphan::Orphan;
 use std::fmt::Display;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How late it may be noticed that a limit has passed; less where the limit is short itself.
@@ -57,6 +57,10 @@ pub struct ProcessLimits {
     pub control_fd: RawFd,
     /// What makes a thread write its Python stack to stderr; 0 for nothing.
     pub stack_signal: i32,
+    /// A request that runs for so long is told of in telemetry; 0: none is.
+    pub slow_request_ns: u64,
+    /// And what its client calls itself.
+    pub user_agents: bool,
 }
 
 impl Default for ProcessLimits {
@@ -71,6 +75,8 @@ impl Default for ProcessLimits {
             orphan_ns: 0,
             control_fd: -1,
             stack_signal: 0,
+            slow_request_ns: 0,
+            user_agents: false,
         }
     }
 }
@@ -101,11 +107,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(limits: ProcessLimits, reported: bool, slow: Option<SlowRequestSettings>) -> Self {
+    /// `reported`: see `PoolSettings`.
+    pub fn new(limits: ProcessLimits, reported: bool) -> Self {
         let control = Control::new(limits.control_fd);
         let threads = Arc::<Threads>::default();
-        let slow_requests =
-            slow.map(|settings| Arc::new(SlowRequests::new(settings, Arc::clone(&threads))));
+        let (slow_ns, user_agents) = (limits.slow_request_ns, limits.user_agents);
+        let slow_requests = (slow_ns != 0)
+            .then(|| Arc::new(SlowRequests::new(slow_ns, user_agents, Arc::clone(&threads))));
         Self {
             limits,
             control,

@@ -7,8 +7,10 @@
 use super::Activity;
 use super::threads::Threads;
 use super::underway::{CpuTimes, Underway};
-use crate::record::RequestRecord;
+use crate::http::target::split_absolute;
 use crate::record::clock::now_ns;
+use crate::record::{Books, RequestRecord};
+use crate::worker::peer::Peer;
 use headway_reporter::{Post, Source, Tick, stacks};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
@@ -27,22 +29,24 @@ const MAX_COMPLETED: usize = 256;
 const PATIENCE: Duration = Duration::from_millis(100);
 const PATIENCE_FOR_ALL: Duration = Duration::from_millis(300);
 
-/// Which requests are told of; mod_wsgi's WSGISlowRequests and WSGITelemetryOptions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SlowRequestSettings {
-    pub threshold_ns: u64,
-    /// `+CaptureUserAgent`.
-    pub user_agents: bool,
-    /// What the application's places are called.
-    pub places: Vec<String>,
-}
-
+/// Those of one server.
 pub struct SlowRequests {
-    pub settings: SlowRequestSettings,
+    /// From when on they are slow.
+    threshold_ns: u64,
+    /// mod_wsgi's `+CaptureUserAgent`.
+    user_agents: bool,
     threads: Arc<Threads>,
     /// Requests under way. Written by all worker threads; relaxed.
     active: AtomicU64,
     completed: Mutex<Completed>,
+}
+
+/// What the reporter tells of them.
+pub struct SlowRequestReport {
+    requests: Arc<SlowRequests>,
+    books: Arc<Books>,
+    /// What the application's places are called.
+    places: Vec<String>,
 }
 
 #[derive(Default)]
@@ -61,31 +65,49 @@ struct SlowRequest {
     gil_wait_count: u64,
     cpu: CpuTimes,
     endpoint: String,
-    place: usize,
     /// 0 while it runs.
     active_at_completion: u64,
     is_over: bool,
 }
 
 impl SlowRequests {
-    pub(super) fn new(settings: SlowRequestSettings, threads: Arc<Threads>) -> Self {
-        Self { settings, threads, active: AtomicU64::new(0), completed: Mutex::default() }
+    pub(super) fn new(threshold_ns: u64, user_agents: bool, threads: Arc<Threads>) -> Self {
+        let (active, completed) = (AtomicU64::new(0), Mutex::default());
+        Self { threshold_ns, user_agents, threads, active, completed }
     }
 
     fn lock(&self) -> MutexGuard<'_, Completed> {
         self.completed.lock().expect("no panic under this lock")
     }
 
-    /// A request of the calling thread begins; returns how many run now.
-    pub fn begin(&self) -> u64 {
-        self.active.fetch_add(1, Relaxed) + 1
+    /// A request of the calling thread begins. Its path is for who knows where the application lives.
+    pub fn begin(&self, activity: &Activity, peer: &Peer) {
+        let active = self.active.fetch_add(1, Relaxed) + 1;
+        let Some(mut underway) = activity.describe() else { return };
+        underway.begin(active);
+        underway.queue_ns = peer.progress.started_ns.saturating_sub(peer.progress.noticed_ns);
+        underway.started_ns = peer.progress.started_ns;
+        let (head, bytes) = peer.http.head();
+        let origin = peer.origin.as_deref();
+        let is_https = origin.and_then(|origin| origin.is_https).unwrap_or(peer.tls.is_some());
+        let host_said = origin.and_then(|origin| origin.host.as_deref());
+        let (host_asked, _) = split_absolute(&bytes[head.target.clone()]).unzip();
+        let host = host_said.or(host_asked).or_else(|| head.field(bytes, b"host"));
+        let about = &mut underway.description;
+        about.method.set(&bytes[head.method.clone()]);
+        about.scheme = if is_https { "https" } else { "http" };
+        about.host.set(host.unwrap_or_default());
+        about.protocol = if head.minor_version == 1 { "HTTP/1.1" } else { "HTTP/1.0" };
+        about.address.set(peer.client().0.as_bytes());
+        let user_agent = self.user_agents.then(|| head.field(bytes, b"user-agent")).flatten();
+        about.user_agent.set(user_agent.unwrap_or_default());
     }
 
     /// It is over, and `record` says how it went.
     pub fn end(&self, activity: &Activity, record: &RequestRecord, now_ns: u64) {
         let active = self.active.fetch_sub(1, Relaxed);
         let took_ns = activity.begun_ns().map_or(0, |begun_ns| now_ns.saturating_sub(begun_ns));
-        if took_ns < self.settings.threshold_ns {
+        if took_ns < self.threshold_ns {
             return;
         }
         let Some(underway) = activity.underway() else { return };
@@ -97,7 +119,6 @@ impl SlowRequests {
             gil_wait_count: gil.contended_takes.saturating_sub(underway.gil.contended_takes),
             cpu: CpuTimes::of_this_thread().since(underway.cpu),
             endpoint: activity.endpoint(),
-            place: record.place,
             active_at_completion: active,
             is_over: true,
             underway,
@@ -118,16 +139,10 @@ impl SlowRequests {
             .lock()
             .iter()
             .filter_map(|thread| Some((Arc::clone(thread), thread.begun_ns()?)))
-            .filter(|(_, begun_ns)| now_ns.saturating_sub(*begun_ns) >= self.settings.threshold_ns)
+            .filter(|(_, begun_ns)| now_ns.saturating_sub(*begun_ns) >= self.threshold_ns)
             .collect();
         overdue.sort_by_key(|(_, begun_ns)| *begun_ns);
         overdue
-    }
-
-    /// Has a thread write the stack of the request that began then.
-    fn take_stack(&self, thread: &Activity, begun_ns: u64) {
-        let stack = stacks::read(thread.native_id as u32, PATIENCE);
-        thread.note_stack(begun_ns, stack.map_err(|missing| missing.as_str()));
     }
 
     fn active(&self, thread: &Activity, begun_ns: u64) -> Option<SlowRequest> {
@@ -145,6 +160,7 @@ impl SlowRequests {
             times.map(|times| of(&times).saturating_sub(of(&underway.gil)))
         };
         let record = RequestRecord {
+            place: thread.place(),
             queue_ns: underway.queue_ns,
             server_ns,
             application_ns,
@@ -159,7 +175,6 @@ impl SlowRequests {
             gil_wait_count: gil(|times| times.contended_takes).unwrap_or(0),
             cpu: cpu.map_or_else(CpuTimes::default, |cpu| cpu.since(underway.cpu)),
             endpoint,
-            place: thread.place(),
             active_at_completion: 0,
             is_over: false,
             underway,
@@ -167,7 +182,22 @@ impl SlowRequests {
     }
 }
 
-impl Source for SlowRequests {
+impl SlowRequestReport {
+    pub fn new(requests: Arc<SlowRequests>, books: Arc<Books>, places: Vec<String>) -> Self {
+        Self { requests, books, places }
+    }
+
+    fn write(&self, request: &SlowRequest, out: &mut Writer) {
+        request.write(out);
+        let route = self.books.routes.name(request.record.route);
+        out.text(id::SLOW_ENDPOINT, route.as_deref().unwrap_or(&request.endpoint));
+        if let Some(name) = self.places.get(request.record.place) {
+            out.text(id::SLOW_INTERPRETER, name);
+        }
+    }
+}
+
+impl Source for SlowRequestReport {
     fn collect(&self, _: &mut Tick) {}
 
     fn look_every(&self) -> Option<Duration> {
@@ -176,33 +206,32 @@ impl Source for SlowRequests {
 
     fn look(&self) {
         let until = Instant::now() + PATIENCE_FOR_ALL;
-        for (thread, begun_ns) in self.overdue().into_iter().take(ACTIVE_PER_TICK) {
+        for (thread, begun_ns) in self.requests.overdue().into_iter().take(ACTIVE_PER_TICK) {
             if !thread.has_stack(begun_ns) && Instant::now() < until {
-                self.take_stack(&thread, begun_ns);
+                take_stack(&thread, begun_ns);
             }
         }
     }
 
     fn post(&self, post: &mut Post) {
         let until = Instant::now() + PATIENCE_FOR_ALL;
-        let overdue = self.overdue();
-        let places = &self.settings.places;
+        let overdue = self.requests.overdue();
         for (thread, begun_ns) in overdue.into_iter().take(ACTIVE_PER_TICK) {
             if Instant::now() < until {
-                self.take_stack(&thread, begun_ns);
+                take_stack(&thread, begun_ns);
             }
             // One that finds no receiver is told of in the next interval, or as completed.
-            if let Some(request) = self.active(&thread, begun_ns) {
-                post.send(kind::SLOW_REQUEST, |out| request.write(out, places));
+            if let Some(request) = self.requests.active(&thread, begun_ns) {
+                post.send(kind::SLOW_REQUEST, |out| self.write(&request, out));
             }
         }
-        let completed = std::mem::take(&mut *self.lock());
+        let completed = std::mem::take(&mut *self.requests.lock());
         post.lose(completed.lost);
         let mut left = completed.requests.into_iter();
         while let Some(request) = left.next() {
-            if !post.send(kind::SLOW_REQUEST, |out| request.write(out, places)) {
+            if !post.send(kind::SLOW_REQUEST, |out| self.write(&request, out)) {
                 // The receiver has no room now.
-                self.put_back(std::iter::once(request).chain(left));
+                self.requests.put_back(std::iter::once(request).chain(left));
                 return;
             }
         }
@@ -221,8 +250,14 @@ impl SlowRequests {
     }
 }
 
+/// Has a thread write the stack of the request that began then.
+fn take_stack(thread: &Activity, begun_ns: u64) {
+    let stack = stacks::read(thread.native_id as u32, PATIENCE);
+    thread.note_stack(begun_ns, stack.map_err(|missing| missing.as_str()));
+}
+
 impl SlowRequest {
-    fn write(&self, out: &mut Writer, places: &[String]) {
+    fn write(&self, out: &mut Writer) {
         let (underway, record) = (&self.underway, &self.record);
         let about = &underway.description;
         out.count(id::SLOW_RECORD_STATE, u64::from(self.is_over));
@@ -248,7 +283,9 @@ impl SlowRequest {
         out.seconds_of_ns(id::SLOW_GIL_WAIT_TIME, record.gil_wait_ns.unwrap_or(0));
         out.count(id::SLOW_GIL_WAIT_COUNT, self.gil_wait_count);
         out.count(id::SLOW_INPUT_BYTES, record.input_bytes);
+        out.count(id::SLOW_INPUT_READS, u64::from(record.input_reads));
         out.count(id::SLOW_OUTPUT_BYTES, record.output_bytes);
+        out.count(id::SLOW_OUTPUT_WRITES, u64::from(record.output_writes));
         out.seconds_of_ns(id::SLOW_INPUT_READ_TIME, record.input_read_ns);
         out.seconds_of_ns(id::SLOW_OUTPUT_WRITE_TIME, record.output_write_ns);
         out.count(id::SLOW_STATUS, u64::from(record.status));
@@ -256,12 +293,8 @@ impl SlowRequest {
         out.seconds_of_ns(id::SLOW_CPU_SYSTEM_TIME, self.cpu.system_ns);
         out.count(id::SLOW_ACTIVE_AT_START, underway.active_at_start);
         out.count(id::SLOW_ACTIVE_AT_COMPLETION, self.active_at_completion);
-        out.text(id::SLOW_ENDPOINT, &self.endpoint);
         if let Some(held_ns) = record.gil_held_ns {
             out.seconds_of_ns(id::SLOW_GIL_HELD_TIME, held_ns);
-        }
-        if let Some(name) = places.get(self.place) {
-            out.text(id::SLOW_INTERPRETER, name);
         }
         // Missing is said too: whoever looks for a stack is to know why there is none.
         match &underway.stack {

@@ -94,7 +94,8 @@ impl CpuTimes {
             libc::getrusage(libc::RUSAGE_THREAD, &mut used);
             used
         };
-        let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+        let ns =
+            |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
         Self { user_ns: ns(used.ru_utime), system_ns: ns(used.ru_stime) }
     }
 

@@ -1,0 +1,238 @@
+use super::*;
+use headway_telemetry::Value;
+use headway_telemetry::datagram::Datagram;
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Counts up to what was told, as a server does.
+#[derive(Default)]
+struct Counter {
+    now: AtomicU64,
+    collected: AtomicU64,
+    told: AtomicU64,
+}
+
+impl Source for Counter {
+    fn collect(&self, tick: &mut Tick) {
+        let now = self.now.load(SeqCst);
+        self.collected.store(now, SeqCst);
+        tick.fields.count(id::REQUEST_COUNT, now - self.told.load(SeqCst));
+    }
+
+    fn sent(&self) {
+        self.told.store(self.collected.load(SeqCst), SeqCst);
+    }
+
+    fn post(&self, post: &mut Post) {
+        post.send(kind::GC_EVENT, |out| out.count(id::GC_EVENT_GENERATION, 2));
+    }
+
+    fn requests(&self) -> Option<RequestCounts> {
+        Some(RequestCounts { lifetime: self.now.load(SeqCst), active: 3 })
+    }
+}
+
+/// A directory for a socket, gone at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("headway-post-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join("telemetry.sock")
+    }
+
+    fn listen(&self) -> UnixDatagram {
+        let _ = std::fs::remove_file(self.socket());
+        let receiver = UnixDatagram::bind(self.socket()).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        receiver
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn settings(path: PathBuf, interval: Duration) -> Settings {
+    Settings { path, interval, identity: Identity::default(), started_s: wall_s() - 5.0 }
+}
+
+/// The kind, the sequence number and the count of a field of the next datagram.
+fn next(receiver: &UnixDatagram, field: u16) -> (u8, u32, Option<u64>) {
+    let mut bytes = vec![0; 65_536];
+    let length = receiver.recv(&mut bytes).unwrap();
+    let datagram = Datagram::parse(&bytes[..length]).unwrap();
+    let count = match datagram.get(field) {
+        Some(Value::Count(count)) => Some(count),
+        _ => None,
+    };
+    (datagram.header.kind, datagram.header.seq, count)
+}
+
+const NEVER: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn what_could_not_be_sent_is_in_the_next_tick() {
+    let place = Place::new("absent");
+    let counter = Arc::new(Counter::default());
+    let reporter = Reporter::start(settings(place.socket(), NEVER), vec![counter.clone()]).unwrap();
+    let tick = || reporter.shared.tick(&mut lock(&reporter.shared.desk));
+    counter.now.store(3, SeqCst);
+    tick();
+    let receiver = place.listen();
+    counter.now.store(5, SeqCst);
+    tick();
+    assert_eq!(next(&receiver, id::REQUEST_COUNT), (kind::REQUEST_METRICS, 1, Some(5)));
+    assert_eq!(next(&receiver, id::REQUEST_COUNT).0, kind::GC_EVENT);
+    drop(receiver);
+    counter.now.store(6, SeqCst);
+    tick();
+    let receiver = place.listen();
+    tick();
+    assert_eq!(next(&receiver, id::TICKS_UNSENT), (kind::REQUEST_METRICS, 3, Some(2)));
+    assert_eq!(next(&receiver, id::TICKS_UNSENT).0, kind::GC_EVENT);
+    tick();
+    assert_eq!(next(&receiver, id::REQUEST_COUNT), (kind::REQUEST_METRICS, 5, Some(0)));
+    assert_eq!(next(&receiver, 0).1, 6);
+    tick();
+    // That the process began could not be told.
+    assert_eq!(next(&receiver, id::RECORDS_LOST), (kind::REQUEST_METRICS, 7, Some(1)));
+}
+
+#[test]
+fn the_thread_ticks_and_the_end_comes_last_and_once() {
+    let place = Place::new("life");
+    let receiver = place.listen();
+    let counter = Arc::new(Counter::default());
+    let interval = Duration::from_millis(20);
+    let reporter =
+        Reporter::start(settings(place.socket(), interval), vec![counter.clone()]).unwrap();
+    assert_eq!(next(&receiver, 0).0, kind::PROCESS_STARTED);
+    for _ in 0..3 {
+        while next(&receiver, 0).0 != kind::REQUEST_METRICS {}
+    }
+    let ending = Ending { reason: "shutdown_signal".into(), graceful: true, ..Ending::default() };
+    reporter.stopping(&ending);
+    counter.now.store(9, SeqCst);
+    reporter.stop(&ending);
+    reporter.stop(&ending);
+    drop(reporter);
+    let (mut last_seq, mut kinds, mut requests) = (0, Vec::new(), 0);
+    receiver.set_nonblocking(true).unwrap();
+    let mut bytes = vec![0; 65_536];
+    while let Ok(length) = receiver.recv(&mut bytes) {
+        let datagram = Datagram::parse(&bytes[..length]).unwrap();
+        let count = |field| match datagram.get(field) {
+            Some(Value::Count(count)) => count,
+            _ => 0,
+        };
+        assert!(last_seq == 0 || datagram.header.seq == last_seq + 1);
+        last_seq = datagram.header.seq;
+        requests += count(id::REQUEST_COUNT);
+        kinds.push(datagram.header.kind);
+        if datagram.header.kind == kind::PROCESS_STOPPING {
+            assert_eq!(count(id::ACTIVE_REQUESTS_AT_DECISION), 3);
+        }
+        if datagram.header.kind == kind::PROCESS_STOPPED {
+            assert_eq!(datagram.get(id::SHUTDOWN_REASON), Some(Value::Text(b"shutdown_signal")));
+            assert_eq!((count(id::LIFETIME_REQUEST_COUNT), count(id::GRACEFUL_DRAIN)), (9, 1));
+            let Some(Value::Seconds(ns)) = datagram.get(id::PROCESS_UPTIME) else { panic!() };
+            assert!((5_000_000_000..60_000_000_000).contains(&ns), "{ns}");
+        }
+    }
+    assert_eq!(requests, 9);
+    let of = |kind| kinds.iter().filter(|each| **each == kind).count();
+    assert_eq!((of(kind::PROCESS_STOPPING), of(kind::PROCESS_STOPPED)), (1, 1), "{kinds:?}");
+    assert_eq!(kinds.last(), Some(&kind::PROCESS_STOPPED));
+}
+
+#[test]
+fn a_full_queue_holds_nobody_up() {
+    let place = Place::new("full");
+    let receiver = place.listen();
+    let counter = Arc::new(Counter::default());
+    let reporter = Reporter::start(settings(place.socket(), NEVER), vec![counter.clone()]).unwrap();
+    let mut desk = lock(&reporter.shared.desk);
+    let mut ticks = 0;
+    while desk.ticks_unsent < 3 {
+        counter.now.fetch_add(1, SeqCst);
+        reporter.shared.tick(&mut desk);
+        ticks += 1;
+        assert!(ticks < 100_000, "the queue of a socket has an end");
+    }
+    drop(desk);
+    receiver.set_nonblocking(true).unwrap();
+    let mut bytes = vec![0; 65_536];
+    let mut requests = 0;
+    let mut read = |receiver: &UnixDatagram| {
+        while let Ok(length) = receiver.recv(&mut bytes) {
+            let datagram = Datagram::parse(&bytes[..length]).unwrap();
+            if let Some(Value::Count(count)) = datagram.get(id::REQUEST_COUNT) {
+                requests += count;
+            }
+        }
+        requests
+    };
+    assert!(read(&receiver) < ticks);
+    reporter.shared.tick(&mut lock(&reporter.shared.desk));
+    assert_eq!(read(&receiver), ticks);
+}
+
+#[test]
+fn rows_without_room_become_one() {
+    struct Named(String, u64);
+    impl crate::Row for Named {
+        fn write(&self, row: &mut Writer) {
+            row.text(id::THREAD_NAME, &self.0);
+            row.count(id::THREAD_TAKES, self.1);
+        }
+        fn fold(&mut self, other: Self) {
+            self.1 += other.1;
+        }
+        fn become_other(&mut self) {
+            self.0 = crate::OTHER.into();
+        }
+    }
+    let rows = |count: u64| (0..count).map(|number| Named(format!("{number:0>900}"), 1)).collect();
+    for (bounds, count, written) in [
+        (crate::Bounds { rows: 5, bytes: 60_000 }, 5, 5),
+        (crate::Bounds { rows: 5, bytes: 60_000 }, 8, 5),
+        (crate::Bounds { rows: 500, bytes: 60_000 }, 200, 0),
+        (crate::Bounds { rows: 500, bytes: 10_000 }, 200, 11),
+    ] {
+        let (mut out, mut scratch) = (Writer::default(), Writer::default());
+        let header = headway_telemetry::datagram::Header { kind: 2, pid: 1, seq: 1, stamp_s: 0.0 };
+        out.begin(&header);
+        let folded = super::super::rows::write::<Named>(
+            &mut out,
+            &mut scratch,
+            id::THREADS,
+            bounds,
+            rows(count),
+        );
+        let datagram = Datagram::parse(out.bytes()).unwrap();
+        let found: Vec<_> = datagram.fields().collect();
+        assert!(written == 0 || found.len() == written, "{} rows", found.len());
+        let takes: u64 = found
+            .iter()
+            .map(|(_, value)| {
+                let Value::Row(row) = value else { panic!("{value:?}") };
+                let takes = headway_telemetry::datagram::entries(row).map_while(Result::ok).last();
+                let Some((_, Value::Count(takes))) = takes else { panic!("{takes:?}") };
+                takes
+            })
+            .sum();
+        assert_eq!(takes, count);
+        assert_eq!(
+            folded,
+            if found.len() as u64 == count { 0 } else { count + 1 - found.len() as u64 }
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! What each worker thread is busy with, as others see it: how long, how often, since when.
+//!
+//! Only with telemetry. Times are cumulative; whoever reads them keeps what it read before.
+
+use std::sync::atomic::{AtomicU64, Ordering::*, fence};
+
+/// One worker thread. Writer: that thread, but for `longest_ns`. Readers: any.
+#[derive(Debug, Default)]
+pub struct Slot {
+    /// When the request under way was taken up; 0: none is.
+    begun_ns: AtomicU64,
+    /// Requests that ended: how many, and the time and CPU time that they took.
+    completed: AtomicU64,
+    busy_ns: AtomicU64,
+    cpu_ns: AtomicU64,
+    /// The longest of them since it was last taken. The thread raises it, a reader takes it.
+    longest_ns: AtomicU64,
+}
+
+/// What a slot says at some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    pub completed: u64,
+    /// The request under way included.
+    pub busy_ns: u64,
+    pub cpu_ns: u64,
+    /// How long the request under way has taken, 0 if there is none.
+    pub current_ns: u64,
+}
+
+impl Slot {
+    pub fn begin(&self, now_ns: u64) {
+        self.begun_ns.store(now_ns, Release);
+    }
+
+    pub fn end(&self, now_ns: u64, cpu_ns: u64) {
+        let took_ns = now_ns.saturating_sub(self.begun_ns.load(Relaxed));
+        let add = |counter: &AtomicU64, amount| {
+            counter.store(counter.load(Relaxed) + amount, Relaxed);
+        };
+        add(&self.completed, 1);
+        add(&self.busy_ns, took_ns);
+        add(&self.cpu_ns, cpu_ns);
+        self.longest_ns.fetch_max(took_ns, Relaxed);
+        self.begun_ns.store(0, Release);
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.begun_ns.load(Relaxed) != 0
+    }
+
+    pub fn read(&self, now_ns: u64) -> Reading {
+        loop {
+            let begun_ns = self.begun_ns.load(Acquire);
+            let current_ns = if begun_ns == 0 { 0 } else { now_ns.saturating_sub(begun_ns) };
+            let reading = Reading {
+                completed: self.completed.load(Relaxed),
+                busy_ns: self.busy_ns.load(Relaxed) + current_ns,
+                cpu_ns: self.cpu_ns.load(Relaxed),
+                current_ns,
+            };
+            fence(Acquire);
+            // Else a request has begun or ended meanwhile, and may be counted twice or not at all.
+            if self.begun_ns.load(Relaxed) == begun_ns {
+                return reading;
+            }
+        }
+    }
+
+    /// The longest request that has ended since the last call.
+    pub fn take_longest_ns(&self) -> u64 {
+        self.longest_ns.swap(0, Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_request_is_busy_time_before_it_ends() {
+        let slot = Slot::default();
+        assert_eq!(slot.read(100), Reading::default());
+        slot.begin(100);
+        let reading = slot.read(150);
+        assert_eq!((reading.busy_ns, reading.current_ns, reading.completed), (50, 50, 0));
+        slot.end(170, 7);
+        let reading = slot.read(1_000);
+        assert_eq!((reading.busy_ns, reading.current_ns, reading.cpu_ns), (70, 0, 7));
+        assert_eq!((slot.take_longest_ns(), slot.take_longest_ns()), (70, 0));
+    }
+
+    #[test]
+    fn readings_only_grow_while_requests_begin_and_end() {
+        let slot = Slot::default();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for now_ns in 1..200_000 {
+                    slot.begin(now_ns);
+                    slot.end(now_ns + 1, 1);
+                }
+            });
+            let mut last = Reading::default();
+            while !writer.is_finished() {
+                // At time 0 nothing that is under way has taken any time yet.
+                let reading = slot.read(0);
+                assert!(reading.busy_ns >= last.busy_ns && reading.completed >= last.completed);
+                assert!(reading.busy_ns.abs_diff(reading.completed) <= 1, "{reading:?}");
+                last = reading;
+            }
+        });
+        assert_eq!(slot.read(0).busy_ns, 199_999);
+    }
+}
