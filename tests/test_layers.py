@@ -25,7 +25,7 @@ PYTHON_LAYERS = (
     {"follow"},
     {"report", "module_search", "telemetry"},
     {"server"},
-    {"policies"},
+    {"policies", "reporter"},
     {"gil"},
     {"snapshot"},
     {"difference"},

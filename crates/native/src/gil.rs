@@ -177,7 +177,7 @@ unsafe extern "C" fn installed(_module: *mut PyObject, _arguments: *mut PyObject
 
 /// Notes in the ledger what only the interpreter knows: the main one, since each with a GIL of its own
 /// has a switch interval of its own.
-fn note() {
+pub fn note() {
     if !in_main_interpreter() {
         return;
     }

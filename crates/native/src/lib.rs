@@ -91,6 +91,7 @@ unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
         server::interpreter_methods(),
         stacks::methods(),
         telemetry::methods(),
+        telemetry::reporting::methods(),
         toml_text::methods(),
     ] {
         // SAFETY: `module` is the live module that CPython executes; `methods` is a static

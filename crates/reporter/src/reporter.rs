@@ -61,6 +61,7 @@ struct Desk {
     interval_s: f64,
     scratch: Writer,
     last_sent: Instant,
+    last_tick: Instant,
     ticks_unsent: u64,
     rows_folded: u64,
     has_ended: bool,
@@ -77,6 +78,7 @@ impl Reporter {
             interval_s: settings.interval.as_secs_f64(),
             scratch: Writer::default(),
             last_sent: Instant::now(),
+            last_tick: Instant::now(),
             ticks_unsent: 0,
             rows_folded: 0,
             has_ended: false,
@@ -181,7 +183,8 @@ impl Drop for Reporter {
 
 impl Shared {
     fn run(&self) {
-        let mut due = Instant::now() + self.interval;
+        // From the last tick on, although this thread may be younger: a program may fork all the time.
+        let mut due = lock(&self.desk).last_tick + self.interval;
         while self.looks_until(due) {
             self.tick(&mut lock(&self.desk));
             // One that comes late, since the machine slept or had no time, is not made up for.
@@ -247,6 +250,7 @@ impl Desk {
     /// False if it could not be sent.
     fn tick(&mut self, sources: &[Arc<dyn Source>]) -> bool {
         let now = Instant::now();
+        self.last_tick = now;
         let period_s = (now - self.last_sent).as_secs_f64();
         let lost = self.post.lost();
         let Self { post, identity, scratch, rows_folded, .. } = self;

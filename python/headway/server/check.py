@@ -14,6 +14,7 @@ from typing import Any
 
 from headway import _native
 from headway.errors import reason_of
+from headway.reporter import target_problem
 from headway.server import identity
 from headway.server.application_group_options import INTERPRETER_OPTIONS
 from headway.server.binding import Address
@@ -104,6 +105,8 @@ def _missing(option: Option, value: Any) -> Iterator[str]:
     for path in value if isinstance(value, tuple) else (value,):
         if option.path == "directory" and not os.path.isdir(path):
             yield f"found {path}; it must be a directory that exists"
+        if option.name == "telemetry" and (problem := target_problem(path)) is not None:
+            yield problem
         if option.path == "parent" and not os.path.isdir(os.path.dirname(path)):
             yield f"found {path}; its directory must exist"
 

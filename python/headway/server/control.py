@@ -4,7 +4,7 @@ A SOCK_SEQPACKET pair, so that either side learns at once that the other has gon
 never waits for it. Knows what a message looks like, not what is in it; those that there are:
 
 to a process    its task, once, as the first (see `worker.Task`), {"command": "serve"},
-                {"command": "retire"}, {"command": "count"},
+                {"command": "retire", "reason", "detail"}, {"command": "count"},
                 and to a template {"command": "fork"} with a descriptor
 from a process  {"event": "started"} by one that was forked, {"event": "ready"},
                 {"event": "gil", "enabled", "undeclared"} at the start, and for each module that
@@ -13,6 +13,8 @@ from a process  {"event": "started"} by one that was forked, {"event": "ready"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"} (native threads send this too),
                 {"event": "requests", "count", "interpreters"} when it was told to count,
+                {"event": "reporting", "started"}: it has told its recorder that it began then,
+                {"event": "reported"}: and that it ends,
                 {"event": "closed"}: its listening sockets, after it emptied the accept queues;
                 {"event": "stopped"}: no request is under way any more
 """

@@ -63,8 +63,10 @@ class RunningGroup:
 class Generation:
     """All groups of one configuration; numbered from 1."""
 
-    def __init__(self, number: int, settings: ServerSettings) -> None:
+    def __init__(self, number: int, settings: ServerSettings, reason: str) -> None:
+        """`reason` is why there is another one now, by mod_wsgi's names."""
         self.number = number
+        self.reason = reason
         self.settings = settings
         self.groups = [RunningGroup(group) for group in settings.groups]
 

@@ -50,6 +50,7 @@ class Launch:
             labelled=sum(each.group.processes for each in generation.groups) > 1,
             watched=generation.settings.reload,
             is_template=number == 0,
+            telemetry=generation.settings.reporting,
         )
         environment = identity.environment(group, dict(os.environ))
         process = spawn(task, number, generation.number, environment)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from headway.reporter import MIN_INTERVAL_S, parse_target
 from headway.server.binding import parse_address
 from headway.server.kinds import (
     FORWARDING_FIELDS,
@@ -439,6 +440,42 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             PROXY_HEADERS,
             "which of Forwarded, X-Forwarded-For, -Proto, -Host and -Port they set; applications "
             "see no others of these",
+        ),
+    ),
+    "telemetry": (
+        Option(
+            "telemetry",
+            "telemetry",
+            Checked(
+                "unix:PATH",
+                "unix:PATH, the socket that headway telemetry listens on",
+                parse_target,
+                "unix:{}".format,
+            ),
+            "report to the recorder that listens there, or will: requests, waits for the GIL, CPU",
+            path="parent",
+            of_server=True,
+        ),
+        Option(
+            "telemetry-interval",
+            "telemetry_interval_s",
+            Seconds(MIN_INTERVAL_S),
+            "how often each process reports",
+            of_server=True,
+        ),
+        Option(
+            "slow-requests",
+            "slow_requests_s",
+            _SECONDS,
+            "with --telemetry, tell of each request that takes longer; 0 tells of none",
+            of_server=True,
+        ),
+        Option(
+            "capture-user-agent",
+            "capture_user_agent",
+            Switch(True),
+            "with --slow-requests, tell their User-Agent, too",
+            of_server=True,
         ),
     ),
     "server": (

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from headway.errors import CommandError
 from headway.server import free_threading
 from headway.server.control import Control, Gone, Message, open_pair
-from headway.server.settings import ProcessGroup
+from headway.server.settings import ProcessGroup, Telemetry
 from headway.server.signals import SUPERVISORS_SIGNALS
 from headway.server.task import Task
 
@@ -73,8 +73,13 @@ class Process:
         self.serving_since: float | None = None
         self.deadline: float | None = None
         self.failure: Failure | None = None
-        # Why the supervisor ends it; "" if it does not.
+        # Why the supervisor ends it; "" if it does not. And what was said about that.
         self.reason = ""
+        self.detail = ""
+        self.telemetry: Telemetry | None = None
+        # When it began, if it has reported that; and whether it has reported its end.
+        self.reports_since: float | None = None
+        self.has_reported = False
         self.was_killed = False
         self.has_closed = False
         # Whether it has a GIL; `None`: it did not say yet.
@@ -119,9 +124,9 @@ class Process:
             messages.append(message)
         return messages
 
-    def tell(self, command: str) -> bool:
+    def tell(self, command: str, **more: str) -> bool:
         """False if it cannot hear any more."""
-        return self.control.send({"command": command}, wait=False)
+        return self.control.send({"command": command, **more}, wait=False)
 
     def signal(self, number: signal.Signals) -> None:
         """Only before it was waited for: later the pid may be another's. A process that did not say
@@ -139,6 +144,7 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
     try:
         process = Process(task.group, number, generation, ours)
         process.is_template = task.is_template
+        process.telemetry = task.telemetry
         group = task.group
         python = free_threading.interpreter(group.python_home)
         flags = free_threading.other_flags()
@@ -172,6 +178,7 @@ def fork(template: Process, number: int) -> Process:
     ours, theirs = open_pair()
     ours.ask_for_pids()
     process = Process(template.group, number, template.generation, ours)
+    process.telemetry = template.telemetry
     message = {"command": "fork", "number": number}
     template.control.send(message, wait=False, fds=(theirs.fileno(),))
     theirs.close()
@@ -236,6 +243,13 @@ class End(NamedTuple):
         with contextlib.suppress(ValueError):
             return signal.Signals(self.signal_number).name
         return f"signal_{self.signal_number}"
+
+    @property
+    def death(self) -> str:
+        """In words."""
+        if self.signal_number is None:
+            return f"exit status {self.exit_code}"
+        return f"killed by {self.reason}"
 
     def __str__(self) -> str:
         if self.signal_number is None:

@@ -64,6 +64,7 @@ def resolve(draft: Draft) -> Resolution:
         groups=tuple(group.settings for group in groups),
         **{SERVER_OPTIONS[name].field: value.value for name, value in server.items()},
     )
+    warnings.extend(_server_without_effect(server))
     return Resolution(settings, groups, server, list(dict.fromkeys(warnings)))
 
 
@@ -188,6 +189,17 @@ def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
     ):
         if values[option].value and not values[needed].value:
             yield f"{values[option].origin}: {option} has no effect without {needed}"
+
+
+def _server_without_effect(values: dict[str, Value]) -> Iterator[str]:
+    for option, needed in (
+        ("telemetry-interval", "telemetry"),
+        ("slow-requests", "telemetry"),
+        ("capture-user-agent", "slow-requests"),
+    ):
+        value = values[option]
+        if value.value and value.origin != DEFAULT and not values[needed].value:
+            yield f"{value.origin}: {option} has no effect without {needed}"
 
 
 def _refuse_free_threading(values: dict[str, Value]) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from headway import _native
 from headway.errors import CommandError, RequestTimeout
+from headway.reporter import Reporter
 from headway.server import environ
 from headway.server.application import Application
 from headway.server.binding import Listener
@@ -74,6 +75,7 @@ class Server:
         tls: object | None = None,
         path: Sequence[str] = (),
         daemon: bool = True,
+        reported: bool = False,
     ) -> None:
         """Takes over the listeners' sockets and, unless `group.access_log` is "off", the
         descriptor `log_fd`. Of the group it is what concerns requests that counts here; `limits`
@@ -84,7 +86,8 @@ class Server:
         Sub-interpreters load theirs, which may raise `CommandError`.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
-        GIL sub-interpreters allow no such threads.
+        GIL sub-interpreters allow no such threads. With `reported`, `report` is called before
+        `start`.
         """
         if len(listeners) > MAX_LISTENERS:
             raise ValueError(
@@ -112,6 +115,7 @@ class Server:
                 "body_timeout_ns": to_ns(http.body_timeout_s),
                 "keep_alive_timeout_ns": to_ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": to_ns(http.write_timeout_s),
+                "reported": reported,
                 **native_transport(group, tls or read_tls(group)),
                 **limits,
             },
@@ -127,7 +131,7 @@ class Server:
                 self._admit(index, application, place.about(group.threads, multiprocess))
         if not all(place.is_main for place in layout.places):
             self._keeper = Keeper(
-                self._native, group, layout.places, self._about, multiprocess, path
+                self._native, group, layout.places, self._about, multiprocess, path, reported
             )
             try:
                 self._keeper.settle()
@@ -162,6 +166,14 @@ class Server:
             ).start()
         for thread in self._threads:
             thread.start()
+
+    def report(self, reporter: Reporter) -> None:
+        """Has what is served told by `reporter`."""
+        places = [
+            (each.group.name, "" if each.is_main else each.name, each.group.own_gil)
+            for each in self._layout.places
+        ]
+        reporter.add_server(self._native, self._group.threads, places)
 
     def stop(self, keep_idle_s: float = 0.0) -> None:
         """Stops accepting, lets requests end that were sent before; a connection without one is

@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from headway.reporter import DEFAULT_INTERVAL_S
 from headway.server.binding import Address, parse_address
 
 
@@ -184,6 +185,19 @@ class ProcessGroup:
 
 
 @dataclass(frozen=True)
+class Telemetry:
+    """What the processes report, and where to."""
+
+    # The recorder's UNIX datagram socket.
+    path: str
+    interval_s: float = DEFAULT_INTERVAL_S
+    # Requests that take longer are told of one by one; 0 tells of none.
+    slow_requests_s: float = 0.0
+    # And of which program asked for them.
+    capture_user_agent: bool = False
+
+
+@dataclass(frozen=True)
 class ServerSettings:
     """All that one `headway serve` does. Groups have distinct names and share no address."""
 
@@ -193,3 +207,19 @@ class ServerSettings:
     # A UNIX socket that answers who is alive, why the last one died, and how often.
     status_socket: str | None = None
     pid_file: str | None = None
+    # As in `Telemetry`, which there is none of without a socket.
+    telemetry: str | None = None
+    telemetry_interval_s: float = DEFAULT_INTERVAL_S
+    slow_requests_s: float = 0.0
+    capture_user_agent: bool = False
+
+    @property
+    def reporting(self) -> Telemetry | None:
+        if self.telemetry is None:
+            return None
+        return Telemetry(
+            self.telemetry,
+            self.telemetry_interval_s,
+            self.slow_requests_s,
+            self.capture_user_agent,
+        )

@@ -28,6 +28,7 @@ from headway.server.launch import Launch
 from headway.server.limits import grace_s
 from headway.server.listeners import Listeners
 from headway.server.log import say, write
+from headway.server.obituaries import Obituaries
 from headway.server.process import End, Failure, Process, State, check_interpreter
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
@@ -47,6 +48,7 @@ class Succession:
         # Will become the current one when all of it is ready.
         self.pending: Generation | None = None
         self._generations = 0
+        self._obituaries = Obituaries()
         # By the name of the group, in whichever generation.
         self.deaths: dict[str, Deaths] = {}
         self.is_stopping = False
@@ -69,12 +71,15 @@ class Succession:
             for _, slot in self.current.slots():
                 if slot.retry_at is not None:
                     yield slot.retry_at
+        if self._obituaries.retry_at is not None:
+            yield self._obituaries.retry_at
 
     # Starting
 
-    def begin(self, settings: ServerSettings) -> int:
+    def begin(self, settings: ServerSettings, reason: str = "graceful_signal") -> int:
         """Starts a generation, which becomes the current one when it is ready, in place of one that
-        is not ready yet. Returns its number. Raises `CommandError`."""
+        is not ready yet; the processes of the one before end for this reason. Returns its number.
+        Raises `CommandError`."""
         abandoned, self.pending = self.pending, None
         if abandoned is not None:
             self._dismiss(abandoned, "generation_abandoned")
@@ -84,7 +89,7 @@ class Succession:
                 _native.process_adopt_orphans()
         self._listeners.open(settings.groups)
         self._generations += 1
-        self.pending = Generation(self._generations, settings)
+        self.pending = Generation(self._generations, settings, reason)
         for running, slot in list(self.pending.slots()):
             if self.pending is not None:
                 self._start(self.pending, running, slot)
@@ -129,7 +134,7 @@ class Succession:
         if former is None:
             self._announce(pending)
         else:
-            self._dismiss(former, "graceful_signal")
+            self._dismiss(former, pending.reason)
             say(f"generation {pending.number} serves, {former.number} retires")
         self._warn_of_root(pending)
 
@@ -165,7 +170,7 @@ class Succession:
         running, slot = place
         process.deadline = None
         if not process.reason:
-            process.reason = reason
+            process.reason, process.detail = reason, detail
             told = f"{reason}: {detail}" if detail else reason
             say(f"{process} is replaced ({told})")
         if reason == "deadlock_timeout":
@@ -179,7 +184,8 @@ class Succession:
 
     def _retire(self, process: Process) -> None:
         process.enter(State.RETIRING, grace_s(process.group))
-        if not process.tell("retire"):
+        reason = {"reason": process.reason, "detail": process.detail} if process.reason else {}
+        if not process.tell("retire", **reason):
             process.signal(signal.SIGTERM)
 
     def _terminate(self, process: Process) -> None:
@@ -216,6 +222,7 @@ class Succession:
         """The process has ended. `None`: nobody knows how."""
         if not self._children.remove(process):
             return
+        self._obituaries.tell(process, end, process.requests)
         how = str(end) if end is not None else "ended"
         self.was_cut_off |= process.was_killed or (
             process.serving_since is not None
@@ -290,6 +297,8 @@ class Succession:
     def tend(self) -> None:
         """Acts on deadlines that have passed."""
         now = time.monotonic()
+        if (retry_at := self._obituaries.retry_at) is not None and retry_at <= now:
+            self._obituaries.send()
         for process in self._children:
             if process.control.fileno() < 0 and not process.pid:
                 # Forked, and gone before it could say who it is.

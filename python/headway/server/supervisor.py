@@ -122,7 +122,7 @@ class Supervisor:
         if self._status_socket is not None and self._status_socket.fileno() in ready:
             self._inquiry.join(self._status_socket.accept(), self._children)
         if self._watcher is not None and (changed := self._watcher.changed()) is not None:
-            self._reload(f"{changed} has changed")
+            self._reload(f"{changed} has changed", "script_reload")
         for number in self._signals.read():
             self._obey(signal.Signals(number))
 
@@ -163,6 +163,10 @@ class Supervisor:
             self._note_undeclared(process, list(map(str, message["undeclared"])))
         elif event == "requests":
             self._inquiry.hear(process, int(message["count"]), list(message["interpreters"]))
+        elif event == "reporting":
+            process.reports_since = float(message["started"])
+        elif event == "reported":
+            process.has_reported = True
         elif event == "closed":
             process.has_closed = True
         elif event == "stopped":
@@ -209,12 +213,13 @@ class Supervisor:
                 self.ended_by = number
                 self._children.kill()
         elif number == signal.SIGHUP:
-            self._reload("SIGHUP")
+            self._reload("SIGHUP", "graceful_signal")
         elif number == signal.SIGUSR1:
             self._inquiry.join(lambda it: say(f"SIGUSR1:\n{draw(it)}"), self._children)
 
-    def _reload(self, cause: str) -> None:
-        """Reads the configuration again and starts a generation for it, while anybody serves."""
+    def _reload(self, cause: str, reason: str) -> None:
+        """Reads the configuration again and starts a generation for it, while anybody serves; those
+        who serve end for the reason."""
         if not self._succession.is_wanted():
             return
         current = self._succession.current
@@ -223,7 +228,7 @@ class Supervisor:
             return
         self._service_manager.reloads()
         try:
-            number = self._succession.begin(self._reread())
+            number = self._succession.begin(self._reread(), reason)
         except Exception as error:
             # Whatever is wrong with what comes next, what runs goes on.
             what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 
 from headway.server.control import Message
-from headway.server.settings import ProcessGroup
+from headway.server.settings import ProcessGroup, Telemetry
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Task:
     watched: bool
     # Fork workers on demand instead of serving.
     is_template: bool
+    telemetry: Telemetry | None = None
 
     def to_message(self) -> Message:
         # The environment comes as such, and may be large.
@@ -35,4 +36,5 @@ class Task:
     def from_message(cls, message: Message) -> Task:
         group = ProcessGroup.from_json(message["group"])
         listeners = tuple((fd, address) for fd, address in message["listeners"])
-        return cls(**message | {"group": group, "listeners": listeners})
+        telemetry = message["telemetry"] and Telemetry(**message["telemetry"])
+        return cls(**message | {"group": group, "listeners": listeners, "telemetry": telemetry})

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 from headway import gil
 from headway.errors import CommandError, Unsupported
-from headway.server import table
+from headway.reporter import Reporter
+from headway.server import reporting, table
 from headway.server.application import Application
 from headway.server.binding import Listener, parse_address
 from headway.server.control import Control, Gone
@@ -45,6 +46,8 @@ NO_LIMIT_S = 1e6
 
 # What the main thread waits for: the supervisor's commands, a signal, the end of all threads.
 SERVE, RETIRE, TERMINATE, OVER = b"S", b"R", b"T", b"O"
+# Why the process ends, unless the supervisor says.
+SHUT_DOWN, ABANDONED = "shutdown_signal", "unknown"
 COMMANDS = {"serve": SERVE, "retire": RETIRE}
 
 
@@ -85,15 +88,28 @@ class Worker:
                 group,
                 log_fd=prepared.log_fd,
                 multiprocess=task.multiprocess,
-                limits=native_limits(group, control.fileno()),
+                limits=native_limits(group, control.fileno(), task.telemetry),
                 tls=prepared.tls,
                 path=prepared.path,
+                reported=task.telemetry is not None,
             )
         except ValueError as error:
             raise CommandError(f"process group {group.name!r}: {error}", exit_code=2) from None
         except OSError as error:
             # Want of memory or descriptors, most likely by a limit of the group's.
             raise CommandError(f"process group {group.name!r}: cannot serve: {error}") from None
+        self._reporter: Reporter | None = None
+        if task.telemetry is not None:
+            try:
+                self._reporter = reporting.begin(task.telemetry, group, reporting.SERVE)
+            except CommandError:
+                self._server.abandon()
+                raise
+            self._server.report(self._reporter)
+            # So that it can report for us if we cannot.
+            control.send({"event": "reporting", "started": self._reporter.started})
+        self._reason, self._detail = SHUT_DOWN, ""
+        self._has_told_stopping = False
         # Bytes from signal handlers and from the last thread to end: a handler may interrupt its
         # own thread anywhere, a lock included.
         self._read_fd, self._write_fd = os.pipe()
@@ -114,16 +130,19 @@ class Worker:
                 self._is_serving = True
                 self._server.start(self._note_end)
             elif word == RETIRE and self._is_serving and self._deadline is None:
+                self._tell_stopping()
                 self._deadline = time.monotonic() + self._grace_s
                 self._server.stop(min(KEEP_IDLE_S, self._grace_s / 2))
         if not self._is_serving and self._next_command() == SERVE:
             # A signal may overtake the command, and connections are waiting since.
             self._server.start(self._note_end)
             self._is_serving = True
+        self._tell_stopping()
         if self._is_serving:
             return self._finish()
         self._server.abandon()
         self._server.end_interpreters()
+        self._tell_stopped(graceful=True)
         return 0
 
     def _finish(self) -> int:
@@ -137,6 +156,8 @@ class Worker:
         self._show_table()
         if not cut_off:
             self._server.end_interpreters()
+        self._tell_stopped(graceful=not cut_off)
+        if not cut_off:
             return 0
         threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
         tell(
@@ -146,6 +167,16 @@ class Worker:
         # A thread that hangs in the application would hang the end of the interpreter too, or be
         # killed in the middle of it.
         end_without_finalization(1)
+
+    def _tell_stopping(self) -> None:
+        if self._reporter is not None and not self._has_told_stopping:
+            self._has_told_stopping = True
+            self._reporter.stopping(self._reason, self._detail)
+
+    def _tell_stopped(self, *, graceful: bool) -> None:
+        if self._reporter is not None:
+            self._reporter.stop(self._reason, self._detail, graceful=graceful)
+            self._control.send({"event": "reported"}, wait=False)
 
     def _catch_signals(self) -> None:
         """After the application was imported, which may have handlers of its own."""
@@ -206,8 +237,11 @@ class Worker:
             message = self._control.receive(wait=False) or {}
         except Gone:
             self._has_supervisor = False
+            self._reason, self._detail = ABANDONED, "the supervisor has gone"
             return TERMINATE
         command = message.get("command", "")
+        if "reason" in message:
+            self._reason, self._detail = str(message["reason"]), str(message.get("detail", ""))
         if command == "count":
             rows = self._server.requests()
             message = {

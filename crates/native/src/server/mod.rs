@@ -18,6 +18,7 @@ use options::OpenError;
 
 mod interpreters;
 mod options;
+pub use options::items;
 mod requests;
 mod tls;
 
@@ -316,7 +317,7 @@ unsafe fn server_and_argument<'a>(
 
 /// # Safety
 /// `capsule` is a live object that outlives the reference.
-unsafe fn server_in<'a>(capsule: *mut PyObject) -> PyResult<&'a Server> {
+pub unsafe fn server_in<'a>(capsule: *mut PyObject) -> PyResult<&'a Server> {
     // SAFETY: a capsule of this name holds a server until it is dropped; for anything else an
     // exception is set and the pointer is null.
     unsafe {

@@ -4,6 +4,7 @@
 //! Called with a thread state attached.
 
 mod reading;
+pub mod reporting;
 mod writing;
 
 use headway_server::wsgi::object::{Object, PyResult, Raised, bytes_of, raise};

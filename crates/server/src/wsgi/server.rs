@@ -3,7 +3,7 @@
 use super::groups::ApplicationGroups;
 use super::interpreter::Interpreter;
 use super::object::PyResult;
-use crate::record::PathTables;
+use crate::record::{Books, PathTables};
 use crate::worker::inbox::Received;
 use crate::worker::watch::{Interruption, SlowRequests, Threads};
 use crate::worker::{Pool, PoolSettings};
@@ -94,6 +94,11 @@ impl Server {
     /// Those that run for long, if they are told of; likewise.
     pub fn slow_requests(&self) -> Option<&Arc<SlowRequests>> {
         self.pool.watch().slow_requests.as_ref()
+    }
+
+    /// What is counted of requests; holds nothing of Python's.
+    pub fn books(&self) -> &Arc<Books> {
+        self.pool.books()
     }
 }
 

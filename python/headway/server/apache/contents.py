@@ -15,13 +15,14 @@ from headway.server.apache.hosts import ACCESS, SCOPED, SCOPES, Host, find_scope
 from headway.server.apache.interpreters import CHILDREN, Interpreters
 from headway.server.apache.reading import ApacheReader
 from headway.server.apache.syntax import Directive
+from headway.server.apache.telemetry import TELEMETRY
 
 # The name of the process group that embedded mode becomes.
 DEFAULT_GROUP = "default"
 SERVER_ONLY = {
     *CHILDREN,
     *core.SERVER_ONLY,
-    *other_directives.TELEMETRY,
+    *TELEMETRY,
     *("wsgiinterpreteroptions", "listen", "wsgipythonhome", "wsgirestrictembedded", "pidfile"),
 }
 # Kept with their host, and looked at once all is read.
@@ -31,11 +32,11 @@ OF_HOST = {
     *("listen", "servername", "customlog", "pidfile"),
     *("wsgidaemonprocess", "wsgiscriptalias", "wsgipythonhome", "wsgirestrictembedded"),
     *("wsgitrustedproxies", "wsgitrustedproxyheaders", "wsgiimportscript"),
+    *TELEMETRY,
 }
 OTHER = (
     other_directives.REFUSED,
     other_directives.WITHOUT_EFFECT,
-    other_directives.TELEMETRY,
 )
 
 

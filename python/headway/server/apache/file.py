@@ -19,6 +19,7 @@ from headway.server.apache.hosts import Host
 from headway.server.apache.interpreters import parse_word
 from headway.server.apache.remarks import remarks
 from headway.server.apache.syntax import Directive
+from headway.server.apache.telemetry import read_telemetry
 from headway.server.configuration import (
     ApplicationGroupDraft,
     Draft,
@@ -48,6 +49,7 @@ def read_apache(path: str) -> Draft:
     for directive in contents.main.directives:
         if directive.key == "pidfile":
             draft.server["pid-file"] = _file_name(contents, directive, "pid-file")
+    draft.server |= read_telemetry(contents.main.directives)
     said = (*contents.warnings, *remarks(contents, groups, draft))
     # A host may be looked at for several addresses.
     draft.warnings = list(dict.fromkeys(said))

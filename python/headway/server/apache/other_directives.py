@@ -4,12 +4,11 @@ that users see. What is left out here stays unknown, and is refused by name.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from headway.server.apache.interpreters import ON_OR_OFF, parse_text, parse_word
+from headway.server.apache.interpreters import ON_OR_OFF, parse_word
 from headway.server.apache.syntax import Directive
-from headway.server.kinds import Kind, Seconds, Text, Whole
+from headway.server.kinds import Kind, Text, Whole
 
 # What would have to be done, or requests would be let in or served otherwise than was asked for.
 REFUSED = {
@@ -62,17 +61,13 @@ WITHOUT_EFFECT: dict[str, Without] = {
     "wsgipythonhashseed": Without(_TEXT, _ENVIRONMENT.format("PYTHONHASHSEED")),
     "wsgipythoneggs": Without(_TEXT, "eggs are no more"),
 }
-NOT_YET = "is not available yet"
 
 
 def note(directive: Directive) -> str | None:
-    """The warning about a directive of `WITHOUT_EFFECT` or of telemetry; `None` without one.
+    """The warning about a directive of `WITHOUT_EFFECT`; `None` without one.
     Raises `CommandError` for one that mod_wsgi would not take, or that is refused."""
     if directive.key in REFUSED:
         raise directive.refuse("it", f"{REFUSED[directive.key]}; this cannot be done here")
-    if directive.key in TELEMETRY:
-        TELEMETRY[directive.key](directive)
-        return f"{directive.place}: {directive.name} is left out: telemetry {NOT_YET}"
     without = WITHOUT_EFFECT[directive.key]
     text = directive.text if without.kind is _TEXT else None
     value = parse_word(directive, without.kind) if text is None else text
@@ -81,32 +76,3 @@ def note(directive: Directive) -> str | None:
     if value == without.so_anyway:
         return None
     return f"{directive.place}: {directive.name} has no effect: {without.reason}"
-
-
-def _check_service(directive: Directive) -> None:
-    words = directive.words
-    if not words or not re.fullmatch(r"unix:/.+", words[0]):
-        raise directive.refuse(words[0] if words else "nothing", "unix:/PATH [interval=SECONDS]")
-    for name, text in directive.options(1):
-        if name != "interval" or len(words) > 2:
-            raise directive.refuse(f"{name}={text}", "interval=SECONDS, once")
-        parse_text(directive, Seconds(0.5, units=False), text)
-
-
-def _check_threshold(directive: Directive) -> None:
-    parse_word(directive, Seconds(units=False))
-
-
-def _check_options(directive: Directive) -> None:
-    allowed = "None, All, or +CaptureUserAgent and -CaptureUserAgent"
-    words = [word.lower() for word in directive.words]
-    signed = [re.fullmatch(r"[+-]captureuseragent", word) is not None for word in words]
-    if not words or not (all(signed) or words in (["none"], ["all"], ["captureuseragent"])):
-        raise directive.refuse(directive.text or "nothing", allowed)
-
-
-TELEMETRY = {
-    "wsgitelemetryservice": _check_service,
-    "wsgislowrequests": _check_threshold,
-    "wsgitelemetryoptions": _check_options,
-}

@@ -1,0 +1,130 @@
+"""The reporter of this process: a native thread that tells a recorder what the process does, once
+an interval, in mod_wsgi's wire format. It needs no GIL, and waits for nobody.
+
+Imports nothing that an interpreter has not loaded anyway: it runs inside programs that `headway
+run` starts, too. What is told is decided by the native part (`crates/reporter`, `crates/server`);
+here is what a process says of itself, and what becomes of the thread at a fork.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+# `typing` is not loaded in every program that is reported on.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DEFAULT_INTERVAL_S = 1.0
+MIN_INTERVAL_S = 0.5
+PREFIX = "unix:"
+# What the main one is called in reports.
+MAIN_INTERPRETER = ""
+
+
+def parse_target(text: str) -> str:
+    """The path of `unix:PATH`; `ValueError` for anything else."""
+    path = text[len(PREFIX) :]
+    if not text.startswith(PREFIX) or not path or "\0" in path or "\n" in path:
+        raise ValueError(text)
+    return path
+
+
+def target_problem(path: str) -> str | None:
+    """Why nothing can ever be sent to a socket there; `None` if it can."""
+    length = len(os.fsencode(path))
+    if length <= MAX_PATH_BYTES:
+        return None
+    return f"found a path of {length} bytes; the path of a socket has at most {MAX_PATH_BYTES}"
+
+
+# What sun_path holds, without the zero byte at its end.
+MAX_PATH_BYTES = 107
+
+
+class Reporter:
+    """Reports from the moment on that it is made until `stop`."""
+
+    def __init__(
+        self,
+        path: str,
+        interval_s: float,
+        identity: Mapping[str, object],
+        *,
+        kind: str,
+        group: str = "",
+    ) -> None:
+        """`kind` is serve, run or embedded, `group` the process group; `identity` has other fields
+        that each datagram is to have. Raises `OSError` for want of descriptors or threads, and
+        `ValueError` for a path that no socket can have."""
+        from headway import _native, stacks
+
+        self._native = _native
+        stacks.prepare()
+        _native.gc_watch(MAIN_INTERPRETER)
+        self._pid = os.getpid()
+        self.started = time.time()
+        fields = {**own_identity(), **identity, "process_kind": kind, "process_group": group}
+        self._handle = _native.telemetry_start(os.fsencode(path), interval_s, self.started, fields)
+
+    def add_server(
+        self, server: object, threads: int, places: Sequence[tuple[str, str, bool]]
+    ) -> None:
+        """Reports on a native server, too; see `_native.telemetry_add_server`."""
+        self._native.telemetry_add_server(self._handle, server, threads, places)
+
+    def stopping(self, reason: str, detail: str = "") -> None:
+        self._native.telemetry_stopping(self._handle, reason, as_text(detail))
+
+    def stop(self, reason: str, detail: str = "", *, graceful: bool = True) -> None:
+        """What was not told yet, and that the process ends. In a forked child nothing."""
+        self._native.telemetry_stop(self._handle, reason, as_text(detail), graceful)
+
+    def pause(self) -> None:
+        self._native.telemetry_pause(self._handle)
+
+    def resume(self) -> None:
+        self._native.telemetry_resume(self._handle)
+
+
+def report_across_forks(
+    path: str, interval_s: float, identity: Mapping[str, object], *, kind: str
+) -> Reporter:
+    """A reporter whose process may fork: children have one of their own. While the process forks
+    the thread is gone, since from 3.12 on CPython warns of forks in a process of several."""
+    reporters = [Reporter(path, interval_s, identity, kind=kind)]
+
+    def begin_in_child() -> None:
+        try:  # noqa: SIM105 - contextlib is not loaded in every program
+            reporters[0] = Reporter(path, interval_s, identity, kind=kind)
+        except (OSError, ValueError):
+            pass  # for want of descriptors, say: the child does without
+
+    os.register_at_fork(
+        before=lambda: reporters[0].pause(),
+        after_in_parent=lambda: reporters[0].resume(),
+        after_in_child=begin_in_child,
+    )
+    return reporters[0]
+
+
+def own_identity() -> dict[str, object]:
+    """What any process says of itself."""
+    from headway import _native
+
+    name, _, version = _native.SERVER_SOFTWARE.partition("/")
+    return {
+        # What mod_wsgi's own viewer shows at its top.
+        "mod_wsgi_version": f"{name} {version}",
+        "headway_version": version,
+        "python_version": sys.version.split(maxsplit=1)[0],
+        "hostname": as_text(os.uname().nodename),
+        "process_parent_pid": os.getppid(),
+    }
+
+
+def as_text(text: str) -> str:
+    """Without what cannot be in a datagram: bytes of names that are not UTF-8, and zeros."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "?")
