@@ -88,9 +88,8 @@ unsafe extern "C" fn read(_: *mut PyObject, arguments: *mut PyObject) -> *mut Py
         }
         let patience = Duration::from_nanos(patience_ns);
         match without_gil(|| stacks::read(native_id, patience)) {
-            Ok(stack) => {
-                Object::from_latin1(stack.as_bytes()).map_or(ptr::null_mut(), Object::into_ptr)
-            }
+            Ok(stack) => Object::from_latin1(stack.calls.as_bytes())
+                .map_or(ptr::null_mut(), Object::into_ptr),
             Err(missing) => {
                 raise(PyExc_RuntimeError, missing.as_str());
                 ptr::null_mut()

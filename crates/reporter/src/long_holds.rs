@@ -4,6 +4,7 @@
 //! on is a call in C that does not let go. Such a hold is looked at once, while it lasts: which Python called it is
 //! known by then; how long it took, when it is over.
 
+use super::gils;
 use super::post::Post;
 use super::reporter::{monotonic_ns, wall_of_ns};
 use super::source::{Source, Tick};
@@ -158,7 +159,9 @@ impl LongHold {
         let stack = hold.native_id.and_then(|native_id| {
             let stack = stacks::read(native_id, PATIENCE).ok()?;
             // It may have been over before the thread came to its signal.
-            headway_gil::is_held(&hold).then(|| next_calls(stack))
+            let ended_ns = headway_gil::end_of_hold_ns(&hold).unwrap_or(0);
+            let is_of_hold = headway_gil::is_held(&hold) || stack.taken_ns <= ended_ns;
+            is_of_hold.then(|| next_calls(stack.calls))
         });
         Self { until_ns: hold.began_ns + hold.held_ns, hold, stack, endpoint }
     }
@@ -172,7 +175,8 @@ impl LongHold {
         row.seconds_of_ns(id::HOLD_DURATION, self.took_ns());
         row.text(id::HOLD_THREAD, &self.hold.name);
         row.count(id::HOLD_NATIVE_ID, u64::from(self.hold.native_id.unwrap_or(0)));
-        row.text(id::HOLD_GIL, &self.hold.gil_name);
+        let hold = &self.hold;
+        row.text(id::HOLD_GIL, &gils::called(&hold.gil_name, hold.interpreter, hold.gil as u32));
         row.seconds_of_ns(id::HOLD_WAITED, self.hold.waited_ns);
         if let Some(stack) = stack {
             row.text(id::HOLD_STACK, stack);

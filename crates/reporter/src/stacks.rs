@@ -8,6 +8,7 @@
 //! Knows signals and pipes, and of Python that the key of its thread states may need help. Any thread
 //! may ask; one at a time is served.
 
+use super::reporter::monotonic_ns;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::RawFd;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 /// A stack that is longer is cut at a line.
 pub const MAX_STACK_BYTES: usize = 16_384;
 /// How long a thread that has begun to write may take beyond the patience of who asked.
-const WRITING: Duration = Duration::from_millis(50);
+const WRITING_PATIENCE: Duration = Duration::from_millis(50);
 /// The first line of what faulthandler writes.
 const TITLE: &str = "Stack (most recent call first):\n";
 
@@ -28,24 +29,29 @@ const TITLE: &str = "Stack (most recent call first):\n";
 ///
 /// | value | meaning | may become |
 /// |---|---|---|
-/// | `IDLE` | nobody asks | `PREPARING`, by who asks |
+/// | `IDLE` | nobody asks | `PREPARING`, by who asks, who has it from then on |
 /// | `PREPARING` | the pipe is being emptied | a thread's id, by who asks |
-/// | a thread's id | the signal is sent, its handler has not begun | with `WRITING_BIT`, by that thread's handler; `IDLE`, by who asked and will not wait longer |
-/// | with `WRITING_BIT` | the handler writes | `DONE`, by the handler |
-/// | `DONE` | all of it is in the pipe | `IDLE` or `PREPARING`, by who asks |
+/// | a thread's id | the signal is sent, its handler has not begun | with `WRITING`, by that thread's handler; `IDLE`, by who asked and will not wait longer |
+/// | with `WRITING` | the handler writes | `DONE`, by the handler; with `ABANDONED`, by who asked |
+/// | with both | the handler writes, and nobody waits for it | `IDLE`, by the handler |
+/// | `DONE` | all of it is in the pipe | `IDLE`, by who asked, once that is empty |
 ///
 /// `SeqCst`: none of it is frequent.
 static ASKED: AtomicU32 = AtomicU32::new(IDLE);
 const IDLE: u32 = 0;
-const DONE: u32 = 1 << 30;
-const PREPARING: u32 = DONE | 1;
-const WRITING_BIT: u32 = 1 << 31;
+const PREPARING: u32 = u32::MAX;
+const DONE: u32 = u32::MAX - 1;
+/// Beyond any thread's id.
+const WRITING: u32 = 1 << 31;
+const ABANDONED: u32 = 1 << 30;
 
 /// The pipe, and the number by which the kernel knows it; -1 while there is none. Written by `open` and,
 /// after a fork, by `read`.
 static READ_FD: AtomicI32 = AtomicI32::new(-1);
 static WRITE_FD: AtomicI32 = AtomicI32::new(-1);
 static INODE: AtomicU64 = AtomicU64::new(0);
+/// When the handler began to write. Written by it, read by who asked once it is done.
+static TAKEN_NS: AtomicU64 = AtomicU64::new(0);
 /// The process that the pipe is of.
 static PID: AtomicU32 = AtomicU32::new(0);
 /// The signal, 0 while there is none. Written by `open`.
@@ -155,12 +161,21 @@ pub fn register(state_key: Option<u32>) -> Result<(), Missing> {
     }
 }
 
-/// The stack of a thread, most recent call first, one line per call. Waits for `patience` until the
+/// A Python stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Most recent call first, one line per call.
+    pub calls: String,
+    /// When the thread ran it, by CLOCK_MONOTONIC.
+    pub taken_ns: u64,
+}
+
+/// The stack of a thread. Waits for `patience` until the
 /// thread begins to write. What a signal does to a thread in C code: a call that can be is begun afresh
 /// (SA_RESTART); sleeps and polls end early, and CPython's own go on by themselves.
 ///
 /// A thread that joined (`join`) has left before it ends, and keeps what it joined with until then.
-pub fn read(native_id: u32, patience: Duration) -> Result<String, Missing> {
+pub fn read(native_id: u32, patience: Duration) -> Result<Stack, Missing> {
     let signal = SIGNAL.load(SeqCst);
     // The default action of a signal without a handler is to end the process.
     let ours = write_own_stack as *const () as usize;
@@ -173,8 +188,7 @@ pub fn read(native_id: u32, patience: Duration) -> Result<String, Missing> {
     if !has_pipe() {
         return Err(Missing::Unregistered);
     }
-    let free = [IDLE, DONE];
-    if !free.iter().any(|word| ASKED.compare_exchange(*word, PREPARING, SeqCst, SeqCst).is_ok()) {
+    if ASKED.compare_exchange(IDLE, PREPARING, SeqCst, SeqCst).is_err() {
         return Err(Missing::Busy);
     }
     let mut text = Vec::new();
@@ -194,26 +208,34 @@ pub fn read(native_id: u32, patience: Duration) -> Result<String, Missing> {
     while ASKED.load(SeqCst) != DONE {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            if ASKED.compare_exchange(native_id, IDLE, SeqCst, SeqCst).is_ok() || is_extended {
+            if ASKED.compare_exchange(native_id, IDLE, SeqCst, SeqCst).is_ok() {
                 return Err(Missing::Late);
             }
-            (deadline, is_extended) = (Instant::now() + WRITING, true);
+            let writing = native_id | WRITING;
+            if is_extended
+                && ASKED.compare_exchange(writing, writing | ABANDONED, SeqCst, SeqCst).is_ok()
+            {
+                return Err(Missing::Late);
+            }
+            (deadline, is_extended) = (Instant::now() + WRITING_PATIENCE, true);
             continue;
         }
         wait_for_text(left);
         drain(&mut text);
     }
     drain(&mut text);
+    let taken_ns = TAKEN_NS.load(SeqCst);
     ASKED.store(IDLE, SeqCst);
-    to_stack(&text).ok_or(Missing::Empty)
+    to_calls(&text).map(|calls| Stack { calls, taken_ns }).ok_or(Missing::Empty)
 }
 
 /// Runs in the thread that got the signal. Async-signal-safe, as faulthandler's own handler is.
 extern "C" fn write_own_stack(signal: c_int) {
     // SAFETY: errno is the thread's own; the rest has no preconditions.
     let (errno, native_id) = unsafe { (*libc::__errno_location(), libc::gettid() as u32) };
-    let writing = native_id | WRITING_BIT;
+    let writing = native_id | WRITING;
     if ASKED.compare_exchange(native_id, writing, SeqCst, SeqCst).is_ok() {
+        TAKEN_NS.store(monotonic_ns(), SeqCst);
         // SAFETY: `register` stored faulthandler's handler before this one could be called.
         let write: extern "C" fn(c_int) = unsafe { std::mem::transmute(WRITER.load(SeqCst)) };
         // SAFETY: the place is this very thread's, and it has not left.
@@ -223,7 +245,9 @@ extern "C" fn write_own_stack(signal: c_int) {
             key if key != 0 && !state.is_null() => with_state(key - 1, state, || write(signal)),
             _ => write(signal),
         }
-        ASKED.store(DONE, SeqCst);
+        if ASKED.compare_exchange(writing, DONE, SeqCst, SeqCst).is_err() {
+            ASKED.store(IDLE, SeqCst);
+        }
         // SAFETY: one byte, to wake who asked. Where the pipe is full there is something to read.
         unsafe { libc::write(WRITE_FD.load(SeqCst), c"\n".as_ptr().cast(), 1) };
     }
@@ -244,7 +268,7 @@ fn with_state(key: u32, state: *mut c_void, act: impl FnOnce()) {
 }
 
 /// What faulthandler wrote, without its title; `None` if there is no line of it.
-fn to_stack(text: &[u8]) -> Option<String> {
+fn to_calls(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let calls = text.trim_start_matches(TITLE).trim_matches('\n');
     let end = match calls.len() > MAX_STACK_BYTES {

@@ -253,7 +253,8 @@ impl SlowRequests {
 /// Has a thread write the stack of the request that began then.
 fn take_stack(thread: &Activity, begun_ns: u64) {
     let stack = stacks::read(thread.native_id as u32, PATIENCE);
-    thread.note_stack(begun_ns, stack.map_err(|missing| missing.as_str()));
+    let stack = stack.map(|stack| stack.calls).map_err(|missing| missing.as_str());
+    thread.note_stack(begun_ns, stack);
 }
 
 impl SlowRequest {
