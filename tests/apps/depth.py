@@ -1,6 +1,6 @@
 """Pages whose threads are to be looked at: they wait, compute, or keep the GIL in a call of C code.
 
-A number of seconds comes as the query. `/ready` answers once another request is in one of the others.
+A number of seconds comes as the query.
 """
 
 from __future__ import annotations
@@ -8,12 +8,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-entered = threading.Semaphore(0)
 
 
 def wait_for_a_while(seconds: float) -> None:
@@ -60,10 +58,7 @@ def application(
     environ: dict[str, Any], start_response: Callable[..., object]
 ) -> Iterable[bytes]:
     path, seconds = environ["PATH_INFO"], float(environ["QUERY_STRING"] or 0)
-    if path == "/ready":
-        entered.acquire()
-    elif path in PAGES:
-        entered.release()
+    if path in PAGES:
         PAGES[path](seconds)
     body = environ["wsgi.input"].read() or b"done\n"
     start_response("200 OK", [("Content-Type", "text/plain")])
