@@ -21,6 +21,9 @@ class Iterable(Hostile):
     def __iter__(self):
         return iter([b"fine\n"])
 
+    def close(self):
+        pass
+
 
 SAID = {
     "/said": {"headway.route": "/said/<by>/<itself>"},

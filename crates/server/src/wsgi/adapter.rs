@@ -84,16 +84,20 @@ impl Adapter {
             *finder = RouteFinder::new().ok();
         }
         exchange.record.server_ns = called_ns - exchange.started_ns();
-        let mut request = InFlight { exchange: &mut *exchange, response, started: false };
+        let sighting = match (&environ, &finder) {
+            (Ok(environ), Some(finder)) if routes.is_some() => Some(finder.sight(environ)),
+            _ => None,
+        };
+        let sighting = sighting.as_ref();
+        let mut request = InFlight { exchange: &mut *exchange, response, started: false, sighting };
         // SAFETY: `call::run` ends the loan, and `request` stays where it is until then.
         unsafe { handle.lend(&mut request) };
         let mut route = Route::NONE;
-        let look_up = |environ: &Object, iterable: Option<&Object>| {
-            if let (Some(finder), Some(routes)) = (finder.as_mut(), routes) {
-                route = finder.find(environ, iterable, routes);
+        let look_up = |iterable: Option<&Object>| {
+            if let (Some(finder), Some(sighting), Some(routes)) = (finder, sighting, routes) {
+                route = finder.find(sighting, iterable, routes);
             }
         };
-        let look_up = routes.is_some().then_some(look_up);
         let raised = call::run(&self.entry.application, &self.files, &handle, environ, look_up);
         interruption::end(exchange);
         exchange.record.route = route;

@@ -28,18 +28,14 @@ impl From<Raised> for Failure {
 }
 
 /// Runs one request to its end. Returns what the application raised, first in its call or its
-/// iterable, then in `close`. `look_up` looks at the environ and the iterable before that is closed; without
-/// it the environ lives no longer than the application wants.
+/// iterable, then in `close`. `look_up` looks at what it returned before that is closed.
 pub fn run(
     application: &Object,
     files: &FileWrappers,
     handle: &Handle,
     environ: PyResult<Object>,
-    look_up: Option<impl FnOnce(&Object, Option<&Object>)>,
+    look_up: impl FnOnce(Option<&Object>),
 ) -> [Option<Object>; 2] {
-    // SAFETY: a live object.
-    let keep = |environ: &Object| unsafe { Object::from_borrowed(environ.as_ptr()) };
-    let kept = environ.as_ref().ok().filter(|_| look_up.is_some()).map(keep);
     let result = environ.and_then(|environ| call(application, handle, environ));
     let outcome = match &result {
         Ok(iterable) => deliver(iterable, files, handle),
@@ -50,9 +46,7 @@ pub fn run(
         Err(Failure::ClientGone) => finish(handle, false),
         Err(Failure::Raised) => fail(handle),
     };
-    if let (Some(look_up), Some(environ)) = (look_up, kept) {
-        look_up(&environ, result.as_ref().ok());
-    }
+    look_up(result.as_ref().ok());
     let raised_in_close = match result {
         Ok(iterable) => close(&iterable).err().and_then(|Raised| take_raised()),
         Err(Raised) => None,

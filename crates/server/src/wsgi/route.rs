@@ -10,11 +10,15 @@
 //! Asked once the application is done with its response, and only with telemetry. Nothing is imported, and
 //! whatever goes wrong means that the route is not known: no exception leaves this file. Each thread keeps its
 //! own names, as for the environ.
+//!
+//! Flask takes its request out of the environ before it returns, so that one is seen (a `Sighting`) as the response
+//! starts, and looked at later, when no code of the application's is in the middle of anything.
 
 use super::object::{Object, PyResult, Raised};
 use crate::record::Route;
 use crate::record::routes::Routes;
 use pyo3_ffi::*;
+use std::cell::Cell;
 use std::ptr;
 
 /// Names that a thread remembers the numbers of. Then all are forgotten.
@@ -41,6 +45,25 @@ pub struct RouteFinder {
     other_iterable: Option<Object>,
 }
 
+/// What is to be looked at of one request.
+pub struct Sighting {
+    environ: Object,
+    key: Object,
+    werkzeug_request: Cell<Option<Object>>,
+}
+
+impl Sighting {
+    /// The response starts. Attached; runs nothing of the application's.
+    pub fn note_start(&self) {
+        match item(&self.environ, &self.key) {
+            Ok(Some(request)) => self.werkzeug_request.set(Some(request)),
+            Ok(None) => {}
+            // SAFETY: attached.
+            Err(Raised) => unsafe { PyErr_Clear() },
+        }
+    }
+}
+
 impl RouteFinder {
     pub fn new() -> PyResult<Self> {
         Ok(Self {
@@ -60,9 +83,25 @@ impl RouteFinder {
         })
     }
 
+    pub fn sight(&self, environ: &Object) -> Sighting {
+        // SAFETY: live objects.
+        unsafe {
+            Sighting {
+                environ: Object::from_borrowed(environ.as_ptr()),
+                key: Object::from_borrowed(self.werkzeug_request.as_ptr()),
+                werkzeug_request: Cell::new(None),
+            }
+        }
+    }
+
     /// The route of a request; `iterable` is what the application returned, if it did.
-    pub fn find(&mut self, environ: &Object, iterable: Option<&Object>, routes: &Routes) -> Route {
-        self.try_find(environ, iterable, routes).unwrap_or_else(|Raised| {
+    pub fn find(
+        &mut self,
+        sighting: &Sighting,
+        iterable: Option<&Object>,
+        routes: &Routes,
+    ) -> Route {
+        self.try_find(sighting, iterable, routes).unwrap_or_else(|Raised| {
             // SAFETY: attached. It may be the very exception that was to end the request.
             unsafe { PyErr_Clear() };
             Route::NONE
@@ -71,14 +110,15 @@ impl RouteFinder {
 
     fn try_find(
         &mut self,
-        environ: &Object,
+        sighting: &Sighting,
         iterable: Option<&Object>,
         routes: &Routes,
     ) -> PyResult<Route> {
+        let environ = &sighting.environ;
         if let Some(name) = item(environ, &self.headway_route)?.filter(is_str) {
             return self.number_of(&name, name.to_text()?, routes);
         }
-        let Some(name) = self.rule_of_framework(environ, iterable)?.filter(is_str) else {
+        let Some(name) = self.rule_of_framework(sighting, iterable)?.filter(is_str) else {
             return Ok(Route::NONE);
         };
         // Two applications below different paths may both have a route `/`.
@@ -97,14 +137,14 @@ impl RouteFinder {
 
     fn rule_of_framework(
         &mut self,
-        environ: &Object,
+        sighting: &Sighting,
         iterable: Option<&Object>,
     ) -> PyResult<Option<Object>> {
-        if let Some(request) = item(environ, &self.werkzeug_request)? {
+        if let Some(request) = sighting.werkzeug_request.take() {
             return attribute(&request, &self.url_rule)?
                 .map_or(Ok(None), |rule| attribute(&rule, &self.rule));
         }
-        if let Some(route) = item(environ, &self.bottle_route)? {
+        if let Some(route) = item(&sighting.environ, &self.bottle_route)? {
             return attribute(&route, &self.rule);
         }
         iterable.map_or(Ok(None), |iterable| self.rule_of_django(iterable))
