@@ -36,6 +36,8 @@ VERBS = (
         "headway.audit.command",
         "list the extension modules of an application and what they support",
     ),
+    Verb("telemetry", "headway.telemetry.command", "record what processes report, and show it"),
+    Verb("top", "headway.top.command", "show in a terminal what processes report"),
     Verb("status", "headway.server.status_command", "show which processes a server has"),
 )
 

@@ -219,3 +219,36 @@ def test_the_pid_file_is_there_while_the_server_is(tmp_path: Path) -> None:
     with Supervised(tmp_path, pid_file=str(path)) as server:
         assert path.read_text() == f"{server.process.pid}\n"
     assert not path.exists()
+
+
+def test_a_pid_file_is_one_server_s(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    # An earlier server was killed, and its number may be anybody's by now.
+    path.write_text(f"{os.getpid()}\n of an earlier server\n")
+    with Supervised(tmp_path, pid_file=str(path)) as server:
+        mine = f"{server.process.pid}\n"
+        assert path.read_text() == mine
+        second = subprocess.run(
+            [
+                *(sys.executable, "-m", "headway", "serve", "processes:application"),
+                *("--app-dir", str(APPS), "--bind", "127.0.0.1:0", "--pid-file", str(path)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        assert second.returncode == 2
+        assert second.stderr == (
+            f"headway serve: --pid-file {path}: another server has it (process {mine.strip()}); "
+            "each needs a file of its own\n"
+        )
+        assert path.read_text() == mine
+    assert not path.exists()
+
+
+def test_a_pid_file_that_another_has_written_since_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    with Supervised(tmp_path, pid_file=str(path)):
+        path.unlink()
+        path.write_text("another\n")
+    assert path.read_text() == "another\n"

@@ -40,23 +40,58 @@ impl SparseHistogram {
         if other.is_empty() {
             return;
         }
-        if self.is_empty() {
-            self.clone_from(other);
-            return;
-        }
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.min_ns = self.min_ns.min(other.min_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
+        self.widen(other.sum_ns, other.min_ns, other.max_ns);
         let mut at = 0;
         for (bucket, count) in &other.counts {
-            while self.counts.get(at).is_some_and(|(mine, _)| mine < bucket) {
-                at += 1;
-            }
-            match self.counts.get_mut(at) {
-                Some((mine, sum)) if mine == bucket => *sum = sum.saturating_add(*count),
-                _ => self.counts.insert(at, (*bucket, *count)),
-            }
+            at = self.add(at, *bucket, *count);
         }
+    }
+
+    /// The same for one that is in code, without a copy of it. If that is malformed, some of it may be in the sum.
+    pub fn merge_code(&mut self, mut code: &[u8]) -> Result<(), Malformed> {
+        if code.is_empty() {
+            return Ok(());
+        }
+        let sum_ns = varint::take(&mut code)?;
+        let min_ns = varint::take(&mut code)?;
+        let max_ns = min_ns.saturating_add(varint::take(&mut code)?);
+        if code.is_empty() {
+            return malformed("a histogram has a sum and no buckets");
+        }
+        self.widen(sum_ns, min_ns, max_ns);
+        let (mut at, mut next) = (0, 0);
+        let mut is_first = true;
+        while !code.is_empty() {
+            let step = varint::take(&mut code)?;
+            let count = varint::take(&mut code)?;
+            let bucket = step.saturating_add(next);
+            if (step == 0 && !is_first) || bucket >= BUCKETS as u64 || count == 0 {
+                return malformed("a histogram's buckets do not ascend, or one is empty");
+            }
+            at = self.add(at, bucket as u16, count);
+            (next, is_first) = (bucket, false);
+        }
+        Ok(())
+    }
+
+    fn widen(&mut self, sum_ns: u64, min_ns: u64, max_ns: u64) {
+        let is_empty = self.is_empty();
+        self.sum_ns = self.sum_ns.saturating_add(sum_ns);
+        self.min_ns = if is_empty { min_ns } else { self.min_ns.min(min_ns) };
+        self.max_ns = self.max_ns.max(max_ns);
+    }
+
+    /// Adds to a bucket that is at the place `from` or later, and returns its place.
+    fn add(&mut self, from: usize, bucket: u16, count: u64) -> usize {
+        let mut at = from;
+        while self.counts.get(at).is_some_and(|(mine, _)| *mine < bucket) {
+            at += 1;
+        }
+        match self.counts.get_mut(at) {
+            Some((mine, sum)) if *mine == bucket => *sum = sum.saturating_add(count),
+            _ => self.counts.insert(at, (bucket, count)),
+        }
+        at
     }
 
     /// The smallest duration that at least `share` of all are not above, to the width of a bucket; `None` while it
@@ -88,29 +123,9 @@ impl SparseHistogram {
         }
     }
 
-    pub fn parse(mut bytes: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(code: &[u8]) -> Result<Self, Malformed> {
         let mut histogram = Self::default();
-        if bytes.is_empty() {
-            return Ok(histogram);
-        }
-        histogram.sum_ns = varint::take(&mut bytes)?;
-        histogram.min_ns = varint::take(&mut bytes)?;
-        histogram.max_ns = histogram.min_ns.saturating_add(varint::take(&mut bytes)?);
-        let mut last = 0;
-        while !bytes.is_empty() {
-            let step = varint::take(&mut bytes)?;
-            let count = varint::take(&mut bytes)?;
-            let ascends = step != 0 || histogram.is_empty();
-            let bucket = step.saturating_add(last);
-            if !ascends || bucket >= BUCKETS as u64 || count == 0 {
-                return malformed("a histogram's buckets do not ascend, or one is empty");
-            }
-            histogram.counts.push((bucket as u16, count));
-            last = bucket;
-        }
-        if histogram.is_empty() {
-            return malformed("a histogram has a sum and no buckets");
-        }
+        histogram.merge_code(code)?;
         Ok(histogram)
     }
 }

@@ -34,9 +34,11 @@ enum Total {
     Distinct(Vec<Distinct>),
     Histogram(SparseHistogram),
     Slots(Vec<Slot>),
-    /// By the texts of its keys.
-    Rows(BTreeMap<Vec<Vec<u8>>, Sum>),
+    Rows(Rows),
 }
+
+/// By the texts of their keys, each with a zero behind it.
+type Rows = BTreeMap<Vec<u8>, Sum>;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Distinct {
@@ -171,10 +173,10 @@ impl Total {
             (Self::Integer(total), Value::Integer(number)) => *total = total.saturating_add(number),
             (Self::Seconds(total), Value::Seconds(ns)) if larger => *total = ns.max(*total),
             (Self::Seconds(total), Value::Seconds(ns)) => *total = total.saturating_add(ns),
-            (Self::Number(total), Value::Number(number)) => *total += number,
-            (Self::Histogram(total), Value::Histogram(bytes)) => {
-                total.merge(&SparseHistogram::parse(bytes)?);
+            (Self::Number(total), Value::Number(number)) => {
+                *total = (*total + number).clamp(f64::MIN, f64::MAX);
             }
+            (Self::Histogram(total), Value::Histogram(code)) => total.merge_code(code)?,
             (Self::Slots(total), Value::Slots(bytes)) => add_slots(total, &parse_slots(bytes)?),
             (Self::Rows(rows), Value::Row(row)) => return add_row(rows, field, row),
             (Self::Distinct(known), value)
@@ -227,15 +229,12 @@ fn add_slots(total: &mut Vec<Slot>, slots: &[Slot]) {
     }
 }
 
-fn add_row(
-    rows: &mut BTreeMap<Vec<Vec<u8>>, Sum>,
-    field: &Field,
-    row: &[u8],
-) -> Result<(), Malformed> {
+fn add_row(rows: &mut Rows, field: &Field, row: &[u8]) -> Result<(), Malformed> {
     let mut key = Vec::new();
     for entry in row_entries(row) {
         if let (Field { kept: Kept::Key, .. }, Value::Text(text)) = entry? {
-            key.push(text.to_vec());
+            key.extend_from_slice(text);
+            key.push(0);
         }
     }
     rows.entry(key).or_default().add_entries(row_entries(row))?;
@@ -243,9 +242,9 @@ fn add_row(
 }
 
 /// Leaves the heaviest rows and one for the others.
-fn fold(rows: &mut BTreeMap<Vec<Vec<u8>>, Sum>, field: &Field) -> Result<(), Malformed> {
+fn fold(rows: &mut Rows, field: &Field) -> Result<(), Malformed> {
     let name_of_row = first_key(field);
-    let other_key = vec![OTHER.as_bytes().to_vec()];
+    let other_key = [OTHER.as_bytes(), &[0]].concat();
     let mut other = rows.remove(&other_key).unwrap_or_default();
     let mut by_weight: Vec<_> = std::mem::take(rows).into_iter().collect();
     by_weight.sort_by_key(|(_, row)| std::cmp::Reverse(row.weight()));
@@ -421,6 +420,15 @@ mod tests {
             (6, 2_000_000, 9_000_000)
         );
         assert_eq!(get(&sum, id::MEMORY_MAX_RSS), Some(Value::Count(5)));
+    }
+
+    #[test]
+    fn sums_stay_numbers() {
+        let mut writer = RecordWriter::new();
+        writer.push(id::RSS_BYTE_SECONDS, Value::Number(f64::MAX));
+        let record = writer.into_bytes();
+        let sum = merge([&*record, &*record]).unwrap();
+        assert_eq!(get(&sum, id::RSS_BYTE_SECONDS), Some(Value::Number(f64::MAX)));
     }
 
     proptest! {

@@ -9,6 +9,7 @@ mod writing;
 
 use headway_server::wsgi::object::{Object, PyResult, Raised, bytes_of, raise};
 use headway_telemetry::datagram::{Datagram, Header};
+use headway_telemetry::fields::kind;
 use headway_telemetry::merge::Sum;
 use headway_telemetry::{Malformed, tick};
 use pyo3_ffi::*;
@@ -16,13 +17,21 @@ use std::ptr;
 
 use crate::{Methods, method};
 
-static METHODS: Methods<6> = Methods([
+static METHODS: Methods<7> = Methods([
     method(
         c"telemetry_parse",
         parse,
         c"telemetry_parse(datagram) -> (kind, pid, seq, stamp, fields)\n\
           All fields by name, times in seconds, histograms as in a report, rows as lists of dicts; fields without\n\
           a name as 'id1234'. Raises ValueError with one line for anything malformed.",
+    ),
+    method(
+        c"telemetry_receive",
+        receive,
+        c"telemetry_receive(datagram) -> (kind, pid, seq, stamp, fields, record)\n\
+          What a recorder takes of a datagram: of a tick the fields that are one value each, the long holds, and\n\
+          the record, which has the rest; of another kind all fields, and None. Raises ValueError for anything\n\
+          malformed.",
     ),
     method(
         c"telemetry_record",
@@ -91,6 +100,33 @@ unsafe extern "C" fn parse(_: *mut PyObject, arguments: *mut PyObject) -> *mut P
                 seq,
                 stamp_s,
                 fields.into_ptr(),
+            ))
+        }
+    })
+}
+
+unsafe extern "C" fn receive(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    on_bytes(arguments, |bytes| {
+        let datagram = Datagram::parse(bytes).map_err(refuse)?;
+        let Header { kind, pid, seq, stamp_s } = datagram.header;
+        let is_tick = kind == kind::REQUEST_METRICS;
+        let (fields, record) = if is_tick {
+            let record = Object::from_bytes(&tick::record(&datagram))?;
+            (reading::single_values(&datagram)?, record)
+        } else {
+            // SAFETY: a thread state is attached: Python called.
+            (reading::datagram(&datagram)?, unsafe { Object::from_borrowed(Py_None()) })
+        };
+        // SAFETY: formats and arguments agree; `N` takes over the references.
+        unsafe {
+            Object::from_new(Py_BuildValue(
+                c"(IIIdNN)".as_ptr(),
+                u32::from(kind),
+                pid,
+                seq,
+                stamp_s,
+                fields.into_ptr(),
+                record.into_ptr(),
             ))
         }
     })

@@ -3,7 +3,7 @@
 use headway_gil::histogram::upper_bound_ns;
 use headway_server::wsgi::object::{Object, PyResult, Raised, set_item};
 use headway_telemetry::datagram::{self, Datagram};
-use headway_telemetry::fields::{Field, Kept, field};
+use headway_telemetry::fields::{Field, Kept, field, id};
 use headway_telemetry::record::{self, Slot};
 use headway_telemetry::{Malformed, SparseHistogram, Value, counts, seconds_list};
 use pyo3_ffi::*;
@@ -12,6 +12,16 @@ use super::refuse;
 
 pub fn datagram(datagram: &Datagram) -> PyResult<Object> {
     of_entries(datagram.fields().map(Ok), datagram_row)
+}
+
+/// The fields of a tick that are neither a distribution nor a list, and its holds, which no record has.
+pub fn single_values(datagram: &Datagram) -> PyResult<Object> {
+    let entries = datagram.fields().filter(|(id, value)| match value {
+        Value::Row(_) => *id == id::HOLDS,
+        Value::Histogram(_) | Value::Counts(_) | Value::SecondsList(_) => false,
+        _ => true,
+    });
+    of_entries(entries.map(Ok), datagram_row)
 }
 
 fn datagram_row(row: &[u8]) -> PyResult<Object> {

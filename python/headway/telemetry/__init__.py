@@ -1,0 +1,1 @@
+"""Telemetry: what processes report about themselves, recorded, explained and shown."""

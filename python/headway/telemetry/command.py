@@ -1,0 +1,386 @@
+"""`headway telemetry`: the recorder, and the site that shows what it has."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import socket
+import ssl
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from typing import Any
+
+from headway.errors import CommandError, reason_of
+from headway.server.binding import Address, parse_address
+from headway.telemetry.history import History
+from headway.telemetry.listening import Inlet
+from headway.telemetry.reading import Reader
+from headway.telemetry.recorder import Recorder
+from headway.telemetry.recording import (
+    open_recording,
+    parse_moment,
+    parse_recordings,
+    take_away,
+)
+from headway.telemetry.relay import Forwarder, Listener, read_token
+from headway.telemetry.settings import (
+    DEFAULT_HTTP,
+    Settings,
+    default_socket,
+    default_store,
+)
+from headway.telemetry.store import DEFAULT_LIMIT_BYTES, MIN_LIMIT_BYTES, Store
+
+DESCRIPTION = """\
+Records what processes report about themselves, keeps its history in a SQLite database, and shows
+it: a dashboard, a JSON API, /metrics for Prometheus. Processes of `headway serve` and `headway run`
+report to it with --telemetry unix:PATH, an Apache with mod_wsgi with WSGITelemetryService
+unix:PATH; without PATH a process of Headway looks where the recorder listens by default.
+"""
+
+EXAMPLES = """\
+examples:
+  headway telemetry                          listen, record, and show on http://127.0.0.1:8888/
+  headway telemetry --listen unix:/run/headway/telemetry.sock --socket-group www-data
+  headway telemetry --no-store               keep the last minutes only, in memory
+  headway telemetry --recording before=monday.sqlite
+                                             compare with another store
+  headway telemetry --export monday.sqlite --from -86400
+                                             take a day's recording away; nothing is recorded
+  headway telemetry --listen-tcp 0.0.0.0:8889 --token-file token --tls-certificate c --tls-key k
+  headway telemetry --forward recorder.example:8889 --token-file token --forward-ca ca.pem
+                                             on the other hosts: only pass on what comes
+
+A recorder that forwards has neither store nor site, unless --store or --http says otherwise.
+Times of --from and --to are seconds since 1970, seconds before now as -3600, or local dates as
+2026-11-22T04:00.
+"""
+SITE_THREADS = 4
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EXAMPLES
+    receiving = parser.add_argument_group("receiving")
+    receiving.add_argument(
+        "--listen",
+        metavar="unix:PATH",
+        type=_unix_path,
+        help=f"the datagram socket that processes send to (default: unix:{default_socket()})",
+    )
+    receiving.add_argument(
+        "--socket-mode",
+        metavar="OCTAL",
+        type=_mode,
+        default=0o660,
+        help="permissions of the socket; who may write may send (default: 0660)",
+    )
+    receiving.add_argument(
+        "--socket-group", metavar="NAME", help="the group of the socket (default: our own)"
+    )
+    receiving.add_argument(
+        "--listen-tcp",
+        metavar="HOST:PORT",
+        type=_tcp_address,
+        help="also receive from recorders of other hosts, which have the same --token-file",
+    )
+    keeping = parser.add_argument_group("keeping")
+    keeping.add_argument(
+        "--store", metavar="FILE", help=f"the database (default: {default_store()})"
+    )
+    keeping.add_argument("--no-store", action="store_true", help="keep nothing")
+    keeping.add_argument(
+        "--store-limit",
+        metavar="SIZE",
+        type=_size,
+        default=DEFAULT_LIMIT_BYTES,
+        help="how large the database may grow; what is oldest and finest goes first (default: 1G)",
+    )
+    keeping.add_argument(
+        "--export", metavar="FILE", help="write a part of the store to FILE, and end"
+    )
+    keeping.add_argument("--from", dest="from_", metavar="TIME", help="--export from then on")
+    keeping.add_argument("--to", metavar="TIME", help="--export until then (default: now)")
+    showing = parser.add_argument_group("showing")
+    showing.add_argument(
+        "--http",
+        metavar="HOST:PORT | unix:PATH",
+        type=_address,
+        help=f"where the site is (default: {DEFAULT_HTTP}); beyond this machine it needs a token",
+    )
+    showing.add_argument("--no-http", action="store_true", help="no site")
+    showing.add_argument(
+        "--recording",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="another store to compare with, which is only read; may be given several times",
+    )
+    relay = parser.add_argument_group("other hosts")
+    relay.add_argument(
+        "--forward",
+        metavar="HOST:PORT",
+        type=_tcp_address,
+        help="send every datagram on to the recorder that listens there (--listen-tcp)",
+    )
+    relay.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="a word that both ends of a relay know, and who asks the site from another host",
+    )
+    relay.add_argument(
+        "--tls-certificate",
+        metavar="FILE",
+        help="TLS, for --listen-tcp and for --http beyond this machine (PEM)",
+    )
+    relay.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
+    relay.add_argument(
+        "--forward-ca",
+        metavar="FILE",
+        help="forward by TLS, to a certificate that these authorities have signed (PEM)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Records until SIGINT or SIGTERM; returns the exit code."""
+    if arguments.export:
+        return _export(arguments)
+    for option in ("from", "to"):
+        if getattr(arguments, "from_" if option == "from" else option) is not None:
+            raise CommandError(f"--{option} goes with --export only", exit_code=2)
+    return record(read_settings(arguments))
+
+
+def read_settings(arguments: argparse.Namespace) -> Settings:
+    """Raises `CommandError` with exit code 2 for what does not go together."""
+    if arguments.store and arguments.no_store:
+        raise CommandError("--store and --no-store: one of them", exit_code=2)
+    if arguments.http and arguments.no_http:
+        raise CommandError("--http and --no-http: one of them", exit_code=2)
+    if bool(arguments.tls_certificate) != bool(arguments.tls_key):
+        raise CommandError("--tls-certificate and --tls-key: TLS needs both", exit_code=2)
+    if arguments.forward_ca and not arguments.forward:
+        raise CommandError("--forward-ca goes with --forward only", exit_code=2)
+    for option in ("listen_tcp", "forward"):
+        if getattr(arguments, option) and not arguments.token_file:
+            name = option.replace("_", "-")
+            raise CommandError(f"--{name} needs --token-file FILE", exit_code=2)
+    keeps = arguments.store or not (arguments.no_store or arguments.forward)
+    shows = arguments.http or not (arguments.no_http or arguments.forward)
+    http = (arguments.http or DEFAULT_HTTP) if shows else None
+    if http is not None and not http.is_local and not arguments.token_file:
+        raise CommandError(
+            f"--http {http}: it can be reached from other hosts, so it needs --token-file FILE",
+            exit_code=2,
+        )
+    return Settings(
+        listen=arguments.listen or default_socket(),
+        http=http,
+        store=(arguments.store or default_store()) if keeps else None,
+        socket_mode=arguments.socket_mode,
+        socket_group=arguments.socket_group,
+        store_limit_bytes=arguments.store_limit,
+        recordings=parse_recordings(arguments.recording),
+        token=read_token(arguments.token_file) if arguments.token_file else None,
+        listen_tcp=arguments.listen_tcp,
+        forward=arguments.forward,
+        forward_ca=arguments.forward_ca,
+        tls_certificate=arguments.tls_certificate,
+        tls_key=arguments.tls_key,
+    )
+
+
+def record(settings: Settings) -> int:
+    """Everything that the settings ask for, until a signal comes."""
+    with ExitStack() as stack:
+        station = Station(settings, stack)
+        station.start()
+        if settings.http is None:
+            _wait_for_signal()
+        else:
+            station.serve(settings.http)
+    return 0
+
+
+class Station:
+    """A recorder with what belongs to it; `stack` ends its parts in their order."""
+
+    def __init__(self, settings: Settings, stack: ExitStack) -> None:
+        """Raises `CommandError`."""
+        self._settings = settings
+        self._stack = stack
+        recordings = {
+            name: open_recording(name, path) for name, path in settings.recordings.items()
+        }
+        listener_tls = _server_tls(settings) if settings.listen_tcp else None
+        forwarder_tls = _client_tls(settings) if settings.forward_ca else None
+        if settings.listen is not None and settings.listen == default_socket():
+            make_folder(os.path.dirname(settings.listen), "--listen")
+        if settings.store is not None:
+            make_folder(os.path.dirname(settings.store), "--store")
+        self._forwarder = self._listener = None
+        if settings.forward is not None:
+            self._forwarder = Forwarder(
+                settings.forward, settings.token or "", socket.gethostname(), forwarder_tls, tell
+            )
+        inlet = None
+        if settings.listen is not None:
+            inlet = Inlet(settings.listen, settings.socket_mode, settings.socket_group)
+            stack.callback(inlet.close)
+        self._store = None
+        if settings.store is not None:
+            self._store = Store(settings.store, settings.store_limit_bytes, tell)
+            stack.callback(self._store.close)
+        self.recorder = Recorder(
+            inlet, self._store, self._forwarder.add if self._forwarder else None
+        )
+        if settings.listen_tcp is not None:
+            self._listener = Listener(
+                settings.listen_tcp, settings.token or "", self.recorder.receive, listener_tls
+            )
+        store = self._store
+        self.history = History(
+            self.recorder.live,
+            self.recorder.known,
+            Reader(store.path) if store else None,
+            recordings,
+            self.health,
+            (lambda: not store.error) if store else (lambda: True),
+        )
+        stack.callback(self.history.close)
+
+    def start(self) -> None:
+        """In the order in which datagrams flow, the receiver last; ended the other way round."""
+        if self._forwarder is not None:
+            self._forwarder.start()
+            self._stack.callback(self._forwarder.stop)
+        self.recorder.start()
+        self._stack.callback(self.recorder.stop)
+        if self._settings.listen is not None:
+            tell(f"receiving at unix:{self._settings.listen}")
+        if self._listener is not None:
+            self._listener.start()
+            self._stack.callback(self._listener.stop)
+            tell(f"receiving at {self._listener.address}")
+
+    def health(self) -> dict[str, Any]:
+        health = self.recorder.health()
+        health["store"] = self._store.health() if self._store else None
+        health["forward"] = self._forwarder.health() if self._forwarder else None
+        health["relay"] = self._listener.health() if self._listener else None
+        return health
+
+    def serve(self, address: Address) -> None:
+        """The site, until a signal comes."""
+        from headway.server.program import serve
+        from headway.telemetry.site import make_site
+
+        settings = self._settings
+        with_tls = not address.is_local
+        serve(
+            make_site(self.history, settings),
+            bind=str(address),
+            threads=SITE_THREADS,
+            tls_certificate=settings.tls_certificate if with_tls else None,
+            tls_key=settings.tls_key if with_tls else None,
+        )
+
+
+def tell(line: str) -> None:
+    """A line of the recorder's log, which is stderr."""
+    print(f"headway telemetry: {line}", file=sys.stderr, flush=True)
+
+
+def make_folder(path: str, option: str) -> None:
+    try:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"{option}: {path}: {reason_of(error)}", exit_code=2) from None
+
+
+def _wait_for_signal() -> None:
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    now = time.time()
+    if arguments.from_ is None:
+        raise CommandError("--export needs --from TIME", exit_code=2)
+    start = parse_moment(arguments.from_, "--from", now)
+    end = now if arguments.to is None else parse_moment(arguments.to, "--to", now)
+    if start >= end:
+        raise CommandError("--from must be before --to", exit_code=2)
+    take_away(arguments.store or default_store(), arguments.export, start, end)
+    return 0
+
+
+def _server_tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls_certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else error
+        raise CommandError(
+            f"--tls-certificate {settings.tls_certificate}: {reason}", exit_code=2
+        ) from None
+    return context
+
+
+def _client_tls(settings: Settings) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=settings.forward_ca)
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else error
+        raise CommandError(f"--forward-ca {settings.forward_ca}: {reason}", exit_code=2) from None
+
+
+def _address(text: str) -> Address:
+    try:
+        address = parse_address(text)
+        if address.fd is not None:
+            raise ValueError("it must be HOST:PORT or unix:PATH")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return address
+
+
+def _tcp_address(text: str) -> Address:
+    address = _address(text)
+    if address.path is not None:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be HOST:PORT")
+    return address
+
+
+def _unix_path(text: str) -> str:
+    path = text.removeprefix("unix:")
+    if not text.startswith("unix:") or not path or "\0" in path:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: it must be unix:PATH, such as unix:/run/headway/telemetry.sock"
+        )
+    if len(os.fsencode(path)) > 107:
+        raise argparse.ArgumentTypeError(f"{text!r}: a socket's path has at most 107 bytes")
+    return path
+
+
+def _mode(text: str) -> int:
+    if not re.fullmatch(r"0?[0-7]{3}", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be octal, such as 0660")
+    return int(text, 8)
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,12})([kMG]?)", text)
+    size = int(match[1]) * UNITS[match[2]] if match else 0
+    if size < MIN_LIMIT_BYTES:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be a size of 1M or more, such as 500M")
+    return size

@@ -1,0 +1,96 @@
+"""What of a datagram is an event: slow requests, lifecycle messages, garbage collections, long
+holds of a GIL. Pure.
+
+An event has a kind, a time and a key; a later one of the same process, kind and key says more of
+the same thing, and replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+TICK, SLOW_REQUEST, PROCESS_STARTED, PROCESS_STOPPING, PROCESS_STOPPED = 2, 4, 5, 6, 7
+GC_SNAPSHOT, GC_EVENT = 8, 9
+
+LIFECYCLE = {
+    PROCESS_STARTED: "process_started",
+    PROCESS_STOPPING: "process_stopping",
+    PROCESS_STOPPED: "process_stopped",
+}
+KNOWN_KINDS = frozenset({TICK, SLOW_REQUEST, *LIFECYCLE, GC_SNAPSHOT, GC_EVENT})
+EVENT_KINDS = ("slow", "lifecycle", "gc", "hold")
+
+# Of collections and holds, those of a minute that are kept of each process.
+MAX_PER_MINUTE = {"gc": 120, "hold": 60, "slow": 600, "lifecycle": 60}
+# A snapshot of a collector's counters once in a while; its collections are events of their own.
+SNAPSHOT_INTERVAL_S = 60
+
+
+class Found(NamedTuple):
+    """An event as its datagram tells of it."""
+
+    kind: str
+    time: float
+    key: str
+    body: dict[str, Any]
+
+
+def find_events(kind: int, time: float, fields: dict[str, Any]) -> Iterator[Found]:
+    """Those of one datagram; `time` is the one that counts for it."""
+    if kind == TICK:
+        for hold in fields.get("holds", ()):
+            if isinstance(hold, dict):
+                stamp = believed(hold.get("hold_stamp"), time)
+                yield Found("hold", stamp, f"{stamp}/{hold.get('hold_native_id')}", hold)
+    elif kind == SLOW_REQUEST:
+        start = believed(fields.get("slow_start_stamp"), time)
+        key = f"{start}/{fields.get('slow_thread_id')}/{fields.get('slow_log_id')}"
+        yield Found("slow", start, key, fields)
+    elif kind in LIFECYCLE:
+        what = LIFECYCLE[kind]
+        yield Found("lifecycle", time, f"{what}/{time}", {"event": what, **fields})
+    elif kind == GC_SNAPSHOT:
+        minute = time // SNAPSHOT_INTERVAL_S * SNAPSHOT_INTERVAL_S
+        key = f"snapshot/{minute:.0f}/{fields.get('interpreter_name', '')}"
+        yield Found("gc", minute, key, {"event": "gc_snapshot", **fields})
+    elif kind == GC_EVENT:
+        start = believed(fields.get("gc_event_start_stamp"), time)
+        key = f"{start}/{fields.get('interpreter_name', '')}"
+        yield Found("gc", start, key, {"event": "gc_event", **fields})
+
+
+def believed(stamp: object, time: float) -> float:
+    """A stamp inside a datagram is from before its own, and not by days."""
+    if isinstance(stamp, float) and time - 86_400 <= stamp <= time:
+        return stamp
+    return time
+
+
+class Limiter:
+    """Lets so many events of a process and kind pass in a minute, and counts the others."""
+
+    def __init__(self) -> None:
+        self._minute = 0.0
+        self._passed: dict[tuple[int, str], int] = {}
+        self._keys: set[tuple[int, str]] = set()
+        self.left_out = 0
+
+    def passes(self, sender: object, event: Found, now: float) -> bool:
+        minute = now // 60
+        if minute != self._minute:
+            self._minute = minute
+            self._passed.clear()
+            self._keys.clear()
+        name = (id(sender), event.key)
+        if name in self._keys:
+            # It takes the place of one that has passed.
+            return True
+        kind = (id(sender), event.kind)
+        count = self._passed.get(kind, 0)
+        if count >= MAX_PER_MINUTE[event.kind]:
+            self.left_out += 1
+            return False
+        self._passed[kind] = count + 1
+        self._keys.add(name)
+        return True

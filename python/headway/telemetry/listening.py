@@ -1,0 +1,92 @@
+"""The datagram socket that processes report to."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import grp
+import os
+import socket
+import stat
+
+from headway.errors import CommandError, reason_of
+from headway.server.binding import SocketFile
+
+# What a thousand processes send at once, and then some; the system may allow less.
+RECEIVE_BUFFER_BYTES = 16 * 1024 * 1024
+# Not in the socket module.
+SO_RCVBUFFORCE = 33
+
+
+class Inlet:
+    """The bound socket and its file."""
+
+    def __init__(self, path: str, mode: int, group: str | None) -> None:
+        """Raises `CommandError` with exit code 2 where it cannot be had."""
+        place = f"--listen unix:{path}"
+        gid = -1 if group is None else group_id(group)
+        try:
+            remove_stale(path)
+            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                # Nobody may send before the permissions are right: they come with the name.
+                umask = os.umask(0o777)
+                try:
+                    self.socket.bind(path)
+                finally:
+                    os.umask(umask)
+                self._file = SocketFile(path)
+                if gid >= 0:
+                    os.chown(path, -1, gid)
+                os.chmod(path, mode)
+                self._prepare()
+            except BaseException:
+                self.socket.close()
+                raise
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                reason = "somebody listens there already; is another recorder running?"
+            else:
+                reason = reason_of(error)
+            raise CommandError(f"{place}: {reason}", exit_code=2) from None
+
+    def _prepare(self) -> None:
+        self.socket.setblocking(False)
+        # The kernel then says who sent, which is noted.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        for option in (SO_RCVBUFFORCE, socket.SO_RCVBUF):
+            try:
+                self.socket.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
+                break
+            except PermissionError:
+                continue
+
+    def close(self) -> None:
+        self._file.remove()
+        self.socket.close()
+
+
+def group_id(name: str) -> int:
+    if name.isascii() and name.isdecimal():
+        return int(name)
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise CommandError(f"--socket-group {name}: there is no such group", exit_code=2) from None
+
+
+def remove_stale(path: str) -> None:
+    """Removes the socket file of a recorder that is gone; leaves anything else, and then binding
+    fails with "address already in use"."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise OSError(errno.EEXIST, "there is a file, and it is no socket")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(path)
+            except ConnectionRefusedError:
+                os.unlink(path)
+            except OSError as error:
+                # A socket of another type: a server's, not ours to remove.
+                if error.errno != errno.EPROTOTYPE:
+                    raise

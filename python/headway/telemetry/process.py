@@ -1,0 +1,21 @@
+"""A process as those see it who ask about it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Process:
+    """`started` is 0 where nobody has said it; `identity` are the fields of its ticks that stay
+    the same."""
+
+    host: str
+    pid: int
+    started: float
+    group: str
+    kind: str
+    alive: bool
+    last_seen: float
+    identity: dict[str, Any] = field(default_factory=dict, compare=False)

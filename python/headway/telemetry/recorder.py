@@ -1,0 +1,204 @@
+"""The recorder: receives datagrams, and hands each to the live window, the store and a relay.
+
+One thread reads the socket; relayed datagrams come in on threads of the relay. Whatever is wrong
+with a datagram, it is counted by reason, dropped, and that is all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from headway import _native
+from headway.telemetry.events import KNOWN_KINDS, Limiter, find_events
+from headway.telemetry.listening import Inlet
+from headway.telemetry.live import Event, Live, Tick
+from headway.telemetry.senders import Sender, Senders, TooMany
+from headway.telemetry.store import Store
+
+MAX_DATAGRAM_BYTES = 65_536
+# Datagrams that are worked on before others get a turn.
+BURST = 64
+TIDY_INTERVAL_S = 10.0
+Arrived = tuple[bytes, "int | None", bool]
+CREDENTIALS = struct.Struct("3i")
+
+
+class Recorder:
+    """From `start` to `stop`. Everything that is asked of it may be asked from any thread."""
+
+    def __init__(
+        self,
+        inlet: Inlet | None = None,
+        store: Store | None = None,
+        forward: Callable[[bytes], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._inlet = inlet
+        self.store = store
+        self._forward = forward
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Numbers go on growing over restarts, as the time does.
+        self._number = max(time.time_ns() // 1000, store.committed + 1 if store else 0)
+        self._limiter = Limiter()
+        self._tidied = 0.0
+        self._wake_read, self._wake_write = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="headway-recorder", daemon=True)
+        self.live = Live()
+        self.senders = Senders(socket.gethostname())
+        self.received = 0
+        self.malformed: Counter[str] = Counter()
+        self.refused = 0
+        self.oversized = 0
+
+    def start(self) -> None:
+        self.live.begin(self._clock())
+        if self.store is not None:
+            self.store.start()
+        if self._inlet is not None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Takes what has arrived by now, and commits it."""
+        os.write(self._wake_write, b"!")
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._inlet is not None:
+            self._inlet.close()
+        if self.store is not None:
+            self.store.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _run(self) -> None:
+        assert self._inlet is not None, "started only with a socket"
+        inlet = self._inlet.socket
+        poll = select.poll()
+        poll.register(inlet, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        is_ending = False
+        while not is_ending:
+            is_ending = any(fd == self._wake_read for fd, _ in poll.poll())
+            while self._read_burst(inlet):
+                pass
+
+    def _read_burst(self, inlet: socket.socket) -> bool:
+        """Returns whether there may be more."""
+        arrived: list[Arrived] = []
+        with contextlib.suppress(BlockingIOError, InterruptedError):
+            while len(arrived) < BURST:
+                datagram, extra, flags, _ = inlet.recvmsg(
+                    MAX_DATAGRAM_BYTES, socket.CMSG_SPACE(CREDENTIALS.size)
+                )
+                arrived.append((datagram, sending_pid(extra), bool(flags & socket.MSG_TRUNC)))
+        self.take(arrived, "")
+        return len(arrived) == BURST
+
+    def receive(self, datagram: bytes, origin: str) -> None:
+        """One datagram that came by another way; `origin` is the host that passed it on."""
+        self.take([(datagram, None, False)], origin)
+
+    def take(self, arrived: list[Arrived], origin: str) -> None:
+        """Datagrams, who sent each if the kernel says so, and whether it was cut."""
+        if not arrived:
+            return
+        ticks: list[Tick] = []
+        events: list[Event] = []
+        now = self._clock()
+        with self._lock:
+            for datagram, pid, is_cut in arrived:
+                self.received += 1
+                if is_cut:
+                    self.oversized += 1
+                    self.malformed["oversized"] += 1
+                    continue
+                self._take_one(datagram, pid, origin, now, ticks, events)
+            self.live.add(ticks, events, now)
+            if self.store is not None and (ticks or events):
+                self.store.add(sorted([*ticks, *events], key=lambda item: item.number))
+            if now - self._tidied >= TIDY_INTERVAL_S:
+                self._tidied = now
+                self.senders.forget_silent(now)
+        if self._forward is not None:
+            for datagram, _, is_cut in arrived:
+                if not is_cut:
+                    self._forward(datagram)
+
+    def _take_one(
+        self,
+        datagram: bytes,
+        pid: int | None,
+        origin: str,
+        now: float,
+        ticks: list[Tick],
+        events: list[Event],
+    ) -> None:
+        try:
+            kind, said_pid, sequence, stamp, fields, record = _native.telemetry_receive(datagram)
+        except ValueError as error:
+            self.malformed[reason_for(str(error))] += 1
+            return
+        if kind not in KNOWN_KINDS:
+            self.malformed["unknown kind"] += 1
+            return
+        try:
+            sender, stamp = self.senders.identify(
+                origin, kind, said_pid, sequence, stamp, fields, now
+            )
+        except TooMany:
+            self.refused += 1
+            return
+        if pid is not None:
+            # 0 where the sender is in a PID namespace that we cannot see into.
+            sender.pid_confirmed = pid == said_pid
+        if record is not None:
+            self._number += 1
+            ticks.append(Tick(self._number, stamp, sender, record))
+        for found in find_events(kind, stamp, fields):
+            if self._limiter.passes(sender, found, now):
+                self._number += 1
+                events.append(Event(self._number, found.kind, found.time, sender, *found[2:]))
+
+    def known(self) -> list[Sender]:
+        with self._lock:
+            return list(self.senders)
+
+    def health(self) -> dict[str, Any]:
+        """What came, what did not, and how the store is."""
+        with self._lock:
+            senders = self.senders
+            return {
+                "received": self.received,
+                "malformed": sum(self.malformed.values()),
+                "malformed_by_reason": dict(self.malformed),
+                "refused": self.refused,
+                "sequence_gaps": senders.lost,
+                "unsent": senders.unsent,
+                "records_lost": senders.records_lost,
+                "clocks_off": senders.clocks_off,
+                "events_left_out": self._limiter.left_out,
+                "processes": len(senders),
+            }
+
+
+def sending_pid(extra: list[tuple[int, int, bytes]]) -> int | None:
+    for level, kind, data in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+            pid: int = CREDENTIALS.unpack_from(data)[0]
+            return pid
+    return None
+
+
+def reason_for(message: str) -> str:
+    """What is counted together: the message without its numbers."""
+    return re.sub(r"[0-9]+", "N", message)[:80]

@@ -1,0 +1,108 @@
+"""Recordings: stores that are read beside the recorder's own, or taken away from it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterable
+
+from headway.errors import CommandError, reason_of
+from headway.telemetry import schema
+from headway.telemetry.reading import Reader
+from headway.telemetry.retention import KEPT
+from headway.telemetry.schema import row_id
+
+
+def parse_recordings(texts: Iterable[str]) -> dict[str, str]:
+    """NAME=FILE, each; raises `CommandError` with exit code 2."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, path = text.partition("=")
+        if not name or not path or not name.isprintable():
+            raise CommandError(
+                f"--recording {text!r}: it must be NAME=FILE, such as before=monday.sqlite", 2
+            )
+        if name in found:
+            raise CommandError(f"--recording {text!r}: there are two of the name {name!r}", 2)
+        found[name] = path
+    return found
+
+
+def open_recording(name: str, path: str) -> Reader:
+    """Raises `CommandError` with exit code 2 for what is no store."""
+    reader = Reader(path)
+    try:
+        with reader.snapshot():
+            pass
+    except schema.WrongStore as error:
+        raise CommandError(f"--recording {name}={path}: the file {error}", exit_code=2) from None
+    except sqlite3.Error as error:
+        reason = "there is no such file" if not os.path.exists(path) else str(error)
+        raise CommandError(f"--recording {name}={path}: {reason}", exit_code=2) from None
+    return reader
+
+
+def take_away(store: str, target: str, start: float, end: float) -> None:
+    """Writes what the store has of [start, end) into a new file: compact, in one piece, to be
+    opened with --recording. Rollups that reach beyond the range are taken whole. The store may be
+    in use meanwhile.
+
+    Raises `CommandError`.
+    """
+    if os.path.exists(target):
+        raise CommandError(f"--export {target}: the file is there already", exit_code=2)
+    if not os.path.exists(store):
+        raise CommandError(f"--store {store}: there is no such file", exit_code=2)
+    part = f"{target}.part"
+    try:
+        with contextlib.closing(schema.connect_read_only(store)) as source:
+            source.execute("VACUUM INTO ?", (part,))
+        with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as copy:
+            copy.execute("PRAGMA journal_mode = DELETE")
+            copy.execute("BEGIN")
+            keep_range(copy, start, end)
+            copy.execute("COMMIT")
+            copy.execute("VACUUM")
+        os.rename(part, target)
+    except (sqlite3.Error, OSError, schema.WrongStore) as error:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        raise CommandError(f"--export {target}: {reason}") from None
+
+
+def keep_range(copy: sqlite3.Connection, start: float, end: float) -> None:
+    for kept in KEPT:
+        copy.execute(
+            f"DELETE FROM {kept.table} WHERE id < ? OR id >= ?",
+            (
+                row_id(start, kept.width_s, 0),
+                row_id(end + kept.width_s - 1e-6, kept.width_s, 0),
+            ),
+        )
+    for table in ("tick", "event"):
+        copy.execute(f"DELETE FROM {table} WHERE time < ? OR time >= ?", (start, end))
+    copy.execute("DELETE FROM process WHERE last_seen < ? OR first_seen >= ?", (start - 60, end))
+    copy.execute("DELETE FROM identity WHERE id NOT IN (SELECT identity FROM process)")
+    copy.execute("DELETE FROM process_group WHERE id NOT IN (SELECT process_group FROM process)")
+
+
+def parse_moment(text: str, option: str, now: float) -> float:
+    """Seconds since 1970, or negative ones before now, or a date as 2026-11-22T04:00 in local
+    time. Raises `CommandError` with exit code 2."""
+    try:
+        moment = float(text)
+    except ValueError:
+        for form in ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"):
+            with contextlib.suppress(ValueError, OverflowError):
+                return time.mktime(time.strptime(text, form))
+        raise CommandError(
+            f"{option} {text!r}: it must be seconds since 1970, seconds before now as -3600, or a "
+            "date as 2026-11-22T04:00",
+            exit_code=2,
+        ) from None
+    if moment != moment or abs(moment) > 1e11:
+        raise CommandError(f"{option} {text!r}: there is no such time", exit_code=2)
+    return now + moment if moment < 0 else moment

@@ -1,0 +1,1 @@
+"""`headway top`: what `headway telemetry` knows, in a terminal."""

@@ -1,0 +1,172 @@
+"""`headway top`: the command line, and which of the two ways to show is wanted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from headway.errors import CommandError
+from headway.top import once, tables
+from headway.top.source import DEFAULT_URL, NoAnswer, Query, Recorder, Source
+
+TOKEN = "HEADWAY_TELEMETRY_TOKEN"
+SOCKET = "unix:"
+MAX_WINDOW_S = 600
+
+DESCRIPTION = f"""\
+Shows in a terminal what a recorder (headway telemetry) shows in a browser: totals, process groups
+and processes with their throughput, response times as percentiles, application time, exact waits
+for the GIL, who holds it, CPU in cores, memory and busy threads, a verdict in words with its
+evidence and what to try, slow requests with their stacks, garbage collections, and processes that
+start and end.
+
+SOURCE is the recorder's URL ({DEFAULT_URL} unless told). With unix:PATH there need be no
+recorder: top itself receives what processes report to PATH (headway serve --telemetry unix:PATH,
+mod_wsgi's WSGITelemetryService) as long as it runs, and keeps nothing.
+
+The terminal needs Textual (pip install 'headway[top]'); --once does not.
+"""
+
+EPILOG = """\
+keys: ? lists them all; 1 to 7 choose the page, g filters by group, p pauses, q quits.
+
+exit status:
+  0  done
+  1  nobody answered
+  2  bad usage
+
+examples:
+  headway top
+  headway top unix:/run/site/telemetry.sock
+  headway top --once | awk '$1 == "total" {print $6}'       requests per second
+  headway top --once --view slow
+  headway top --once --json | jq .total.verdict.name
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s [options] [SOURCE]"
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "source", metavar="SOURCE", nargs="?", default=DEFAULT_URL, help="a URL, or unix:PATH"
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="write it to stdout once, as text for scripts"
+    )
+    parser.add_argument("--json", action="store_true", help="with --once: the API's answer instead")
+    parser.add_argument(
+        "--view",
+        choices=[view.name for view in tables.VIEWS],
+        default=tables.VIEWS[0].name,
+        help="the page to begin with, or to write (default: %(default)s)",
+    )
+    parser.add_argument("--group", metavar="NAME", help="only the processes of this process group")
+    parser.add_argument(
+        "--window",
+        metavar="S",
+        type=float,
+        default=10.0,
+        help=f"figures are of the last S seconds, 1 to {MAX_WINDOW_S} (default: 10)",
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="S",
+        type=float,
+        default=1.0,
+        help="seconds from one question to the next, from 0.2 on (default: 1)",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help=f"a file with the token that the recorder wants (default: the environment's {TOKEN})",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    check(arguments)
+    if not arguments.once:
+        check_terminal()
+    source = open_source(arguments)
+    try:
+        if arguments.once:
+            return show_once(source, arguments)
+        from headway.top.app import Top
+
+        # Nobody there is told in one line, rather than on a screen that stays empty.
+        source.ask("now", now_query(arguments.window, arguments.group))
+        Top(
+            source,
+            interval_s=arguments.interval,
+            window_s=arguments.window,
+            view=arguments.view,
+            group=arguments.group,
+        ).run()
+        return 0
+    except NoAnswer as error:
+        raise CommandError(str(error)) from error
+    finally:
+        source.close()
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Raises CommandError for what argparse lets through."""
+    if not 1 <= arguments.window <= MAX_WINDOW_S:
+        allowed = f"1 to {MAX_WINDOW_S} seconds are allowed"
+        raise CommandError(f"--window: found {arguments.window:g}, where {allowed}", 2)
+    if not 0.2 <= arguments.interval <= 3600:
+        allowed = "0.2 to 3600 seconds are allowed"
+        raise CommandError(f"--interval: found {arguments.interval:g}, where {allowed}", 2)
+    if arguments.json and not arguments.once:
+        raise CommandError("--json: it goes with --once", 2)
+
+
+def check_terminal() -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandError("this is no terminal: --once writes text to a pipe or a file", 2)
+    if os.environ.get("TERM") in (None, "", "dumb"):
+        raise CommandError("the terminal (TERM) cannot move its cursor: use --once", 2)
+    if find_spec("textual") is None:
+        raise CommandError("Textual is not installed: pip install 'headway[top]', or use --once")
+
+
+def open_source(arguments: argparse.Namespace) -> Source:
+    if arguments.source.startswith(SOCKET):
+        from headway.top.socket_source import SocketSource
+
+        return SocketSource(arguments.source[len(SOCKET) :])
+    return Recorder(arguments.source, token_of(arguments.token_file))
+
+
+def token_of(path: str | None) -> str | None:
+    if path is None:
+        return os.environ.get(TOKEN) or None
+    try:
+        token = Path(path).read_text().strip()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise CommandError(f"--token-file {path!r}: {why}", 2) from error
+    if not token.isascii() or not token.isprintable() or not token:
+        raise CommandError(f"--token-file {path!r}: found no token of printable ASCII", 2)
+    return token
+
+
+def now_query(window_s: float, group: str | None) -> Query:
+    return [("window", f"{window_s:g}"), *([("group", group)] if group else [])]
+
+
+def show_once(source: Source, arguments: argparse.Namespace) -> int:
+    now = source.ask("now", now_query(arguments.window, arguments.group))
+    view = next(each for each in tables.VIEWS if each.name == arguments.view)
+    more = view.name not in ("overview", "processes")
+    query = view.query(arguments.window, arguments.group)
+    answer = source.ask(view.path, query) if more else {}
+    if arguments.json:
+        print(json.dumps(answer if more else now))
+    else:
+        sys.stdout.write(once.draw(source.name, now, view.name, answer))
+    return 0

@@ -1,0 +1,244 @@
+"""What `headway top` shows, in lines of text without colour: totals, verdicts, and the details of
+one row. Pure: answers of the API go in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headway.top import figures
+from headway.top.figures import (
+    age,
+    clock,
+    cores,
+    digits,
+    in_unit,
+    seconds,
+    share,
+    short,
+    size,
+    text,
+)
+from headway.top.tables import Row, difference, level, rows_of, value_at
+
+# Name of a distribution in SUMMARY, and what a person calls it.
+DISTRIBUTIONS = (
+    ("response", "response"),
+    ("application", "application"),
+    ("gil_wait", "GIL wait"),
+    ("gil_held", "GIL held"),
+    ("queue", "queue"),
+    ("server", "server"),
+    ("input_read", "input read"),
+    ("output_write", "output write"),
+    ("cpu_per_request", "CPU"),
+    ("take_wait", "wait per take"),
+    ("hold", "hold per take"),
+)
+QUANTILES = ("mean", "p50", "p90", "p95", "p99", "max")
+SEVERITIES = ("ok", "note", "warning", "critical")
+
+
+def totals(measured: Any) -> list[str]:
+    """A few lines that sum up a scope: the total, a group or a process."""
+    summary = value_at(measured, "summary")
+    if not isinstance(summary, dict) or not summary.get("processes"):
+        return ["no process has reported"]
+    lines = [
+        f"requests {digits(summary.get('rps'))} /s ({short(summary.get('rpm'))} rpm)   "
+        f"5xx {digits(summary.get('errors_5xx'))}   4xx {digits(summary.get('errors_4xx'))}   "
+        f"failed {digits(summary.get('failed'))}   "
+        f"in {size(summary.get('input_bytes'))}/s   out {size(summary.get('output_bytes'))}/s",
+        f"response {times(summary.get('response'))}   "
+        f"application {times(summary.get('application'))}",
+        f"GIL wait {times(summary.get('gil_wait'))}" + gil(summary),
+        f"CPU {cores(summary.get('cpu'))} ({cores(summary.get('cpu_per_process'))} a process)   "
+        f"memory {size(summary.get('rss'))}   busy {busy(summary)}{throttled(summary)}",
+    ]
+    return lines
+
+
+CHARTS = (
+    ("requests /s", "rps", digits),
+    ("response p95", "response.p95", seconds),
+    ("GIL wait p95", "gil_wait.p95", seconds),
+    ("CPU cores", "cpu", digits),
+)
+
+
+def history(series: Any, width: int) -> Iterator[str]:
+    """A line of bars for each of a few figures over time, with the greatest of them."""
+    points = rows_of(series, "points")
+    if not points:
+        return
+    length = max(min(width - 40, len(points)), 10)
+    for label, path, shown in CHARTS:
+        values = [figures.number_in(value_at(row, f"summary.{path}")) for row in points][-length:]
+        most = max((value for value in values if value is not None), default=None)
+        bars = "".join(
+            " " if value is None else level(value / most if most else 0) for value in values
+        )
+        last = next((value for value in reversed(values) if value is not None), None)
+        yield f"{label:14}{bars:{length}}  {shown(last)} (up to {shown(most)})"
+    length_s = difference(series.get("to"), series.get("from"))
+    yield f"{'':14}{age(length_s)} to {clock(series.get('to'))}"
+
+
+def times(quantiles: Any) -> str:
+    shown = (f"{name} {seconds(value_at(quantiles, name))}" for name in ("p50", "p95", "p99"))
+    return " ".join(shown) if isinstance(quantiles, dict) else figures.NOTHING
+
+
+def gil(summary: Row) -> str:
+    """Its shares of the time; whose waits are only a lower bound is said."""
+    bound = "" if summary.get("exact", True) else " (lower bound)"
+    shares = summary.get("gil")
+    if not isinstance(shares, dict):
+        return bound
+    states = (f"{name} {share(shares.get(name))}" for name in ("held", "handoff", "idle"))
+    return f"{bound}   {'   '.join(states)}"
+
+
+def busy(summary: Row) -> str:
+    part, threads = (
+        figures.number_in(summary.get("busy")),
+        figures.number_in(summary.get("threads")),
+    )
+    if part is None or threads is None:
+        return share(part)
+    return f"{digits(round(part * threads, 1))} of {digits(round(threads))} threads ({share(part)})"
+
+
+def throttled(summary: Row) -> str:
+    part = figures.number_in(summary.get("throttled"))
+    return f"   throttled {share(part)} of the time" if part else ""
+
+
+def configuration(config: Any) -> str:
+    """ "2 x 5, switch interval 5 ms, policy priority, Python 3.13.0, headway 0.1.0"."""
+    if not isinstance(config, dict):
+        return ""
+    parts = [f"{text(config.get('processes'))} x {text(config.get('threads'))}"]
+    if config.get("gil_mode") == "disabled":
+        parts.append("free-threaded")
+    elif config.get("switch_interval") is not None:
+        parts.append(f"switch interval {varying(config['switch_interval'], seconds)}")
+    for name, label in (("policy", "policy "), ("python", "Python "), ("server", "")):
+        if config.get(name) is not None:
+            parts.append(f"{label}{text(config[name])}")
+    if config.get("cpu_limit") is not None:
+        parts.append(f"limited to {varying(config['cpu_limit'], cores)}")
+    return ", ".join(parts)
+
+
+def varying(value: Any, shown: Any) -> str:
+    """A value, or those that the processes have where they differ."""
+    return ", ".join(map(shown, value)) if isinstance(value, list) else str(shown(value))
+
+
+def severity(verdict: Any) -> str:
+    found = value_at(verdict, "severity")
+    return found if found in SEVERITIES else "note"
+
+
+def headline(verdict: Any) -> str:
+    """A verdict in one line."""
+    if not isinstance(verdict, dict):
+        return "no verdict"
+    return text(verdict.get("title") or verdict.get("name"))
+
+
+def verdict_lines(verdict: Any) -> Iterator[str]:
+    """A verdict in words, with its evidence and its advice."""
+    if not isinstance(verdict, dict):
+        return
+    yield f"{headline(verdict)} ({severity(verdict)})"
+    if verdict.get("text"):
+        yield text(verdict["text"])
+    for each in rows_of(verdict, "evidence"):
+        shown = in_unit(each.get("value"), each.get("unit"))
+        limit = each.get("limit")
+        against = "" if limit is None else f" (limit {in_unit(limit, each.get('unit'))})"
+        yield f"  evidence: {text(each.get('text'))}: {shown}{against}"
+    for each in rows_of(verdict, "advice"):
+        yield f"  try: {text(each.get('try'))}"
+        if each.get("expect"):
+            yield f"       expect: {text(each['expect'])}"
+    sample = verdict.get("sample")
+    if isinstance(sample, dict):
+        requests = digits(sample.get("requests"))
+        yield f"  from {requests} requests in {seconds(sample.get('seconds'))}"
+
+
+def scope_name(row: Row) -> str:
+    """Whose figures they are."""
+    if "pid" in row:
+        group = f" of {text(row.get('group'))}" if row.get("group") else ""
+        return f"process {text(row.get('pid'))}{group} on {text(row.get('host'))}"
+    if "group" in row:
+        return f"group {text(row.get('group'))} on {text(row.get('host'))}"
+    return "total"
+
+
+def measured(row: Row) -> Iterator[str]:
+    """All of a scope: totals, configuration, verdict, and every distribution."""
+    yield from totals(row)
+    yield configuration(row.get("config"))
+    yield ""
+    yield from verdict_lines(row.get("verdict"))
+    yield ""
+    yield " " * 14 + "".join(f"{name:>10}" for name in QUANTILES)
+    for name, label in DISTRIBUTIONS:
+        found = value_at(row, f"summary.{name}")
+        if isinstance(found, dict):
+            cells = "".join(f"{seconds(found.get(each)):>10}" for each in QUANTILES)
+            yield f"{label:14}{cells}   {digits(found.get('count'))}"
+    collections = value_at(row, "summary.gc")
+    if isinstance(collections, dict):
+        pauses, pause = digits(collections.get("pauses")), times(collections.get("pause"))
+        part = share(collections.get("share"))
+        yield f"garbage collection: {pauses} pauses /s, {part} of the time"
+        yield f"{'':14}pause {pause}"
+
+
+def details(row: Row) -> list[str]:
+    """Whatever is known of one row, a measured scope or an event; a stack is told line by line."""
+    if "summary" in row:
+        return [scope_name(row), "", *measured(row)]
+    lines = []
+    for name, value in row.items():
+        label = text(name)
+        if isinstance(value, str) and "\n" in value:
+            lines += ["", f"{label}:", *(f"  {line}" for line in figures.lines(value))]
+        elif isinstance(value, dict):
+            lines.append(f"{label:24}{times(value)}")
+        elif value is not None and value != "":
+            shown = (
+                seconds(value) if isinstance(value, float) and name not in TIMES else text(value)
+            )
+            lines.append(f"{label:24}{clock(value) if name in TIMES else shown}")
+    return lines
+
+
+TIMES = ("time", "started", "stamp", "last_seen")
+
+
+LOSSES = ("malformed", "refused", "sequence_gaps", "unsent", "records_lost", "events_left_out")
+
+
+def health(recorder: Any) -> str:
+    """What the recorder says of itself, where it is not as it should be."""
+    if not isinstance(recorder, dict):
+        return ""
+    losses = [
+        f"{name.replace('_', ' ')} {digits(recorder[name])}"
+        for name in LOSSES
+        if figures.number_in(recorder.get(name))
+    ]
+    errors = [
+        f"{text(name)}: {text(part['error'])}"
+        for name, part in recorder.items()
+        if isinstance(part, dict) and part.get("error")
+    ]
+    return ", ".join(losses + errors)

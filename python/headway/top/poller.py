@@ -1,0 +1,89 @@
+"""Asks the source again and again, on a thread of its own, so that keys are answered meanwhile.
+
+The screen's thread says what to ask; answers go to `deliver`, which is called on the poller's
+thread. A daemon thread: one that waits for a recorder that hangs holds up nobody's exit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headway.top.source import Answer, NoAnswer, Query, Source
+
+
+class Question(NamedTuple):
+    """`now`, and the page `path` below /api/v1/ where there is one, for the view of this name."""
+
+    view: str
+    now: Query
+    path: str = ""
+    query: Query = ()
+
+
+class Figures(NamedTuple):
+    question: Question
+    now: Answer
+    answer: Answer
+
+
+class Trouble(NamedTuple):
+    reason: str
+
+
+class Poller(threading.Thread):
+    def __init__(
+        self,
+        source: Source,
+        question: Question,
+        interval_s: float,
+        deliver: Callable[[Figures | Trouble], object],
+    ) -> None:
+        super().__init__(name="headway-top", daemon=True)
+        self._source = source
+        self._question = question
+        self._interval_s = interval_s
+        self._deliver = deliver
+        # Guards the question, and whether to ask at all.
+        self._changed = threading.Condition()
+        self._is_new = True
+        self._is_paused = False
+        self._is_ended = False
+
+    def ask(self, question: Question) -> None:
+        """From now on this, and at once, even while paused."""
+        with self._changed:
+            self._question, self._is_new = question, True
+            self._changed.notify()
+
+    def pause(self, paused: bool) -> None:
+        with self._changed:
+            self._is_paused = paused
+            self._is_new = self._is_new or not paused
+            self._changed.notify()
+
+    def end(self) -> None:
+        with self._changed:
+            self._is_ended = True
+            self._changed.notify()
+
+    def run(self) -> None:
+        while (question := self._next()) is not None:
+            try:
+                now = self._source.ask("now", question.now)
+                answer = self._source.ask(question.path, question.query) if question.path else {}
+                found: Figures | Trouble = Figures(question, now, answer)
+            except NoAnswer as error:
+                found = Trouble(str(error))
+            if self._is_ended:
+                return
+            self._deliver(found)
+
+    def _next(self) -> Question | None:
+        with self._changed:
+            if not self._is_new:
+                self._changed.wait_for(lambda: self._is_new or self._is_ended, self._interval_s)
+            self._changed.wait_for(lambda: self._is_new or self._is_ended or not self._is_paused)
+            self._is_new = False
+            return None if self._is_ended else self._question

@@ -1,0 +1,305 @@
+"""Tables of what the recorder's API answers: a dict goes in, rows of values come out.
+
+A table knows its columns in order, which of them a narrow terminal does without, and for each row
+what it was made of, so that a screen can show more of it. It knows nothing of screens; cells look
+as their columns' kinds say (`figures`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from headway import columns
+from headway.top.figures import (
+    AGE,
+    CLOCK,
+    CORES,
+    COUNT,
+    NAME,
+    RATE,
+    SECONDS,
+    SHARE,
+    SIZE,
+    TEXT,
+    Kind,
+    number_in,
+)
+
+Row = dict[str, Any]
+GAP = "  "
+
+
+class Column(NamedTuple):
+    """`name` is what a script goes by, `title` what a person reads. `path` leads to the value.
+    Columns of the highest `rank` are the first to go where there is no room; 0 stays."""
+
+    name: str
+    title: str
+    path: str
+    kind: Kind
+    rank: int = 0
+
+
+class Table(NamedTuple):
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+    def cells(self, row: Row) -> list[str]:
+        return [column.kind.human(value_at(row, column.path)) for column in self.columns]
+
+    def fitted(self, width: int) -> Table:
+        """With as many columns as `width` has room for."""
+        kept = list(self.columns)
+        widths = {column: self._width(column) for column in kept}
+        while sum(widths[column] + len(GAP) for column in kept) - len(GAP) > width:
+            last = max(kept, key=lambda column: column.rank)
+            if last.rank == 0:
+                break
+            kept.remove(last)
+        return self._replace(columns=kept)
+
+    def _width(self, column: Column) -> int:
+        cells = (column.kind.human(value_at(row, column.path)) for row in self.rows)
+        return max(map(columns.width, (column.title, *cells)))
+
+
+def value_at(row: Any, path: str) -> Any:
+    """The value at "summary.response.p95"; None where there is nothing on the way."""
+    for name in path.split("."):
+        if not isinstance(row, dict):
+            return None
+        row = row.get(name)
+    return row
+
+
+def rows_of(answer: Any, name: str) -> list[Row]:
+    found = answer.get(name) if isinstance(answer, dict) else None
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+MEASURED = (
+    Column("rps", "req/s", "summary.rps", RATE),
+    Column("response_p50", "resp p50", "summary.response.p50", SECONDS, 4),
+    Column("response_p95", "p95", "summary.response.p95", SECONDS),
+    Column("response_p99", "p99", "summary.response.p99", SECONDS, 7),
+    Column("application_p95", "app p95", "summary.application.p95", SECONDS, 5),
+    Column("gil_wait_p95", "GIL wait p95", "summary.gil_wait.p95", SECONDS, 1),
+    Column("gil_held", "held", "summary.gil.held", SHARE, 6),
+    Column("gil_handoff", "handoff", "summary.gil.handoff", SHARE, 8),
+    Column("gil_idle", "idle", "summary.gil.idle", SHARE, 9),
+    Column("cpu", "CPU cores", "summary.cpu_per_process", CORES, 2),
+    Column("rss", "memory", "summary.rss_per_process", SIZE, 10),
+    Column("busy", "busy", "summary.busy", SHARE, 3),
+    Column("errors_5xx", "5xx", "summary.errors_5xx", COUNT, 11),
+    Column("verdict", "verdict", "verdict.name", TEXT, 1),
+)
+PROCESSES = (
+    Column("host", "host", "host", NAME, 12),
+    Column("group", "group", "group", NAME, 5),
+    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain)),
+    Column("age", "age", "age", AGE, 13),
+    *MEASURED,
+    Column("slots", "slots", "slots", TEXT, 14),
+)
+GROUPS = (
+    Column("host", "host", "host", NAME, 8),
+    Column("group", "group", "group", NAME),
+    Column("processes", "processes", "summary.processes", COUNT, 5),
+    *MEASURED,
+)
+# Scripts want one table for all of it, with the same columns whatever the width.
+EVERYTHING = (
+    Column("scope", "scope", "scope", TEXT),
+    *PROCESSES[:3],
+    Column("processes", "processes", "summary.processes", COUNT),
+    *MEASURED,
+)
+SLOW = (
+    Column("time", "began", "started", CLOCK, 3),
+    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain), 6),
+    Column("state", "state", "state", TEXT, 4),
+    Column("duration", "took", "duration", SECONDS),
+    Column("application", "app", "application", SECONDS, 7),
+    Column("gil_wait", "GIL wait", "gil_wait", SECONDS, 2),
+    Column("status", "status", "status", Kind(TEXT.human, TEXT.plain), 5),
+    Column("method", "method", "method", TEXT, 8),
+    Column("url", "URL", "url", TEXT),
+)
+LIFECYCLE = (
+    Column("time", "time", "time", CLOCK),
+    Column("event", "event", "kind", TEXT),
+    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain)),
+    Column("group", "group", "group", NAME, 3),
+    Column("reason", "reason", "reason", TEXT),
+    Column("death", "death", "death", TEXT, 1),
+    Column("uptime", "uptime", "uptime", AGE, 2),
+    Column("requests", "requests", "requests", COUNT, 4),
+    Column("in_flight", "in flight", "in_flight", COUNT, 5),
+)
+GC = (
+    Column("time", "time", "time", CLOCK),
+    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain)),
+    Column("interpreter", "interpreter", "interpreter", NAME, 2),
+    Column("generation", "generation", "generation", COUNT, 1),
+    Column("duration", "pause", "duration", SECONDS),
+    Column("collected", "collected", "collected", COUNT, 3),
+    Column("uncollectable", "uncollectable", "uncollectable", COUNT, 4),
+)
+ENDPOINTS = (
+    Column("endpoint", "endpoint", "name", TEXT),
+    Column("requests", "requests", "requests", COUNT),
+    Column("errors", "errors", "errors", COUNT, 4),
+    Column("response_p50", "resp p50", "response.p50", SECONDS, 3),
+    Column("response_p95", "p95", "response.p95", SECONDS),
+    Column("gil_wait_p95", "GIL wait p95", "gil_wait.p95", SECONDS, 1),
+    Column("gil_held", "GIL held", "gil_held", SECONDS, 2),
+    Column("cpu", "CPU", "cpu", SECONDS, 5),
+)
+THREADS = (
+    Column("thread", "thread", "name", NAME),
+    Column("gil", "GIL", "gil", NAME, 3),
+    Column("held", "held", "held", SECONDS),
+    Column("waited", "waited", "waited", SECONDS),
+    Column("takes", "takes", "takes", COUNT, 2),
+    Column("contended", "contended", "contended_takes", COUNT, 4),
+    Column("forced_drops", "forced drops", "forced_drops", COUNT, 5),
+    Column("preemptions", "preempted", "preemptions", COUNT, 6),
+)
+GILS = (
+    Column("gil", "GIL", "name", NAME),
+    Column("held", "held", "held", SECONDS),
+    Column("handoff", "handoff", "handoff", SECONDS),
+    Column("idle", "idle", "idle", SECONDS),
+    Column("takes", "takes", "takes", COUNT, 2),
+    Column("contended", "contended", "contended_takes", COUNT, 1),
+)
+HOLDS = (
+    Column("time", "time", "time", CLOCK, 3),
+    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain), 4),
+    Column("thread", "thread", "thread", NAME, 2),
+    Column("duration", "held the GIL", "duration", SECONDS),
+    Column("waited", "longest waiter", "waited", SECONDS, 1),
+    Column("endpoint", "endpoint", "endpoint", TEXT),
+)
+
+
+def scopes(answer: Row) -> Table:
+    """The total, each group and each process below each other."""
+    total = answer.get("total")
+    rows = [{"scope": "total", **total}] if isinstance(total, dict) else []
+    rows += [{"scope": "group", **row} for row in rows_of(answer, "groups")]
+    rows += [{"scope": "process", **row} for row in rows_of(answer, "processes")]
+    return Table("everything", EVERYTHING, rows)
+
+
+def groups(answer: Row) -> Table:
+    return Table("groups", GROUPS, rows_of(answer, "groups"))
+
+
+# How the processes can be sorted: what a person reads, and where the value is. The greatest first.
+SORTS = (
+    ("group and pid", ""),
+    ("requests", "summary.rps"),
+    ("GIL wait", "summary.gil_wait.p95"),
+    ("response", "summary.response.p95"),
+    ("CPU", "summary.cpu_per_process"),
+    ("memory", "summary.rss_per_process"),
+)
+
+
+def processes(answer: Row, slots: Row | None = None, sort: str = "") -> Table:
+    busy = {(row.get("host"), row.get("pid")): row for row in rows_of(slots, "processes")}
+    now = answer.get("time")
+    rows = []
+    for row in rows_of(answer, "processes"):
+        bars = slot_bars(busy.get((row.get("host"), row.get("pid"))))
+        rows.append({**row, "age": difference(now, row.get("started")), "slots": bars})
+    rows.sort(key=lambda row: sort_key(row, sort))
+    return Table("processes", PROCESSES, rows)
+
+
+def sort_key(row: Row, sort: str) -> tuple[Any, ...]:
+    name = str(row.get("host", "")), str(row.get("group", "")), number_in(row.get("pid")) or 0
+    value = number_in(value_at(row, sort)) if sort else None
+    return (-(value or 0), *name)
+
+
+def difference(later: Any, earlier: Any) -> float | None:
+    if isinstance(later, (int, float)) and isinstance(earlier, (int, float)):
+        return later - earlier
+    return None
+
+
+LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def slot_bars(row: Row | None) -> str:
+    """A bar for each worker thread: how busy it was in the last step that has figures."""
+    steps = row.get("busy") if row else None
+    known = [step for step in steps if step] if isinstance(steps, list) else []
+    return "".join(map(level, known[-1])) if known and isinstance(known[-1], list) else ""
+
+
+def level(part: Any) -> str:
+    if not isinstance(part, (int, float)):
+        return " "
+    return LEVELS[min(max(int(part * len(LEVELS)), 0), len(LEVELS) - 1)]
+
+
+def slow(answer: Row) -> Table:
+    return Table("slow requests", SLOW, rows_of(answer, "events"))
+
+
+def lifecycle(answer: Row) -> Table:
+    return Table("lifecycle", LIFECYCLE, rows_of(answer, "events"))
+
+
+def gc(answer: Row) -> Table:
+    return Table("garbage collections", GC, rows_of(answer, "events"))
+
+
+def endpoints(answer: Row) -> Table:
+    return Table("endpoints", ENDPOINTS, rows_of(answer, "endpoints"))
+
+
+def threads(answer: Row) -> Table:
+    return Table("threads", THREADS, rows_of(answer, "threads"))
+
+
+def holds(answer: Row) -> Table:
+    return Table("long holds", HOLDS, rows_of(answer, "holds"))
+
+
+def gils(answer: Row) -> Table:
+    return Table("GILs", GILS, rows_of(answer, "gils"))
+
+
+class View(NamedTuple):
+    """A page of `headway top`: its key, what it asks the API besides `now`, and its tables. With
+    `since_s` it is of so many seconds, whatever time the figures are of."""
+
+    name: str
+    key: str
+    path: str
+    tables: Sequence[Callable[[Row], Table]]
+    since_s: float = 0.0
+    points: int = 0
+
+    def query(self, window_s: float, group: str | None) -> list[tuple[str, str]]:
+        query = [("from", f"-{self.since_s or window_s:g}")]
+        if self.points:
+            query.append(("points", str(self.points)))
+        return query + ([("group", group)] if group else [])
+
+
+VIEWS = (
+    View("overview", "1", "series", (groups,), since_s=300, points=60),
+    View("processes", "2", "slots", (), points=5),
+    View("slow", "3", "slow", (slow,), since_s=600),
+    View("holders", "4", "holders", (gils, threads, holds)),
+    View("endpoints", "5", "holders", (endpoints,)),
+    View("gc", "6", "gc", (gc,), since_s=600),
+    View("lifecycle", "7", "lifecycle", (lifecycle,), since_s=600),
+)

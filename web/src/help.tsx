@@ -1,0 +1,73 @@
+// The list of keys, and the words that the pages use.
+
+import { useEffect, useRef } from "preact/hooks";
+import { KEYS } from "./keyboard";
+
+const WORDS: readonly (readonly [string, string])[] = [
+  ["take", "A thread gets the GIL. A contended take is one that had to wait for it."],
+  [
+    "wait of a take",
+    "From when a thread begins to wait for the GIL to when it has it. Exact, measured at each take, the application's own code included.",
+  ],
+  ["GIL wait of a request", "All waits of one request together."],
+  ["hold", "From a take to the drop that ends it."],
+  [
+    "held, handoff, idle",
+    "All of a GIL's time: a thread has it; it is free while some thread waits for it; it is free and nobody wants it.",
+  ],
+  [
+    "switch interval",
+    "After waiting this long a thread asks the holder to drop the GIL (sys.setswitchinterval, 5 ms unless set).",
+  ],
+  [
+    "convoy",
+    "Threads that need the GIL briefly wait whole switch intervals behind one that computes: waits gather above the interval's multiples.",
+  ],
+  ["busy", "The share of worker threads that have a request."],
+  ["cores", "CPU time over wall time: 1.5 cores is one and a half cores busy all the time."],
+  [
+    "percentile",
+    "Always of all requests or takes of the span, from histograms at most 6.25 % wide; never a mean of percentiles.",
+  ],
+];
+
+export function Help({ onClose }: { onClose: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const element = dialog.current;
+    element?.showModal();
+    return () => element?.close();
+  }, []);
+  return (
+    <dialog ref={dialog} class="help" aria-labelledby="help-title" onClose={onClose}>
+      <header>
+        <h2 id="help-title">Keys and words</h2>
+        <button type="button" onClick={onClose}>
+          Close
+        </button>
+      </header>
+      <dl class="keys">
+        {KEYS.map(([keys, what]) => (
+          <div key={keys}>
+            <dt>
+              <kbd>{keys}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <dl class="words">
+        {WORDS.map(([word, what]) => (
+          <div key={word}>
+            <dt>{word}</dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <p>
+        Drag over a chart to look closer; the browser's Back undoes it. The address holds all that
+        is shown: send it.
+      </p>
+    </dialog>
+  );
+}

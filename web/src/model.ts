@@ -1,0 +1,264 @@
+// What /api/v1 answers. Times are seconds since 1970, durations seconds, sizes bytes, shares 0 to 1.
+
+import type { GcEvent, Lifecycle, SlowRequest } from "./events";
+
+export interface Quantiles {
+  count: number;
+  mean: number;
+  min: number;
+  p50: number;
+  p90: number;
+  p95: number;
+  p99: number;
+  max: number;
+}
+
+export type MaybeQuantiles = Quantiles | null;
+
+export interface Summary {
+  period: number;
+  processes: number;
+  requests: number;
+  rps: number;
+  rpm: number;
+  errors_5xx: number;
+  errors_4xx: number;
+  failed: number;
+  status: Record<string, number>;
+  response: MaybeQuantiles;
+  application: MaybeQuantiles;
+  queue: MaybeQuantiles;
+  server: MaybeQuantiles;
+  input_read: MaybeQuantiles;
+  output_write: MaybeQuantiles;
+  gil_wait: MaybeQuantiles;
+  gil_held: MaybeQuantiles;
+  cpu_per_request: MaybeQuantiles;
+  take_wait: MaybeQuantiles;
+  hold: MaybeQuantiles;
+  gil: GilShares | null;
+  cpu: number;
+  cpu_user: number;
+  cpu_system: number;
+  cpu_per_process: number;
+  rss: number;
+  rss_per_process: number;
+  busy: number | null;
+  threads: number;
+  input_bytes: number;
+  output_bytes: number;
+  connections_open: number;
+  throttled: number | null;
+  gc: { pauses: number; share: number; pause: MaybeQuantiles } | null;
+  exact: boolean;
+}
+
+/** The names of a summary's distributions of requests and takes. */
+export type Metric =
+  | "response"
+  | "application"
+  | "queue"
+  | "server"
+  | "input_read"
+  | "output_write"
+  | "gil_wait"
+  | "gil_held"
+  | "cpu_per_request"
+  | "take_wait"
+  | "hold";
+
+export interface GilShares {
+  held: number;
+  handoff: number;
+  idle: number;
+  takes: number;
+  contended_takes: number;
+  forced_drops: number;
+  preemptions: number;
+}
+
+/** A value, or the different values that the processes selected have. */
+export type Varying<T> = T | T[] | null;
+
+export interface Config {
+  processes: Varying<number>;
+  threads: Varying<number>;
+  switch_interval: Varying<number>;
+  policy: Varying<string>;
+  gil_mode: Varying<string>;
+  python: Varying<string>;
+  server: Varying<string>;
+  cores: Varying<number>;
+  cpu_limit: Varying<number>;
+  memory_limit: Varying<number>;
+  timeouts: Record<string, Varying<number>>;
+}
+
+export type Severity = "ok" | "note" | "warning" | "critical";
+
+export interface Verdict {
+  name: string;
+  severity: Severity;
+  title: string;
+  text: string;
+  evidence: { text: string; value: number | string | null; unit: string; limit?: number | null }[];
+  advice: { try: string; expect: string }[];
+  sample: { seconds: number; requests: number };
+}
+
+export interface Measured {
+  summary: Summary;
+  config: Config;
+  verdict: Verdict;
+}
+
+export interface ProcessName {
+  host: string;
+  pid: number;
+}
+
+export interface Group extends Measured {
+  host: string;
+  group: string;
+}
+
+export interface Process extends Measured, ProcessName {
+  started: number;
+  group: string;
+  kind: string;
+  alive: boolean;
+  last_seen: number;
+}
+
+export type Health = Record<string, unknown>;
+
+export interface Now {
+  time: number;
+  recorder: Health;
+  total: Measured;
+  groups: Group[];
+  processes: Process[];
+}
+
+export interface Series {
+  from: number;
+  to: number;
+  step: number;
+  switch_intervals: number[];
+  points: { time: number; summary: Summary | null }[];
+  markers: Lifecycle[];
+}
+
+export interface Histogram {
+  count: number;
+  sum: number;
+  min: number | null;
+  max: number | null;
+  p50: number | null;
+  p90: number | null;
+  p95: number | null;
+  p99: number | null;
+  p999: number | null;
+  /** Upper bound in seconds and count; empty buckets are left out. */
+  buckets: [number, number][];
+}
+
+export interface Distribution {
+  histogram: Histogram | null;
+  switch_intervals: number[];
+}
+
+export interface Slots {
+  times: number[];
+  processes: (ProcessName & {
+    group?: string;
+    /** For each time, each worker thread's share in requests; null where the process said nothing. */
+    busy: (number[] | null)[];
+  })[];
+}
+
+export interface Events<T> {
+  events: T[];
+}
+
+export type SlowAnswer = Events<SlowRequest>;
+export type LifecycleAnswer = Events<Lifecycle>;
+export type GcAnswer = Events<GcEvent>;
+
+export interface Comparison {
+  rows: (Measured & { name: string })[];
+}
+
+export interface ErrorAnswer {
+  error: string;
+}
+
+export interface GilRow {
+  name: string;
+  host?: string;
+  pid?: number;
+  wall?: number;
+  held: number;
+  handoff: number;
+  idle: number;
+  takes: number;
+  contended_takes: number;
+  forced_drops: number;
+  preemptions: number;
+}
+
+export interface ThreadRow {
+  name: string;
+  host?: string;
+  pid?: number;
+  native_id?: number;
+  gil: string;
+  held: number;
+  waited: number;
+  takes: number;
+  forced_drops: number;
+}
+
+export interface Endpoint {
+  name: string;
+  is_route: boolean | number;
+  application_group?: string;
+  requests: number;
+  errors: number;
+  response: MaybeQuantiles;
+  gil_wait: MaybeQuantiles;
+  gil_held: number;
+  application: number;
+  cpu: number;
+}
+
+export interface InterpreterRow {
+  name: string;
+  requests: number;
+  errors: number;
+  application: number;
+  gil_wait: number;
+  gil_held: number;
+  own_gil: boolean | number;
+}
+
+export interface Hold {
+  time: number;
+  host?: string;
+  pid?: number;
+  duration: number;
+  thread: string;
+  native_id: number;
+  gil: string;
+  waited: number;
+  stack: string;
+  endpoint: string;
+}
+
+export interface Holders {
+  gils: GilRow[];
+  threads: ThreadRow[];
+  endpoints: Endpoint[];
+  interpreters: InterpreterRow[];
+  holds: Hold[];
+}

@@ -1,0 +1,119 @@
+// What each endpoint costs: its requests, how long they take, and what of the GIL they hold.
+
+import { useEffect, useRef } from "preact/hooks";
+import { look } from "../address";
+import { useAnswer } from "../answers";
+import * as format from "../format";
+import type { Endpoint, Holders } from "../model";
+import { refreshSeconds } from "../range";
+import { Bar, Figures } from "./figures";
+import { asked, type PageProps } from "./props";
+
+export function EndpointsPage({ address }: PageProps) {
+  const every = refreshSeconds(address.range);
+  const answer = useAnswer<Holders>("holders", asked(address), every && Math.max(3, every));
+  const wanted = (address.view.q ?? "").toLowerCase();
+  if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;
+  const all = answer.data.endpoints;
+  const rows = all.filter(({ name }) => name.toLowerCase().includes(wanted));
+  const held = all.reduce((sum, endpoint) => sum + endpoint.gil_held, 0);
+  const each = (total: (endpoint: Endpoint) => number) => (endpoint: Endpoint) =>
+    endpoint.requests ? total(endpoint) / endpoint.requests : null;
+  return (
+    <>
+      <div class="bar">
+        <Filter value={address.view.q ?? ""} label="Endpoint contains" />
+        <span class="note">
+          {format.count(rows.length)} of {format.counted(all.length, "endpoint")}
+        </span>
+      </div>
+      <Figures
+        title="Endpoints"
+        note="routes where the framework tells them, else prefixes of paths"
+        rows={rows}
+        id={(endpoint) => `${endpoint.application_group ?? ""}\n${endpoint.name}`}
+        name={(endpoint) => (
+          <>
+            {endpoint.name}
+            {endpoint.application_group ? <small> {endpoint.application_group}</small> : ""}
+          </>
+        )}
+        columns={[
+          {
+            label: "Requests",
+            cell: (row) => format.count(row.requests),
+            by: (row) => row.requests,
+          },
+          { label: "Errors", cell: (row) => format.count(row.errors), by: (row) => row.errors },
+          {
+            label: "Response p50",
+            cell: (row) => format.seconds(row.response?.p50),
+            by: (row) => row.response?.p50,
+          },
+          {
+            label: "p95",
+            cell: (row) => format.seconds(row.response?.p95),
+            by: (row) => row.response?.p95,
+          },
+          {
+            label: "p99",
+            cell: (row) => format.seconds(row.response?.p99),
+            by: (row) => row.response?.p99,
+          },
+          {
+            label: "Application mean",
+            cell: (row) => format.seconds(each((endpoint) => endpoint.application)(row)),
+            by: each((endpoint) => endpoint.application),
+          },
+          {
+            label: "GIL wait p95",
+            cell: (row) => format.seconds(row.gil_wait?.p95),
+            by: (row) => row.gil_wait?.p95,
+          },
+          {
+            label: "GIL held each",
+            cell: (row) => format.seconds(each((endpoint) => endpoint.gil_held)(row)),
+            by: each((endpoint) => endpoint.gil_held),
+          },
+          {
+            label: "of all held",
+            cell: (row) => <Bar share={held ? row.gil_held / held : 0} colour="teal" />,
+            by: (row) => row.gil_held,
+          },
+          {
+            label: "CPU each",
+            cell: (row) => format.seconds(each((endpoint) => endpoint.cpu)(row)),
+            by: each((endpoint) => endpoint.cpu),
+          },
+        ]}
+      />
+    </>
+  );
+}
+
+/** What is typed to narrow a list; `/` goes there. */
+export function Filter({ value, label }: { value: string; label: string }) {
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      const place = event.target;
+      if (event.key !== "/" || event.defaultPrevented) return;
+      if (place instanceof HTMLElement && place.closest("input, select, textarea, dialog")) return;
+      event.preventDefault();
+      input.current?.focus();
+    };
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
+  }, []);
+  return (
+    <label class="inline">
+      {label}{" "}
+      <input
+        ref={input}
+        type="search"
+        value={value}
+        onInput={(event) => look("q", event.currentTarget.value)}
+      />
+    </label>
+  );
+}

@@ -1,0 +1,127 @@
+// Who holds the GIL: by GIL, thread, endpoint and interpreter, and the longest holds with the Python
+// stack that held.
+
+import type { Address } from "../address";
+import { useAnswer } from "../answers";
+import * as format from "../format";
+import type { Holders as Answered } from "../model";
+import { refreshSeconds } from "../range";
+import { Bar, Figures } from "./figures";
+import { asked } from "./props";
+
+export function Holders({ address }: { address: Address }) {
+  const every = refreshSeconds(address.range);
+  const answer = useAnswer<Answered>("holders", asked(address), every && Math.max(3, every));
+  if (answer.error && !answer.data) return <p class="alert critical">{answer.error}</p>;
+  if (!answer.data) return null;
+  const { gils, threads, endpoints, interpreters, holds } = answer.data;
+  const held = threads.reduce((sum, thread) => sum + thread.held, 0);
+  const byEndpoint = endpoints.reduce((sum, endpoint) => sum + endpoint.gil_held, 0);
+  return (
+    <>
+      <Figures
+        title="GILs"
+        rows={gils}
+        name={(gil) => gil.name}
+        id={(gil) => `${gil.host} ${gil.pid} ${gil.name}`}
+        columns={[
+          { label: "Held", cell: (gil) => <Bar share={part(gil.held, gil)} colour="teal" /> },
+          {
+            label: "Handoff",
+            cell: (gil) => <Bar share={part(gil.handoff, gil)} colour="amber" />,
+          },
+          { label: "Idle", cell: (gil) => format.share(part(gil.idle, gil)) },
+          { label: "Takes", cell: (gil) => format.count(gil.takes) },
+          { label: "contended", cell: (gil) => format.count(gil.contended_takes) },
+          { label: "Forced drops", cell: (gil) => format.count(gil.forced_drops) },
+          { label: "Preemptions", cell: (gil) => format.count(gil.preemptions) },
+        ]}
+      />
+      <Figures
+        title="Who holds the GIL: threads"
+        rows={threads}
+        name={(thread) => thread.name}
+        id={(thread) =>
+          `${thread.host} ${thread.pid} ${thread.native_id} ${thread.gil} ${thread.name}`
+        }
+        columns={[
+          { label: "GIL", cell: (thread) => thread.gil, text: true },
+          { label: "Held", cell: (thread) => format.seconds(thread.held) },
+          {
+            label: "of all",
+            cell: (thread) => <Bar share={held ? thread.held / held : 0} colour="teal" />,
+          },
+          { label: "Waited", cell: (thread) => format.seconds(thread.waited) },
+          { label: "Takes", cell: (thread) => format.count(thread.takes) },
+          { label: "Forced drops", cell: (thread) => format.count(thread.forced_drops) },
+        ]}
+      />
+      <Figures
+        title="Who holds the GIL: endpoints"
+        rows={endpoints}
+        name={(endpoint) => endpoint.name}
+        id={(endpoint) => `${endpoint.application_group ?? ""}\n${endpoint.name}`}
+        columns={[
+          { label: "Requests", cell: (endpoint) => format.count(endpoint.requests) },
+          { label: "Held", cell: (endpoint) => format.seconds(endpoint.gil_held) },
+          {
+            label: "of all",
+            cell: (endpoint) => (
+              <Bar share={byEndpoint ? endpoint.gil_held / byEndpoint : 0} colour="teal" />
+            ),
+          },
+          {
+            label: "per request",
+            cell: (endpoint) =>
+              format.seconds(endpoint.requests ? endpoint.gil_held / endpoint.requests : null),
+          },
+          { label: "GIL wait p95", cell: (endpoint) => format.seconds(endpoint.gil_wait?.p95) },
+        ]}
+      />
+      {interpreters.length > 1 && (
+        <Figures
+          title="Who holds the GIL: interpreters"
+          rows={interpreters}
+          name={(row) => row.name || "(main)"}
+          id={(row) => row.name}
+          columns={[
+            { label: "Own GIL", cell: (row) => (row.own_gil ? "yes" : "no"), text: true },
+            { label: "Requests", cell: (row) => format.count(row.requests) },
+            { label: "Held", cell: (row) => format.seconds(row.gil_held) },
+            { label: "Waited", cell: (row) => format.seconds(row.gil_wait) },
+            { label: "Application", cell: (row) => format.seconds(row.application) },
+          ]}
+        />
+      )}
+      <LongestHolds holds={holds} />
+    </>
+  );
+}
+
+function part(time: number, gil: { held: number; handoff: number; idle: number }): number {
+  const whole = gil.held + gil.handoff + gil.idle;
+  return whole ? time / whole : 0;
+}
+
+function LongestHolds({ holds }: { holds: Answered["holds"] }) {
+  return (
+    <section class="card" aria-labelledby="holds">
+      <header>
+        <h3 id="holds">Longest holds</h3>
+      </header>
+      {holds.length === 0 && (
+        <p class="note">No hold was long enough to be recorded in this range.</p>
+      )}
+      {holds.map((hold) => (
+        <details key={`${hold.time} ${hold.native_id} ${hold.pid}`} class="hold">
+          <summary>
+            <strong>{format.seconds(hold.duration)}</strong> {hold.thread}
+            {hold.endpoint ? ` · ${hold.endpoint}` : ""} · {format.moment(hold.time)}
+            {hold.waited ? ` · longest waiter ${format.seconds(hold.waited)}` : ""}
+          </summary>
+          <pre>{hold.stack || "No stack was taken."}</pre>
+        </details>
+      ))}
+    </section>
+  );
+}

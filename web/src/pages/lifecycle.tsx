@@ -1,0 +1,300 @@
+// When processes came and went, and why: a Gantt chart of their lives, then each event.
+
+import { useCallback, useMemo, useRef, useState } from "preact/hooks";
+import { go, type Selection } from "../address";
+import { useAnswer } from "../answers";
+import { Card } from "../charts/card";
+import { Drawing, fitted, type Point } from "../charts/drawing";
+import { type Ending, endingOf, isEnd, type Lifecycle, reasonOf, said } from "../events";
+import * as format from "../format";
+import type { LifecycleAnswer, Now } from "../model";
+import { moments, refreshSeconds } from "../range";
+import { groupName } from "../selection_bar";
+import { type Colour, colour, FONT } from "../theme";
+import { asked, type PageProps } from "./props";
+
+const LIMIT = 500;
+const MAX_LIVES = 60;
+
+export interface Life {
+  key: string;
+  host: string;
+  pid: number;
+  group: string;
+  start: number;
+  /** Null while it lives. */
+  end: number | null;
+  ending: Ending | null;
+  why: string;
+}
+
+/** Lives from what is known: events tell of starts and ends, the recorder of who lives now. */
+export function livesOf(
+  events: readonly Lifecycle[],
+  now: Now | null,
+  selection: Selection,
+): Life[] {
+  const lives = new Map<string, Life>();
+  const key = (host: string, pid: number, started: number) =>
+    `${host} ${pid} ${started.toFixed(2)}`;
+  const picked = (chosen: string[], value: string) => !chosen.length || chosen.includes(value);
+  for (const process of selection.recording ? [] : (now?.processes ?? [])) {
+    const { host, pid, started, group, alive, last_seen } = process;
+    const wanted =
+      picked(selection.hosts, host) &&
+      picked(selection.groups, group) &&
+      picked(selection.pids, String(pid));
+    if (!wanted) continue;
+    const end = alive ? null : last_seen;
+    lives.set(key(host, pid, started), {
+      key: key(host, pid, started),
+      host,
+      pid,
+      group,
+      start: started,
+      end,
+      ending: null,
+      why: "",
+    });
+  }
+  for (const event of [...events].sort((a, b) => a.time - b.time)) {
+    const { host, pid, started, group } = event;
+    const id = key(host, pid, started);
+    const life = lives.get(id) ?? {
+      key: id,
+      host,
+      pid,
+      group,
+      start: started || event.time,
+      end: null,
+      ending: null,
+      why: "",
+    };
+    lives.set(id, life);
+    if (!isEnd(event)) continue;
+    life.end = event.time;
+    // The supervisor, which speaks last, knows how a process that could say nothing died.
+    life.ending = life.ending === "unplanned" ? "unplanned" : endingOf(event);
+    life.why = reasonOf(event) || life.why;
+  }
+  return [...lives.values()].sort(
+    (a, b) => a.host.localeCompare(b.host) || a.group.localeCompare(b.group) || a.start - b.start,
+  );
+}
+
+const HUES: Record<Ending, Colour> = { planned: "grey", limit: "amber", unplanned: "red" };
+const ENDINGS: Record<Ending, string> = {
+  planned: "planned end",
+  limit: "a limit was reached",
+  unplanned: "unplanned end",
+};
+
+export function LifecyclePage({ address, now }: PageProps) {
+  const every = refreshSeconds(address.range);
+  const answer = useAnswer<LifecycleAnswer>(
+    "lifecycle",
+    [...asked(address), ["limit", String(LIMIT)]],
+    every && Math.max(2, every),
+  );
+  if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;
+  const { events } = answer.data;
+  const span = moments(address.range, now?.time ?? Date.now() / 1000);
+  return (
+    <>
+      <Gantt lives={livesOf(events, now, address.selection)} {...span} stale={answer.stale} />
+      <EventList events={events} />
+    </>
+  );
+}
+
+const ROW = 20;
+const BOTTOM = 22;
+
+function Gantt({
+  lives,
+  from,
+  to,
+  stale,
+}: {
+  lives: Life[];
+  from: number;
+  to: number;
+  stale: boolean;
+}) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [picked, setPicked] = useState<number | null>(null);
+  const shown = useMemo(
+    () => lives.filter((life) => life.start < to && (life.end ?? to) >= from).slice(-MAX_LIVES),
+    [lives, from, to],
+  );
+  const left = (width: number) => (width < 500 ? 56 : 150);
+  const draw = useCallback(
+    (context: CanvasRenderingContext2D, width: number) => {
+      const edge = left(width);
+      const room = width - edge - 10;
+      const x = (time: number) =>
+        edge + (room * (Math.min(to, Math.max(from, time)) - from)) / (to - from);
+      context.font = `12px ${FONT}`;
+      context.textBaseline = "middle";
+      shown.forEach((life, index) => {
+        const y = index * ROW;
+        context.textAlign = "left";
+        context.fillStyle = colour(index === picked ? "ink" : "muted");
+        const name = width < 500 ? "" : `${fitted(context, groupName(life.group), edge - 60)} `;
+        context.fillText(`${name}${life.pid}`, 0, y + ROW / 2);
+        context.fillStyle = colour("teal", index === picked ? 1 : 0.75);
+        const [begin, end] = [x(life.start), x(life.end ?? to)];
+        context.beginPath();
+        context.roundRect(begin, y + 4, Math.max(2, end - begin), ROW - 8, 3);
+        context.fill();
+        if (life.end !== null && life.end <= to) {
+          context.fillStyle = colour(HUES[life.ending ?? "planned"]);
+          context.fillRect(end - 2, y + 2, 4, ROW - 4);
+        }
+      });
+      context.fillStyle = colour("muted");
+      context.font = `11px ${FONT}`;
+      context.textBaseline = "top";
+      for (const part of [0, 0.5, 1]) {
+        context.textAlign = part === 0 ? "left" : part === 1 ? "right" : "center";
+        context.fillText(
+          format.clock(from + (to - from) * part),
+          edge + room * part,
+          shown.length * ROW + 5,
+        );
+      }
+    },
+    [shown, from, to, picked],
+  );
+  const life = picked === null ? undefined : shown[picked];
+  return (
+    <Card
+      title="Lives of processes"
+      note={shown.length < lives.length ? `${shown.length} of ${lives.length}` : undefined}
+      legend={(Object.keys(HUES) as Ending[]).map((name) => ({
+        label: ENDINGS[name],
+        colour: colour(HUES[name]),
+      }))}
+      canvas={() => canvas.current}
+      table={() => ({
+        columns: ["Process", "Group", "Host", "From", "To", "Why"],
+        rows: shown.map((each) => [
+          String(each.pid),
+          groupName(each.group),
+          each.host,
+          format.moment(each.start),
+          each.end === null ? "alive" : format.moment(each.end),
+          each.why,
+        ]),
+      })}
+    >
+      <dl class="legend">
+        {(Object.keys(HUES) as Ending[]).map((name) => (
+          <div key={name}>
+            <dt>
+              <i class={`swatch ${HUES[name]}`} />
+              {ENDINGS[name]}
+            </dt>
+          </div>
+        ))}
+      </dl>
+      <Drawing
+        height={Math.max(1, shown.length) * ROW + BOTTOM}
+        label="Lives of processes over time; arrow keys up and down move from one to the next, Table shows them"
+        draw={draw}
+        stale={stale}
+        onPoint={(at: Point | null) => {
+          const index = at ? Math.floor(at.y / ROW) : -1;
+          setPicked(index >= 0 && index < shown.length ? index : null);
+        }}
+        onStep={(_, down) =>
+          setPicked(Math.min(shown.length - 1, Math.max(0, (picked ?? -1) + down)))
+        }
+        onDrag={(start, end, width) => {
+          const room = width - left(width) - 10;
+          const time = (x: number) =>
+            from + ((to - from) * Math.min(room, Math.max(0, x - left(width)))) / room;
+          if (time(end) > time(start)) go({ range: { from: time(start), to: time(end) } });
+        }}
+        canvas={canvas}
+      />
+      <p class="readout" aria-live="polite">
+        {life ? (
+          `${life.pid} (${groupName(life.group)} on ${life.host}): from ${format.moment(life.start)}, ${
+            life.end === null
+              ? "alive"
+              : `ended ${format.moment(life.end)} after ${format.span(life.end - life.start)}${life.why ? `: ${life.why}` : ""}`
+          }`
+        ) : (
+          <>&nbsp;</>
+        )}
+      </p>
+    </Card>
+  );
+}
+
+function EventList({ events }: { events: Lifecycle[] }) {
+  return (
+    <section class="card" aria-labelledby="events">
+      <header>
+        <h3 id="events">
+          Events <small>the latest first</small>
+        </h3>
+      </header>
+      {events.length === 0 ? (
+        <p class="note">No process started or ended in this range.</p>
+      ) : (
+        <div class="scroll">
+          <table class="numbers">
+            <thead>
+              <tr>
+                {[
+                  "Time",
+                  "Event",
+                  "Process",
+                  "Group",
+                  "Why",
+                  "Uptime",
+                  "Requests",
+                  "In flight",
+                ].map((name, index) => (
+                  <th key={name} scope="col" class={index < 5 ? "text" : ""}>
+                    {name}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {events.map((event) => (
+                <tr key={`${event.host} ${event.pid} ${event.time} ${event.event}`}>
+                  <th scope="row">{format.moment(event.time)}</th>
+                  <td class="text">
+                    {isEnd(event) && <i class={`swatch ${HUES[endingOf(event)]}`} />}
+                    {said(event)}
+                  </td>
+                  <td class="text">
+                    {event.pid} <small>{event.host}</small>
+                  </td>
+                  <td class="text">{groupName(event.group)}</td>
+                  <td class="text why">
+                    {reasonOf(event)}
+                    {event.reported_by_supervisor ? <small> told by the supervisor</small> : ""}
+                  </td>
+                  <td>{isEnd(event) ? format.span(event.process_uptime) : ""}</td>
+                  <td>{isEnd(event) ? format.count(event.lifetime_requests) : ""}</td>
+                  <td>
+                    {isEnd(event)
+                      ? format.count(
+                          event.active_requests_at_exit ?? event.active_requests_at_decision,
+                        )
+                      : ""}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,99 @@
+// The figures of a selection, each with its unit and the two that put it in its place.
+
+import * as format from "../format";
+import type { Config, MaybeQuantiles, Measured, Quantiles } from "../model";
+
+function quantile(of: MaybeQuantiles, name: keyof Quantiles): string {
+  return format.seconds(of?.[name] ?? null);
+}
+
+/** "2 × 5 threads · 5 ms · deadline": how the selection is run, as the seeds' tables name it. */
+export function shapeOf(config: Config): string {
+  const free = config.gil_mode === "disabled";
+  return listed([
+    `${format.varying(config.processes, String)} × ${format.varying(config.threads, String)} threads`,
+    free ? "free-threaded" : format.varying(config.switch_interval, format.seconds),
+    free ? "" : format.varying(config.policy, String),
+  ]);
+}
+
+/** "Python 3.13.0 · headway 0.1.0" */
+export function versionsOf(config: Config): string {
+  return listed([
+    config.python ? `Python ${format.varying(config.python, String)}` : "",
+    format.varying(config.server, String),
+  ]);
+}
+
+export function configured(config: Config): string {
+  return listed([shapeOf(config), versionsOf(config)]);
+}
+
+function listed(parts: string[]): string {
+  return parts.filter((part) => part && part !== format.NOTHING).join(" · ");
+}
+
+export function Tiles({ summary, config }: Measured) {
+  const errors = summary.errors_5xx + summary.errors_4xx + summary.failed;
+  const tiles: { name: string; value: string; more: string; bad?: boolean }[] = [
+    {
+      name: "Throughput",
+      value: format.perSecond(summary.rps),
+      more: `${format.perMinute(summary.rpm)} · ${format.counted(summary.requests, "request")}`,
+    },
+    {
+      name: "Response p95",
+      value: quantile(summary.response, "p95"),
+      more: `p50 ${quantile(summary.response, "p50")} · p99 ${quantile(summary.response, "p99")}`,
+    },
+    {
+      name: "Application p95",
+      value: quantile(summary.application, "p95"),
+      more: `p50 ${quantile(summary.application, "p50")} · mean ${quantile(summary.application, "mean")}`,
+    },
+    summary.gil
+      ? {
+          name: "GIL wait p95",
+          value: quantile(summary.gil_wait, "p95"),
+          more: `of a take ${quantile(summary.take_wait, "p95")} · held ${format.share(summary.gil.held)}`,
+        }
+      : { name: "GIL", value: "none", more: "free-threaded" },
+    {
+      name: "CPU",
+      value: format.cores(summary.cpu),
+      more: `${format.cores(summary.cpu_per_process)} per process`,
+    },
+    {
+      name: "Busy threads",
+      value: format.share(summary.busy),
+      more: `of ${format.digits(summary.threads)} · ${format.counted(Math.round(summary.processes), "process")}`,
+    },
+    {
+      name: "Memory",
+      value: format.bytes(summary.rss),
+      more: `${format.bytes(summary.rss_per_process)} per process`,
+    },
+    {
+      name: "Errors",
+      value: format.count(errors),
+      more: `5xx ${format.count(summary.errors_5xx)} · 4xx ${format.count(summary.errors_4xx)} · failed ${format.count(summary.failed)}`,
+      bad: summary.errors_5xx + summary.failed > 0,
+    },
+  ];
+  return (
+    <section aria-label="Figures">
+      <p class="configured">{configured(config)}</p>
+      <dl class="tiles">
+        {tiles.map(({ name, value, more, bad }) => (
+          <div key={name} class={`card tile ${bad ? "bad" : ""}`}>
+            <dt>{name}</dt>
+            <dd>
+              <strong>{value}</strong>
+              <small>{more}</small>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}

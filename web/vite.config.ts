@@ -1,0 +1,17 @@
+// The dashboard as plain files for python/headway/telemetry/static/, which the recorder's site serves
+// under a strict Content-Security-Policy: nothing inline, nothing from another origin.
+
+import { defineConfig } from "vite";
+
+export default defineConfig({
+  // Relative addresses, so that a proxy may put the site under a path of its own.
+  base: "./",
+  build: {
+    outDir: "../python/headway/telemetry/static",
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    target: "es2022",
+    modulePreload: { polyfill: false },
+  },
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+});
