@@ -58,8 +58,8 @@ def serve(
     listens or will, or a `Telemetry` that says more. `free_threading` is whether there must be no
     GIL; `None` takes whichever mode Python runs in. The GIL meter and the policy stay installed if
     they were, and go if they were not. Everything else that `headway serve` can limit is in
-    `settings`; the other arguments go over it. From a thread other than the main one, signals stay with the
-    program, and only `stop` ends it.
+    `settings`; the other arguments go over it. From a thread other than the main one, signals stay
+    with the program, and only `stop` ends it.
 
     Raises `headway.errors.CommandError` where it cannot listen, the policy cannot be had or Python
     runs in another mode than `free_threading` says, and
