@@ -100,7 +100,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=_size,
         default=DEFAULT_LIMIT_BYTES,
-        help="how large the database may grow; what is oldest and finest goes first (default: 1G)",
+        help="how large the database may grow; the oldest of the finest goes first (default: 900M)",
     )
     keeping.add_argument(
         "--export", metavar="FILE", help="write a part of the store to FILE, and end"

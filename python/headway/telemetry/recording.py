@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from headway.errors import CommandError, reason_of
 from headway.telemetry import schema
+from headway.telemetry.marks import clear_packing, read_packing
 from headway.telemetry.reading import Reader
 from headway.telemetry.retention import KEPT
 from headway.telemetry.schema import row_id
@@ -82,6 +83,10 @@ def keep_range(copy: sqlite3.Connection, start: float, end: float) -> None:
                 row_id(end + kept.width_s - 1e-6, kept.width_s, 0),
             ),
         )
+    packing = read_packing(copy)
+    if packing is not None:
+        copy.execute("DELETE FROM tick WHERE number <= ? AND time < ? AND process <= ?", packing)
+        clear_packing(copy)
     for table in ("tick", "event"):
         copy.execute(f"DELETE FROM {table} WHERE time < ? OR time >= ?", (start, end))
     copy.execute("DELETE FROM process WHERE last_seen < ? OR first_seen >= ?", (start - 60, end))

@@ -36,10 +36,10 @@ KEPT = (
     *(
         Kept(level.table, level.width_s, age_s, share)
         for level, age_s, share in (
-            (PROCESS_LEVELS[0], 6 * HOUR_S, 0.07),
-            (PROCESS_LEVELS[1], 3 * DAY_S, 0.15),
-            (PROCESS_LEVELS[2], 14 * DAY_S, 0.15),
-            (PROCESS_LEVELS[3], 400 * DAY_S, 0.25),
+            (PROCESS_LEVELS[0], 6 * HOUR_S, 0.06),
+            (PROCESS_LEVELS[1], 3 * DAY_S, 0.12),
+            (PROCESS_LEVELS[2], 14 * DAY_S, 0.12),
+            (PROCESS_LEVELS[3], 400 * DAY_S, 0.33),
             (GROUP_LEVELS[0], 2 * DAY_S, 0.04),
             (GROUP_LEVELS[1], 14 * DAY_S, 0.04),
             (GROUP_LEVELS[2], 400 * DAY_S, 0.04),

@@ -17,7 +17,7 @@ PAGE_BYTES = 16_384
 # How long a statement waits for another program's lock.
 BUSY_TIMEOUT_S = 1.0
 WAL_AUTOCHECKPOINT_PAGES = 1_000
-JOURNAL_LIMIT_BYTES = 64 * 1024 * 1024
+JOURNAL_LIMIT_BYTES = 32 * 1024 * 1024
 
 # Rows of rollups have `start / width` and the owner's id in one integer key, time first: what is
 # oldest lies together, and goes together.
@@ -95,7 +95,8 @@ CREATE TABLE event (
 );
 CREATE INDEX event_by_time ON event (kind, time);
 -- `committed`: the number of the latest tick or event; `done:TABLE`: rolled up until then;
--- `kept:TABLE`: nothing is left from before; `bytes:TABLE`: what its rows hold.
+-- `packing:...`: see `marks.Packing`; `kept:TABLE`: nothing is left from before; `bytes:TABLE`: what
+-- its rows hold.
 CREATE TABLE progress (
     name TEXT PRIMARY KEY,
     value NUMERIC NOT NULL

@@ -34,7 +34,8 @@ COMMIT_INTERVAL_S = 1.0
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 # Rolling up gives way to the next batch after so long.
 ROLLUP_BUDGET_S = 0.3
-DEFAULT_LIMIT_BYTES = 1_000_000_000
+# With the log of the last writes beside it, less than a gigabyte.
+DEFAULT_LIMIT_BYTES = 900_000_000
 MIN_LIMIT_BYTES = 1_000_000
 # Free pages that stay in the file; the rest is given back to the system.
 SPARE_PAGES = 1000
@@ -278,11 +279,9 @@ class Store:
     def _tidy(self) -> None:
         connection = self._connection
         assert connection is not None, "opened just before"
-        now, rollup = self._clock(), Rollup(connection)
+        now = self._clock()
         end = time.monotonic() + ROLLUP_BUDGET_S
-        for step in (rollup.pack_next, rollup.close_next):
-            while time.monotonic() < end and transact(connection, lambda: step(now)):  # noqa: B023
-                pass
+        self._roll_up(connection, now, end)
         if now - self._forgot >= MINUTE_S:
             transact(connection, lambda: forget_old(connection, now))
             for sender in [each for each in self._rows if now - each.arrived > 3600]:
@@ -296,7 +295,21 @@ class Store:
             pass
         free = connection.execute("PRAGMA freelist_count").fetchone()[0]
         if free > SPARE_PAGES:
-            connection.execute(f"PRAGMA incremental_vacuum({min(free - SPARE_PAGES, 2000)})")
+            # A page for each row that is fetched.
+            connection.execute(
+                f"PRAGMA incremental_vacuum({min(free - SPARE_PAGES, 1000)})"
+            ).fetchall()
+
+    def _roll_up(self, connection: sqlite3.Connection, now: float, end: float) -> None:
+        rollup = Rollup(connection)
+
+        def is_time_left() -> bool:
+            return time.monotonic() < end
+
+        if not transact(connection, lambda: rollup.pack(now, is_time_left)):
+            return
+        while is_time_left() and transact(connection, lambda: rollup.close_next(now)):
+            pass
 
     def health(self) -> dict[str, Any]:
         with self._lock:
