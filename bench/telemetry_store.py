@@ -38,7 +38,7 @@ from headway import _native
 from headway.telemetry import schema
 from headway.telemetry.history import History
 from headway.telemetry.marks import set_mark
-from headway.telemetry.packing import pack_record, pack_ticks, unpack_record
+from headway.telemetry.packing import pack_record, pack_ticks
 from headway.telemetry.reading import Reader
 from headway.telemetry.retention import KEPT, forget_most, forget_old
 from headway.telemetry.rollup import merge
@@ -165,10 +165,10 @@ def send(
 
 
 def check_all_there(path: str, sent: int) -> None:
-    with closing(schema.connect_read_only(path)) as database:
-        found = int(database.execute("SELECT count(*) FROM tick").fetchone()[0])
-        for (packed,) in database.execute("SELECT record FROM process_60"):
-            found += _native.telemetry_read(unpack_record(packed))["ticks"]
+    history = History(reader=Reader(path))
+    record = history.record(time.time() - DAY_S, time.time() + DAY_S, EVERYTHING)
+    history.close()
+    found = _native.telemetry_read(record)["ticks"] if record else 0
     if found != sent:
         raise BenchmarkError(f"{sent} ticks were sent, {found} are in the store")
 

@@ -95,8 +95,8 @@ CREATE TABLE event (
 );
 CREATE INDEX event_by_time ON event (kind, time);
 -- `committed`: the number of the latest tick or event; `done:TABLE`: rolled up until then;
--- `packing:...`: see `marks.Packing`; `kept:TABLE`: nothing is left from before; `bytes:TABLE`: what
--- its rows hold.
+-- `packing:...`: see `marks.Packing`; `kept:TABLE`: nothing is left from before; `bytes:TABLE`:
+-- what its rows hold.
 CREATE TABLE progress (
     name TEXT PRIMARY KEY,
     value NUMERIC NOT NULL
@@ -149,9 +149,8 @@ def make_tables(connection: sqlite3.Connection) -> None:
 def connect_read_only(path: str) -> sqlite3.Connection:
     """For one thread that asks. Raises `sqlite3.Error` and `WrongStore`, also for a database
     without tables."""
-    place = urllib.parse.quote(os.path.abspath(path))
     connection = sqlite3.connect(
-        f"file:{place}?mode=ro",
+        uri_of(path, "ro"),
         uri=True,
         timeout=BUSY_TIMEOUT_S,
         isolation_level=None,
@@ -166,6 +165,10 @@ def connect_read_only(path: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def uri_of(path: str, mode: str) -> str:
+    return f"file:{urllib.parse.quote(os.path.abspath(path))}?mode={mode}"
 
 
 def version_of(connection: sqlite3.Connection) -> int:
