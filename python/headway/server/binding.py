@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import stat
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from headway.errors import CommandError, reason_of
@@ -29,6 +30,17 @@ class Address(NamedTuple):
             return f"unix:{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it: a UNIX socket, localhost, a loopback address."""
+        if self.path is not None or self.host == "localhost":
+            return self.fd is None
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            # A name, which may be anybody's.
+            return False
 
 
 def parse_address(text: str) -> Address:

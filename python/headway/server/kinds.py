@@ -14,6 +14,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from headway import gil
+from headway.server.binding import Address, parse_address
 
 # Some two years: what lies above is a slip, and nanoseconds of it fit in 64 bits.
 MAX_SECONDS = 60_000_000
@@ -271,6 +272,14 @@ def parse_application_group(text: str) -> str:
 
 def show_application_group(name: str) -> str:
     return name or GLOBAL
+
+
+def parse_local_address(text: str) -> Address:
+    """Of a site that asks nobody who they are."""
+    address = parse_address(text)
+    if not address.is_local:
+        raise ValueError
+    return address
 
 
 def parse_network(text: str) -> str:

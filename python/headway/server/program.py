@@ -12,18 +12,23 @@ from dataclasses import replace
 from typing import Any
 
 from headway import gil
+from headway.errors import CommandError
+from headway.reporter import Reporter, parse_target
+from headway.server import reporting
 from headway.server.application import Application
 from headway.server.binding import Listener, SocketFile, bind, parse_address
 from headway.server.free_threading import gil_enabled, refuse_other_mode
 from headway.server.limits import NO_LIMITS, native_limits
 from headway.server.serving import LOG_FORMS, Server
-from headway.server.settings import ProcessGroup, Tls
+from headway.server.settings import ProcessGroup, Telemetry, Tls
 from headway.server.start import open_log
 from headway.server.stderr import tell
 from headway.server.undeclared import told
 from headway.server.worker import install_meter
 
 DEFAULTS = ProcessGroup()
+# Whether a signal said so or the program.
+STOP_REASON = "shutdown_signal"
 
 
 def serve(
@@ -39,6 +44,7 @@ def serve(
     tls_certificate: str | None = None,
     tls_key: str | None = None,
     graceful_timeout: float = DEFAULTS.graceful_timeout_s,
+    telemetry: str | Telemetry | None = None,
     settings: ProcessGroup = DEFAULTS,
     stop: threading.Event | None = None,
 ) -> int:
@@ -48,8 +54,9 @@ def serve(
     `graceful_timeout`.
 
     `bind` is HOST:PORT or unix:PATH, or several of them. `access_log` is common, combined, json or
-    off, with `:PATH` behind it for a file. `free_threading` is whether there must be no GIL; `None`
-    takes whichever mode Python runs in. The GIL meter and the policy stay installed if they
+    off, with `:PATH` behind it for a file. `telemetry` is unix:PATH, where `headway telemetry`
+    listens or will, or a `Telemetry` that says more. `free_threading` is whether there must be no
+    GIL; `None` takes whichever mode Python runs in. The GIL meter and the policy stay installed if they
     were, and go if they were not. Everything else that `headway serve` can limit is in `settings`;
     the other arguments go over it. From a thread other than the main one, signals stay with the
     program, and only `stop` ends it.
@@ -84,19 +91,22 @@ def serve(
         tls=Tls(tls_certificate, tls_key) if tls_certificate and tls_key else settings.tls,
         graceful_timeout_s=graceful_timeout,
     )
+    if isinstance(telemetry, str):
+        telemetry = Telemetry(_target(telemetry))
     with (
         told(_tell_undeclared),
         _listening(group) as listeners,
         _metered(group),
         _switch_interval(group),
     ):
-        return _serve(application, group, listeners, stop)
+        return _serve(application, group, listeners, telemetry, stop)
 
 
 def _serve(
     application: Application,
     group: ProcessGroup,
     listeners: list[Listener],
+    telemetry: Telemetry | None,
     stop: threading.Event | None,
 ) -> int:
     is_main = threading.current_thread() is threading.main_thread()
@@ -106,7 +116,20 @@ def _serve(
         group,
         log_fd=open_log(group),
         limits=native_limits(group, -1) if is_main else NO_LIMITS,
+        reported=telemetry is not None,
     )
+    with _reporting(server, group, telemetry) as reporter:
+        return _serve_until_stopped(server, group, listeners, reporter, stop, is_main)
+
+
+def _serve_until_stopped(
+    server: Server,
+    group: ProcessGroup,
+    listeners: list[Listener],
+    reporter: Reporter | None,
+    stop: threading.Event | None,
+    is_main: bool,
+) -> int:
 
     def begin() -> None:
         scheme = "https" if group.tls else "http"
@@ -120,8 +143,13 @@ def _serve(
     else:
         begin()
         (stop or threading.Event()).wait()
+    if reporter is not None:
+        reporter.stopping(STOP_REASON)
     server.stop()
-    return server.join(group.graceful_timeout_s)
+    left = server.join(group.graceful_timeout_s)
+    if reporter is not None:
+        reporter.stop(STOP_REASON, graceful=not left)
+    return left
 
 
 def _run_until_signal(begin: Callable[[], None], stop: threading.Event | None) -> None:
@@ -180,6 +208,33 @@ def _listening(group: ProcessGroup) -> Iterator[list[Listener]]:
                 stack.callback(SocketFile(address.path).remove)
             listeners.append(listener)
         yield listeners
+
+
+@contextmanager
+def _reporting(
+    server: Server, group: ProcessGroup, telemetry: Telemetry | None
+) -> Iterator[Reporter | None]:
+    if telemetry is None:
+        yield None
+        return
+    try:
+        reporter = reporting.begin(telemetry, group, reporting.EMBEDDED)
+    except CommandError:
+        server.abandon()
+        raise
+    server.report(reporter)
+    try:
+        yield reporter
+    finally:
+        # Only if something went wrong: it has ended else.
+        reporter.stop("unknown", graceful=False)
+
+
+def _target(text: str) -> str:
+    try:
+        return os.path.abspath(parse_target(text))
+    except ValueError:
+        raise ValueError(f"telemetry is {text!r}, and must be unix:PATH") from None
 
 
 @contextmanager

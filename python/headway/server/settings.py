@@ -40,6 +40,8 @@ class HttpLimits:
 # Light requests are not to wait for those that compute; measured by bench/server_mixed.py.
 DEFAULT_POLICY = "priority"
 NO_LIMITS_GIVEN = HttpLimits()
+# Where `headway telemetry` has its site, too.
+DEFAULT_DASHBOARD = Address("127.0.0.1", 8888)
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,9 @@ class ServerSettings:
     telemetry_interval_s: float = DEFAULT_INTERVAL_S
     slow_requests_s: float = 0.0
     capture_user_agent: bool = False
+    # A recorder beside the workers, with its site at this address.
+    dashboard: bool = False
+    dashboard_http: Address = DEFAULT_DASHBOARD
 
     @property
     def reporting(self) -> Telemetry | None:

@@ -19,6 +19,7 @@ from typing import Any
 from headway.errors import CommandError, Error
 from headway.server.children import Children
 from headway.server.control import Message
+from headway.server.dashboard import Dashboard
 from headway.server.deaths import Deaths
 from headway.server.inquiry import Inquiry
 from headway.server.listeners import Listeners, inherited_from_systemd
@@ -55,7 +56,11 @@ def supervise(
             status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
         if settings.pid_file is not None:
             stack.enter_context(pid_file(settings.pid_file))
-        supervisor = Supervisor(reread, listeners, signals, watcher, status_socket)
+        dashboard = None
+        if settings.dashboard:
+            dashboard = Dashboard(settings.dashboard_http, settings.telemetry)
+            stack.callback(dashboard.stop)
+        supervisor = Supervisor(reread, listeners, signals, watcher, status_socket, dashboard)
         status = supervisor.run(settings)
     if supervisor.ended_by is not None:
         # As if there had been no handler, now that nothing is left behind.
@@ -72,12 +77,14 @@ class Supervisor:
         signals: Signals,
         watcher: Watcher | None,
         status_socket: StatusSocket | None,
+        dashboard: Dashboard | None,
     ) -> None:
         self._reread = reread
         self._listeners = listeners
         self._signals = signals
         self._watcher = watcher
         self._status_socket = status_socket
+        self._dashboard = dashboard
         self._service_manager = ServiceManager()
         self._since = time.time()
         self._children = Children()
@@ -89,7 +96,10 @@ class Supervisor:
     def run(self, settings: ServerSettings) -> int:
         """Until nobody serves any more; the exit status. Raises `CommandError`."""
         try:
-            self._succession.begin(settings)
+            if self._dashboard is not None:
+                self._dashboard.start()
+                self._dashboard.wait_until_it_listens()
+            self._succession.begin(self._reported(settings))
             while self._children or self._succession.is_wanted():
                 self._wait()
                 self._reap()
@@ -132,6 +142,8 @@ class Supervisor:
             times.append(self._service_manager.ping_at)
         if self._inquiry.deadline is not None:
             times.append(self._inquiry.deadline)
+        if self._dashboard is not None and self._dashboard.deadline is not None:
+            times.append(self._dashboard.deadline)
         # A millisecond late rather than early, and then again.
         return max(min(times) - time.monotonic(), 0.0) * 1000 + 1 if times else None
 
@@ -197,7 +209,13 @@ class Supervisor:
             # Nobody knew whom to signal.
             process.signal(signal.SIGTERM)
 
+    def _reported(self, settings: ServerSettings) -> ServerSettings:
+        """With processes that report to the dashboard, if there is one."""
+        return settings if self._dashboard is None else self._dashboard.heard_by(settings)
+
     def _reap(self) -> None:
+        if self._dashboard is not None:
+            self._dashboard.tend()
         for process, end in self._children.reap():
             # Its last words.
             self._hear(process)
@@ -228,7 +246,7 @@ class Supervisor:
             return
         self._service_manager.reloads()
         try:
-            number = self._succession.begin(self._reread(), reason)
+            number = self._succession.begin(self._reported(self._reread()), reason)
         except Exception as error:
             # Whatever is wrong with what comes next, what runs goes on.
             what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"

@@ -32,7 +32,6 @@ from headway.telemetry.settings import (
     Settings,
     default_socket,
     default_store,
-    is_loopback,
 )
 from headway.telemetry.store import DEFAULT_LIMIT_BYTES, MIN_LIMIT_BYTES, Store
 
@@ -174,7 +173,7 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
     keeps = arguments.store or not (arguments.no_store or arguments.forward)
     shows = arguments.http or not (arguments.no_http or arguments.forward)
     http = (arguments.http or DEFAULT_HTTP) if shows else None
-    if http is not None and not is_loopback(http) and not arguments.token_file:
+    if http is not None and not http.is_local and not arguments.token_file:
         raise CommandError(
             f"--http {http}: it can be reached from other hosts, so it needs --token-file FILE",
             exit_code=2,
@@ -286,7 +285,7 @@ class Station:
         from headway.telemetry.site import make_site
 
         settings = self._settings
-        with_tls = not is_loopback(address)
+        with_tls = not address.is_local
         serve(
             make_site(self.history, settings),
             bind=str(address),

@@ -46,12 +46,3 @@ def default_store() -> str:
         return f"/var/lib/headway/{STORE_NAME}"
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "headway", STORE_NAME)
-
-
-def is_loopback(address: Address) -> bool:
-    """Whether only this machine can reach it."""
-    return (
-        address.path is not None
-        or address.host in ("localhost", "::1")
-        or address.host.startswith("127.")
-    )

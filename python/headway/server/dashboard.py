@@ -1,0 +1,134 @@
+"""The recorder that `headway serve --dashboard` has beside its workers: `headway telemetry`, a
+process of its own.
+
+Whatever becomes of it, the server goes on: one that ends is started again, later each time, unless
+its own line in the log says that it cannot. It is started before the first worker and ended after
+the last one, so that it has heard all. The supervisor's one thread uses this.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from dataclasses import replace
+
+from headway.server import free_threading
+from headway.server.binding import Address
+from headway.server.log import say
+from headway.server.process import End
+from headway.server.settings import ServerSettings
+from headway.server.signals import SUPERVISORS_SIGNALS
+
+# As `process.PROGRAM`: the current directory is not searched, and `ps` shows the string.
+PROGRAM = (
+    "'headway serve: dashboard'; import sys; sys.path[:1] == [''] and sys.path.pop(0); "
+    "from headway import _native; _native.process_end_with_parent(15); "
+    "from headway.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+FIRST_DELAY_S = 1.0
+LONGEST_DELAY_S = 60.0
+START_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 10.0
+
+
+class Dashboard:
+    def __init__(self, http: Address, path: str | None) -> None:
+        """`path` is the socket that the processes report to; None makes a place for it."""
+        self._http = http
+        self._folder = None
+        if path is None:
+            # Workers may be of other users. They have to know the name, which nobody can guess.
+            self._folder = tempfile.mkdtemp(prefix="headway-")
+            os.chmod(self._folder, 0o711)
+            path = f"{self._folder}/telemetry"
+        self.path = path
+        self._pid = 0
+        self._delay_s = FIRST_DELAY_S
+        # When to start it again, by `time.monotonic()`.
+        self.deadline: float | None = None
+
+    def heard_by(self, settings: ServerSettings) -> ServerSettings:
+        """The settings, with processes that report to it."""
+        return replace(settings, telemetry=self.path)
+
+    def start(self) -> None:
+        self.deadline = None
+        options = ["--listen", f"unix:{self.path}", "--http", str(self._http)]
+        if self._folder is not None:
+            options += ["--socket-mode", "0666"]
+        python = sys.executable
+        flags = free_threading.other_flags()
+        try:
+            self._pid = os.posix_spawn(
+                python,
+                [python, *flags, "-c", PROGRAM, "telemetry", *options],
+                os.environ,
+                # Ctrl-C in a terminal is for the server, which ends this one last.
+                setsigmask=SUPERVISORS_SIGNALS,
+            )
+        except OSError as error:
+            say(f"the dashboard cannot be started: {error}")
+            self._retry()
+
+    def wait_until_it_listens(self) -> None:
+        """So that it hears of the first processes, too. Not for long: they are what matters."""
+        end = time.monotonic() + START_TIMEOUT_S
+        while self._pid and time.monotonic() < end:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+                if ours.connect_ex(self.path) == 0:
+                    return
+            self.tend()
+            time.sleep(0.01)
+
+    def tend(self) -> None:
+        """Notices that it has ended, and starts it again when it is time. Before others wait for
+        children."""
+        if self._pid:
+            status = _status_of(self._pid)
+            if status is not None:
+                self._pid = 0
+                self._note_end(End.from_status(status))
+        elif self.deadline is not None and time.monotonic() >= self.deadline:
+            self.start()
+
+    def stop(self) -> None:
+        """Ends it, once there is nothing left to hear, and waits until it has written all."""
+        if self._pid and _status_of(self._pid) is None:
+            os.kill(self._pid, signal.SIGTERM)
+            end = time.monotonic() + STOP_TIMEOUT_S
+            while _status_of(self._pid) is None:
+                if time.monotonic() >= end:
+                    os.kill(self._pid, signal.SIGKILL)
+                    os.waitpid(self._pid, 0)
+                    break
+                time.sleep(0.01)
+        self._pid = 0
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _note_end(self, end: End) -> None:
+        if end.exit_code == 2:
+            # It has said why, and would say it again.
+            say("the dashboard is not there; the server goes on without")
+            return
+        say(f"the dashboard {end}; it starts again in {self._delay_s:g} s")
+        self._retry()
+
+    def _retry(self) -> None:
+        self.deadline = time.monotonic() + self._delay_s
+        self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
+
+
+def _status_of(pid: int) -> int | None:
+    """The wait status of a child that has ended, None while it runs. Where somebody else has waited
+    for it, that of exit status 1."""
+    try:
+        done, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return 1 << 8
+    return status if done else None
