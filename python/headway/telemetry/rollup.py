@@ -53,7 +53,21 @@ SOURCES = (
 
 
 def merge(records: Sequence[bytes]) -> bytes:
-    return records[0] if len(records) == 1 else _native.telemetry_merge(list(records))
+    """What is damaged is left out."""
+    if len(records) == 1:
+        return records[0]
+    try:
+        return _native.telemetry_merge(records)
+    except ValueError:
+        return _native.telemetry_merge([each for each in records if is_record(each)])
+
+
+def is_record(record: bytes) -> bool:
+    try:
+        _native.telemetry_merge([record])
+    except ValueError:
+        return False
+    return True
 
 
 class Rollup:
@@ -162,7 +176,7 @@ class Rollup:
             if time >= self._done(level):
                 continue
             if group is None:
-                group = self._group_of(process)
+                group = self._groups().get(process, 0)
             if level.width_s < MINUTE_S:
                 for start, record in tens.items():
                     self.put(level, start, group, record)
@@ -176,7 +190,7 @@ class Rollup:
         for key, packed in self._rows(source, start, end):
             owner = key & OWNER_MASK
             if regroups:
-                owner = groups[owner]
+                owner = groups.get(owner, 0)
             time = (key >> OWNER_BITS) * source.width_s
             try:
                 pieces[row_id(time, level.width_s, owner)].append(unpack_record(packed))
@@ -212,10 +226,5 @@ class Rollup:
         add_to_mark(self._connection, f"bytes:{table}", growth)
 
     def _groups(self) -> dict[int, int]:
+        """By process. One that is not known any more belongs to group 0, which there is not."""
         return dict(self._connection.execute("SELECT id, process_group FROM process"))
-
-    def _group_of(self, process: int) -> int:
-        group: int = self._connection.execute(
-            "SELECT process_group FROM process WHERE id = ?", (process,)
-        ).fetchone()[0]
-        return group

@@ -221,7 +221,7 @@ class Senders:
 def is_another(sender: Sender, kind: int, sequence: int | None, started: float) -> bool:
     """Whether the pid belongs to another process than this one by now."""
     if started and sender.started:
-        # The supervisor may know of a start what its clock said, not the process's own.
+        # Whoever else reports it may have rounded.
         return abs(started - sender.started) > 1.0
     last = sender.sequence
     if last is None or sequence is None:
