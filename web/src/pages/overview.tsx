@@ -20,6 +20,9 @@ export function OverviewPage({ address, now }: PageProps) {
   const measured = useAnswer<Measured>("summary", asked(address), every && Math.max(2, every));
   const series = useSeries(address);
   if (measured.error && !measured.data) return <p class="alert critical">{measured.error}</p>;
+  if (now && measured.data && !now.processes.length && !measured.data.summary.period) {
+    return <Nobody />;
+  }
   return (
     <>
       <Verdicts address={address} measured={measured.data} now={now} />
@@ -27,6 +30,21 @@ export function OverviewPage({ address, now }: PageProps) {
       {series.data && <Charts series={series.data} measured={measured.data} stale={series.stale} />}
       <ProcessTable address={address} now={now} />
     </>
+  );
+}
+
+/** Before anybody has reported, the page says how to begin. */
+function Nobody() {
+  return (
+    <section class="card">
+      <h2>No process has reported in this range</h2>
+      <p>Have one report to this recorder, at the socket that it named when it started:</p>
+      <pre>
+        headway serve app:application --telemetry unix:PATH{"\n"}
+        headway run --telemetry unix:PATH program.py{"\n"}
+        WSGITelemetryService unix:PATH{"      "}# Apache with mod_wsgi 6
+      </pre>
+    </section>
   );
 }
 

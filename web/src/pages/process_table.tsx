@@ -138,7 +138,8 @@ function Table({ title, note, rows }: { title: string; note: string; rows: Row[]
           {title} <small>{note}</small>
         </h3>
       </header>
-      <div class="scroll">
+      {rows.length === 0 && <p class="note">No process reports now.</p>}
+      <div class="scroll" hidden={rows.length === 0}>
         <table class="numbers processes">
           <thead>
             <tr>
