@@ -30,7 +30,7 @@ PYTHON_LAYERS = (
     {"snapshot"},
     {"difference"},
     {"terminal"},
-    {"books", "json_file", "scale", "schema", "summary", "thread_names"},
+    {"books", "json_file", "scale", "schema", "stacks", "summary", "thread_names"},
     {"columns", "units"},
     {"_native"},
     {"errors"},

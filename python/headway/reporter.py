@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 DEFAULT_INTERVAL_S = 1.0
 MIN_INTERVAL_S = 0.5
 PREFIX = "unix:"
+# What the main one is called in reports.
+MAIN_INTERPRETER = ""
 
 
 def parse_target(text: str) -> str:
@@ -57,9 +59,11 @@ class Reporter:
         """`kind` is serve, run or embedded, `group` the process group; `identity` has other fields
         that each datagram is to have. Raises `OSError` for want of descriptors or threads, and
         `ValueError` for a path that no socket can have."""
-        from headway import _native
+        from headway import _native, stacks
 
         self._native = _native
+        stacks.prepare()
+        _native.gc_watch(MAIN_INTERPRETER)
         self._pid = os.getpid()
         self.started = time.time()
         fields = {**own_identity(), **identity, "process_kind": kind, "process_group": group}

@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::clock::now_ns;
-use super::gil::{Gil, Locked, this_thread};
+use super::gil::{Gil, LONG_HOLD_NS, Locked, this_thread};
 use super::ledger::book::{GilBook, ThreadBook, gap};
 use super::ledger::region::Slot;
 use super::seats::Seats;
@@ -151,6 +151,10 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
     let holder: &ThreadBook = unsafe { &*locked.holder };
     let hold_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
     holder.hold.record(hold_ns);
+    if hold_ns >= LONG_HOLD_NS {
+        gil.last_long_hold_ns[0].store(now_ns - hold_ns, Relaxed);
+        gil.last_long_hold_ns[1].store(now_ns, Relaxed);
+    }
     add(&book.held_ns, hold_ns);
     book.changed_ns.store(now_ns, Relaxed);
     let (of_gil, of_thread) = match locked.drop_requested {

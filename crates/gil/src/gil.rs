@@ -6,7 +6,7 @@
 use headway_sched::ThreadId;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
-    AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, compiler_fence, fence,
+    AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, compiler_fence, fence,
 };
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,9 @@ pub enum Role {
     Cond,
     SwitchCond,
 }
+
+/// The end of a hold that took so long is kept apart, for who watches holds from outside.
+pub const LONG_HOLD_NS: u64 = 10_000_000;
 
 /// What the engine knows of a GIL's present state. Guarded by that GIL's own mutex, which CPython
 /// holds around every call that the hooks see.
@@ -118,6 +121,9 @@ pub struct Gil {
     pub unmeasured: AtomicU32,
     /// For those that are forced to switch, while a policy schedules.
     pub switch: Switch,
+    /// When the last hold that was long began, and ended. Written by the event that ends it, and read
+    /// as the books are.
+    pub last_long_hold_ns: [AtomicU64; 2],
     locked: UnsafeCell<Locked>,
 }
 
@@ -139,6 +145,7 @@ impl Gil {
             book: AtomicPtr::new(std::ptr::null_mut()),
             unmeasured: AtomicU32::new(u32::MAX),
             switch: Switch::new(),
+            last_long_hold_ns: [const { AtomicU64::new(0) }; 2],
             locked: UnsafeCell::new(Locked::new()),
         }
     }

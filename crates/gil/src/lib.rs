@@ -60,7 +60,9 @@ mod engine {
 )))]
 compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
 
-pub use engine::holds::{Hold, holds_longer_than};
+pub use engine::holds::{
+    Hold, ThreadTimes, end_of_hold_ns, holds_longer_than, is_held, times_of_thread,
+};
 pub use engine::install::{
     Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,
 };
@@ -85,6 +87,23 @@ pub fn waited_ns_by_this_thread() -> Option<u64> {
 /// The same of its holds, completed ones only.
 pub fn held_ns_by_this_thread() -> Option<u64> {
     sum_for_this_thread(|book| book.hold.sum_ns.load(Relaxed))
+}
+
+/// All of that, of holds and waits that are over; cheap, unlike `times_of_thread`.
+pub fn times_of_this_thread() -> Option<ThreadTimes> {
+    if !is_installed() {
+        return None;
+    }
+    let times = |book: &engine::ledger::book::ThreadBook| ThreadTimes {
+        held_ns: book.hold.sum_ns.load(Relaxed),
+        waited_ns: book.wait.sum_ns.load(Relaxed),
+        contended_takes: book.contended_takes.load(Relaxed),
+    };
+    engine::threads::books_of_this_thread().map(times).reduce(|one, other| ThreadTimes {
+        held_ns: one.held_ns + other.held_ns,
+        waited_ns: one.waited_ns + other.waited_ns,
+        contended_takes: one.contended_takes + other.contended_takes,
+    })
 }
 
 fn sum_for_this_thread(of: impl Fn(&engine::ledger::book::ThreadBook) -> u64) -> Option<u64> {
@@ -122,6 +141,11 @@ pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
         slot.gil_enabled.store(gil_enabled as u32, Relaxed);
         slot.switch_interval_us.store(switch_interval_us, Relaxed);
     }
+}
+
+/// What the ledger was told last of the main interpreter's switch interval.
+pub fn switch_interval_ns() -> Option<u64> {
+    Some(engine::ledger::slot()?.switch_interval_us.load(Relaxed) * 1_000)
 }
 
 /// Tells the meter which interpreters exist, by address and id, so that the books of those that ended

@@ -6,9 +6,10 @@
 //! `Py_MOD_GIL_NOT_USED` are declared where the interpreter knows them.
 //!
 //! Each part adds its functions to the module: `declaration` (what extension modules say of
-//! themselves), `gil` (the meter), `last_report` (a report for a process that a signal ends),
-//! `process` (what a process is to the kernel), `server` (the WSGI server), `telemetry` (what is
-//! sent and kept of both), `toml_text`
+//! themselves), `gc_watch` (passes of the garbage collector), `gil` (the meter), `last_report` (a report
+//! for a process that a signal ends), `process` (what a process is to the kernel), `server` (the WSGI
+//! server), `stacks` (Python stacks without the GIL), `telemetry` (what is sent and kept of all that),
+//! `toml_text`
 //! (configuration files).
 
 use pyo3_ffi::*;
@@ -17,12 +18,14 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 mod declaration;
+mod gc_watch;
 mod gil;
 mod host;
 mod last_report;
 mod process;
 mod report;
 mod server;
+mod stacks;
 mod telemetry;
 mod toml_text;
 
@@ -80,11 +83,13 @@ static DEFINITION: SharedDef = SharedDef(UnsafeCell::new(PyModuleDef {
 unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
     for methods in [
         declaration::methods(),
+        gc_watch::methods(),
         gil::methods(),
         last_report::methods(),
         process::methods(),
         server::methods(),
         server::interpreter_methods(),
+        stacks::methods(),
         telemetry::methods(),
         telemetry::reporting::methods(),
         toml_text::methods(),

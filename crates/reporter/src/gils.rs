@@ -125,11 +125,18 @@ fn is_same(one: &GilTotals, other: &GilTotals) -> bool {
 }
 
 fn name_of_gil(totals: &GilTotals) -> String {
-    match (&*totals.row.name, totals.row.interpreter) {
-        _ if totals.row.folded > 0 => ENDED.into(),
+    match totals.row.folded {
+        0 => called(&totals.row.name, totals.row.interpreter, totals.row.id),
+        _ => ENDED.into(),
+    }
+}
+
+/// What the GIL of that number is called, by the program or else by us.
+pub fn called(name: &str, interpreter: Option<i64>, id: u32) -> String {
+    match (name, interpreter) {
         ("", Some(0)) => MAIN.into(),
         ("", Some(number)) => format!("interpreter {number}"),
-        ("", None) => format!("GIL {}", totals.row.id),
+        ("", None) => format!("GIL {id}"),
         (name, _) => name.into(),
     }
 }

@@ -185,10 +185,26 @@ impl Shared {
     fn run(&self) {
         // From the last tick on, although this thread may be younger: a program may fork all the time.
         let mut due = lock(&self.desk).last_tick + self.interval;
-        while self.waits_until(due) {
+        while self.looks_until(due) {
             self.tick(&mut lock(&self.desk));
             // One that comes late, since the machine slept or had no time, is not made up for.
             due = (due + self.interval).max(Instant::now());
+        }
+    }
+
+    /// Has the sources look around until a tick is due. False once it is over.
+    fn looks_until(&self, due: Instant) -> bool {
+        loop {
+            let sources = lock(&self.sources).clone();
+            let often = sources.iter().filter_map(|source| source.look_every()).min();
+            let next = often.map_or(due, |often| due.min(Instant::now() + often));
+            if !self.waits_until(next) {
+                return false;
+            }
+            if next == due {
+                return true;
+            }
+            sources.iter().for_each(|source| source.look());
         }
     }
 
@@ -297,6 +313,11 @@ impl Drop for SignalsBlocked {
         // SAFETY: the set that was in force.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
+}
+
+/// Seconds since 1970 at a moment by CLOCK_MONOTONIC.
+pub fn wall_of_ns(moment_ns: u64) -> f64 {
+    wall_s() - monotonic_ns().saturating_sub(moment_ns) as f64 / 1e9
 }
 
 /// CLOCK_MONOTONIC, by which the meter and the server keep their books.

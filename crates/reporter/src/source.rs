@@ -3,6 +3,7 @@
 use super::post::Post;
 use super::rows::{self, Bounds, Row};
 use headway_telemetry::datagram::Writer;
+use std::time::Duration;
 
 /// Something that knows what this process did. Called by one thread at a time, the reporter's or, at the end of the
 /// process, the one that ends it; never with a GIL held, so whatever waits for one must not be waited for.
@@ -13,6 +14,14 @@ pub trait Source: Send + Sync {
 
     /// The tick that `collect` was last called for has gone out: the next one begins where it ended.
     fn sent(&self) {}
+
+    /// How often to call `look`; `None`: never.
+    fn look_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Looks at what is over by the next tick. It may take some milliseconds now and then.
+    fn look(&self) {}
 
     /// Sends datagrams of other kinds behind a tick that went out. What cannot be sent is kept for the next turn or
     /// counted (`Post::lose`).

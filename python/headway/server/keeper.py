@@ -50,15 +50,18 @@ class Keeper:
         about: Mapping[str, object],
         multiprocess: bool,
         path: Sequence[str],
+        reported: bool,
     ) -> None:
         """`server` is the native one, in which the interpreters get their places. `about` goes into
-        every environ, `path` is sys.path as an interpreter finds it."""
+        every environ, `path` is sys.path as an interpreter finds it. `reported`: somebody wants to
+        know what their garbage collectors do."""
         self._server = server
         self._group = group
         self._places = places
         self._about = about
         self._multiprocess = multiprocess
         self._path = path
+        self._reported = reported
         # By place: what the native part calls an interpreter.
         self._interpreters: dict[int, Any] = {}
         # How many there were in each place.
@@ -148,6 +151,7 @@ class Keeper:
             # A shared GIL has one interval, the process's; under a policy threads have theirs.
             "switch_interval_s": self._interval_s(place) if group.own_gil else None,
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
+            "reported": self._reported,
             "control_fd": gil_events.descriptor_for_others(),
             "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
             "environ": {**self._about, **place.about(self._group.threads, self._multiprocess)},

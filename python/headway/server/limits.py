@@ -10,7 +10,7 @@ import math
 import random
 import signal
 
-from headway.server.settings import ProcessGroup
+from headway.server.settings import ProcessGroup, Telemetry
 
 # Writes the Python stack of the thread that gets it to stderr. Real-time signals are nobody's by
 # default; valgrind and others take the last ones, the C library the first.
@@ -30,11 +30,15 @@ NO_LIMITS: dict[str, int] = {
     "orphan_timeout_ns": 0,
     "control_fd": -1,
     "stack_signal": 0,
+    "slow_request_ns": 0,
+    "user_agents": 0,
     "shared_listeners": 0,
 }
 
 
-def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
+def native_limits(
+    group: ProcessGroup, control_fd: int, telemetry: Telemetry | None = None
+) -> dict[str, int]:
     """What `server_open` is to know of the group's limits. Registers the signal's handler, so it is
     called in the main thread, in the process that serves.
 
@@ -52,6 +56,8 @@ def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
         "orphan_timeout_ns": to_ns(grace_s(group)),
         "control_fd": control_fd,
         "stack_signal": _register_stack_signal(),
+        "slow_request_ns": to_ns(telemetry.slow_requests_s) if telemetry else 0,
+        "user_agents": telemetry is not None and telemetry.capture_user_agent,
         # Processes that accept from the same sockets leave each other their share.
         "shared_listeners": group.processes > 1,
     }

@@ -131,7 +131,7 @@ class Server:
                 self._admit(index, application, place.about(group.threads, multiprocess))
         if not all(place.is_main for place in layout.places):
             self._keeper = Keeper(
-                self._native, group, layout.places, self._about, multiprocess, path
+                self._native, group, layout.places, self._about, multiprocess, path, reported
             )
             try:
                 self._keeper.settle()

@@ -31,6 +31,8 @@ def enter(task: str) -> Entry | str:
     try:
         sys.argv[:] = ["headway"]
         _native.gil_name_gil(told["name"].encode().replace(b"\0", b""))
+        if told["reported"]:
+            _native.gc_watch(told["name"].replace("\0", ""))
         # Threads that the application starts when it is imported inherit it.
         _native.gil_set_switch_interval(told["thread_interval_ns"])
         if _native.gil_installed():

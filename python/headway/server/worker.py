@@ -88,7 +88,7 @@ class Worker:
                 group,
                 log_fd=prepared.log_fd,
                 multiprocess=task.multiprocess,
-                limits=native_limits(group, control.fileno()),
+                limits=native_limits(group, control.fileno(), task.telemetry),
                 tls=prepared.tls,
                 path=prepared.path,
                 reported=task.telemetry is not None,

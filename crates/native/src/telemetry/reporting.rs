@@ -1,7 +1,10 @@
 //! The reporter as Python holds it: a capsule. It is begun and ended by Python, and needs it for nothing else.
 
+use headway_reporter::gc_pauses::GcPauses;
+use headway_reporter::long_holds::{self, LongHolds};
 use headway_reporter::{Ending, Gils, Identity, Reporter, Resources, Settings};
 use headway_server::record::report::{PlaceName, ServerReport};
+use headway_server::worker::watch::SlowRequestReport;
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_telemetry::datagram::{Datagram, Header};
 use pyo3_ffi::*;
@@ -104,8 +107,12 @@ unsafe fn started(
     note();
     let settings = Settings { path, interval, identity, started_s };
     let begun = without_gil(|| {
-        let sources: Vec<Arc<dyn headway_reporter::Source>> =
-            vec![Arc::new(Resources::from_now()), Arc::new(Gils::from_now())];
+        let sources: Vec<Arc<dyn headway_reporter::Source>> = vec![
+            Arc::new(Resources::from_now()),
+            Arc::new(Gils::from_now()),
+            Arc::new(LongHolds::new(long_holds::THRESHOLD)),
+            Arc::<GcPauses>::default(),
+        ];
         Reporter::start(settings, sources)
     });
     // SAFETY: exception classes of this interpreter; the capsule owns the reporter.
@@ -178,9 +185,25 @@ unsafe extern "C" fn add_server(_: *mut PyObject, arguments: *mut PyObject) -> *
                     own_gil: own_gil.to_i64()? != 0,
                 });
             }
+            let called = names.iter().map(|place| place.name.clone()).collect();
             let report =
                 ServerReport::new(Arc::clone(server.books()), names, threads.max(1) as usize);
-            without_gil(|| reporter.add(Arc::new(report)));
+            let threads = Arc::downgrade(server.threads());
+            let endpoint_of = move |native_id| threads.upgrade()?.endpoint_of(native_id);
+            let slow_requests = server.slow_requests().map(|requests| {
+                Arc::new(SlowRequestReport::new(
+                    Arc::clone(requests),
+                    Arc::clone(server.books()),
+                    called,
+                ))
+            });
+            without_gil(|| {
+                long_holds::ask_for_endpoints(Box::new(endpoint_of));
+                reporter.add(Arc::new(report));
+                if let Some(slow_requests) = slow_requests {
+                    reporter.add(slow_requests);
+                }
+            });
             Ok(())
         });
         none_or_raised(added)

@@ -14,6 +14,7 @@ use crate::http::forwarding::Origin;
 use crate::http::{Connection, Event, Head, Limits, Rejection, Response};
 use crate::record::RequestRecord;
 use crate::record::clock::now_ns;
+use crate::record::routes::Routes;
 
 /// What the server writes into the Server field unless the application does.
 pub const SERVER_FIELD: &[u8] = concat!("headway/", env!("CARGO_PKG_VERSION")).as_bytes();
@@ -61,6 +62,8 @@ pub struct Exchange<'a> {
     activity: &'a Activity,
     /// Takes a complete response, which then need not go out by itself.
     outbox: Option<&'a Outbox>,
+    /// Where the application's routes have their numbers, if somebody wants to know.
+    routes: Option<&'a Routes>,
     /// How much of the peer's body the application has taken.
     taken: usize,
     head_sent: bool,
@@ -84,6 +87,7 @@ impl<'a> Exchange<'a> {
         host: &'a dyn Host,
         activity: &'a Activity,
         outbox: Option<&'a Outbox>,
+        routes: Option<&'a Routes>,
     ) -> Self {
         let ended_ns = peer.progress.started_ns;
         let record =
@@ -94,6 +98,7 @@ impl<'a> Exchange<'a> {
             host,
             activity,
             outbox,
+            routes,
             taken: 0,
             head_sent: false,
             transmitted: false,
@@ -115,6 +120,10 @@ impl<'a> Exchange<'a> {
     /// What others know of the thread that runs this request.
     pub fn activity(&self) -> &'a Activity {
         self.activity
+    }
+
+    pub fn routes(&self) -> Option<&'a Routes> {
+        self.routes
     }
 
     /// The client's address and port (0: unknown), by a trusted proxy's word if need be.

@@ -136,7 +136,7 @@ impl<A: Application> Pool<A> {
             polling: AtomicBool::new(false),
             parking: Parking::default(),
             monitor: Monitor::default(),
-            watch: Watch::new(settings.process_limits),
+            watch: Watch::new(settings.process_limits, settings.reported),
             outboxes: Outboxes::default(),
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
@@ -390,6 +390,10 @@ impl<A: Application> Pool<A> {
     /// Requests by place and path, of all threads together.
     pub fn requests(&self) -> PathTables {
         self.books.paths()
+    }
+
+    pub fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     pub fn books(&self) -> &Arc<Books> {

@@ -219,11 +219,16 @@ impl<A: Application> Pool<A> {
         if let Some(slot) = &state.slot {
             slot.begin(state.now_ns);
         }
+        let slow_requests = self.watch.slow_requests.as_deref();
+        if let Some(slow_requests) = slow_requests {
+            slow_requests.begin(&state.activity, peer);
+        }
         let (head, bytes) = peer.http.head();
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let (date, activity) = (&state.date, &state.activity);
         let outbox = state.outbox.is_open().then_some(&*state.outbox);
-        let mut exchange = Exchange::new(peer, date, self, activity, outbox);
+        let routes = self.books.is_reported().then_some(&self.books.routes);
+        let mut exchange = Exchange::new(peer, date, self, activity, outbox, routes);
         self.application().handle(thread, &mut exchange);
         let (mut record, finished) = (exchange.record, exchange.finished());
         let (ended_ns, transmitted_ns) = (exchange.ended_ns, exchange.transmitted_ns);
@@ -239,6 +244,9 @@ impl<A: Application> Pool<A> {
             true => now_ns(),
             false => self.send_response(peer, &mut record, ended_ns.max(transmitted_ns)),
         };
+        if let Some(slow_requests) = slow_requests {
+            slow_requests.end(&state.activity, &record, end_ns);
+        }
         state.activity.end_request(end_ns);
         self.watch.count_request();
         record.cpu_ns = state.cpu.charge(end_ns - std::mem::replace(&mut state.now_ns, end_ns));

@@ -9,8 +9,10 @@ use super::file_wrapper::FileWrappers;
 use super::handle::{self, Handle, InFlight};
 use super::interruption;
 use super::object::{Object, PyResult, Raised, raise, set_item, take_raised};
+use super::route::RouteFinder;
 use crate::http::Response;
 use crate::http::connection::Finished;
+use crate::record::Route;
 use crate::record::clock::now_ns;
 use crate::worker::Exchange;
 use pyo3_ffi::*;
@@ -66,6 +68,7 @@ impl Adapter {
     pub fn run(
         &self,
         environs: &mut EnvironBuilder,
+        finder: &mut Option<RouteFinder>,
         response: &mut Response,
         exchange: &mut Exchange,
     ) {
@@ -75,12 +78,29 @@ impl Adapter {
         };
         let environ = environs.build(exchange, &handle.0);
         let called_ns = now_ns();
+        exchange.activity().note_called(called_ns);
+        let routes = exchange.routes();
+        if routes.is_some() && finder.is_none() {
+            *finder = RouteFinder::new().ok();
+        }
         exchange.record.server_ns = called_ns - exchange.started_ns();
-        let mut request = InFlight { exchange: &mut *exchange, response, started: false };
+        let sighting = match (&environ, &finder) {
+            (Ok(environ), Some(finder)) if routes.is_some() => Some(finder.sight(environ)),
+            _ => None,
+        };
+        let sighting = sighting.as_ref();
+        let mut request = InFlight { exchange: &mut *exchange, response, started: false, sighting };
         // SAFETY: `call::run` ends the loan, and `request` stays where it is until then.
         unsafe { handle.lend(&mut request) };
-        let raised = call::run(&self.entry.application, &self.files, &handle, environ);
+        let mut route = Route::NONE;
+        let look_up = |iterable: Option<&Object>| {
+            if let (Some(finder), Some(sighting), Some(routes)) = (finder, sighting, routes) {
+                route = finder.find(sighting, iterable, routes);
+            }
+        };
+        let raised = call::run(&self.entry.application, &self.files, &handle, environ, look_up);
         interruption::end(exchange);
+        exchange.record.route = route;
         exchange.ended_ns = now_ns();
         exchange.record.application_ns = exchange.ended_ns - called_ns;
         exchange.record.failed = raised.iter().any(Option::is_some);

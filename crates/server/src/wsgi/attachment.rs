@@ -4,10 +4,13 @@
 use super::adapter::Adapter;
 use super::environ::EnvironBuilder;
 use super::object::PyResult;
+use super::route::RouteFinder;
 use crate::http::{Rejection, Response};
 use crate::worker::Exchange;
+use headway_reporter::stacks;
 use pyo3_ffi::*;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Once};
 
 /// A request that took so long may have made its thread CPU-bound in the eyes of a policy.
@@ -42,9 +45,14 @@ pub struct Attachment {
     adapter: Arc<Adapter>,
     /// `None` if it could not be made.
     environs: Option<EnvironBuilder>,
+    /// With telemetry.
+    finder: Option<RouteFinder>,
     response: Response,
     /// Detached between requests.
     state: *mut PyThreadState,
+    /// Where a thread says that `state` is not its first one, which is the one that CPython up to 3.11 would take its
+    /// stack from.
+    present: Option<Arc<stacks::PresentState>>,
 }
 
 // SAFETY: used and dropped by its thread alone; it lies where others can see that it is there.
@@ -72,11 +80,12 @@ impl Attachment {
                 return None;
             }
             PyEval_RestoreThread(state);
-            let made = Self::new(adapter, state).unwrap_or_else(|_| {
+            let mut made = Self::new(adapter, state).unwrap_or_else(|_| {
                 adapter.report_raised("the first request of a thread");
                 Self::bare(adapter, state)
             });
             PyEval_SaveThread();
+            made.present = stacks::present_state_of(libc::gettid() as u32);
             Some(made)
         }
     }
@@ -86,16 +95,26 @@ impl Attachment {
             // SAFETY: the handler is async-signal-safe: it adds to an atomic.
             unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
         });
-        Self { adapter: Arc::clone(adapter), environs: None, response: Response::default(), state }
+        Self {
+            adapter: Arc::clone(adapter),
+            environs: None,
+            finder: None,
+            response: Response::default(),
+            state,
+            present: None,
+        }
     }
 
     /// Called detached.
     pub fn run(&mut self, meter: &mut ThreadMeter, exchange: &mut Exchange) {
         let forks = FORKS.load(Relaxed);
+        self.say_present(self.state);
         // SAFETY: this thread's own state, detached since the last request.
         unsafe { PyEval_RestoreThread(self.state) };
         match &mut self.environs {
-            Some(environs) => self.adapter.run(environs, &mut self.response, exchange),
+            Some(environs) => {
+                self.adapter.run(environs, &mut self.finder, &mut self.response, exchange);
+            }
             None => exchange.refuse(Rejection::ApplicationUnavailable),
         }
         if FORKS.load(Relaxed) != forks {
@@ -109,9 +128,16 @@ impl Attachment {
         }
         // SAFETY: attached above; the application must leave it so, as any C function's caller.
         unsafe { PyEval_SaveThread() };
+        self.say_present(ptr::null_mut());
         exchange.record.gil_held_ns = meter.read_hold();
         if exchange.record.application_ns >= LONG_NS {
             headway_gil::begin_anew();
+        }
+    }
+
+    fn say_present(&self, state: *mut PyThreadState) {
+        if let Some(present) = &self.present {
+            present.store(state.cast(), SeqCst);
         }
     }
 

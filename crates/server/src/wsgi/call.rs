@@ -28,12 +28,13 @@ impl From<Raised> for Failure {
 }
 
 /// Runs one request to its end. Returns what the application raised, first in its call or its
-/// iterable, then in `close`.
+/// iterable, then in `close`. `look_up` looks at what it returned before that is closed.
 pub fn run(
     application: &Object,
     files: &FileWrappers,
     handle: &Handle,
     environ: PyResult<Object>,
+    look_up: impl FnOnce(Option<&Object>),
 ) -> [Option<Object>; 2] {
     let result = environ.and_then(|environ| call(application, handle, environ));
     let outcome = match &result {
@@ -45,6 +46,7 @@ pub fn run(
         Err(Failure::ClientGone) => finish(handle, false),
         Err(Failure::Raised) => fail(handle),
     };
+    look_up(result.as_ref().ok());
     let raised_in_close = match result {
         Ok(iterable) => close(&iterable).err().and_then(|Raised| take_raised()),
         Err(Raised) => None,

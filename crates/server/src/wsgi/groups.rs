@@ -25,6 +25,12 @@ pub struct Route {
     pub group: usize,
 }
 
+impl Route {
+    fn fits(&self, path: &[u8]) -> bool {
+        path.strip_prefix(&self.path[..]).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+    }
+}
+
 pub struct GroupSettings {
     /// At least 1.
     pub interpreters: usize,
@@ -202,10 +208,20 @@ impl ApplicationGroups {
         let (head, bytes) = exchange.head();
         let mut buffer = Vec::new();
         let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
-        let fits = |route: &&Route| {
-            path.strip_prefix(&route.path[..]).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
-        };
-        &self.groups[self.routes.iter().find(fits).map_or(0, |route| route.group)]
+        let route = self.routes.iter().find(|route| route.fits(path));
+        &self.groups[route.map_or(0, |route| route.group)]
+    }
+
+    /// Which application the request is for, if it may be told of.
+    fn describe_path(&self, exchange: &Exchange) {
+        let Some(mut underway) = exchange.activity().describe() else { return };
+        let (head, bytes) = exchange.head();
+        let mut buffer = Vec::new();
+        let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
+        let mount = self.routes.iter().find(|route| route.fits(path));
+        let (script_name, path_info) = path.split_at(mount.map_or(0, |route| route.path.len()));
+        underway.description.script_name.set_path(script_name);
+        underway.description.path_info.set_path(path_info);
     }
 
     /// The interpreter at `place`, waited for if there is none yet.
@@ -248,7 +264,9 @@ impl Application for ApplicationGroups {
         let Group { first, settings: group } = self.group_of(exchange);
         let place = first + thread.number % group.interpreters;
         exchange.record.place = place;
+        exchange.activity().set_place(place);
         exchange.activity().set_holder(0);
+        self.describe_path(exchange);
         if group.switch_interval_ns != thread.switch_interval_ns {
             thread.switch_interval_ns = group.switch_interval_ns;
             headway_gil::set_switch_interval_of_this_thread(group.switch_interval_ns);

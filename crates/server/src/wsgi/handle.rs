@@ -7,6 +7,7 @@
 
 use super::input;
 use super::object::{Object, PyResult, Raised, raise, without_gil};
+use super::route::Sighting;
 use crate::http::Response;
 use crate::worker::Exchange;
 use pyo3_ffi::*;
@@ -21,6 +22,8 @@ pub struct InFlight<'a, 'b> {
     pub response: &'a mut Response,
     /// `start_response` was called.
     pub started: bool,
+    /// What is to see that it is.
+    pub sighting: Option<&'a Sighting>,
 }
 
 /// The object's memory. `lent` is one atomic word:

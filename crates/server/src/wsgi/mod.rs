@@ -8,7 +8,7 @@
 //! `groups` says which interpreter runs a request; an `interpreter` has an `adapter`, and for each
 //! thread an `attachment`, which takes the GIL once per request. `environ` builds the environ
 //! (`path` and `origin` are its parts about the target, and about TLS and proxies), `call` calls the application and takes its iterable, `handle` is the Python object behind
-//! `wsgi.input`, `start_response` and `write`, `file_wrapper` the one around files, `object` the thin safe layer under all of them.
+//! `wsgi.input`, `start_response` and `write`, `file_wrapper` the one around files, `route` asks the framework for its route, `object` the thin safe layer under all of them.
 
 pub mod adapter;
 pub mod attachment;
@@ -23,6 +23,7 @@ pub mod interruption;
 pub mod object;
 pub mod origin;
 pub mod path;
+pub mod route;
 pub mod server;
 pub mod start_response;
 

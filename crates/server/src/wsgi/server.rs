@@ -5,8 +5,9 @@ use super::interpreter::Interpreter;
 use super::object::PyResult;
 use crate::record::{Books, PathTables};
 use crate::worker::inbox::Received;
-use crate::worker::watch::Interruption;
+use crate::worker::watch::{Interruption, SlowRequests, Threads};
 use crate::worker::{Pool, PoolSettings};
+use headway_reporter::stacks;
 use pyo3_ffi::*;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -42,8 +43,10 @@ impl Server {
         unsafe {
             let mut thread = self.groups().join(PyThreadState_Get())?;
             let state = PyEval_SaveThread();
+            let present = cfg!(not(Py_3_12)).then(stacks::join);
             self.pool.work(&mut thread);
             self.groups().leave(&mut thread);
+            present.iter().for_each(stacks::leave);
             PyEval_RestoreThread(state);
         }
         Ok(())
@@ -81,6 +84,16 @@ impl Server {
 
     pub fn requests(&self) -> PathTables {
         self.pool.requests()
+    }
+
+    /// The threads that serve, and what they serve; holds nothing of Python's.
+    pub fn threads(&self) -> &Arc<Threads> {
+        &self.pool.watch().threads
+    }
+
+    /// Those that run for long, if they are told of; likewise.
+    pub fn slow_requests(&self) -> Option<&Arc<SlowRequests>> {
+        self.pool.watch().slow_requests.as_ref()
     }
 
     /// What is counted of requests; holds nothing of Python's.

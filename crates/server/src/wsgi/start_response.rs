@@ -71,6 +71,9 @@ unsafe fn start(handle: *mut PyObject, arguments: &[*mut PyObject]) -> PyResult<
         take_status(request, status)?;
         take_headers(request, headers)?;
         request.started = true;
+        if let Some(sighting) = request.sighting {
+            sighting.note_start();
+        }
         bind(WRITE.0.as_ptr().cast_mut(), handle)
     }
 }

@@ -1,8 +1,10 @@
 //! What one worker thread runs, as others see it: the monitor, and whoever interrupts it.
 
+use super::underway::Underway;
 use crate::record::clock::now_ns;
-use std::sync::Mutex;
+use crate::record::endpoints::endpoint_of;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard};
 
 /// As much of `METHOD target` as a message needs.
 const LINE_BYTES: usize = 200;
@@ -20,6 +22,10 @@ pub struct Activity {
     pub thread: libc::pthread_t,
     /// Whether a limit needs any of this.
     wanted: bool,
+    /// Which of the application's places has the request, and when it was called; 0: not yet. Written by the
+    /// thread, read by who tells of slow requests; relaxed.
+    place: AtomicUsize,
+    called_ns: AtomicU64,
     /// Who of the application has the request, by a number of its own; 0: nobody yet. Written by the
     /// thread before it calls the application, read by an interrupter while it is there; relaxed,
     /// ordered by `request`.
@@ -44,6 +50,9 @@ pub struct Activity {
     told_ns: AtomicU64,
     /// The request in words. Locked by the thread for the time of a copy, by the monitor likewise.
     line: Mutex<Vec<u8>>,
+    /// And more of it, if slow requests are told of. Locked by the thread between requests and when one ends, by
+    /// who tells of it for the time of a copy.
+    underway: Option<Mutex<Underway>>,
 }
 
 /// A request that runs for too long.
@@ -54,7 +63,7 @@ pub struct Overdue {
 }
 
 impl Activity {
-    pub fn of_this_thread(wanted: bool) -> Self {
+    pub fn of_this_thread(wanted: bool, describes: bool) -> Self {
         Self {
             // SAFETY: no preconditions.
             native_id: unsafe { libc::gettid() },
@@ -67,7 +76,60 @@ impl Activity {
             told_begun_ns: AtomicU64::new(0),
             told_ns: AtomicU64::new(0),
             line: Mutex::default(),
+            underway: describes.then(Mutex::default),
+            place: AtomicUsize::new(0),
+            called_ns: AtomicU64::new(0),
         }
+    }
+
+    /// What is to be told of the request that begins next, or runs; `None` if nothing is. For the thread.
+    pub fn describe(&self) -> Option<MutexGuard<'_, Underway>> {
+        let underway = self.underway.as_ref()?;
+        Some(underway.lock().expect("no panic under this lock"))
+    }
+
+    /// A copy of that.
+    pub fn underway(&self) -> Option<Underway> {
+        self.describe().map(|underway| underway.clone())
+    }
+
+    /// What of Python the request that began then runs, or why that is not known: the last that was seen of it.
+    pub fn note_stack(&self, begun_ns: u64, stack: Result<String, &'static str>) {
+        let Some(mut underway) = self.describe() else { return };
+        let has_one = matches!(underway.stack, Some(Ok(_)));
+        // What is locked is of the request that runs, or of one that has not begun.
+        if self.begun_ns() == Some(begun_ns) && !(has_one && stack.is_err()) {
+            underway.stack = Some(stack);
+        }
+    }
+
+    /// Whether it was looked at, or has ended.
+    pub fn has_stack(&self, begun_ns: u64) -> bool {
+        let Some(underway) = self.describe() else { return true };
+        self.begun_ns() != Some(begun_ns) || underway.stack.is_some()
+    }
+
+    pub fn set_place(&self, place: usize) {
+        self.place.store(place, Relaxed);
+    }
+
+    pub fn place(&self) -> usize {
+        self.place.load(Relaxed)
+    }
+
+    pub fn note_called(&self, now_ns: u64) {
+        self.called_ns.store(now_ns, Relaxed);
+    }
+
+    pub fn called_ns(&self) -> u64 {
+        self.called_ns.load(Relaxed)
+    }
+
+    /// What the request is for, as far as its path says.
+    pub fn endpoint(&self) -> String {
+        let line = self.line.lock().expect("no panic under this lock");
+        let target = line.splitn(2, |byte| *byte == b' ').nth(1).unwrap_or_default();
+        endpoint_of(target)
     }
 
     pub fn begin_request(&self, method: &[u8], target: &[u8]) {
@@ -77,6 +139,7 @@ impl Activity {
             line.extend_from_slice(method);
             line.push(b' ');
             line.extend_from_slice(&target[..target.len().min(LINE_BYTES)]);
+            self.called_ns.store(0, Relaxed);
             self.request.store(now_ns() << BEGUN_SHIFT | RUNNING, SeqCst);
         }
     }
@@ -169,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_request_is_overdue_once() {
-        let activity = Activity::of_this_thread(true);
+        let activity = Activity::of_this_thread(true, false);
         assert!(activity.overdue(u64::MAX, 5).is_none(), "none runs");
         activity.begin_request(b"GET", b"/slow\n");
         let begun_ns = activity.begun_ns().unwrap();
@@ -188,7 +251,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_that_no_limit_needs() {
-        let activity = Activity::of_this_thread(false);
+        let activity = Activity::of_this_thread(false, false);
         activity.begin_request(b"GET", b"/");
         activity.leave_application(|| unreachable!(), || unreachable!());
         assert!(activity.begun_ns().is_none() && activity.ended_ns().is_none());
@@ -196,7 +259,7 @@ mod tests {
 
     #[test]
     fn only_the_request_that_was_meant_is_interrupted() {
-        let activity = Activity::of_this_thread(true);
+        let activity = Activity::of_this_thread(true, false);
         activity.begin_request(b"GET", b"/one");
         let first_ns = activity.begun_ns().unwrap();
         let set = Cell::new(0);
@@ -216,7 +279,7 @@ mod tests {
 
     #[test]
     fn an_exception_under_way_is_waited_for() {
-        let activity = Activity::of_this_thread(true);
+        let activity = Activity::of_this_thread(true, false);
         activity.begin_request(b"GET", b"/");
         let begun_ns = activity.begun_ns().unwrap();
         let (setting, waited) = (AtomicU64::new(0), AtomicU64::new(0));

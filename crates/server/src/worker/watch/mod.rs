@@ -11,19 +11,24 @@ mod activity;
 mod control;
 mod interruption;
 mod orphan;
+mod slow_requests;
 mod stack;
+mod threads;
+mod underway;
 
 pub use activity::Activity;
 pub use control::Reason;
 pub use interruption::Interruption;
+pub use slow_requests::{SlowRequestReport, SlowRequests};
+pub use threads::Threads;
 
 use super::inbox::Inbox;
 use control::{Control, say_on_stderr};
 use orphan::Orphan;
 use std::fmt::Display;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How late it may be noticed that a limit has passed; less where the limit is short itself.
@@ -52,6 +57,10 @@ pub struct ProcessLimits {
     pub control_fd: RawFd,
     /// What makes a thread write its Python stack to stderr; 0 for nothing.
     pub stack_signal: i32,
+    /// A request that runs for so long is told of in telemetry; 0: none is.
+    pub slow_request_ns: u64,
+    /// And what its client calls itself.
+    pub user_agents: bool,
 }
 
 impl Default for ProcessLimits {
@@ -66,6 +75,8 @@ impl Default for ProcessLimits {
             orphan_ns: 0,
             control_fd: -1,
             stack_signal: 0,
+            slow_request_ns: 0,
+            user_agents: false,
         }
     }
 }
@@ -85,8 +96,10 @@ impl ProcessLimits {
 pub struct Watch {
     pub limits: ProcessLimits,
     control: Control,
-    /// One for each thread that works here. Held while a thread is sent a signal, so that it exists.
-    threads: Mutex<Vec<Arc<Activity>>>,
+    pub threads: Arc<Threads>,
+    /// Whether somebody wants to know of every request what it is for: who reports long holds of a GIL.
+    reported: bool,
+    pub slow_requests: Option<Arc<SlowRequests>>,
     /// Requests that ran. Written by all threads, only if there is a maximum; relaxed.
     requests: AtomicU64,
     orphan: Orphan,
@@ -94,12 +107,19 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(limits: ProcessLimits) -> Self {
+    /// `reported`: see `PoolSettings`.
+    pub fn new(limits: ProcessLimits, reported: bool) -> Self {
         let control = Control::new(limits.control_fd);
+        let threads = Arc::<Threads>::default();
+        let (slow_ns, user_agents) = (limits.slow_request_ns, limits.user_agents);
+        let slow_requests = (slow_ns != 0)
+            .then(|| Arc::new(SlowRequests::new(slow_ns, user_agents, Arc::clone(&threads))));
         Self {
             limits,
             control,
-            threads: Mutex::default(),
+            threads,
+            reported,
+            slow_requests,
             requests: AtomicU64::new(0),
             orphan: Orphan::default(),
             interruptions: Inbox::default(),
@@ -119,18 +139,16 @@ impl Watch {
 
     /// The calling thread begins to work here.
     pub fn join(&self) -> Arc<Activity> {
-        let wanted = self.limits.inactivity_ns != 0 || self.limits.request_ns != 0;
-        let activity = Arc::new(Activity::of_this_thread(wanted));
-        self.lock().push(Arc::clone(&activity));
+        let has_limit = self.limits.inactivity_ns != 0 || self.limits.request_ns != 0;
+        let describes = self.slow_requests.is_some();
+        let wanted = has_limit || self.reported || describes;
+        let activity = Arc::new(Activity::of_this_thread(wanted, describes));
+        self.threads.lock().push(Arc::clone(&activity));
         activity
     }
 
     pub fn leave(&self, activity: &Arc<Activity>) {
-        self.lock().retain(|other| !Arc::ptr_eq(other, activity));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Activity>>> {
-        self.threads.lock().expect("no panic under this lock")
+        self.threads.lock().retain(|other| !Arc::ptr_eq(other, activity));
     }
 
     /// A request has ended.
@@ -160,7 +178,7 @@ impl Watch {
 
     fn check_inactivity(&self, now_ns: u64) {
         let limit_ns = self.limits.inactivity_ns;
-        let threads = self.lock();
+        let threads = self.threads.lock();
         // A request that runs is activity, whatever it does.
         if limit_ns == 0 || threads.iter().any(|thread| thread.begun_ns().is_some()) {
             return;
@@ -181,7 +199,7 @@ impl Watch {
         if limit_ns == 0 {
             return;
         }
-        let threads = self.lock();
+        let threads = self.threads.lock();
         let overdue = threads
             .iter()
             .filter_map(|thread| thread.overdue(now_ns, limit_ns).map(|request| (thread, request)));
@@ -215,7 +233,7 @@ impl Watch {
         if limit_ns == 0 || self.control.has_said(Reason::DeadlockTimeout) {
             return;
         }
-        if let Some(hold) = headway_gil::holds_longer_than(limit_ns).into_iter().next() {
+        if let Some(hold) = headway_gil::holds_longer_than(limit_ns, limit_ns).into_iter().next() {
             let native_id = hold.native_id.unwrap_or(0);
             let detail = format!(
                 "thread {} (native id {native_id}) has held the GIL for {} s while another waited; \

@@ -1,0 +1,378 @@
+//! Passes of CPython's garbage collector: how long each took and what it found, by interpreter.
+//!
+//! A callback in `gc.callbacks` of each interpreter (`crates/native/src/gc_watch.rs`) notes a pass in a
+//! ring that the reporter's thread empties. One pass at a time runs in an interpreter, with its GIL held
+//! or, without one, marked as the only one; so a ring has one writer and one reader, and neither waits.
+
+use super::post::{Post, wall_s};
+use super::reporter::monotonic_ns;
+use super::source::{Source, Tick};
+use headway_telemetry::datagram::Writer;
+use headway_telemetry::{SparseHistogram, id, kind};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Between two looks at the rings: in that time so many passes have room in one.
+const LOOK: Duration = Duration::from_millis(20);
+const RING: usize = 128;
+/// Passes told of one by one in one turn, as mod_wsgi does; and those that wait for theirs.
+const EVENTS_PER_TURN: usize = 64;
+const MAX_EVENTS_KEPT: usize = 256;
+const MAX_ROWS: usize = 64;
+pub const GENERATIONS: usize = 3;
+
+/// One pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// By CLOCK_MONOTONIC.
+    pub began_ns: u64,
+    pub took_ns: u64,
+    pub generation: u64,
+    pub collected: u64,
+    pub uncollectable: u64,
+}
+
+/// What one interpreter's collector does.
+pub struct Passes {
+    /// What its application group is called.
+    name: String,
+    /// Passes noted and passes read so far: those between are in the ring. Written by the callback and by
+    /// the reader; `SeqCst`, since what lies between belongs to the other side from then on.
+    noted: AtomicU64,
+    read: AtomicU64,
+    /// Relaxed, ordered by `noted`.
+    ring: [[AtomicU64; 5]; RING],
+    /// Passes that found no room. Written by the callback.
+    lost: AtomicU64,
+    facts: Facts,
+}
+
+/// What the interpreter says of its collector: as of a pass, and no more often than need be. Written by the
+/// callback; relaxed.
+#[derive(Default)]
+pub struct Facts {
+    pub counts: [AtomicU64; GENERATIONS],
+    pub thresholds: [AtomicU64; GENERATIONS],
+    pub is_enabled: AtomicU64,
+    pub frozen: AtomicU64,
+    /// Passes before the callback came, what they collected, and what they could not.
+    pub earlier: [[AtomicU64; 3]; GENERATIONS],
+}
+
+/// Of all interpreters that are watched, or were until the last tick.
+static WATCHED: Mutex<Vec<Arc<Passes>>> = Mutex::new(Vec::new());
+
+/// The books of an interpreter that is to be watched from now on.
+pub fn watch(name: &str) -> Arc<Passes> {
+    let passes = Arc::new(Passes::new(name));
+    lock(&WATCHED).push(Arc::clone(&passes));
+    passes
+}
+
+impl Passes {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            noted: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            ring: [const { [const { AtomicU64::new(0) }; 5] }; RING],
+            lost: AtomicU64::new(0),
+            facts: Facts::default(),
+        }
+    }
+
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// For the callback. Allocates nothing and waits for nobody.
+    pub fn note(&self, pass: Pass) {
+        let noted = self.noted.load(Relaxed);
+        if noted - self.read.load(SeqCst) >= RING as u64 {
+            self.lost.store(self.lost.load(Relaxed) + 1, Relaxed);
+            return;
+        }
+        let values =
+            [pass.began_ns, pass.took_ns, pass.generation, pass.collected, pass.uncollectable];
+        for (place, value) in self.ring[noted as usize % RING].iter().zip(values) {
+            place.store(value, Relaxed);
+        }
+        self.noted.store(noted + 1, SeqCst);
+    }
+
+    /// For the reader.
+    fn drain(&self, mut each: impl FnMut(Pass)) {
+        let mut read = self.read.load(Relaxed);
+        while read < self.noted.load(SeqCst) {
+            let [began_ns, took_ns, generation, collected, uncollectable] =
+                [0, 1, 2, 3, 4].map(|at| self.ring[read as usize % RING][at].load(Relaxed));
+            each(Pass { began_ns, took_ns, generation, collected, uncollectable });
+            read += 1;
+            self.read.store(read, SeqCst);
+        }
+    }
+}
+
+/// What the reporter tells of all interpreters.
+#[derive(Default)]
+pub struct GcPauses(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    interpreters: Vec<Interpreter>,
+    /// To be told of one by one, and how many there were too many.
+    events: VecDeque<Pass>,
+    dropped: u64,
+    dropped_told: u64,
+    /// Of interpreters that are gone: a process's sums do not shrink.
+    gone: [[u64; 3]; GENERATIONS],
+}
+
+struct Interpreter {
+    passes: Arc<Passes>,
+    /// By generation: passes, what they collected, and what they could not.
+    sums: [[u64; 3]; GENERATIONS],
+    lost: u64,
+    /// Since the last tick that was sent.
+    since: Since,
+}
+
+#[derive(Default)]
+struct Since {
+    pauses: [u64; GENERATIONS],
+    pause: SparseHistogram,
+    collected: u64,
+    uncollectable: u64,
+}
+
+impl Interpreter {
+    fn new(passes: Arc<Passes>) -> Self {
+        let sums = [0, 1, 2].map(|generation: usize| {
+            [0, 1, 2].map(|what: usize| passes.facts.earlier[generation][what].load(Relaxed))
+        });
+        Self { passes, sums, lost: 0, since: Since::default() }
+    }
+
+    fn add(&mut self, pass: Pass) {
+        let generation = (pass.generation as usize).min(GENERATIONS - 1);
+        let [passes, collected, uncollectable] = &mut self.sums[generation];
+        *passes += 1;
+        *collected += pass.collected;
+        *uncollectable += pass.uncollectable;
+        self.since.pauses[generation] += 1;
+        self.since.pause.record(pass.took_ns);
+        self.since.collected += pass.collected;
+        self.since.uncollectable += pass.uncollectable;
+    }
+
+    fn write(&self, row: &mut Writer) {
+        row.text(id::GC_INTERPRETER, &self.passes.name);
+        let ids = [id::GC_PAUSES_GENERATION0, id::GC_PAUSES_GENERATION1, id::GC_PAUSES_GENERATION2];
+        for (id, pauses) in ids.into_iter().zip(self.since.pauses) {
+            row.count(id, pauses);
+        }
+        row.histogram(id::GC_PAUSE, &self.since.pause);
+        row.count(id::GC_COLLECTED_TOTAL, self.since.collected);
+        row.count(id::GC_UNCOLLECTABLE_TOTAL, self.since.uncollectable);
+    }
+}
+
+impl Told {
+    fn drain(&mut self) {
+        let Self { interpreters, events, dropped, .. } = self;
+        for passes in lock(&WATCHED).iter() {
+            if !interpreters.iter().any(|each| Arc::ptr_eq(&each.passes, passes)) {
+                interpreters.push(Interpreter::new(Arc::clone(passes)));
+            }
+        }
+        for interpreter in interpreters {
+            let passes = Arc::clone(&interpreter.passes);
+            passes.drain(|pass| {
+                interpreter.add(pass);
+                if events.len() == MAX_EVENTS_KEPT {
+                    events.pop_front();
+                    *dropped += 1;
+                }
+                events.push_back(pass);
+            });
+            let lost = passes.lost.load(Relaxed);
+            *dropped += lost - std::mem::replace(&mut interpreter.lost, lost);
+        }
+    }
+
+    /// Forgets interpreters that have ended: nobody else has their books.
+    fn forget_ended(&mut self) {
+        let Self { interpreters, gone, .. } = self;
+        lock(&WATCHED).retain(|passes| {
+            let is_known = interpreters.iter().any(|each| Arc::ptr_eq(&each.passes, passes));
+            !is_known || Arc::strong_count(passes) > 2
+        });
+        interpreters.retain(|interpreter| {
+            let stays = Arc::strong_count(&interpreter.passes) > 1;
+            if !stays {
+                add_up(gone, &interpreter.sums);
+            }
+            stays
+        });
+    }
+
+    /// mod_wsgi's counters, of all interpreters together: its viewer cannot tell them apart, since the name of one
+    /// would be bytes, which it fails to show.
+    fn write_snapshot(&self, out: &mut Writer) {
+        let mut sums = self.gone;
+        self.interpreters.iter().for_each(|interpreter| add_up(&mut sums, &interpreter.sums));
+        let of = |what: fn(&Facts) -> &AtomicU64| {
+            self.interpreters.iter().map(move |each| what(&each.passes.facts).load(Relaxed))
+        };
+        let ids = |first: u16, step: usize| first + step as u16;
+        for generation in 0..GENERATIONS {
+            let facts = || self.interpreters.iter().map(|each| &each.passes.facts);
+            let count = facts().map(|facts| facts.counts[generation].load(Relaxed)).sum();
+            let threshold = facts().map(|facts| facts.thresholds[generation].load(Relaxed)).next();
+            out.count(ids(id::GC_COUNT0, generation), count);
+            out.count(ids(id::GC_THRESHOLD0, generation), threshold.unwrap_or(0));
+            out.count(ids(id::GC_COLLECTIONS0, generation), sums[generation][0]);
+            out.count(ids(id::GC_COLLECTED0, generation), sums[generation][1]);
+            out.count(ids(id::GC_UNCOLLECTABLE0, generation), sums[generation][2]);
+        }
+        out.count(id::GC_IS_ENABLED, of(|facts| &facts.is_enabled).max().unwrap_or(0));
+        out.count(id::GC_FREEZE_COUNT, of(|facts| &facts.frozen).sum());
+        out.count(id::GC_DROPPED_EVENTS, self.dropped);
+    }
+}
+
+impl Source for GcPauses {
+    fn collect(&self, tick: &mut Tick) {
+        let mut told = lock(&self.0);
+        told.drain();
+        for interpreter in told.interpreters.iter().take(MAX_ROWS) {
+            tick.fields.row(id::GCS, |row| interpreter.write(row));
+        }
+    }
+
+    fn sent(&self) {
+        let mut told = lock(&self.0);
+        told.interpreters.iter_mut().for_each(|each| each.since = Since::default());
+        told.forget_ended();
+    }
+
+    fn look_every(&self) -> Option<Duration> {
+        Some(LOOK)
+    }
+
+    fn look(&self) {
+        lock(&self.0).drain();
+    }
+
+    fn post(&self, post: &mut Post) {
+        let mut told = lock(&self.0);
+        if told.interpreters.is_empty() {
+            return;
+        }
+        post.lose(told.dropped - told.dropped_told);
+        told.dropped_told = told.dropped;
+        if !post.send(kind::GC_SNAPSHOT, |out| told.write_snapshot(out)) {
+            post.lose(1);
+        }
+        let (now_s, now_ns) = (wall_s(), monotonic_ns());
+        for _ in 0..EVENTS_PER_TURN {
+            let Some(pass) = told.events.front() else { break };
+            let sent = post.send(kind::GC_EVENT, |out| {
+                let ago_s = now_ns.saturating_sub(pass.began_ns) as f64 / 1e9;
+                out.number(id::GC_EVENT_START_STAMP, now_s - ago_s);
+                out.seconds_of_ns(id::GC_EVENT_DURATION, pass.took_ns);
+                out.count(id::GC_EVENT_GENERATION, pass.generation);
+                out.count(id::GC_EVENT_COLLECTED, pass.collected);
+                out.count(id::GC_EVENT_UNCOLLECTABLE, pass.uncollectable);
+            });
+            // The receiver has no room now; the rest goes with the next tick.
+            if !sent {
+                break;
+            }
+            told.events.pop_front();
+        }
+    }
+}
+
+fn add_up(sums: &mut [[u64; 3]; GENERATIONS], more: &[[u64; 3]; GENERATIONS]) {
+    for (sum, more) in sums.iter_mut().flatten().zip(more.iter().flatten()) {
+        *sum += more;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic under this lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(generation: u64, took_ns: u64) -> Pass {
+        Pass { began_ns: 1, took_ns, generation, collected: 2, uncollectable: 1 }
+    }
+
+    #[test]
+    fn a_full_ring_loses_the_newest_and_counts_them() {
+        let passes = Passes::new("");
+        (0..RING as u64 + 5).for_each(|took_ns| passes.note(pass(0, took_ns)));
+        let mut read = Vec::new();
+        passes.drain(|pass| read.push(pass.took_ns));
+        assert_eq!(read, (0..RING as u64).collect::<Vec<_>>());
+        assert_eq!(passes.lost.load(Relaxed), 5);
+        passes.note(pass(1, 7));
+        passes.drain(|each| assert_eq!(each, pass(1, 7)));
+    }
+
+    #[test]
+    fn one_side_writes_while_the_other_reads() {
+        let passes = Passes::new("");
+        let (mut sum, mut count) = (0, 0);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for number in 0..20_000 {
+                    passes.note(Pass {
+                        began_ns: number,
+                        took_ns: number,
+                        generation: number,
+                        collected: number,
+                        uncollectable: number,
+                    });
+                }
+            });
+            while !writer.is_finished() || passes.noted.load(SeqCst) > passes.read.load(SeqCst) {
+                passes.drain(|pass| {
+                    assert!(pass.took_ns == pass.began_ns && pass.uncollectable == pass.began_ns);
+                    (sum, count) = (sum + pass.took_ns, count + 1);
+                });
+            }
+        });
+        assert_eq!(count + passes.lost.load(Relaxed), 20_000);
+        assert!(sum <= (0..20_000).sum());
+    }
+
+    #[test]
+    fn what_was_not_sent_is_told_again() {
+        let mut told = Told::default();
+        let passes = Arc::new(Passes::new("site"));
+        told.interpreters.push(Interpreter::new(Arc::clone(&passes)));
+        passes.note(pass(0, 1_000));
+        told.drain();
+        passes.note(pass(2, 5_000));
+        told.drain();
+        let since = &told.interpreters[0].since;
+        assert_eq!(since.pauses, [1, 0, 1]);
+        assert_eq!((since.pause.min_ns, since.pause.max_ns), (1_000, 5_000));
+        assert_eq!((since.collected, since.uncollectable), (4, 2));
+        assert_eq!(told.events.len(), 2);
+        // Its interpreter ends.
+        told.forget_ended();
+        assert_eq!(told.interpreters.len(), 1);
+        drop(passes);
+        told.forget_ended();
+        assert!(told.interpreters.is_empty());
+        assert_eq!(told.gone, [[1, 2, 1], [0; 3], [1, 2, 1]]);
+    }
+}

@@ -1,0 +1,236 @@
+//! Long holds of a GIL, with the stack that held it: what `headway_gil::holds` shows while it lasts.
+//!
+//! A thread that runs Python code drops the GIL soon after another wants it, however long it computes. What holds
+//! on is a call in C that does not let go. Such a hold is looked at once, while it lasts: which Python called it is
+//! known by then; how long it took, when it is over.
+
+use super::gils;
+use super::post::Post;
+use super::reporter::{monotonic_ns, wall_of_ns};
+use super::source::{Source, Tick};
+use super::stacks;
+use headway_gil::Hold;
+use headway_telemetry::datagram::Writer;
+use headway_telemetry::id;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a hold is that is told of.
+pub const THRESHOLD: Duration = Duration::from_millis(50);
+/// How often to look; the stack is of a hold that is between `THRESHOLD` and that much longer.
+const LOOK: Duration = Duration::from_millis(20);
+/// A thread that waits for so long, and for longer than a holder takes to answer, waits for one that does not.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
+/// Told in one tick: the longest.
+const HOLDS_PER_TICK: usize = 16;
+/// Of a tick's datagram.
+const BUDGET_BYTES: usize = 20_000;
+/// The calls next to the hold; the rest of a deep stack is left out.
+const STACK_BYTES: usize = 3_000;
+/// For a thread that is on a core; others come to their signal when they get one.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a thread serves: the endpoint, by the kernel's id of the thread, if it is one that serves.
+pub type EndpointOf = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
+
+/// Of the servers in this process.
+static ENDPOINTS: Mutex<Vec<EndpointOf>> = Mutex::new(Vec::new());
+
+/// From now on a long hold is told of with what its thread serves.
+pub fn ask_for_endpoints(endpoint_of: EndpointOf) {
+    lock(&ENDPOINTS).push(endpoint_of);
+}
+
+pub struct LongHolds {
+    threshold_ns: u64,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Under way.
+    present: Vec<LongHold>,
+    /// Over, and not told yet; at most `HOLDS_PER_TICK`.
+    past: Vec<LongHold>,
+    lost: u64,
+}
+
+#[derive(Clone, Debug)]
+struct LongHold {
+    hold: Hold,
+    stack: Option<String>,
+    endpoint: Option<String>,
+    /// When it was seen last; once it is over, when it ended.
+    until_ns: u64,
+}
+
+impl LongHolds {
+    /// Holds of `threshold` and longer; `THRESHOLD` is a good one.
+    pub fn new(threshold: Duration) -> Self {
+        Self { threshold_ns: threshold.as_nanos() as u64, seen: Mutex::default() }
+    }
+}
+
+impl Source for LongHolds {
+    fn look_every(&self) -> Option<Duration> {
+        Some(LOOK)
+    }
+
+    fn look(&self) {
+        let interval_ns = headway_gil::switch_interval_ns().unwrap_or(0);
+        let waited_ns = (SHORTEST_WAIT.as_nanos() as u64).max(2 * interval_ns);
+        let holds = headway_gil::holds_longer_than(self.threshold_ns, waited_ns);
+        let mut seen = lock(&self.seen);
+        if holds.is_empty() && seen.present.is_empty() {
+            return;
+        }
+        seen.end_those_that_are_over();
+        for hold in holds {
+            match seen.present.iter_mut().find(|each| each.hold.is_same(&hold)) {
+                Some(known) => {
+                    known.until_ns = hold.began_ns + hold.held_ns;
+                    known.hold = hold;
+                }
+                None => {
+                    let long_hold = LongHold::seen(hold);
+                    seen.present.push(long_hold);
+                }
+            }
+        }
+    }
+
+    fn collect(&self, tick: &mut Tick) {
+        let mut seen = lock(&self.seen);
+        seen.end_those_that_are_over();
+        let mut left = BUDGET_BYTES;
+        for hold in &seen.past {
+            let before = tick.fields.bytes().len();
+            // One that finds no room is told of without its stack; that always has some.
+            let stack = hold.stack.as_deref().filter(|stack| stack.len() <= left);
+            tick.fields.row(id::HOLDS, |row| hold.write(row, stack));
+            left = left.saturating_sub(tick.fields.bytes().len() - before);
+        }
+    }
+
+    fn sent(&self) {
+        lock(&self.seen).past.clear();
+    }
+
+    fn post(&self, post: &mut Post) {
+        post.lose(std::mem::take(&mut lock(&self.seen).lost));
+    }
+}
+
+impl Seen {
+    fn end_those_that_are_over(&mut self) {
+        let now_ns = monotonic_ns();
+        let mut index = 0;
+        while index < self.present.len() {
+            if headway_gil::is_held(&self.present[index].hold) {
+                index += 1;
+                continue;
+            }
+            let mut over = self.present.swap_remove(index);
+            let ended_ns = headway_gil::end_of_hold_ns(&over.hold).unwrap_or(now_ns);
+            // Who waited longest went on doing so.
+            over.hold.waited_ns += ended_ns.saturating_sub(over.until_ns);
+            over.until_ns = ended_ns.max(over.until_ns);
+            self.keep(over);
+        }
+    }
+
+    /// The longest first.
+    fn keep(&mut self, over: LongHold) {
+        let at = self.past.partition_point(|each| each.took_ns() >= over.took_ns());
+        self.past.insert(at, over);
+        if self.past.len() > HOLDS_PER_TICK {
+            self.past.pop();
+            self.lost += 1;
+        }
+    }
+}
+
+impl LongHold {
+    /// Has the holder write its stack.
+    fn seen(hold: Hold) -> Self {
+        let endpoint = hold.native_id.and_then(|native_id| {
+            lock(&ENDPOINTS).iter().find_map(|endpoint_of| endpoint_of(native_id))
+        });
+        let stack = hold.native_id.and_then(|native_id| {
+            let stack = stacks::read(native_id, PATIENCE).ok()?;
+            // It may have been over before the thread came to its signal.
+            let ended_ns = headway_gil::end_of_hold_ns(&hold).unwrap_or(0);
+            let is_of_hold = headway_gil::is_held(&hold) || stack.taken_ns <= ended_ns;
+            is_of_hold.then(|| next_calls(stack.calls))
+        });
+        Self { until_ns: hold.began_ns + hold.held_ns, hold, stack, endpoint }
+    }
+
+    fn took_ns(&self) -> u64 {
+        self.until_ns.saturating_sub(self.hold.began_ns)
+    }
+
+    fn write(&self, row: &mut Writer, stack: Option<&str>) {
+        row.number(id::HOLD_STAMP, wall_of_ns(self.hold.began_ns));
+        row.seconds_of_ns(id::HOLD_DURATION, self.took_ns());
+        row.text(id::HOLD_THREAD, &self.hold.name);
+        row.count(id::HOLD_NATIVE_ID, u64::from(self.hold.native_id.unwrap_or(0)));
+        let hold = &self.hold;
+        row.text(id::HOLD_GIL, &gils::called(&hold.gil_name, hold.interpreter, hold.gil as u32));
+        row.seconds_of_ns(id::HOLD_WAITED, self.hold.waited_ns);
+        if let Some(stack) = stack {
+            row.text(id::HOLD_STACK, stack);
+        }
+        if let Some(endpoint) = &self.endpoint {
+            row.text(id::HOLD_ENDPOINT, endpoint);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic under this lock")
+}
+
+/// As many of the calls as there is room for, the most recent ones.
+fn next_calls(mut stack: String) -> String {
+    if stack.len() > STACK_BYTES {
+        let end = stack.as_bytes()[..STACK_BYTES].iter().rposition(|byte| *byte == b'\n');
+        stack.truncate(end.unwrap_or(0));
+    }
+    stack
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold_of(took_ns: u64) -> LongHold {
+        let hold = Hold {
+            gil: 0,
+            gil_name: "main".into(),
+            interpreter: None,
+            native_id: Some(1),
+            name: "one".into(),
+            began_ns: 5,
+            held_ns: took_ns,
+            waited_ns: 0,
+        };
+        LongHold { hold, stack: None, endpoint: None, until_ns: 5 + took_ns }
+    }
+
+    #[test]
+    fn the_longest_are_kept_and_the_others_counted() {
+        let mut seen = Seen::default();
+        (1..=20).for_each(|took_ns| seen.keep(hold_of(took_ns)));
+        let kept: Vec<_> = seen.past.iter().map(LongHold::took_ns).collect();
+        assert_eq!(kept, (5..=20).rev().collect::<Vec<_>>());
+        assert_eq!(seen.lost, 4);
+    }
+
+    #[test]
+    fn a_stack_is_cut_between_calls() {
+        let line = "  File \"/site/app.py\", line 10 in answer\n";
+        let stack = next_calls(line.repeat(200));
+        assert!(stack.len() < STACK_BYTES && stack.ends_with("answer"));
+    }
+}

@@ -1,0 +1,223 @@
+"""What a tick alone cannot tell, of a real server under real requests: slow requests and long holds
+with their stacks, passes of the garbage collector."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from heard import GC_EVENT, GC_SNAPSHOT, SLOW, STARTED, TICK, Ear
+from served import FREE_THREADING, Served
+
+APPLICATION = "depth:application"
+has_gil = pytest.mark.skipif(FREE_THREADING, reason="without a GIL nobody holds it")
+ACTIVE, COMPLETED = 0, 1
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Iterator[Ear]:
+    with Ear(tmp_path) as ear:
+        yield ear
+
+
+def serve(ear: Ear, *options: str, app: str = APPLICATION) -> Served:
+    interval = ("--telemetry-interval", "0.5")
+    return Served(app, "--telemetry", ear.target, *interval, "--threads", "3", *options)
+
+
+@contextmanager
+def asking(server: Served, target: str) -> Iterator[threading.Thread]:
+    """A request that runs meanwhile, and is answered by the end."""
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(server.get(target).status))
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.join()
+    assert answers == [200]
+
+
+def calls(stack: str) -> set[str]:
+    return {line.rpartition(" in ")[2] for line in stack.splitlines()}
+
+
+def slow(ear: Ear, state: int, path: str) -> dict[str, Any]:
+    def is_it(fields: dict[str, Any]) -> bool:
+        return fields["slow_record_state"] == state and fields["slow_path_info"] == path
+
+    return ear.wait_for(SLOW, is_it).fields
+
+
+# The modes in which stacks are to come, and what `headway serve` is told for them.
+MODES = {
+    "main": (),
+    "shared_gil": ("--application-group", "site"),
+    "several_shared_gil": ("--application-group", "site", "--interpreters", "2"),
+    "preloaded": ("--preload", "--processes", "1"),
+}
+if sys.version_info >= (3, 12) and not FREE_THREADING:
+    MODES["own_gil"] = ("--application-group", "site", "--per-interpreter-gil")
+
+
+# Of those, the ones where requests run in the main interpreter.
+MAIN = ("main", "preloaded")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("page", ["wait", "compute"])
+def test_a_slow_request_is_told_of_while_it_runs_and_when_it_is_over(
+    ear: Ear, mode: str, page: str
+) -> None:
+    with serve(ear, "--slow-requests", "0.2", *MODES[mode]) as server:
+        with asking(server, f"/{page}?1.8"):
+            active = slow(ear, ACTIVE, f"/{page}")
+        completed = slow(ear, COMPLETED, f"/{page}")
+    for told in (active, completed):
+        assert {f"{page}_for_a_while", "application"} <= calls(told["slow_stack"])
+        assert told["slow_endpoint"] == f"/{page}"
+        assert told["slow_interpreter"].startswith("" if mode in MAIN else "site")
+        assert told["slow_method"] == "GET"
+        assert told["slow_scheme"] == "http"
+        assert told["slow_peer_ip"] == "127.0.0.1"
+        assert told["slow_protocol"] == "HTTP/1.1"
+        assert told["slow_active_at_start"] in (1, 2)
+        assert "slow_user_agent" not in told
+    assert active["slow_start_stamp"] == completed["slow_start_stamp"]
+    assert active["slow_thread_id"] == completed["slow_thread_id"]
+    assert 0.2 <= active["slow_duration"] < completed["slow_duration"]
+    assert 0.1 < active["slow_application_time"] <= active["slow_duration"]
+    assert 1.8 <= completed["slow_application_time"] <= completed["slow_duration"]
+    assert (active["slow_status"], completed["slow_status"]) == (0, 200)
+    assert (active["slow_active_at_completion"], completed["slow_active_at_completion"]) == (0, 1)
+    if page == "compute":
+        assert active["slow_cpu_user_time"] <= completed["slow_cpu_user_time"]
+        assert completed["slow_cpu_user_time"] > 0.1
+        if not FREE_THREADING:
+            assert 0 < active["slow_gil_held_time"] < completed["slow_gil_held_time"]
+
+
+def test_only_requests_beyond_the_limit_are_told_of(ear: Ear) -> None:
+    with serve(ear, "--slow-requests", "1.0") as server:
+        assert server.get("/wait?0.05").status == 200
+        assert server.get("/wait?1.1").status == 200
+        slow(ear, COMPLETED, "/wait")
+        ticks = len(ear.heard(TICK))
+        ear.wait_for(TICK, lambda _: len(ear.heard(TICK)) > ticks + 1)
+    completed = [each for each in ear.heard(SLOW) if each.fields["slow_record_state"] == COMPLETED]
+    assert [each.fields["slow_duration"] > 1.0 for each in completed] == [True]
+
+
+def test_without_the_option_there_are_none(ear: Ear) -> None:
+    with serve(ear) as server:
+        assert server.get("/wait?1.2").status == 200
+        ear.wait_for(TICK, lambda fields: fields["request_count"])
+    assert ear.heard(SLOW) == []
+
+
+def test_what_is_told_of_a_request_is_what_its_client_and_trusted_proxies_said(ear: Ear) -> None:
+    options = ("--slow-requests", "0.1", "--capture-user-agent", "--trusted-proxies", "127.0.0.1")
+    with serve(ear, *options) as server:
+        told_by_proxy = (
+            "X-Forwarded-For: 2001:db8::1\r\nX-Forwarded-Proto: https\r\n"
+            f"User-Agent: {'depth ' * 500}\r\n"
+        )
+        assert server.get("/%77ait?0.5", headers=told_by_proxy).status == 200
+        told = slow(ear, COMPLETED, "/wait")
+        body = b"x" * 100_000
+        assert server.request("POST", "/hold?0.2", body).status == 200
+        posted = slow(ear, COMPLETED, "/hold")
+    assert told["slow_peer_ip"] == "2001:db8::1"
+    assert told["slow_scheme"] == "https"
+    assert told["slow_user_agent"] == ("depth " * 500)[:255]
+    assert told["slow_hostname"] == "test"
+    assert not any("0.5" in str(each.fields["slow_path_info"]) for each in ear.heard(SLOW))
+    assert (posted["slow_method"], posted["slow_peer_ip"]) == ("POST", "127.0.0.1")
+    assert (posted["slow_input_bytes"], posted["slow_output_bytes"]) == (100_000, 100_000)
+    assert posted["slow_input_reads"] >= 1
+    assert posted["slow_output_writes"] >= 1
+
+
+@has_gil
+@pytest.mark.parametrize("mode", [each for each in MODES if each != "own_gil"])
+def test_a_call_that_keeps_the_gil_is_told_of_with_its_stack(ear: Ear, mode: str) -> None:
+    with serve(ear, *MODES[mode]) as server:
+        for _ in range(20):
+            with asking(server, "/search") as search:
+                while search.is_alive():
+                    # Waits for the GIL.
+                    server.get("/other")
+            if any("search_for_long" in row.get("hold_stack", "") for row in ear.rows("holds")):
+                break
+        hold = ear.wait_for_row("holds", lambda row: "search_for_long" in row.get("hold_stack", ""))
+    assert hold["hold_duration"] >= 0.05
+    assert 0.02 <= hold["hold_waited"] <= hold["hold_duration"] + 0.02
+    assert hold["hold_thread"].startswith("headway-worker-")
+    assert hold["hold_endpoint"] == "/search"
+    assert hold["hold_stack"].splitlines()[0].count("re") or " in match" in hold["hold_stack"]
+    assert hold["hold_gil"]
+
+
+@has_gil
+def test_python_that_computes_is_no_long_hold(ear: Ear) -> None:
+    """It drops the GIL when it is asked to. A machine that is busy may keep it from doing so for a
+    moment; a thread that never does is another matter."""
+    with serve(ear) as server:
+        with asking(server, "/compute?1.5") as compute:
+            while compute.is_alive():
+                server.get("/other")
+        ear.wait_for(TICK, lambda fields: fields["request_time_max"] > 1.5)
+    assert all(row["hold_duration"] < 1.0 for row in ear.rows("holds"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_passes_of_the_garbage_collector_are_counted_and_timed(ear: Ear, mode: str) -> None:
+    with serve(ear, *MODES[mode]) as server:
+        assert server.get("/collect").status == 200
+        name = "" if mode in MAIN else "site"
+        full = ear.wait_for_row(
+            "gcs",
+            lambda row: row["gc_pauses_generation2"] > 0
+            and row["gc_interpreter"].partition("#")[0] == name,
+        )
+        event = ear.wait_for(GC_EVENT, lambda fields: fields["gc_event_generation"] == 2)
+        snapshot = ear.wait_for(GC_SNAPSHOT, lambda fields: fields["gc_collections2"] > 0)
+    assert full["gc_pause"]["count"] >= 1
+    assert full["gc_pause"]["sum"] > 0
+    # The page makes 5,000 cycles, the last of which lives on in a variable.
+    assert sum(row["gc_collected_total"] for row in ear.rows("gcs")) >= 4_999
+    assert event.fields["gc_event_duration"] > 0
+    assert abs(event.stamp - event.fields["gc_event_start_stamp"]) < 10
+    assert snapshot.fields["gc_is_enabled"] == 1
+    assert snapshot.fields["gc_threshold0"] > 0
+
+
+def test_nothing_of_the_garbage_collector_is_bytes(ear: Ear) -> None:
+    """mod_wsgi's viewer makes JSON of these fields as they are, and fails at bytes."""
+    with serve(ear, *MODES["several_shared_gil"]) as server:
+        for _ in range(4):
+            assert server.get("/collect").status == 200
+        ear.wait_for(GC_EVENT, lambda fields: fields["gc_event_generation"] == 2)
+        ear.wait_for(GC_SNAPSHOT, lambda fields: fields["gc_collections2"] > 0)
+    for each in [*ear.heard(GC_EVENT), *ear.heard(GC_SNAPSHOT)]:
+        assert all(isinstance(value, int | float) for value in each.fields.values()), each
+
+
+def test_an_interpreter_that_is_replaced_is_followed_by_the_next(ear: Ear) -> None:
+    recycled = ("--application-group", "site", "--interpreter-maximum-requests", "2")
+    with serve(ear, *recycled) as server:
+        for _ in range(8):
+            assert server.get("/collect").status == 200
+        ear.wait_for(TICK, lambda fields: fields["lifetime_requests"] >= 8)
+        ticks = len(ear.heard(TICK))
+        ear.wait_for(TICK, lambda _: len(ear.heard(TICK)) > ticks)
+    full = sum(row["gc_pauses_generation2"] for row in ear.rows("gcs"))
+    assert full >= 8
+    assert ear.heard(STARTED)
+
+
