@@ -13,5 +13,7 @@ export default defineConfig({
     target: "es2022",
     modulePreload: { polyfill: false },
   },
+  // `npx vite` shows the sources in front of a recorder at its usual address.
+  server: { proxy: { "/api": "http://127.0.0.1:8888", "/metrics": "http://127.0.0.1:8888" } },
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
 });
