@@ -14,6 +14,13 @@ export default defineConfig({
     modulePreload: { polyfill: false },
   },
   // `npx vite` shows the sources in front of a recorder at its usual address.
-  server: { proxy: { "/api": "http://127.0.0.1:8888", "/metrics": "http://127.0.0.1:8888" } },
+  server: {
+    proxy: Object.fromEntries(
+      ["/api", "/metrics"].map((path) => [
+        path,
+        { target: "http://127.0.0.1:8888", changeOrigin: true },
+      ]),
+    ),
+  },
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
 });

@@ -10,6 +10,7 @@ import type { Slots } from "../model";
 import { isLive, type Range, refreshSeconds, stepOf } from "../range";
 import { groupName } from "../selection_bar";
 import { colour, FONT } from "../theme";
+import { Trouble, Waiting } from "../trouble";
 import { asked, type PageProps } from "./props";
 
 const LEFT = 34;
@@ -33,10 +34,11 @@ export function CapacityPage({ address }: PageProps) {
     [...asked(address), ["points", String(pointsOf(address.range))]],
     every && Math.max(2, every),
   );
-  if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;
+  if (!answer.data) return <Waiting answer={answer} />;
   const { times, processes } = answer.data;
   return (
     <>
+      <Trouble answers={[answer]} />
       <Scale />
       {processes.length === 0 && (
         <p class="note">No process told which of its worker threads were busy in this range.</p>

@@ -11,6 +11,7 @@ import * as format from "../format";
 import type { Comparison, Distribution, Measured, Quantiles, Summary } from "../model";
 import { groupName } from "../selection_bar";
 import type { Colour } from "../theme";
+import { Trouble } from "../trouble";
 import { Sign } from "../verdict";
 import type { PageProps } from "./props";
 import { shapeOf, versionsOf } from "./tiles";
@@ -120,7 +121,7 @@ function Compared({ rows, asking }: { rows: string[]; asking: [string, string][]
   const answered = answer.stale ? null : answer.data;
   return (
     <>
-      {answer.error && <p class="alert critical">{answer.error}</p>}
+      <Trouble answers={[answer]} />
       <section class="card" aria-labelledby="table">
         <header>
           <h3 id="table">

@@ -6,6 +6,7 @@ import { useAnswer } from "../answers";
 import * as format from "../format";
 import type { Endpoint, Holders } from "../model";
 import { refreshSeconds } from "../range";
+import { Trouble, Waiting } from "../trouble";
 import { Bar, Figures } from "./figures";
 import { asked, type PageProps } from "./props";
 
@@ -13,7 +14,7 @@ export function EndpointsPage({ address }: PageProps) {
   const every = refreshSeconds(address.range);
   const answer = useAnswer<Holders>("holders", asked(address), every && Math.max(3, every));
   const wanted = (address.view.q ?? "").toLowerCase();
-  if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;
+  if (!answer.data) return <Waiting answer={answer} />;
   const all = answer.data.endpoints;
   const rows = all.filter(({ name }) => name.toLowerCase().includes(wanted));
   const held = all.reduce((sum, endpoint) => sum + endpoint.gil_held, 0);
@@ -21,6 +22,7 @@ export function EndpointsPage({ address }: PageProps) {
     endpoint.requests ? total(endpoint) / endpoint.requests : null;
   return (
     <>
+      <Trouble answers={[answer]} />
       <div class="bar">
         <Filter value={address.view.q ?? ""} label="Endpoint contains" />
         <span class="note">

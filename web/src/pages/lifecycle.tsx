@@ -11,6 +11,7 @@ import type { LifecycleAnswer, Now } from "../model";
 import { moments, refreshSeconds } from "../range";
 import { groupName } from "../selection_bar";
 import { type Colour, colour, FONT } from "../theme";
+import { Trouble, Waiting } from "../trouble";
 import { asked, type PageProps } from "./props";
 
 const LIMIT = 500;
@@ -96,11 +97,12 @@ export function LifecyclePage({ address, now }: PageProps) {
     [...asked(address), ["limit", String(LIMIT)]],
     every && Math.max(2, every),
   );
-  if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;
+  if (!answer.data) return <Waiting answer={answer} />;
   const { events } = answer.data;
   const span = moments(address.range, now?.time ?? Date.now() / 1000);
   return (
     <>
+      <Trouble answers={[answer]} />
       <Gantt lives={livesOf(events, now, address.selection)} {...span} stale={answer.stale} />
       <EventList events={events} />
     </>

@@ -10,6 +10,7 @@ import type { Measured, Series, Varying } from "../model";
 import { describe, isLive, refreshSeconds } from "../range";
 import { groupName } from "../selection_bar";
 import { useSeries } from "../series";
+import { Trouble } from "../trouble";
 import { VerdictCard } from "../verdict";
 import { ProcessTable } from "./process_table";
 import { asked, type PageProps } from "./props";
@@ -19,12 +20,12 @@ export function OverviewPage({ address, now }: PageProps) {
   const every = refreshSeconds(address.range);
   const measured = useAnswer<Measured>("summary", asked(address), every && Math.max(2, every));
   const series = useSeries(address);
-  if (measured.error && !measured.data) return <p class="alert critical">{measured.error}</p>;
   if (now && measured.data && !now.processes.length && !measured.data.summary.period) {
     return <Nobody />;
   }
   return (
     <>
+      <Trouble answers={[measured, series]} />
       <Verdicts address={address} measured={measured.data} now={now} />
       {measured.data && <Tiles {...measured.data} />}
       {series.data && <Charts series={series.data} measured={measured.data} stale={series.stale} />}
@@ -138,7 +139,8 @@ function Charts({ series, measured, stale }: ChartsProps) {
   };
   const config = measured?.config;
   const allowed = one(config?.cpu_limit);
-  const withGil = measured?.summary.gil !== null;
+  const withGil = config?.gil_mode !== "disabled";
+  const withTakes = points.some(({ summary }) => summary?.take_wait);
   return (
     <section class="grid" aria-label="Over time">
       <LineChart {...shared} title="Throughput" unit={format.perSecond} lines={drawn.throughput} />
@@ -171,7 +173,7 @@ function Charts({ series, measured, stale }: ChartsProps) {
           allowed ? { value: allowed, label: `cgroup limit ${format.cores(allowed)}` } : undefined
         }
       />
-      {withGil && (
+      {withTakes && (
         <LineChart
           {...shared}
           title="Wait of a take of the GIL"

@@ -23,14 +23,14 @@ const COLUMNS = [
   "Memory",
 ];
 
-function figures({ summary }: Measured): string[] {
+function figures({ summary, config }: Measured): string[] {
   return [
     format.perSecond(summary.rps),
     format.seconds(summary.response?.p50),
     format.seconds(summary.response?.p95),
     format.seconds(summary.application?.p95),
-    summary.gil ? format.seconds(summary.gil_wait?.p95) : "no GIL",
-    summary.gil ? format.share(summary.gil.held) : format.NOTHING,
+    config.gil_mode === "disabled" ? "no GIL" : format.seconds(summary.gil_wait?.p95),
+    format.share(summary.gil?.held),
     format.cores(summary.cpu),
     format.share(summary.busy),
     format.bytes(summary.rss),
