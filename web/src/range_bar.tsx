@@ -2,9 +2,9 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Address, go } from "./address";
-import { moveRange, pauseOrResume, zoomRange } from "./app";
 import { addRow } from "./comparison";
 import { moment } from "./format";
+import { moveRange, pauseOrResume, zoomRange } from "./navigation";
 import { describe as described, isLive, moments, PRESETS, parseMoment, type Range } from "./range";
 
 export function RangeBar({ address }: { address: Address }) {

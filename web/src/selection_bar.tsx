@@ -1,6 +1,7 @@
 // Which processes are shown: hosts, process groups and pids, and which recording.
 
 import { type Address, EVERYTHING, go, type Selection } from "./address";
+import { groupName } from "./format";
 import type { Now } from "./model";
 
 type Part = "hosts" | "groups" | "pids";
@@ -13,10 +14,6 @@ function choices(now: Now | null): Record<Part, string[]> {
     groups: unique(now?.processes.map(({ group }) => group) ?? []),
     pids: unique(now?.processes.map(({ pid }) => String(pid)) ?? []),
   };
-}
-
-export function groupName(name: string): string {
-  return name === "" ? "(default group)" : name;
 }
 
 export function recordings(now: Now | null): string[] {

@@ -8,7 +8,6 @@ import { Drawing, type Point } from "../charts/drawing";
 import * as format from "../format";
 import type { Slots } from "../model";
 import { isLive, type Range, refreshSeconds, stepOf } from "../range";
-import { groupName } from "../selection_bar";
 import { colour, FONT } from "../theme";
 import { Trouble, Waiting } from "../trouble";
 import { asked, type PageProps } from "./props";
@@ -157,7 +156,7 @@ function SlotMap({ process, times, stale }: MapProps) {
   return (
     <Card
       title={title}
-      note={`${process.group === undefined ? "" : `${groupName(process.group)} · `}${process.host} · ${format.counted(slots, "thread")}, ${format.share(busyNow)} busy`}
+      note={`${process.group === undefined ? "" : `${format.groupName(process.group)} · `}${process.host} · ${format.counted(slots, "thread")}, ${format.share(busyNow)} busy`}
       canvas={() => canvas.current}
       table={() => ({
         columns: ["Time", ...Array.from({ length: slots }, (_, index) => `thread ${index}`)],

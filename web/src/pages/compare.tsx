@@ -9,7 +9,6 @@ import { DistributionChart, type Layer } from "../charts/distribution";
 import { addRow, formatRow, parseRow, type Row } from "../comparison";
 import * as format from "../format";
 import type { Comparison, Distribution, Measured, Quantiles, Summary } from "../model";
-import { groupName } from "../selection_bar";
 import type { Colour } from "../theme";
 import { Trouble } from "../trouble";
 import { Sign } from "../verdict";
@@ -287,7 +286,7 @@ function selectionText({ selection }: Row): string {
   return [
     selection.recording && `recording ${selection.recording}`,
     ...selection.hosts,
-    ...selection.groups.map(groupName),
+    ...selection.groups.map(format.groupName),
     ...selection.pids,
   ]
     .filter(Boolean)

@@ -1,13 +1,12 @@
 // What each endpoint costs: its requests, how long they take, and what of the GIL they hold.
 
-import { useEffect, useRef } from "preact/hooks";
-import { look } from "../address";
 import { useAnswer } from "../answers";
 import * as format from "../format";
 import type { Endpoint, Holders } from "../model";
 import { refreshSeconds } from "../range";
 import { Trouble, Waiting } from "../trouble";
 import { Bar, Figures } from "./figures";
+import { Filter } from "./filter";
 import { asked, type PageProps } from "./props";
 
 export function EndpointsPage({ address }: PageProps) {
@@ -90,32 +89,5 @@ export function EndpointsPage({ address }: PageProps) {
         ]}
       />
     </>
-  );
-}
-
-/** What is typed to narrow a list; `/` goes there. */
-export function Filter({ value, label }: { value: string; label: string }) {
-  const input = useRef<HTMLInputElement>(null);
-  useEffect(() => {
-    const onKeyDown = (event: KeyboardEvent) => {
-      const place = event.target;
-      if (event.key !== "/" || event.defaultPrevented) return;
-      if (place instanceof HTMLElement && place.closest("input, select, textarea, dialog")) return;
-      event.preventDefault();
-      input.current?.focus();
-    };
-    addEventListener("keydown", onKeyDown);
-    return () => removeEventListener("keydown", onKeyDown);
-  }, []);
-  return (
-    <label class="inline">
-      {label}{" "}
-      <input
-        ref={input}
-        type="search"
-        value={value}
-        onInput={(event) => look("q", event.currentTarget.value)}
-      />
-    </label>
   );
 }

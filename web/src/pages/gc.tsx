@@ -8,11 +8,11 @@ import { line } from "../charts/percentiles";
 import type { GcEvent } from "../events";
 import * as format from "../format";
 import type { Distribution, GcAnswer, Series } from "../model";
+import { showRange } from "../navigation";
 import { describe, refreshSeconds } from "../range";
 import { useSeries } from "../series";
 import { Trouble } from "../trouble";
 import { Figures } from "./figures";
-import { showRange } from "./overview";
 import { asked, type PageProps } from "./props";
 
 const LIMIT = 200;

@@ -10,6 +10,7 @@ import { happens, line } from "../charts/percentiles";
 import { formatRow, parseRow, type Row } from "../comparison";
 import * as format from "../format";
 import type { Distribution, Histogram, Series } from "../model";
+import { showRange } from "../navigation";
 import { describe, moments, refreshSeconds } from "../range";
 import { shareAbove } from "../scales";
 import { useSeries } from "../series";
@@ -258,7 +259,7 @@ function Shares({ series, stale }: { series: Series; stale: boolean }) {
     to: series.to,
     markers: series.markers,
     stale,
-    onRange: (from: number, to: number) => go({ range: { from, to } }),
+    onRange: showRange,
   };
   return (
     <section class="grid" aria-label="Over time">

@@ -1,14 +1,14 @@
 // How it goes: verdicts first, then the figures, then how they went over time, then each process.
 
 import { useMemo } from "preact/hooks";
-import { go, selectionParameters } from "../address";
+import { selectionParameters } from "../address";
 import { useAnswer } from "../answers";
 import { LineChart } from "../charts/lines";
 import { happens, line, percentileLines } from "../charts/percentiles";
 import * as format from "../format";
 import type { Measured, Series, Varying } from "../model";
+import { showRange } from "../navigation";
 import { describe, isLive, refreshSeconds } from "../range";
-import { groupName } from "../selection_bar";
 import { useSeries } from "../series";
 import { Trouble } from "../trouble";
 import { VerdictCard } from "../verdict";
@@ -71,7 +71,7 @@ function Verdicts({ address, measured, now }: PageProps & { measured: Measured |
         <VerdictCard
           key={`${group.host} ${group.group}`}
           verdict={group.verdict}
-          about={`${groupName(group.group)} on ${group.host}, now`}
+          about={`${format.groupName(group.group)} on ${group.host}, now`}
         />
       ))}
     </section>
@@ -80,10 +80,6 @@ function Verdicts({ address, measured, now }: PageProps & { measured: Measured |
 
 function one(value: Varying<number> | undefined): number | undefined {
   return typeof value === "number" ? value : undefined;
-}
-
-export function showRange(from: number, to: number): void {
-  go({ range: { from, to } });
 }
 
 interface ChartsProps {

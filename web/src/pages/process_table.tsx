@@ -6,7 +6,6 @@ import { formatRow } from "../comparison";
 import * as format from "../format";
 import type { Measured, Now, Process } from "../model";
 import { isLive } from "../range";
-import { groupName } from "../selection_bar";
 import { Sign } from "../verdict";
 import type { PageProps } from "./props";
 import { shapeOf } from "./tiles";
@@ -54,7 +53,7 @@ function rowsNow({ groups, processes }: Now): Row[] {
   return groups.flatMap((group) => [
     {
       key: `${group.host}\n${group.group}`,
-      name: groupName(group.group),
+      name: format.groupName(group.group),
       title: `${group.host} · ${shapeOf(group.config)}`,
       href: groupHref(group.host, group.group),
       measured: group,
@@ -92,7 +91,7 @@ function GroupsThen({ address, now }: PageProps) {
     : groups.map(({ host, group }): [string, string] => [
         "row",
         formatRow({
-          name: groupName(group),
+          name: format.groupName(group),
           ...range,
           selection: {
             ...EVERYTHING,

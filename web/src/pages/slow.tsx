@@ -9,7 +9,7 @@ import type { SlowAnswer } from "../model";
 import { refreshSeconds } from "../range";
 import type { Colour } from "../theme";
 import { Trouble, Waiting } from "../trouble";
-import { Filter } from "./endpoints";
+import { Filter } from "./filter";
 import { asked, type PageProps } from "./props";
 
 const LIMIT = 200;
