@@ -142,6 +142,15 @@ def ink(canvas: Locator) -> int:
     return colours
 
 
+def test_the_page_runs_under_a_policy_that_allows_nothing_inline(page: Page, story: Story) -> None:
+    answer = page.goto(story.at("gil"))
+    assert answer
+    policy = answer.header_value("content-security-policy") or ""
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert ink(card(page, "Wait of a take").locator("canvas")) > 20
+
+
 SERIES = (
     ("overview", "Throughput"),
     ("overview", "Response time"),
@@ -375,6 +384,15 @@ def test_a_chart_is_saved_as_a_picture(page: Page, story: Story) -> None:
         assert picture.startswith(b"\x89PNG\r\n")
         assert len(picture) > 5000
         assert download.value.suggested_filename.endswith(".png")
+
+
+def test_the_values_over_time_are_saved_as_csv(page: Page, story: Story) -> None:
+    page.goto(story.at("overview", story.before))
+    with page.expect_download() as download:
+        page.get_by_role("link", name="These values as CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert len(lines) > 60
+    assert lines[0].count(",") == lines[1].count(",") > 5
 
 
 @pytest.mark.parametrize("name", PAGES)

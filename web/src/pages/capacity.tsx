@@ -12,6 +12,8 @@ import { colour, FONT } from "../theme";
 import { Trouble, Waiting } from "../trouble";
 import { asked, type PageProps } from "./props";
 
+// More are more than can be looked at, and than a browser draws in a second.
+const MAX_MAPS = 48;
 const LEFT = 34;
 const RIGHT = 8;
 const TOP = 6;
@@ -42,8 +44,14 @@ export function CapacityPage({ address }: PageProps) {
       {processes.length === 0 && (
         <p class="note">No process told which of its worker threads were busy in this range.</p>
       )}
+      {processes.length > MAX_MAPS && (
+        <p class="note">
+          The first {MAX_MAPS} of {format.counted(processes.length, "process")}; select a group or a
+          host to see the others.
+        </p>
+      )}
       <div class="grid maps">
-        {processes.map((process) => (
+        {processes.slice(0, MAX_MAPS).map((process) => (
           <SlotMap
             key={`${process.host} ${process.pid}`}
             process={process}

@@ -2,7 +2,8 @@
 
 import { useMemo } from "preact/hooks";
 import { selectionParameters } from "../address";
-import { useAnswer } from "../answers";
+import { question, useAnswer } from "../answers";
+import { fileName } from "../charts/card";
 import { LineChart } from "../charts/lines";
 import { happens, line, percentileLines } from "../charts/percentiles";
 import * as format from "../format";
@@ -29,6 +30,15 @@ export function OverviewPage({ address, now }: PageProps) {
       <Verdicts address={address} measured={measured.data} now={now} />
       {measured.data && <Tiles {...measured.data} />}
       {series.data && <Charts series={series.data} measured={measured.data} stale={series.stale} />}
+      <p>
+        <a
+          class="button"
+          href={question("series.csv", asked(address))}
+          download={fileName("series", "csv")}
+        >
+          These values as CSV
+        </a>
+      </p>
       <ProcessTable address={address} now={now} />
     </>
   );
