@@ -115,6 +115,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     showing.add_argument("--no-http", action="store_true", help="no site")
     showing.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="answer to this host name, too, such as a proxy's; may be given several times",
+    )
+    showing.add_argument(
         "--recording",
         metavar="NAME=FILE",
         action="append",
@@ -187,6 +194,7 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
         store_limit_bytes=arguments.store_limit,
         recordings=parse_recordings(arguments.recording),
         token=read_token(arguments.token_file) if arguments.token_file else None,
+        allow_hosts=tuple(name.lower() for name in arguments.allow_host),
         listen_tcp=arguments.listen_tcp,
         forward=arguments.forward,
         forward_ca=arguments.forward_ca,
