@@ -1,6 +1,9 @@
-"""Tests here start servers as those in tests/server do."""
+"""Lets the tests here start a server as those of tests/server do."""
+
+from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "server"))
+TESTS = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS), str(TESTS / "server")]

@@ -44,6 +44,9 @@ export interface Answer<T> {
   stale: boolean;
 }
 
+/** Asks under one key, being told what was answered under it before. */
+export type Asking<T> = (signal: AbortSignal, before: T | null) => Promise<T>;
+
 /** The answer to a question, asked again `everyS` seconds after each answer, or once where that is null. */
 export function useAnswer<T>(
   path: string,
@@ -51,35 +54,42 @@ export function useAnswer<T>(
   everyS: number | null,
 ): Answer<T> {
   const address = question(path, parameters);
-  const [answer, set] = useState<Answer<T> & { address: string }>({
+  return useAsking(address, everyS, (signal) => ask<T>(address, signal));
+}
+
+/** As `useAnswer`, where an answer may be made of what was answered before; `key` names the question. */
+export function useAsking<T>(key: string, everyS: number | null, asking: Asking<T>): Answer<T> {
+  const [answer, set] = useState<{ data: T | null; error: string | null; key: string }>({
     data: null,
     error: null,
-    stale: true,
-    address: "",
+    key: "",
   });
-  const period = useRef(everyS);
-  period.current = everyS;
+  const latest = useRef({ everyS, asking });
+  latest.current = { everyS, asking };
 
   useEffect(() => {
     const controller = new AbortController();
     let timer: number | undefined;
-    let asking = false;
+    let isAsking = false;
+    let before: T | null = null;
 
     const turn = async () => {
       clearTimeout(timer);
-      if (asking || document.hidden) return;
-      asking = true;
-      let next = period.current;
+      if (isAsking || document.hidden) return;
+      isAsking = true;
+      let next = latest.current.everyS;
       try {
-        const data = await ask<T>(address, controller.signal);
-        set({ data, error: null, stale: false, address });
+        const data = await latest.current.asking(controller.signal, before);
+        if (controller.signal.aborted) return;
+        before = data;
+        set({ data, error: null, key });
       } catch (error) {
         if (controller.signal.aborted) return;
         const message = error instanceof Error ? error.message : String(error);
-        set((before) => ({ ...before, error: message, stale: before.address !== address }));
+        set((last) => ({ ...last, error: message }));
         next = Math.max(next ?? 0, RETRY_SECONDS);
       } finally {
-        asking = false;
+        isAsking = false;
       }
       if (next !== null) timer = setTimeout(turn, next * 1000);
     };
@@ -93,7 +103,7 @@ export function useAnswer<T>(
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", seen);
     };
-  }, [address, everyS !== null]);
+  }, [key, everyS !== null]);
 
-  return { data: answer.data, error: answer.error, stale: answer.address !== address };
+  return { data: answer.data, error: answer.error, stale: answer.key !== key };
 }

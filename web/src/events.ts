@@ -16,7 +16,7 @@ export interface Lifecycle extends Event {
   shutdown_detail?: string;
   death?: string;
   process_uptime?: number;
-  lifetime_requests?: number;
+  lifetime_request_count?: number;
   active_requests_at_decision?: number;
   active_requests_at_exit?: number;
   graceful_drain?: number;

@@ -98,7 +98,8 @@ export function perMinute(value: Maybe): string {
 /** CPU, in cores that were busy all the time: "1.85 cores". */
 export function cores(value: Maybe): string {
   if (!known(value)) return NOTHING;
-  const text = digits(Math.round(value * 1000) / 1000);
+  // What the kernel counts of an interval is no more exact than hundredths.
+  const text = digits(Math.round(value * 100) / 100);
   return `${text} ${text === "1" ? "core" : "cores"}`;
 }
 

@@ -4,24 +4,38 @@ import type { Answer } from "./answers";
 import { count } from "./format";
 import type { Health, Now } from "./model";
 
-/** Losses by their name in `recorder`, and what they are called. */
+/** Losses: where in `recorder` their number is, and what they are called. */
 const LOSSES: readonly (readonly [string, string])[] = [
   ["malformed", "malformed datagrams dropped"],
-  ["refused", "datagrams refused"],
+  ["refused", "datagrams of too many processes refused"],
   ["sequence_gaps", "datagrams lost on the way"],
-  ["lost", "datagrams lost on the way"],
-  ["unsent", "ticks sent late by their process"],
-  ["records_lost", "slow, GC or hold records lost"],
-  ["store_lost", "records not written to the store"],
+  ["unsent", "ticks that processes could not send at their time"],
+  ["records_lost", "slow requests, passes or holds lost in their process"],
+  ["events_left_out", "events over the limit of a minute left out"],
+  ["clocks_off", "datagrams from clocks that are off"],
+  ["store.not_stored", "datagrams not written to the store"],
+  ["forward.lost", "datagrams not passed on"],
+  ["relay.refused", "relays refused"],
 ];
 
+function at(health: Health, path: string): unknown {
+  return path
+    .split(".")
+    .reduce<unknown>(
+      (inside, name) => (inside as Record<string, unknown> | null | undefined)?.[name],
+      health,
+    );
+}
+
 export function losses(health: Health): string[] {
-  const said = LOSSES.flatMap(([name, what]) => {
-    const value = health[name];
+  const said = LOSSES.flatMap(([path, what]) => {
+    const value = at(health, path);
     return typeof value === "number" && value > 0 ? [`${count(value)} ${what}`] : [];
   });
-  const error = health.store_error;
-  if (typeof error === "string" && error) said.push(`the store: ${error}`);
+  for (const part of ["store", "forward"]) {
+    const error = at(health, `${part}.error`);
+    if (typeof error === "string" && error) said.push(`${part}: ${error}`);
+  }
   return said;
 }
 

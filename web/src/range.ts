@@ -46,6 +46,19 @@ export function refreshSeconds(range: Range): number | null {
   return Math.min(60, Math.max(1, Math.round(range.last / 300)));
 }
 
+const MOST_STEPS = 300;
+const STEPS = [
+  ...[1, 2, 5, 10, 15, 30],
+  ...[60, 120, 300, 600, 900, 1_800],
+  ...[3_600, 10_800, 21_600, 43_200, 86_400],
+];
+
+/** How long the steps of a chart of `length` seconds are: round, and no shorter than a tick. */
+export function stepOf(length: number): number {
+  const shortest = length / MOST_STEPS;
+  return STEPS.find((step) => step >= shortest * 0.999) ?? 86_400 * Math.ceil(shortest / 86_400);
+}
+
 export const SHORTEST = 1;
 
 /** The same range `times` its length later (negative: earlier), never beyond now. */

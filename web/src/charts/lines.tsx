@@ -81,7 +81,7 @@ function options(props: () => Props, width: number, onCursor: (index: number | n
         ticks: { stroke: () => colour("line"), size: 4, width: 1 },
         size: 26,
         gap: 4,
-        space: 52,
+        space: 64,
         incrs: TIME_STEPS,
         values: (_, splits, __, ___, step) => splits.map((time) => timeTick(time, step)),
       },
@@ -230,7 +230,9 @@ export function LineChart(given: Props) {
     }[event.key];
     if (next === undefined) return;
     event.preventDefault();
-    const left = made.valToPos(times[next] ?? 0, "x");
+    // The first step may begin before the range does, and a cursor left of the chart is none.
+    const end = made.over.clientWidth - 1;
+    const left = Math.min(end, Math.max(0, made.valToPos(times[next] ?? 0, "x")));
     made.setCursor({ left, top: HEIGHT / 3 }, true);
   };
 

@@ -7,12 +7,11 @@ import { Card } from "../charts/card";
 import { Drawing, type Point } from "../charts/drawing";
 import * as format from "../format";
 import type { Slots } from "../model";
-import { refreshSeconds } from "../range";
+import { isLive, type Range, refreshSeconds, stepOf } from "../range";
 import { groupName } from "../selection_bar";
 import { colour, FONT } from "../theme";
 import { asked, type PageProps } from "./props";
 
-const POINTS = 120;
 const LEFT = 34;
 const RIGHT = 8;
 const TOP = 6;
@@ -21,11 +20,17 @@ const MAX_ROW = 20;
 const MIN_ROW = 5;
 const USUAL_HEIGHT = 180;
 
+/** Half as many cells in a row as a chart has steps: each is to be seen. */
+function pointsOf(range: Range): number {
+  const length = isLive(range) ? range.last : range.to - range.from;
+  return Math.max(1, Math.round(length / stepOf(2 * length)));
+}
+
 export function CapacityPage({ address }: PageProps) {
   const every = refreshSeconds(address.range);
   const answer = useAnswer<Slots>(
     "slots",
-    [...asked(address), ["points", String(POINTS)]],
+    [...asked(address), ["points", String(pointsOf(address.range))]],
     every && Math.max(2, every),
   );
   if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;

@@ -9,22 +9,18 @@ import type { GcEvent } from "../events";
 import * as format from "../format";
 import type { Distribution, GcAnswer, Series } from "../model";
 import { describe, refreshSeconds } from "../range";
+import { useSeries } from "../series";
 import { Figures } from "./figures";
 import { showRange } from "./overview";
 import { asked, type PageProps } from "./props";
 
 const LIMIT = 200;
-const POINTS = 240;
 const NO_INTERVALS: number[] = [];
 
 export function GcPage({ address }: PageProps) {
   const every = refreshSeconds(address.range);
   const slowly = every && Math.max(3, every);
-  const series = useAnswer<Series>(
-    "series",
-    [...asked(address), ["points", String(POINTS)]],
-    slowly,
-  );
+  const series = useSeries(address);
   const pauses = useAnswer<Distribution>(
     "distribution",
     [...asked(address), ["metric", "gc_pause"]],

@@ -12,6 +12,7 @@ import * as format from "../format";
 import type { Distribution, Series } from "../model";
 import { describe, moments, refreshSeconds } from "../range";
 import { shareAbove } from "../scales";
+import { useSeries } from "../series";
 import { Holders } from "./holders";
 import { asked, type PageProps } from "./props";
 
@@ -24,8 +25,6 @@ const METRICS: readonly (readonly [Shown, string, string])[] = [
   ["gil_held", "GIL held by a request", "request"],
 ];
 
-const POINTS = 240;
-
 export function GilPage({ address }: PageProps) {
   const { view } = address;
   const [metric, label, noun] = METRICS.find(([name]) => name === view.metric) ??
@@ -37,11 +36,7 @@ export function GilPage({ address }: PageProps) {
     [...asked(address), ["metric", metric]],
     every && Math.max(2, every),
   );
-  const series = useAnswer<Series>(
-    "series",
-    [...asked(address), ["points", String(POINTS)]],
-    every && Math.max(2, every),
-  );
+  const series = useSeries(address);
   const earlier = useAnswer<Distribution>("distribution", beforeParameters(before, metric), null);
   const layers = useMemo((): Layer[] => {
     const now: Layer = {

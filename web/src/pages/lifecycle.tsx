@@ -281,7 +281,7 @@ function EventList({ events }: { events: Lifecycle[] }) {
                     {event.reported_by_supervisor ? <small> told by the supervisor</small> : ""}
                   </td>
                   <td>{isEnd(event) ? format.span(event.process_uptime) : ""}</td>
-                  <td>{isEnd(event) ? format.count(event.lifetime_requests) : ""}</td>
+                  <td>{isEnd(event) ? format.count(event.lifetime_request_count) : ""}</td>
                   <td>
                     {isEnd(event)
                       ? format.count(

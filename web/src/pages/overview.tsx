@@ -9,21 +9,16 @@ import * as format from "../format";
 import type { Measured, Series, Varying } from "../model";
 import { describe, isLive, refreshSeconds } from "../range";
 import { groupName } from "../selection_bar";
+import { useSeries } from "../series";
 import { VerdictCard } from "../verdict";
 import { ProcessTable } from "./process_table";
 import { asked, type PageProps } from "./props";
 import { Tiles } from "./tiles";
 
-const POINTS = 240;
-
 export function OverviewPage({ address, now }: PageProps) {
   const every = refreshSeconds(address.range);
   const measured = useAnswer<Measured>("summary", asked(address), every && Math.max(2, every));
-  const series = useAnswer<Series>(
-    "series",
-    [...asked(address), ["points", String(POINTS)]],
-    every && Math.max(2, every),
-  );
+  const series = useSeries(address);
   if (measured.error && !measured.data) return <p class="alert critical">{measured.error}</p>;
   return (
     <>

@@ -9,7 +9,7 @@ import { isLive } from "../range";
 import { groupName } from "../selection_bar";
 import { Sign } from "../verdict";
 import type { PageProps } from "./props";
-import { configured } from "./tiles";
+import { shapeOf } from "./tiles";
 
 const COLUMNS = [
   "Requests",
@@ -55,7 +55,7 @@ function rowsNow({ groups, processes }: Now): Row[] {
     {
       key: `${group.host}\n${group.group}`,
       name: groupName(group.group),
-      title: `${group.host} · ${configured(group.config)}`,
+      title: `${group.host} · ${shapeOf(group.config)}`,
       href: groupHref(group.host, group.group),
       measured: group,
     },
@@ -119,7 +119,7 @@ function GroupsThen({ address, now }: PageProps) {
               {
                 key: `${group.host}\n${group.group}`,
                 name: measured.name,
-                title: `${group.host} · ${configured(measured.config)}`,
+                title: `${group.host} · ${shapeOf(measured.config)}`,
                 href: groupHref(group.host, group.group),
                 measured,
               },

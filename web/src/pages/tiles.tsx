@@ -66,7 +66,7 @@ export function Tiles({ summary, config }: Measured) {
     {
       name: "Busy threads",
       value: format.share(summary.busy),
-      more: `of ${format.digits(summary.threads)} · ${format.counted(Math.round(summary.processes), "process")}`,
+      more: `of ${format.count(summary.threads)} · ${format.counted(Math.round(summary.processes), "process")}`,
     },
     {
       name: "Memory",

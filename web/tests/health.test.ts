@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { losses } from "../src/health";
+
+test("nothing is said while nothing is lost", () => {
+  expect(losses({ received: 10, malformed: 0, store: { error: null, not_stored: 0 } })).toEqual([]);
+  expect(losses({ received: 10, store: null, forward: null })).toEqual([]);
+});
+
+test("every loss is said with its number, and why the store does not write", () => {
+  const said = losses({
+    malformed: 1200,
+    sequence_gaps: 3,
+    store: { error: "disk full", not_stored: 7 },
+  });
+  expect(said).toEqual([
+    "1,200 malformed datagrams dropped",
+    "3 datagrams lost on the way",
+    "7 datagrams not written to the store",
+    "store: disk full",
+  ]);
+});
