@@ -180,12 +180,14 @@ def _program_name() -> str:
     return os.path.basename(names[0]) if names else ""
 
 
-def _report(path: str, interval_s: float, name: str) -> None:
+def _report(path: str, interval_s: float, name: str) -> int:
+    """Begins to report; returns what `_native.report_on_signals` is to know of that."""
     from headway import reporter
 
     identity = {"process_name": reporter.as_text(name)}
-    stop = reporter.report_across_forks(path, interval_s, identity, kind="run")
-    atexit.register(stop, "unknown", "the program has ended")
+    mine = reporter.ReporterAcrossForks(path, interval_s, identity, kind="run")
+    atexit.register(mine.stop, "unknown", "the program has ended")
+    return mine.signal_fd
 
 
 def _own(settings: Settings) -> None:
@@ -196,8 +198,10 @@ def _own(settings: Settings) -> None:
         if settings.switch_interval_s is not None:
             sys.setswitchinterval(settings.switch_interval_s)
         _install(settings)
+        reporter_fd = -1
         if settings.telemetry:
-            _report(settings.telemetry, settings.telemetry_interval_s, settings.name)
+            path, interval_s = settings.telemetry, settings.telemetry_interval_s
+            reporter_fd = _report(path, interval_s, settings.name)
     except Exception as error:
         _say(f"headway run: {error}")
         os._exit(1)
@@ -215,6 +219,7 @@ def _own(settings: Settings) -> None:
         os.fsencode(ledger) if ledger else None,
         # Without --json nobody knows of the file; with it, it goes once the JSON is written.
         bool(settings.json_path),
+        reporter_fd,
     )
     # Callbacks run in reverse order: the first to register sees the program's own run before it.
     atexit.register(_finish, settings)

@@ -490,6 +490,23 @@ def test_a_program_under_run_reports_and_so_do_its_forks(ear: Ear) -> None:
     assert begun[1:] == [pids[0], pids[0]]
 
 
+def test_a_program_that_a_signal_ends_tells_so(ear: Ear) -> None:
+    command = [sys.executable, "-m", "headway", "run", "--telemetry", ear.target, "-c"]
+    program = "import time; print('up', flush=True); time.sleep(600)"
+    with subprocess.Popen(
+        [*command, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout.readline() == "up\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT_S) == -signal.SIGTERM
+        finally:
+            process.kill()
+    (stopped,) = ear.heard(STOPPED)
+    assert (stopped.pid, stopped.fields["shutdown_reason"]) == (process.pid, "shutdown_signal")
+    assert ear.heard(TICK), "what it did until then"
+
+
 def test_a_program_that_forks_all_the_time_reports_all_the_same(ear: Ear) -> None:
     done = run(
         ear,
