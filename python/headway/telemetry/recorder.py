@@ -169,6 +169,7 @@ class Recorder:
                 "records_lost": senders.records_lost,
                 "clocks_off": senders.clocks_off,
                 "events_left_out": self._limiter.left_out,
+                "short_collections_left_out": self._limiter.short_left_out,
                 "processes": len(senders),
             }
 
