@@ -66,6 +66,9 @@ def server_requests(
 ]: ...
 
 # Telemetry's datagrams and records: used by headway.telemetry and headway.server.
+def telemetry_arrived(
+    socket: int, wake: int, patience_ns: int, /
+) -> tuple[list[tuple[bytes, int | None, bool]], bool]: ...
 def telemetry_parse(datagram: bytes, /) -> tuple[int, int, int, float, dict[str, Any]]: ...
 def telemetry_receive(
     datagram: bytes, /
