@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 pub const MAX_STACK_BYTES: usize = 16_384;
 /// How long a thread that has begun to write may take beyond the patience of who asked.
 const WRITING_PATIENCE: Duration = Duration::from_millis(50);
+/// How often to look whether another stack is complete, which takes less than a millisecond.
+const BUSY_LOOK: Duration = Duration::from_millis(1);
 /// The first line of what faulthandler writes.
 const TITLE: &str = "Stack (most recent call first):\n";
 
@@ -172,7 +174,7 @@ pub struct Stack {
 }
 
 /// The stack of a thread. Waits for `patience` until the
-/// thread begins to write. What a signal does to a thread in C code: a call that can be is begun afresh
+/// thread begins to write, and before that for as long until no other stack is being taken. What a signal does to a thread in C code: a call that can be is begun afresh
 /// (SA_RESTART); sleeps and polls end early, and CPython's own go on by themselves.
 ///
 /// A thread that joined (`join`) has left before it ends, and keeps what it joined with until then.
@@ -189,8 +191,12 @@ pub fn read(native_id: u32, patience: Duration) -> Result<Stack, Missing> {
     if !has_pipe() {
         return Err(Missing::Unregistered);
     }
-    if ASKED.compare_exchange(IDLE, PREPARING, SeqCst, SeqCst).is_err() {
-        return Err(Missing::Busy);
+    let mut deadline = Instant::now() + patience;
+    while ASKED.compare_exchange(IDLE, PREPARING, SeqCst, SeqCst).is_err() {
+        if Instant::now() >= deadline {
+            return Err(Missing::Busy);
+        }
+        std::thread::sleep(BUSY_LOOK);
     }
     let mut text = Vec::new();
     drain(&mut text);
@@ -204,7 +210,7 @@ pub fn read(native_id: u32, patience: Duration) -> Result<Stack, Missing> {
         ASKED.store(IDLE, SeqCst);
         return Err(Missing::Gone);
     }
-    let mut deadline = Instant::now() + patience;
+    deadline = Instant::now() + patience;
     let mut is_extended = false;
     while ASKED.load(SeqCst) != DONE {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -268,9 +274,8 @@ fn to_calls(text: &[u8]) -> Option<String> {
 }
 
 fn pick_signal() -> io::Result<c_int> {
-    // `headway.server.limits` has the one above. Valgrind and others take the last ones, the C library
-    // the first.
-    for signal in (libc::SIGRTMIN() + 2..=libc::SIGRTMAX() - 6).rev() {
+    // Valgrind and others take the last ones, the C library the first.
+    for signal in (libc::SIGRTMIN() + 2..=libc::SIGRTMAX() - 5).rev() {
         if let Some(mut action) = action_of(signal).filter(|it| it.sa_sigaction == libc::SIG_DFL) {
             // What faulthandler puts back when the interpreter ends: a signal that was sent just then
             // shall not end the process.
