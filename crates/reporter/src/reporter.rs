@@ -153,13 +153,13 @@ impl Reporter {
         }
     }
 
-    /// Begins the thread, or begins it again.
+    /// Begins the thread, or begins it again; not after `stop`.
     pub fn resume(&self) -> std::io::Result<()> {
         if !self.is_of_this_process() {
             return Ok(());
         }
         let mut thread = lock(&self.thread);
-        if thread.is_none() {
+        if thread.is_none() && !lock(&self.shared.desk).has_ended {
             *lock(&self.shared.is_over) = false;
             let shared = Arc::clone(&self.shared);
             let _blocked = SignalsBlocked::begin();
