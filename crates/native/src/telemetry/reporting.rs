@@ -116,7 +116,7 @@ unsafe fn started(
             Arc::new(Resources::from_now()),
             Arc::new(Gils::from_now()),
             Arc::new(LongHolds::new(long_holds::THRESHOLD)),
-            Arc::<GcPauses>::default(),
+            Arc::new(GcPauses::from_now()),
         ];
         Reporter::start(settings, sources)
     });
