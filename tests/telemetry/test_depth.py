@@ -182,8 +182,9 @@ def test_passes_of_the_garbage_collector_are_counted_and_timed(ear: Ear, mode: s
         name = "" if mode in MAIN else "site"
         full = ear.wait_for_row(
             "gcs",
-            lambda row: row["gc_pauses_generation2"] > 0
-            and row["gc_interpreter"].partition("#")[0] == name,
+            lambda row: (
+                row["gc_pauses_generation2"] > 0 and row["gc_interpreter"].partition("#")[0] == name
+            ),
         )
         event = ear.wait_for(GC_EVENT, lambda fields: fields["gc_event_generation"] == 2)
         snapshot = ear.wait_for(GC_SNAPSHOT, lambda fields: fields["gc_collections2"] > 0)
@@ -219,5 +220,3 @@ def test_an_interpreter_that_is_replaced_is_followed_by_the_next(ear: Ear) -> No
     full = sum(row["gc_pauses_generation2"] for row in ear.rows("gcs"))
     assert full >= 8
     assert ear.heard(STARTED)
-
-

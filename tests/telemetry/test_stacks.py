@@ -197,14 +197,19 @@ def test_a_signal_that_the_program_handles_is_left_to_it() -> None:
         import signal
         signal.signal({handled}, lambda number, frame: print("mine", flush=True))
     """
-    result = python("-c", textwrap.dedent(program) + PRELUDE + textwrap.dedent(
-        f"""
+    result = python(
+        "-c",
+        textwrap.dedent(program)
+        + PRELUDE
+        + textwrap.dedent(
+            f"""
         chosen, _ = _native.stacks_open()
         assert chosen != {handled}
         print(ask(started(linger)).count(" in linger"))
         signal.raise_signal({handled})
         """
-    ))
+        ),
+    )
     assert (result.stdout, result.stderr) == ("1\nmine\n", "")
 
 
