@@ -5,7 +5,7 @@
 
 PYTHON ?=
 
-.PHONY: help demo test test-matrix lint fuzz bench bench-server build clean
+.PHONY: help demo test test-matrix lint fuzz bench bench-server screenshot build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,10 @@ bench-server: ## Measure headway serve beside other WSGI servers, which it insta
 	@.venv/bin/python bench/install_peers.py
 	@! scripts/find-python 3.13t >/dev/null || { scripts/build .venvs/3.13t 3.13t && .venvs/3.13t/bin/python bench/install_peers.py; }
 	@.venv/bin/python bench/run.py server
+
+screenshot: ## Take the README's picture of the dashboard, from a recording made for it (2 minutes)
+	@scripts/build .venvs/3.13 3.13 tests/requirements.txt tests/requirements-dashboard.txt
+	@.venvs/3.13/bin/python scripts/screenshot.py docs/dashboard.png
 
 build: ## Make .venv with .venv/bin/headway in it
 	@scripts/build .venv "$(PYTHON)"

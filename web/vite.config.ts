@@ -13,5 +13,14 @@ export default defineConfig({
     target: "es2022",
     modulePreload: { polyfill: false },
   },
+  // `npx vite` shows the sources in front of a recorder at its usual address.
+  server: {
+    proxy: Object.fromEntries(
+      ["/api", "/metrics"].map((path) => [
+        path,
+        { target: "http://127.0.0.1:8888", changeOrigin: true },
+      ]),
+    ),
+  },
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
 });

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
-
 def wait_for_a_while(seconds: float) -> None:
     time.sleep(seconds)
 
@@ -54,9 +53,7 @@ PAGES: dict[str, Callable[[float], None]] = {
 }
 
 
-def application(
-    environ: dict[str, Any], start_response: Callable[..., object]
-) -> Iterable[bytes]:
+def application(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
     path, seconds = environ["PATH_INFO"], float(environ["QUERY_STRING"] or 0)
     if path in PAGES:
         PAGES[path](seconds)

@@ -129,32 +129,54 @@ def table_of(page: Page, title: str) -> list[list[str]]:
     return rows
 
 
-def ink(canvas: Locator) -> int:
-    """How many colours are on a canvas: an empty one has one."""
+def painted(canvas: Locator, colour: str) -> int:
+    """How many pixels of a canvas have a colour of the palette. Axes are grey."""
     expect(canvas).to_be_visible()
-    colours: int = canvas.evaluate(
-        """canvas => {
+    pixels: int = canvas.evaluate(
+        """(canvas, name) => {
+            const value = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+            const parts = value.match(/[0-9a-f]{2}/gi);
+            const [red, green, blue] = parts.map(part => parseInt(part, 16));
             const { width, height } = canvas;
-            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
-            return new Set(new Uint32Array(data.buffer)).size;
-        }"""
+            const copy = new OffscreenCanvas(width, height);
+            const context = copy.getContext("2d", { willReadFrequently: true });
+            context.drawImage(canvas, 0, 0);
+            const { data } = context.getImageData(0, 0, width, height);
+            let found = 0;
+            for (let at = 0; at < data.length; at += 4) {
+                const far = Math.abs(data[at] - red) + Math.abs(data[at + 1] - green)
+                    + Math.abs(data[at + 2] - blue) + (255 - data[at + 3]);
+                if (far < 40) found++;
+            }
+            return found;
+        }""",
+        colour,
     )
-    return colours
+    return pixels
+
+
+def test_the_page_runs_under_a_policy_that_allows_nothing_inline(page: Page, story: Story) -> None:
+    answer = page.goto(story.at("gil"))
+    assert answer
+    policy = answer.header_value("content-security-policy") or ""
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert painted(card(page, "Wait of a take").locator("canvas"), "violet") > 300
 
 
 SERIES = (
-    ("overview", "Throughput"),
-    ("overview", "Response time"),
-    ("overview", "Application time"),
-    ("overview", "GIL wait of a request"),
-    ("overview", "Wait of a take of the GIL"),
-    ("overview", "CPU"),
-    ("overview", "Memory"),
-    ("overview", "Capacity"),
-    ("gil", "Where the GIL's time goes"),
-    ("gil", "Takes and drops"),
-    ("gc", "Time in the collector"),
-    ("gc", "Pause"),
+    ("overview", "Throughput", "teal"),
+    ("overview", "Response time", "blue"),
+    ("overview", "Application time", "teal"),
+    ("overview", "GIL wait of a request", "amber"),
+    ("overview", "Wait of a take of the GIL", "violet"),
+    ("overview", "CPU", "teal"),
+    ("overview", "Memory", "violet"),
+    ("overview", "Capacity", "teal"),
+    ("gil", "Where the GIL's time goes", "teal"),
+    ("gil", "Takes and drops", "violet"),
+    ("gc", "Time in the collector", "amber"),
+    ("gc", "Pause", "blue"),
 )
 
 
@@ -163,10 +185,10 @@ def test_charts_over_time_are_drawn_and_their_tables_have_the_numbers(
     page: Page, story: Story, name: str
 ) -> None:
     page.goto(story.at(name))
-    for title in [title for where, title in SERIES if where == name]:
+    for title, colour in [each[1:] for each in SERIES if each[0] == name]:
         chart = card(page, title)
         expect(chart.locator(".plot canvas")).to_be_visible()
-        assert ink(chart.locator("canvas")) > 3, title
+        assert painted(chart.locator("canvas"), colour) > 100, title
         known = [row for row in table_of(page, title) if any(cell != UNKNOWN for cell in row[1:])]
         assert len(known) > 20, title
         assert all(re.search(r"\d", row[1]) for row in known[:20]), title
@@ -200,7 +222,9 @@ def test_waits_gather_above_the_intervals_multiples_and_after_the_change_they_do
     expect(chart.locator(".stats")).to_have_count(2)
     expect(chart).to_contain_text("before: slow")
     expect(chart).to_contain_text("after")
-    assert ink(chart.locator("canvas")) > 20
+    assert painted(chart.locator("canvas"), "teal") > 300
+    assert painted(chart.locator("canvas"), "red") > 100
+    assert painted(chart.locator("canvas"), "amber") > 300
     after_over, before_over = 0.0, 0.0
     gathered = dict.fromkeys((1, 2, 3), 0.0)
     for start, _, _, before, _, after in table_of(page, "Wait of a take"):
@@ -240,7 +264,7 @@ def test_the_map_of_slots_has_a_row_for_each_thread(page: Page, story: Story) ->
     page.goto(story.at("capacity", story.before, group="shop"))
     for pid in BEFORE_PIDS:
         chart = card(page, f"Process {pid}")
-        assert ink(chart.locator("canvas")) > 10
+        assert painted(chart.locator("canvas"), "teal") > 1000
         rows = table_of(page, f"Process {pid}")
         assert {len(row) for row in rows} == {1 + 5}
     chart = card(page, f"Process {BEFORE_PIDS[0]}")
@@ -285,7 +309,7 @@ def test_lives_and_deaths_say_why(page: Page, story: Story) -> None:
     lives = {row[0]: row for row in table_of(page, "Lives of processes")}
     assert set(lives) == {str(pid) for pid in (*BEFORE_PIDS, *AFTER_PIDS)}
     assert "SIGSEGV" in lives[str(BEFORE_PIDS[0])][5]
-    assert ink(card(page, "Lives of processes").locator("canvas")) > 5
+    assert painted(card(page, "Lives of processes").locator("canvas"), "red") > 20
 
 
 def test_passes_of_the_collector(page: Page, story: Story) -> None:
@@ -375,6 +399,15 @@ def test_a_chart_is_saved_as_a_picture(page: Page, story: Story) -> None:
         assert picture.startswith(b"\x89PNG\r\n")
         assert len(picture) > 5000
         assert download.value.suggested_filename.endswith(".png")
+
+
+def test_the_values_over_time_are_saved_as_csv(page: Page, story: Story) -> None:
+    page.goto(story.at("overview", story.before))
+    with page.expect_download() as download:
+        page.get_by_role("link", name="These values as CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert len(lines) > 60
+    assert lines[0].count(",") == lines[1].count(",") > 5
 
 
 @pytest.mark.parametrize("name", PAGES)

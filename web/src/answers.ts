@@ -6,6 +6,8 @@ import type { ErrorAnswer } from "./model";
 const RETRY_SECONDS = 5;
 const LONGEST_WAIT_MS = 30_000;
 
+export const NO_ANSWER = "The recorder does not answer.";
+
 export type Parameters = readonly (readonly [string, string])[];
 
 /** The address of a question, relative to the page's own, so that a proxy's prefix stays. */
@@ -25,7 +27,7 @@ export async function ask<T>(address: string, signal: AbortSignal): Promise<T> {
     });
   } catch (error) {
     if (signal.aborted) throw error;
-    throw new Error("The recorder does not answer.");
+    throw new Error(NO_ANSWER);
   }
   const answer: unknown = await response.json().catch(() => null);
   if (!response.ok) {

@@ -1,13 +1,14 @@
 // The frame of every page: where to go, what is shown and of when, and what the recorder lost.
 
 import { useEffect, useState } from "preact/hooks";
-import { type Address, go, PAGES, type PageName, parse, target, useAddress } from "./address";
+import { type Address, go, PAGES, type PageName, target, useAddress } from "./address";
 import { type Answer, useAnswer } from "./answers";
 import { addRow } from "./comparison";
 import { HealthBar } from "./health";
 import { Help } from "./help";
 import { useShortcuts } from "./keyboard";
 import type { Now } from "./model";
+import { moveRange, pauseOrResume, zoomRange } from "./navigation";
 import { CapacityPage } from "./pages/capacity";
 import { ComparePage } from "./pages/compare";
 import { EndpointsPage } from "./pages/endpoints";
@@ -17,7 +18,6 @@ import { LifecyclePage } from "./pages/lifecycle";
 import { OverviewPage } from "./pages/overview";
 import type { PageProps } from "./pages/props";
 import { SlowPage } from "./pages/slow";
-import { isLive, moved, zoomed } from "./range";
 import { RangeBar } from "./range_bar";
 import { SelectionBar } from "./selection_bar";
 import { choose, chosen, THEMES } from "./theme";
@@ -156,20 +156,4 @@ function focusMain(event: Event): void {
 
 function nextTheme(): void {
   choose(THEMES[(THEMES.indexOf(chosen()) + 1) % THEMES.length] ?? "auto");
-}
-
-const seconds = () => Date.now() / 1000;
-
-export function pauseOrResume(): void {
-  const { range } = parse(location.hash);
-  if (isLive(range)) go({ range: { from: seconds() - range.last, to: seconds() } });
-  else go({ range: { last: Math.round(range.to - range.from) } });
-}
-
-export function moveRange(times: number): void {
-  go({ range: moved(parse(location.hash).range, times, seconds()) });
-}
-
-export function zoomRange(factor: number): void {
-  go({ range: zoomed(parse(location.hash).range, factor, seconds()) });
 }

@@ -198,3 +198,8 @@ export function varying<T>(value: T | T[] | null | undefined, one: (value: T) =>
   if (value === null || value === undefined) return NOTHING;
   return Array.isArray(value) ? value.map(one).join(", ") : one(value);
 }
+
+/** mod_wsgi's default group, Apache's embedded mode, has the empty name. */
+export function groupName(name: string): string {
+  return name === "" ? "(default group)" : name;
+}

@@ -1,10 +1,11 @@
 // Which span of time is shown: presets that move on with time, moments typed, steps and zoom.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { type Address, go } from "./address";
-import { moveRange, pauseOrResume, zoomRange } from "./app";
 import { addRow } from "./comparison";
 import { moment } from "./format";
+import { moveRange, pauseOrResume, zoomRange } from "./navigation";
+import { close, Popover } from "./popover";
 import { describe as described, isLive, moments, PRESETS, parseMoment, type Range } from "./range";
 
 export function RangeBar({ address }: { address: Address }) {
@@ -72,16 +73,14 @@ function written(range: Range): { from: string; to: string } {
 }
 
 function Typed({ range }: { range: Range }) {
-  const [open, setOpen] = useState(false);
   const [text, setText] = useState(written(range));
   const [wrong, setWrong] = useState("");
-  const details = useRef<HTMLDetailsElement>(null);
   useEffect(() => {
     setText(written(range));
     setWrong("");
   }, [JSON.stringify(range)]);
 
-  const submit = (event: Event) => {
+  const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const now = Date.now() / 1000;
     const from = parseMoment(text.from, now);
@@ -93,22 +92,11 @@ function Typed({ range }: { range: Range }) {
     else {
       const relative = /^-/.test(text.from.trim()) && /^(now)?$/i.test(text.to.trim());
       go({ range: relative ? { last: Math.round(to - from) } : { from, to } });
-      setOpen(false);
+      close(event.currentTarget as Element);
     }
   };
   return (
-    <details
-      ref={details}
-      class="typed"
-      open={open}
-      onToggle={(event) => setOpen(event.currentTarget.open)}
-      onKeyDown={(event) => {
-        if (event.key !== "Escape") return;
-        setOpen(false);
-        details.current?.querySelector("summary")?.focus();
-      }}
-    >
-      <summary>{described(range)}</summary>
+    <Popover class="typed" label={described(range)}>
       <form class="popover" onSubmit={submit}>
         <label>
           From
@@ -144,6 +132,6 @@ function Typed({ range }: { range: Range }) {
           {moment(moments(range, Date.now() / 1000).to)}
         </p>
       </form>
-    </details>
+    </Popover>
   );
 }

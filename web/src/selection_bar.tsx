@@ -1,7 +1,9 @@
 // Which processes are shown: hosts, process groups and pids, and which recording.
 
 import { type Address, EVERYTHING, go, type Selection } from "./address";
+import { groupName } from "./format";
 import type { Now } from "./model";
+import { Popover } from "./popover";
 
 type Part = "hosts" | "groups" | "pids";
 
@@ -13,10 +15,6 @@ function choices(now: Now | null): Record<Part, string[]> {
     groups: unique(now?.processes.map(({ group }) => group) ?? []),
     pids: unique(now?.processes.map(({ pid }) => String(pid)) ?? []),
   };
-}
-
-export function groupName(name: string): string {
-  return name === "" ? "(default group)" : name;
 }
 
 export function recordings(now: Now | null): string[] {
@@ -90,17 +88,14 @@ function Choice(props: {
         ? picked.map(props.name).join(", ")
         : picked.length;
   return (
-    <details
+    <Popover
       class={`choice ${picked.length ? "some" : ""}`}
-      onKeyDown={(event) => {
-        if (event.key !== "Escape") return;
-        event.currentTarget.open = false;
-        event.currentTarget.querySelector("summary")?.focus();
-      }}
+      label={
+        <>
+          {label}: <strong>{shown}</strong>
+        </>
+      }
     >
-      <summary>
-        {label}: <strong>{shown}</strong>
-      </summary>
       <fieldset class="popover">
         <legend class="sr">{label}</legend>
         {all.length === 0 && <p class="note">None has been seen.</p>}
@@ -121,6 +116,6 @@ function Choice(props: {
           </label>
         ))}
       </fieldset>
-    </details>
+    </Popover>
   );
 }

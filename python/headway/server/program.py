@@ -56,10 +56,10 @@ def serve(
     `bind` is HOST:PORT or unix:PATH, or several of them. `access_log` is common, combined, json or
     off, with `:PATH` behind it for a file. `telemetry` is unix:PATH, where `headway telemetry`
     listens or will, or a `Telemetry` that says more. `free_threading` is whether there must be no
-    GIL; `None` takes whichever mode Python runs in. The GIL meter and the policy stay installed if they
-    were, and go if they were not. Everything else that `headway serve` can limit is in `settings`;
-    the other arguments go over it. From a thread other than the main one, signals stay with the
-    program, and only `stop` ends it.
+    GIL; `None` takes whichever mode Python runs in. The GIL meter and the policy stay installed if
+    they were, and go if they were not. Everything else that `headway serve` can limit is in
+    `settings`; the other arguments go over it. From a thread other than the main one, signals stay
+    with the program, and only `stop` ends it.
 
     Raises `headway.errors.CommandError` where it cannot listen, the policy cannot be had or Python
     runs in another mode than `free_threading` says, and

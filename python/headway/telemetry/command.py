@@ -99,7 +99,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=_size,
         default=DEFAULT_LIMIT_BYTES,
-        help="how large the database may grow; what is oldest and finest goes first (default: 1G)",
+        help="how large the database may grow; the oldest of the finest goes first (default: 900M)",
     )
     keeping.add_argument(
         "--export", metavar="FILE", help="write a part of the store to FILE, and end"
@@ -114,6 +114,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help=f"where the site is (default: {DEFAULT_HTTP}); beyond this machine it needs a token",
     )
     showing.add_argument("--no-http", action="store_true", help="no site")
+    showing.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="answer to this host name, too, such as a proxy's; may be given several times",
+    )
     showing.add_argument(
         "--recording",
         metavar="NAME=FILE",
@@ -187,6 +194,7 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
         store_limit_bytes=arguments.store_limit,
         recordings=parse_recordings(arguments.recording),
         token=read_token(arguments.token_file) if arguments.token_file else None,
+        allow_hosts=tuple(name.lower() for name in arguments.allow_host),
         listen_tcp=arguments.listen_tcp,
         forward=arguments.forward,
         forward_ca=arguments.forward_ca,
@@ -197,13 +205,17 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 
 def record(settings: Settings) -> int:
     """Everything that the settings ask for, until a signal comes."""
+    ended = threading.Event()
+    # From the beginning, so that whatever was received by then is committed.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
     with ExitStack() as stack:
         station = Station(settings, stack)
         station.start()
         if settings.http is None:
-            _wait_for_signal()
+            ended.wait()
         else:
-            station.serve(settings.http)
+            station.serve(settings.http, ended)
     return 0
 
 
@@ -276,8 +288,8 @@ class Station:
         health["relay"] = self._listener.health() if self._listener else None
         return health
 
-    def serve(self, address: Address) -> None:
-        """The site, until a signal comes."""
+    def serve(self, address: Address, ended: threading.Event) -> None:
+        """The site, until a signal comes or has come."""
         from headway.server.program import serve
         from headway.telemetry.site import make_site
 
@@ -287,6 +299,7 @@ class Station:
             make_site(self.history, settings),
             bind=str(address),
             threads=SITE_THREADS,
+            stop=ended,
             tls_certificate=settings.tls_certificate if with_tls else None,
             tls_key=settings.tls_key if with_tls else None,
         )
@@ -302,13 +315,6 @@ def make_folder(path: str, option: str) -> None:
         os.makedirs(path, mode=0o755, exist_ok=True)
     except OSError as error:
         raise CommandError(f"{option}: {path}: {reason_of(error)}", exit_code=2) from None
-
-
-def _wait_for_signal() -> None:
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    ended.wait()
 
 
 def _export(arguments: argparse.Namespace) -> int:

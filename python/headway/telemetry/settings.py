@@ -26,6 +26,8 @@ class Settings:
     store_limit_bytes: int = DEFAULT_LIMIT_BYTES
     recordings: dict[str, str] = field(default_factory=dict)
     token: str | None = None
+    # Names beyond those of this machine that the site may be asked for by; in lower case.
+    allow_hosts: tuple[str, ...] = ()
     listen_tcp: Address | None = None
     forward: Address | None = None
     forward_ca: str | None = None

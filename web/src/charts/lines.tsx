@@ -238,6 +238,7 @@ export function LineChart(given: Props) {
 
   const at = cursor !== null && cursor < times.length ? cursor : null;
   const last = at ?? lastKnown(lines);
+  const isLatest = last !== null && last >= times.length - 3;
   const near =
     at === null ? undefined : nearest(markers, times[at] ?? 0, (given.to - given.from) / 80);
 
@@ -262,7 +263,7 @@ export function LineChart(given: Props) {
       <dl class="legend" aria-live={at === null ? "off" : "polite"}>
         <div class="when">
           <dt class="sr">Time</dt>
-          <dd>{at === null ? "latest" : clock(times[at])}</dd>
+          <dd>{at === null && isLatest ? "latest" : clock(times[last ?? -1])}</dd>
         </div>
         {lines.map((line) => (
           <div key={line.label}>

@@ -8,10 +8,12 @@ import { Drawing, type Point } from "../charts/drawing";
 import * as format from "../format";
 import type { Slots } from "../model";
 import { isLive, type Range, refreshSeconds, stepOf } from "../range";
-import { groupName } from "../selection_bar";
 import { colour, FONT } from "../theme";
+import { Trouble, Waiting } from "../trouble";
 import { asked, type PageProps } from "./props";
 
+// More are more than can be looked at, and than a browser draws in a second.
+const MAX_MAPS = 48;
 const LEFT = 34;
 const RIGHT = 8;
 const TOP = 6;
@@ -33,16 +35,23 @@ export function CapacityPage({ address }: PageProps) {
     [...asked(address), ["points", String(pointsOf(address.range))]],
     every && Math.max(2, every),
   );
-  if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;
+  if (!answer.data) return <Waiting answer={answer} />;
   const { times, processes } = answer.data;
   return (
     <>
+      <Trouble answers={[answer]} />
       <Scale />
       {processes.length === 0 && (
         <p class="note">No process told which of its worker threads were busy in this range.</p>
       )}
+      {processes.length > MAX_MAPS && (
+        <p class="note">
+          The first {MAX_MAPS} of {format.counted(processes.length, "process")}; select a group or a
+          host to see the others.
+        </p>
+      )}
       <div class="grid maps">
-        {processes.map((process) => (
+        {processes.slice(0, MAX_MAPS).map((process) => (
           <SlotMap
             key={`${process.host} ${process.pid}`}
             process={process}
@@ -155,7 +164,7 @@ function SlotMap({ process, times, stale }: MapProps) {
   return (
     <Card
       title={title}
-      note={`${process.group === undefined ? "" : `${groupName(process.group)} · `}${process.host} · ${format.counted(slots, "thread")}, ${format.share(busyNow)} busy`}
+      note={`${process.group === undefined ? "" : `${format.groupName(process.group)} · `}${process.host} · ${format.counted(slots, "thread")}, ${format.share(busyNow)} busy`}
       canvas={() => canvas.current}
       table={() => ({
         columns: ["Time", ...Array.from({ length: slots }, (_, index) => `thread ${index}`)],

@@ -9,8 +9,8 @@ import { DistributionChart, type Layer } from "../charts/distribution";
 import { addRow, formatRow, parseRow, type Row } from "../comparison";
 import * as format from "../format";
 import type { Comparison, Distribution, Measured, Quantiles, Summary } from "../model";
-import { groupName } from "../selection_bar";
 import type { Colour } from "../theme";
+import { Trouble } from "../trouble";
 import { Sign } from "../verdict";
 import type { PageProps } from "./props";
 import { shapeOf, versionsOf } from "./tiles";
@@ -120,7 +120,7 @@ function Compared({ rows, asking }: { rows: string[]; asking: [string, string][]
   const answered = answer.stale ? null : answer.data;
   return (
     <>
-      {answer.error && <p class="alert critical">{answer.error}</p>}
+      <Trouble answers={[answer]} />
       <section class="card" aria-labelledby="table">
         <header>
           <h3 id="table">
@@ -286,7 +286,7 @@ function selectionText({ selection }: Row): string {
   return [
     selection.recording && `recording ${selection.recording}`,
     ...selection.hosts,
-    ...selection.groups.map(groupName),
+    ...selection.groups.map(format.groupName),
     ...selection.pids,
   ]
     .filter(Boolean)

@@ -1,19 +1,19 @@
 // What each endpoint costs: its requests, how long they take, and what of the GIL they hold.
 
-import { useEffect, useRef } from "preact/hooks";
-import { look } from "../address";
 import { useAnswer } from "../answers";
 import * as format from "../format";
 import type { Endpoint, Holders } from "../model";
 import { refreshSeconds } from "../range";
+import { Trouble, Waiting } from "../trouble";
 import { Bar, Figures } from "./figures";
+import { Filter } from "./filter";
 import { asked, type PageProps } from "./props";
 
 export function EndpointsPage({ address }: PageProps) {
   const every = refreshSeconds(address.range);
   const answer = useAnswer<Holders>("holders", asked(address), every && Math.max(3, every));
   const wanted = (address.view.q ?? "").toLowerCase();
-  if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;
+  if (!answer.data) return <Waiting answer={answer} />;
   const all = answer.data.endpoints;
   const rows = all.filter(({ name }) => name.toLowerCase().includes(wanted));
   const held = all.reduce((sum, endpoint) => sum + endpoint.gil_held, 0);
@@ -21,6 +21,7 @@ export function EndpointsPage({ address }: PageProps) {
     endpoint.requests ? total(endpoint) / endpoint.requests : null;
   return (
     <>
+      <Trouble answers={[answer]} />
       <div class="bar">
         <Filter value={address.view.q ?? ""} label="Endpoint contains" />
         <span class="note">
@@ -88,32 +89,5 @@ export function EndpointsPage({ address }: PageProps) {
         ]}
       />
     </>
-  );
-}
-
-/** What is typed to narrow a list; `/` goes there. */
-export function Filter({ value, label }: { value: string; label: string }) {
-  const input = useRef<HTMLInputElement>(null);
-  useEffect(() => {
-    const onKeyDown = (event: KeyboardEvent) => {
-      const place = event.target;
-      if (event.key !== "/" || event.defaultPrevented) return;
-      if (place instanceof HTMLElement && place.closest("input, select, textarea, dialog")) return;
-      event.preventDefault();
-      input.current?.focus();
-    };
-    addEventListener("keydown", onKeyDown);
-    return () => removeEventListener("keydown", onKeyDown);
-  }, []);
-  return (
-    <label class="inline">
-      {label}{" "}
-      <input
-        ref={input}
-        type="search"
-        value={value}
-        onInput={(event) => look("q", event.currentTarget.value)}
-      />
-    </label>
   );
 }

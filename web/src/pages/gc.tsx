@@ -8,10 +8,11 @@ import { line } from "../charts/percentiles";
 import type { GcEvent } from "../events";
 import * as format from "../format";
 import type { Distribution, GcAnswer, Series } from "../model";
+import { showRange } from "../navigation";
 import { describe, refreshSeconds } from "../range";
 import { useSeries } from "../series";
+import { Trouble } from "../trouble";
 import { Figures } from "./figures";
-import { showRange } from "./overview";
 import { asked, type PageProps } from "./props";
 
 const LIMIT = 200;
@@ -37,9 +38,9 @@ export function GcPage({ address }: PageProps) {
     ],
     [pauses.data, JSON.stringify(address.range)],
   );
-  if (series.error && !series.data) return <p class="alert critical">{series.error}</p>;
   return (
     <>
+      <Trouble answers={[series, pauses, events]} />
       {series.data && <Charts series={series.data} stale={series.stale} />}
       <DistributionChart
         title="Pauses"

@@ -9,12 +9,28 @@ import { LineChart } from "../charts/lines";
 import { happens, line } from "../charts/percentiles";
 import { formatRow, parseRow, type Row } from "../comparison";
 import * as format from "../format";
-import type { Distribution, Series } from "../model";
+import type { Distribution, Histogram, Series } from "../model";
+import { showRange } from "../navigation";
 import { describe, moments, refreshSeconds } from "../range";
 import { shareAbove } from "../scales";
 import { useSeries } from "../series";
+import { Trouble } from "../trouble";
 import { Holders } from "./holders";
 import { asked, type PageProps } from "./props";
+
+/** Of a range in which nothing was counted. */
+const EMPTY: Histogram = {
+  count: 0,
+  sum: 0,
+  min: null,
+  max: null,
+  p50: null,
+  p90: null,
+  p95: null,
+  p99: null,
+  p999: null,
+  buckets: [],
+};
 
 type Shown = "take_wait" | "hold" | "gil_wait" | "gil_held";
 
@@ -42,7 +58,7 @@ export function GilPage({ address }: PageProps) {
     const now: Layer = {
       label: before ? "after" : describe(address.range),
       colour: before ? "teal" : "violet",
-      histogram: after.data?.histogram ?? null,
+      histogram: after.data ? (after.data.histogram ?? EMPTY) : null,
     };
     return before
       ? [
@@ -63,11 +79,11 @@ export function GilPage({ address }: PageProps) {
     return [...new Set(all)].sort((a, b) => a - b);
   }, [after.data, earlier.data, view.before]);
 
-  if (after.error && !after.data) return <p class="alert critical">{after.error}</p>;
   const weigh = view.weigh === "time" ? "time" : "number";
   const axis = view.axis === "linear" ? "linear" : "log";
   return (
     <>
+      <Trouble answers={[after, series, ...(before ? [earlier] : [])]} />
       <Before address={address} now={null} before={before} />
       <DistributionChart
         title={label}
@@ -127,13 +143,17 @@ function beforeParameters(before: Row | null, metric: Shown): [string, string][]
   ];
 }
 
+const NONE =
+  "None in this range. A free-threaded process has no GIL; mod_wsgi tells of waits per request only.";
+
 function noteOf(
   histogram: Distribution["histogram"],
   intervals: number[],
   metric: Shown,
 ): string | undefined {
   const [interval] = intervals;
-  if (!histogram?.count || interval === undefined || metric !== "take_wait") return undefined;
+  if (histogram && !histogram.count) return NONE;
+  if (!histogram || interval === undefined || metric !== "take_wait") return undefined;
   const longer = shareAbove(histogram, interval);
   return `${format.share(longer)} of the contended takes waited longer than one switch interval (${intervals.map(format.seconds).join(", ")}).`;
 }
@@ -239,7 +259,7 @@ function Shares({ series, stale }: { series: Series; stale: boolean }) {
     to: series.to,
     markers: series.markers,
     stale,
-    onRange: (from: number, to: number) => go({ range: { from, to } }),
+    onRange: showRange,
   };
   return (
     <section class="grid" aria-label="Over time">

@@ -6,19 +6,20 @@ import { useAnswer } from "../answers";
 import * as format from "../format";
 import type { Holders as Answered } from "../model";
 import { refreshSeconds } from "../range";
+import { Trouble, Waiting } from "../trouble";
 import { Bar, Figures } from "./figures";
 import { asked } from "./props";
 
 export function Holders({ address }: { address: Address }) {
   const every = refreshSeconds(address.range);
   const answer = useAnswer<Answered>("holders", asked(address), every && Math.max(3, every));
-  if (answer.error && !answer.data) return <p class="alert critical">{answer.error}</p>;
-  if (!answer.data) return null;
+  if (!answer.data) return <Waiting answer={answer} />;
   const { gils, threads, endpoints, interpreters, holds } = answer.data;
   const held = threads.reduce((sum, thread) => sum + thread.held, 0);
   const byEndpoint = endpoints.reduce((sum, endpoint) => sum + endpoint.gil_held, 0);
   return (
     <>
+      <Trouble answers={[answer]} />
       <Figures
         title="GILs"
         rows={gils}

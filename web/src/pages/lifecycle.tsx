@@ -1,86 +1,21 @@
 // When processes came and went, and why: a Gantt chart of their lives, then each event.
 
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
-import { go, type Selection } from "../address";
+import { go } from "../address";
 import { useAnswer } from "../answers";
 import { Card } from "../charts/card";
 import { Drawing, fitted, type Point } from "../charts/drawing";
 import { type Ending, endingOf, isEnd, type Lifecycle, reasonOf, said } from "../events";
 import * as format from "../format";
-import type { LifecycleAnswer, Now } from "../model";
+import { type Life, livesOf } from "../lives";
+import type { LifecycleAnswer } from "../model";
 import { moments, refreshSeconds } from "../range";
-import { groupName } from "../selection_bar";
 import { type Colour, colour, FONT } from "../theme";
+import { Trouble, Waiting } from "../trouble";
 import { asked, type PageProps } from "./props";
 
 const LIMIT = 500;
 const MAX_LIVES = 60;
-
-export interface Life {
-  key: string;
-  host: string;
-  pid: number;
-  group: string;
-  start: number;
-  /** Null while it lives. */
-  end: number | null;
-  ending: Ending | null;
-  why: string;
-}
-
-/** Lives from what is known: events tell of starts and ends, the recorder of who lives now. */
-export function livesOf(
-  events: readonly Lifecycle[],
-  now: Now | null,
-  selection: Selection,
-): Life[] {
-  const lives = new Map<string, Life>();
-  const key = (host: string, pid: number, started: number) =>
-    `${host} ${pid} ${started.toFixed(2)}`;
-  const picked = (chosen: string[], value: string) => !chosen.length || chosen.includes(value);
-  for (const process of selection.recording ? [] : (now?.processes ?? [])) {
-    const { host, pid, started, group, alive, last_seen } = process;
-    const wanted =
-      picked(selection.hosts, host) &&
-      picked(selection.groups, group) &&
-      picked(selection.pids, String(pid));
-    if (!wanted) continue;
-    const end = alive ? null : last_seen;
-    lives.set(key(host, pid, started), {
-      key: key(host, pid, started),
-      host,
-      pid,
-      group,
-      start: started,
-      end,
-      ending: null,
-      why: "",
-    });
-  }
-  for (const event of [...events].sort((a, b) => a.time - b.time)) {
-    const { host, pid, started, group } = event;
-    const id = key(host, pid, started);
-    const life = lives.get(id) ?? {
-      key: id,
-      host,
-      pid,
-      group,
-      start: started || event.time,
-      end: null,
-      ending: null,
-      why: "",
-    };
-    lives.set(id, life);
-    if (!isEnd(event)) continue;
-    life.end = event.time;
-    // The supervisor, which speaks last, knows how a process that could say nothing died.
-    life.ending = life.ending === "unplanned" ? "unplanned" : endingOf(event);
-    life.why = reasonOf(event) || life.why;
-  }
-  return [...lives.values()].sort(
-    (a, b) => a.host.localeCompare(b.host) || a.group.localeCompare(b.group) || a.start - b.start,
-  );
-}
 
 const HUES: Record<Ending, Colour> = { planned: "grey", limit: "amber", unplanned: "red" };
 const ENDINGS: Record<Ending, string> = {
@@ -96,11 +31,12 @@ export function LifecyclePage({ address, now }: PageProps) {
     [...asked(address), ["limit", String(LIMIT)]],
     every && Math.max(2, every),
   );
-  if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;
+  if (!answer.data) return <Waiting answer={answer} />;
   const { events } = answer.data;
   const span = moments(address.range, now?.time ?? Date.now() / 1000);
   return (
     <>
+      <Trouble answers={[answer]} />
       <Gantt lives={livesOf(events, now, address.selection)} {...span} stale={answer.stale} />
       <EventList events={events} />
     </>
@@ -140,7 +76,8 @@ function Gantt({
         const y = index * ROW;
         context.textAlign = "left";
         context.fillStyle = colour(index === picked ? "ink" : "muted");
-        const name = width < 500 ? "" : `${fitted(context, groupName(life.group), edge - 60)} `;
+        const name =
+          width < 500 ? "" : `${fitted(context, format.groupName(life.group), edge - 60)} `;
         context.fillText(`${name}${life.pid}`, 0, y + ROW / 2);
         context.fillStyle = colour("teal", index === picked ? 1 : 0.75);
         const [begin, end] = [x(life.start), x(life.end ?? to)];
@@ -180,7 +117,7 @@ function Gantt({
         columns: ["Process", "Group", "Host", "From", "To", "Why"],
         rows: shown.map((each) => [
           String(each.pid),
-          groupName(each.group),
+          format.groupName(each.group),
           each.host,
           format.moment(each.start),
           each.end === null ? "alive" : format.moment(each.end),
@@ -220,7 +157,7 @@ function Gantt({
       />
       <p class="readout" aria-live="polite">
         {life ? (
-          `${life.pid} (${groupName(life.group)} on ${life.host}): from ${format.moment(life.start)}, ${
+          `${life.pid} (${format.groupName(life.group)} on ${life.host}): from ${format.moment(life.start)}, ${
             life.end === null
               ? "alive"
               : `ended ${format.moment(life.end)} after ${format.span(life.end - life.start)}${life.why ? `: ${life.why}` : ""}`
@@ -275,7 +212,7 @@ function EventList({ events }: { events: Lifecycle[] }) {
                   <td class="text">
                     {event.pid} <small>{event.host}</small>
                   </td>
-                  <td class="text">{groupName(event.group)}</td>
+                  <td class="text">{format.groupName(event.group)}</td>
                   <td class="text why">
                     {reasonOf(event)}
                     {event.reported_by_supervisor ? <small> told by the supervisor</small> : ""}

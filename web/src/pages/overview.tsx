@@ -1,15 +1,17 @@
 // How it goes: verdicts first, then the figures, then how they went over time, then each process.
 
 import { useMemo } from "preact/hooks";
-import { go, selectionParameters } from "../address";
-import { useAnswer } from "../answers";
+import { selectionParameters } from "../address";
+import { question, useAnswer } from "../answers";
+import { fileName } from "../charts/card";
 import { LineChart } from "../charts/lines";
 import { happens, line, percentileLines } from "../charts/percentiles";
 import * as format from "../format";
 import type { Measured, Series, Varying } from "../model";
+import { showRange } from "../navigation";
 import { describe, isLive, refreshSeconds } from "../range";
-import { groupName } from "../selection_bar";
 import { useSeries } from "../series";
+import { Trouble } from "../trouble";
 import { VerdictCard } from "../verdict";
 import { ProcessTable } from "./process_table";
 import { asked, type PageProps } from "./props";
@@ -19,14 +21,41 @@ export function OverviewPage({ address, now }: PageProps) {
   const every = refreshSeconds(address.range);
   const measured = useAnswer<Measured>("summary", asked(address), every && Math.max(2, every));
   const series = useSeries(address);
-  if (measured.error && !measured.data) return <p class="alert critical">{measured.error}</p>;
+  if (now && measured.data && !now.processes.length && !measured.data.summary.period) {
+    return <Nobody />;
+  }
   return (
     <>
+      <Trouble answers={[measured, series]} />
       <Verdicts address={address} measured={measured.data} now={now} />
       {measured.data && <Tiles {...measured.data} />}
       {series.data && <Charts series={series.data} measured={measured.data} stale={series.stale} />}
+      <p>
+        <a
+          class="button"
+          href={question("series.csv", asked(address))}
+          download={fileName("series", "csv")}
+        >
+          These values as CSV
+        </a>
+      </p>
       <ProcessTable address={address} now={now} />
     </>
+  );
+}
+
+/** Before anybody has reported, the page says how to begin. */
+function Nobody() {
+  return (
+    <section class="card">
+      <h2>No process has reported in this range</h2>
+      <p>Have one report to this recorder, at the socket that it named when it started:</p>
+      <pre>
+        headway serve app:application --telemetry unix:PATH{"\n"}
+        headway run --telemetry unix:PATH program.py{"\n"}
+        WSGITelemetryService unix:PATH{"      "}# Apache with mod_wsgi 6
+      </pre>
+    </section>
   );
 }
 
@@ -52,7 +81,7 @@ function Verdicts({ address, measured, now }: PageProps & { measured: Measured |
         <VerdictCard
           key={`${group.host} ${group.group}`}
           verdict={group.verdict}
-          about={`${groupName(group.group)} on ${group.host}, now`}
+          about={`${format.groupName(group.group)} on ${group.host}, now`}
         />
       ))}
     </section>
@@ -61,10 +90,6 @@ function Verdicts({ address, measured, now }: PageProps & { measured: Measured |
 
 function one(value: Varying<number> | undefined): number | undefined {
   return typeof value === "number" ? value : undefined;
-}
-
-export function showRange(from: number, to: number): void {
-  go({ range: { from, to } });
 }
 
 interface ChartsProps {
@@ -120,7 +145,8 @@ function Charts({ series, measured, stale }: ChartsProps) {
   };
   const config = measured?.config;
   const allowed = one(config?.cpu_limit);
-  const withGil = measured?.summary.gil !== null;
+  const withGil = config?.gil_mode !== "disabled";
+  const withTakes = points.some(({ summary }) => summary?.take_wait);
   return (
     <section class="grid" aria-label="Over time">
       <LineChart {...shared} title="Throughput" unit={format.perSecond} lines={drawn.throughput} />
@@ -153,7 +179,7 @@ function Charts({ series, measured, stale }: ChartsProps) {
           allowed ? { value: allowed, label: `cgroup limit ${format.cores(allowed)}` } : undefined
         }
       />
-      {withGil && (
+      {withTakes && (
         <LineChart
           {...shared}
           title="Wait of a take of the GIL"

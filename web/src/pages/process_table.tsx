@@ -6,7 +6,6 @@ import { formatRow } from "../comparison";
 import * as format from "../format";
 import type { Measured, Now, Process } from "../model";
 import { isLive } from "../range";
-import { groupName } from "../selection_bar";
 import { Sign } from "../verdict";
 import type { PageProps } from "./props";
 import { shapeOf } from "./tiles";
@@ -23,14 +22,14 @@ const COLUMNS = [
   "Memory",
 ];
 
-function figures({ summary }: Measured): string[] {
+function figures({ summary, config }: Measured): string[] {
   return [
     format.perSecond(summary.rps),
     format.seconds(summary.response?.p50),
     format.seconds(summary.response?.p95),
     format.seconds(summary.application?.p95),
-    summary.gil ? format.seconds(summary.gil_wait?.p95) : "no GIL",
-    summary.gil ? format.share(summary.gil.held) : format.NOTHING,
+    config.gil_mode === "disabled" ? "no GIL" : format.seconds(summary.gil_wait?.p95),
+    format.share(summary.gil?.held),
     format.cores(summary.cpu),
     format.share(summary.busy),
     format.bytes(summary.rss),
@@ -54,7 +53,7 @@ function rowsNow({ groups, processes }: Now): Row[] {
   return groups.flatMap((group) => [
     {
       key: `${group.host}\n${group.group}`,
-      name: groupName(group.group),
+      name: format.groupName(group.group),
       title: `${group.host} · ${shapeOf(group.config)}`,
       href: groupHref(group.host, group.group),
       measured: group,
@@ -92,7 +91,7 @@ function GroupsThen({ address, now }: PageProps) {
     : groups.map(({ host, group }): [string, string] => [
         "row",
         formatRow({
-          name: groupName(group),
+          name: format.groupName(group),
           ...range,
           selection: {
             ...EVERYTHING,
@@ -138,7 +137,8 @@ function Table({ title, note, rows }: { title: string; note: string; rows: Row[]
           {title} <small>{note}</small>
         </h3>
       </header>
-      <div class="scroll">
+      {rows.length === 0 && <p class="note">No process reports now.</p>}
+      <div class="scroll" hidden={rows.length === 0}>
         <table class="numbers processes">
           <thead>
             <tr>

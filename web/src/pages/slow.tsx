@@ -8,7 +8,8 @@ import * as format from "../format";
 import type { SlowAnswer } from "../model";
 import { refreshSeconds } from "../range";
 import type { Colour } from "../theme";
-import { Filter } from "./endpoints";
+import { Trouble, Waiting } from "../trouble";
+import { Filter } from "./filter";
 import { asked, type PageProps } from "./props";
 
 const LIMIT = 200;
@@ -21,7 +22,7 @@ export function SlowPage({ address }: PageProps) {
     [...asked(address), ["limit", String(LIMIT)]],
     every && Math.max(2, every),
   );
-  if (!answer.data) return <p class="note">{answer.error ?? "Asking the recorder …"}</p>;
+  if (!answer.data) return <Waiting answer={answer} />;
   const state = STATES.find((name) => name === address.view.state) ?? "all";
   const wanted = (address.view.q ?? "").toLowerCase();
   const { events } = answer.data;
@@ -30,6 +31,7 @@ export function SlowPage({ address }: PageProps) {
     .filter((event) => wordsOf(event).includes(wanted));
   return (
     <>
+      <Trouble answers={[answer]} />
       <div class="bar">
         <Filter value={address.view.q ?? ""} label="Contains" />
         <label class="inline">

@@ -33,9 +33,28 @@ function listed(parts: string[]): string {
   return parts.filter((part) => part && part !== format.NOTHING).join(" · ");
 }
 
+interface Tile {
+  name: string;
+  value: string;
+  more: string;
+  bad?: boolean;
+}
+
+function gilTile({ summary, config }: Pick<Measured, "summary" | "config">): Tile {
+  if (config.gil_mode === "disabled") return { name: "GIL", value: "none", more: "free-threaded" };
+  const { gil, exact, gil_wait, take_wait } = summary;
+  return {
+    name: exact ? "GIL wait p95" : "GIL wait p95, at least",
+    value: quantile(gil_wait, "p95"),
+    more: gil
+      ? `of a take ${quantile(take_wait, "p95")} · held ${format.share(gil.held)}`
+      : `p50 ${quantile(gil_wait, "p50")} · p99 ${quantile(gil_wait, "p99")}`,
+  };
+}
+
 export function Tiles({ summary, config }: Measured) {
   const errors = summary.errors_5xx + summary.errors_4xx + summary.failed;
-  const tiles: { name: string; value: string; more: string; bad?: boolean }[] = [
+  const tiles: Tile[] = [
     {
       name: "Throughput",
       value: format.perSecond(summary.rps),
@@ -51,13 +70,7 @@ export function Tiles({ summary, config }: Measured) {
       value: quantile(summary.application, "p95"),
       more: `p50 ${quantile(summary.application, "p50")} · mean ${quantile(summary.application, "mean")}`,
     },
-    summary.gil
-      ? {
-          name: "GIL wait p95",
-          value: quantile(summary.gil_wait, "p95"),
-          more: `of a take ${quantile(summary.take_wait, "p95")} · held ${format.share(summary.gil.held)}`,
-        }
-      : { name: "GIL", value: "none", more: "free-threaded" },
+    gilTile({ summary, config }),
     {
       name: "CPU",
       value: format.cores(summary.cpu),

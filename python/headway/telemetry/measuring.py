@@ -1,0 +1,136 @@
+"""What a selection of processes did in a range, in the figures that people compare: a summary, the
+configuration and a verdict. Asks `History`; knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from headway import _native
+from headway.telemetry import shape
+from headway.telemetry.history import History
+from headway.telemetry.process import Process
+from headway.telemetry.question import Range
+from headway.telemetry.selection import Selection
+from headway.telemetry.summary import Record, summarize, values
+from headway.telemetry.verdicts import judge, worst
+
+Measured = dict[str, Any]
+
+# How finely it is looked for the part of a range that something was recorded in.
+STEPS = 60
+# Where less is missing, it is the ticks that do not end where ranges do.
+NEARLY_ALL = 0.95
+HOLDS_PER_VERDICT = 16
+
+
+def measure(history: History, span: Range, selection: Selection) -> Measured:
+    """SUMMARY, CONFIG and VERDICT. Rates are those of the time that was recorded: a server that
+    was started in the middle of a range is not half as fast for it."""
+    step = span.seconds / STEPS
+    points = history.records(span.start, span.end, step, selection)
+    found = [record for _, record in points if record is not None]
+    record = _native.telemetry_read(_native.telemetry_merge(found))
+    covered_s = span.seconds
+    if len(found) < NEARLY_ALL * len(points):
+        covered_s *= len(found) / len(points)
+    processes = record.get("process_seconds", 0.0) / covered_s if covered_s else 0.0
+    return _judged(history, span, selection, record, covered_s, processes)
+
+
+def measure_now(history: History, now: float, window_s: float) -> Measured:
+    """The last seconds: of all, by group and by process, from one look at what is in memory."""
+    span = Range(now - window_s, now)
+    everybody = history.processes(now, max(60.0, window_s))
+    found = dict(history.per_process(span.start, span.end, Selection()))
+    by_group: dict[tuple[str, str], list[Process]] = defaultdict(list)
+    for process in everybody:
+        by_group[process.host, process.group].append(process)
+    groups = [
+        {
+            "host": host,
+            "group": group,
+            **_of_some(
+                history, span, Selection(frozenset([host]), frozenset([group])), some, found
+            ),
+        }
+        for (host, group), some in sorted(by_group.items())
+    ]
+    total = _of_some(history, span, Selection(), everybody, found)
+    verdict = worst((each["group"] or "(no group)", each["verdict"]) for each in groups)
+    return {
+        "time": now,
+        "total": {**total, "verdict": verdict or total["verdict"]},
+        "groups": groups,
+        "processes": [
+            {
+                **_described(process),
+                **_of_some(history, span, _selection_of(process), [process], found),
+            }
+            for process in everybody
+        ],
+    }
+
+
+def _of_some(
+    history: History,
+    span: Range,
+    selection: Selection,
+    processes: Sequence[Process],
+    records: dict[Process, bytes],
+) -> Measured:
+    """Of processes whose records over the range are known. How long each was there says how many
+    there were at a time."""
+    merged = _native.telemetry_merge([records[each] for each in processes if each in records])
+    record = _native.telemetry_read(merged)
+    seconds = record.get("process_seconds", 0.0)
+    since = min((each.started for each in processes if each in records), default=span.start)
+    covered_s = span.seconds if since <= span.start else max(span.end - since, 1.0)
+    alive = sum(each.alive for each in processes)
+    # Ticks do not end where the range does, so whole processes are counted as such.
+    count = seconds / covered_s if abs(seconds / covered_s - alive) > 0.5 else float(alive)
+    return _judged(history, span, selection, record, covered_s, count)
+
+
+def _judged(
+    history: History,
+    span: Range,
+    selection: Selection,
+    record: Record,
+    covered_s: float,
+    processes: float,
+) -> Measured:
+    summary = summarize(record, covered_s, processes or None)
+    config = shape.configure(record, processes)
+    holds = history.events("hold", span.start, span.end, selection, HOLDS_PER_VERDICT)
+    return {"summary": summary, "config": config, "verdict": judge(record, summary, config, holds)}
+
+
+def read(history: History, span: Range, selection: Selection) -> Record:
+    """The merged record of a range; empty if there was nothing."""
+    found = history.record(span.start, span.end, selection)
+    return {} if found is None else _native.telemetry_read(found)
+
+
+def switch_intervals(record: Record) -> list[float]:
+    return sorted(value for value in values(record, "switch_interval") if value > 0)
+
+
+def _selection_of(process: Process) -> Selection:
+    return Selection(
+        frozenset([process.host]), frozenset([process.group]), frozenset([process.pid])
+    )
+
+
+def _described(process: Process) -> dict[str, Any]:
+    return {
+        "host": process.host,
+        "pid": process.pid,
+        "started": process.started,
+        "group": process.group,
+        "kind": process.kind,
+        "alive": process.alive,
+        "last_seen": process.last_seen,
+    }

@@ -1,0 +1,122 @@
+"""`make screenshot`: the README's picture of the dashboard, from a recording made for it.
+
+The shop of examples/ is served under load for a while as CPython schedules its threads, then again
+under the policy `deadline`, both recorded by `headway telemetry`. Chromium then takes the picture
+of the page about the GIL, the first run laid under the second. Everything ends by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+SHOP = Path(__file__).resolve().parent.parent / "examples" / "shop"
+HEADWAY = Path(sys.executable).with_name("headway")
+THREADS, LIGHT_VISITORS, HEAVY_VISITORS = 5, 6, 2
+START_TIMEOUT_S, STOP_TIMEOUT_S = 30, 20
+# The last ticks of a run, which the server sends as it ends, and the first of the next.
+PAUSE_S = 3
+WIDTH, HEIGHT = 1360, 900
+
+Phase = tuple[float, float]
+
+
+@contextmanager
+def running(folder: Path, name: str, *arguments: str) -> Iterator[str]:
+    """`headway ARGUMENTS` from the moment that it listens, and its URL; stopped by its own pid."""
+    messages = folder / f"{name}.log"
+    with messages.open("w") as stderr:
+        process = subprocess.Popen(
+            [str(HEADWAY), *arguments], cwd=SHOP, stdout=stderr, stderr=stderr
+        )
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not (found := re.search(r"http://[\d.]+:\d+", messages.read_text())):
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise SystemExit(f"screenshot: {name} did not start:\n{messages.read_text()}")
+            time.sleep(0.05)
+        yield found[0]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def record(folder: Path, socket: str, policy: str, seconds: float) -> Phase:
+    """One run of the shop under load; returns when it was, its first second left out."""
+    options = ("--threads", str(THREADS), "--policy", policy, "--telemetry", f"unix:{socket}")
+    with running(folder, policy, "serve", "shop:app", "--bind", "127.0.0.1:0", *options) as url:
+        host, port = url.removeprefix("http://").split(":")
+        start = time.time()
+        load = [sys.executable, "load.py", host, port, "--seconds", str(seconds)]
+        load += ["--light", str(LIGHT_VISITORS), "--heavy", str(HEAVY_VISITORS)]
+        done = subprocess.run(load, cwd=SHOP, stdout=subprocess.DEVNULL, timeout=seconds + 60)
+        if done.returncode != 0:
+            raise SystemExit("screenshot: the load did not come through")
+        end = time.time()
+    time.sleep(PAUSE_S)
+    return start + 1, end
+
+
+def address_of(url: str, before: Phase, after: Phase) -> str:
+    query = {"from": f"{after[0]:.3f}", "to": f"{after[1]:.3f}"}
+    name = quote("interval, as CPython does it", safe="")
+    query["before"] = f"{name}~{before[0]:.3f}~{before[1]:.3f}~"
+    return f"{url}/#/gil?{urlencode(query)}"
+
+
+def take_picture(address: str, chromium: str, path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Root may not use Chromium's sandbox.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=chromium, args=options)
+        page = browser.new_page(
+            viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light", locale="en-US"
+        )
+        page.goto(address)
+        page.locator(".stats").nth(1).wait_for()
+        page.locator(".plot canvas").first.wait_for()
+        page.wait_for_load_state("networkidle")
+        page.screenshot(path=path)
+        browser.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("path", type=Path, help="where the PNG goes")
+    parser.add_argument(
+        "--seconds", type=float, default=40.0, help="how long each run is (default: %(default)s)"
+    )
+    arguments = parser.parse_args()
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise SystemExit("screenshot: there is no Chromium: scripts/debian-packages installs it")
+    with tempfile.TemporaryDirectory(prefix="screenshot-") as name:
+        folder = Path(name)
+        socket = str(folder / "telemetry.sock")
+        recorder = ("--listen", f"unix:{socket}", "--http", "127.0.0.1:0", "--no-store")
+        with running(folder, "telemetry", "telemetry", *recorder) as url:
+            before = record(folder, socket, "interval", arguments.seconds)
+            after = record(folder, socket, "deadline", arguments.seconds)
+            take_picture(address_of(url, before, after), chromium, arguments.path)
+    print(f"screenshot: {arguments.path}, {arguments.path.stat().st_size // 1024} KiB")
+
+
+if __name__ == "__main__":
+    main()

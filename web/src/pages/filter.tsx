@@ -1,0 +1,30 @@
+// What is typed to narrow a list; the key / goes there.
+
+import { useEffect, useRef } from "preact/hooks";
+import { look } from "../address";
+
+export function Filter({ value, label }: { value: string; label: string }) {
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      const place = event.target;
+      if (event.key !== "/" || event.defaultPrevented) return;
+      if (place instanceof HTMLElement && place.closest("input, select, textarea, dialog")) return;
+      event.preventDefault();
+      input.current?.focus();
+    };
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
+  }, []);
+  return (
+    <label class="inline">
+      {label}{" "}
+      <input
+        ref={input}
+        type="search"
+        value={value}
+        onInput={(event) => look("q", event.currentTarget.value)}
+      />
+    </label>
+  );
+}
