@@ -44,6 +44,7 @@ LIVELY: dict[str, Any] = {
     "gil_wait_time_histogram": [(0.002, 10)],
     "status_2xx_total": 9,
     "status_5xx_total": 1,
+    "capacity_utilization": 0.375,
     "switch_interval": 0.005,
     "cpu_cores": 4.0,
     "cgroup_cpu_limit": 2.0,
@@ -105,11 +106,21 @@ def test_counters_are_what_ticks_told(bench: Bench) -> None:
     assert value(samples, "headway_gil_drops_total", cause="forced") == 42
     assert value(samples, "headway_cpu_time_seconds_total", mode="user") == pytest.approx(1.5)
     assert value(samples, "headway_gc_collections_total", generation="2") == 12
+    assert samples["headway_recorder_datagrams_total", frozenset()] == 6
+
+
+def test_levels_are_those_of_the_last_seconds(bench: Bench) -> None:
+    bench.run(12, (100, 101), memory_rss=10_000_000)
+    bench.run(12, (100, 101), **LIVELY)
+    samples = scrape(bench)
     assert value(samples, "headway_processes") == 2
+    assert value(samples, "headway_threads") == pytest.approx(4)
+    assert value(samples, "headway_threads_busy") == pytest.approx(1.5)
+    assert value(samples, "headway_cpu_cores") == 4
     assert value(samples, "headway_cpu_limit_cores") == 2
+    assert value(samples, "headway_memory_limit_bytes") == 10**9
     assert value(samples, "headway_switch_interval_seconds") == 0.005
     assert value(samples, "headway_resident_memory_bytes") == pytest.approx(100_000_000)
-    assert samples["headway_recorder_datagrams_total", frozenset()] == 6
 
 
 def test_a_histogram_has_exactly_the_counts_below_each_bound(bench: Bench) -> None:

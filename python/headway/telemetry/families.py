@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from headway import _native
 from headway.telemetry.history import History
+from headway.telemetry.measuring import measure_groups
 from headway.telemetry.metrics import (
     COUNTERS,
     GAUGES,
@@ -19,17 +19,13 @@ from headway.telemetry.metrics import (
     Moment,
     Reading,
 )
-from headway.telemetry.rollup import merge
+from headway.telemetry.question import Range
 from headway.telemetry.selection import EVERYTHING
-from headway.telemetry.shape import configure
-from headway.telemetry.summary import Record, summarize
 from headway.telemetry.totals import Buckets, Group, Sums, Totals
-from headway.telemetry.verdicts import judge
 
 # What is meant by "now"; longer where processes report less often.
 WINDOW_S = 10.0
 MAX_WINDOW_S = 120.0
-MAX_HOLDS = 200
 
 
 class Sample(NamedTuple):
@@ -103,30 +99,17 @@ def _labels(metric: Metric, group: Group, labels: Iterable[str] = ()) -> dict[st
 
 
 def _moments(history: History, known: Iterable[Group]) -> dict[Group, Moment]:
-    """The last seconds of every group that is counted; also of those that have no process left."""
-    alive: dict[Group, int] = defaultdict(int)
-    window_s = WINDOW_S
-    for process in history.processes(window_s=MAX_WINDOW_S):
-        if process.alive:
-            alive[process.host, process.group] += 1
-            interval = process.identity.get("telemetry_interval")
-            if isinstance(interval, float):
-                window_s = min(MAX_WINDOW_S, max(window_s, 2 * interval))
-    records: dict[Group, list[bytes]] = defaultdict(list)
-    # A tick may be stamped a little ahead of our clock.
-    end = history.now() + 1.0
-    start = end - 1.0 - window_s
-    for process, packed in history.per_process(start, end, EVERYTHING):
-        records[process.host, process.group].append(packed)
-    holds: dict[Group, list[dict[str, object]]] = defaultdict(list)
-    for hold in history.events("hold", start, end, EVERYTHING, MAX_HOLDS):
-        holds[hold["host"], hold["group"]].append(hold)
-    found = {}
-    for group in known:
-        record: Record = {}
-        if group in records:
-            record = _native.telemetry_read(merge(records[group]))
-        summary = summarize(record, window_s, alive[group])
-        verdict = judge(record, summary, configure(record, alive[group]), holds[group])
-        found[group] = Moment(alive[group], record, summary, verdict["name"])
-    return found
+    """The last seconds of every group that is counted, as the dashboard has them; also of one that
+    has no process left."""
+    processes = history.processes(window_s=MAX_WINDOW_S)
+    alive = Counter((each.host, each.group) for each in processes if each.alive)
+    intervals = [each.identity.get("telemetry_interval", 0) for each in processes if each.alive]
+    window_s = min(MAX_WINDOW_S, max([WINDOW_S, *(2 * each for each in intervals)]))
+    now = history.now()
+    span = Range(now - window_s, now)
+    records = dict(history.per_process(span.start, span.end, EVERYTHING))
+    groups = {
+        (each["host"], each["group"]): each
+        for each in measure_groups(history, span, processes, records)
+    }
+    return {group: Moment(alive[group], groups.get(group)) for group in known}

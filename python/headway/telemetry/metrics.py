@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from headway.telemetry import histogram
-from headway.telemetry.summary import Record, Summary, distribution
+from headway.telemetry.summary import Record, distribution
 from headway.telemetry.verdicts.verdict import NAMES as VERDICTS
 
 GROUP_LABELS = ("host", "group")
@@ -41,12 +41,11 @@ class Metric(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A process group's last seconds."""
+    """A process group's last seconds: how many processes are alive, and what `measuring` says of
+    them; `None` where there were none."""
 
     alive: int
-    record: Record
-    summary: Summary
-    verdict: str
+    measured: dict[str, Any] | None
 
 
 class Reading(NamedTuple):
@@ -236,19 +235,31 @@ def distribution_of(record: Record, spread: Spread) -> histogram.Histogram | Non
     return distribution(record, spread.source) or {"count": 0, "sum": 0.0, "buckets": []}
 
 
-def _largest(name: str) -> Callable[[Moment], float | None]:
-    """Of a setting that processes of a group should have alike."""
+def _setting(name: str) -> Callable[[Moment], float | None]:
+    """The largest, where processes of a group that should have it alike differ."""
 
     def read(moment: Moment) -> float | None:
-        found = moment.record.get(name)
-        values = found if isinstance(found, list) else [] if found is None else [found]
-        return max(values, default=None)
+        found = moment.measured["config"][name] if moment.measured else None
+        return max(found) if isinstance(found, list) else found
 
     return read
 
 
 def _level(name: str) -> Callable[[Moment], float | None]:
-    return lambda moment: moment.summary[name] if moment.alive else 0
+    return lambda moment: moment.measured["summary"][name] if moment.measured else None
+
+
+def _busy(moment: Moment) -> float | None:
+    if moment.measured is None:
+        return None
+    summary = moment.measured["summary"]
+    return float(summary["busy"] * summary["threads"])
+
+
+def _verdicts(moment: Moment) -> Values:
+    if moment.measured is not None:
+        holds = moment.measured["verdict"]["name"]
+        yield from (((name,), int(name == holds)) for name in VERDICTS)
 
 
 GAUGES = (
@@ -257,17 +268,17 @@ GAUGES = (
     _gauge(
         "threads_busy",
         "Worker threads in requests, on average of the last seconds.",
-        lambda moment: moment.summary["busy"] * moment.summary["threads"] if moment.alive else 0,
+        _busy,
     ),
     _gauge("resident_memory_bytes", "Resident memory of the processes.", _level("rss")),
     _gauge("connections_open", "Connections that are open.", _level("connections_open")),
-    _gauge("cpu_cores", "Cores that the processes may use.", _largest("cpu_cores")),
-    _gauge("cpu_limit_cores", "CPU limit of the cgroup.", _largest("cgroup_cpu_limit")),
-    _gauge("memory_limit_bytes", "Memory limit of the cgroup.", _largest("cgroup_memory_limit")),
+    _gauge("cpu_cores", "Cores that the processes may use.", _setting("cores")),
+    _gauge("cpu_limit_cores", "CPU limit of the cgroup.", _setting("cpu_limit")),
+    _gauge("memory_limit_bytes", "Memory limit of the cgroup.", _setting("memory_limit")),
     _gauge(
         "switch_interval_seconds",
-        "CPython's switch interval; the longest where processes differ.",
-        _largest("switch_interval"),
+        "CPython's switch interval.",
+        _setting("switch_interval"),
     ),
     Reading(
         Metric(
@@ -276,7 +287,7 @@ GAUGES = (
             "What the last seconds amount to; see the verdicts in the documentation.",
             labels=("headway_verdict",),
         ),
-        lambda moment: [((name,), int(name == moment.verdict)) for name in VERDICTS],
+        _verdicts,
     ),
 )
 
