@@ -263,6 +263,7 @@ class Station:
             recordings,
             self.health,
             (lambda: not store.error) if store else (lambda: True),
+            totals=self.recorder.totals,
         )
         stack.callback(self.history.close)
 

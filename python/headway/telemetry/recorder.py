@@ -21,6 +21,7 @@ from headway.telemetry.listening import Inlet
 from headway.telemetry.live import Event, Live, Tick
 from headway.telemetry.senders import Sender, Senders, TooMany
 from headway.telemetry.store import Store
+from headway.telemetry.totals import Totals
 
 # What comes within so much time is worked on together.
 PATIENCE_NS = 10_000_000
@@ -52,6 +53,7 @@ class Recorder:
         self._wake_read, self._wake_write = os.pipe()
         self._thread = threading.Thread(target=self._run, name="headway-recorder", daemon=True)
         self.live = Live()
+        self.totals = Totals(clock)
         self.senders = Senders(socket.gethostname())
         self.received = 0
         self.malformed: Counter[str] = Counter()
@@ -106,6 +108,7 @@ class Recorder:
                     continue
                 self._take_one(datagram, pid, origin, now, ticks, events)
             self.live.add(ticks, events, now)
+            self.totals.add(ticks)
             if self.store is not None and (ticks or events):
                 self.store.add(sorted([*ticks, *events], key=lambda item: item.number))
             if now - self._tidied >= TIDY_INTERVAL_S:
