@@ -44,7 +44,9 @@ class Settings:
     `pid` is the process they are meant for; `kernel_hints` is whether `policy` may give any;
     `switch_interval_s` is None to leave it as it is; `ledger` is the file that the books are mapped
     to, "" if no other process ever needs to see them; `json_path` is where the report goes, "" for
-    nowhere, "-" for stdout. Other paths are absolute.
+    nowhere, "-" for stdout; `telemetry` is the socket of a recorder, "" for none, that is told
+    every `telemetry_interval_s`, and `name` what the program is called there. Other paths are
+    absolute.
     """
 
     __slots__ = (
@@ -52,9 +54,12 @@ class Settings:
         "json_path",
         "kernel_hints",
         "ledger",
+        "name",
         "pid",
         "policy",
         "switch_interval_s",
+        "telemetry",
+        "telemetry_interval_s",
     )
 
     def __init__(
@@ -67,6 +72,9 @@ class Settings:
         follow: bool,
         ledger: str,
         json_path: str,
+        telemetry: str = "",
+        telemetry_interval_s: float = 1.0,
+        name: str = "",
     ) -> None:
         self.pid = pid
         self.policy = policy
@@ -75,13 +83,18 @@ class Settings:
         self.follow = follow
         self.ledger = ledger
         self.json_path = json_path
+        self.telemetry = telemetry
+        self.telemetry_interval_s = telemetry_interval_s
+        self.name = name
 
     def to_text(self) -> str:
-        """Words with spaces between; the paths, which may hold any byte but 0, as hex."""
+        """Words with spaces between; what may hold any byte but 0 as hex."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
-        paths = [os.fsencode(path).hex() or "-" for path in (self.ledger, self.json_path)]
-        return " ".join((str(self.pid), self.policy_word(), interval, follow, *paths))
+        texts = (self.ledger, self.json_path, self.telemetry, self.name)
+        words = [os.fsencode(text).hex() or "-" for text in texts]
+        every = repr(self.telemetry_interval_s)
+        return " ".join((str(self.pid), self.policy_word(), interval, follow, every, *words))
 
     def policy_word(self) -> str:
         """The policy and whether it may give hints, in one word."""
@@ -90,9 +103,10 @@ class Settings:
     @classmethod
     def from_text(cls, text: str) -> Settings:
         """Raises ValueError if `text` is not of `to_text`'s making."""
-        pid, policy_word, interval, follow, *paths = text.split(" ")
+        pid, policy_word, interval, follow, every, *words = text.split(" ")
         name, hints = parse_policy_word(policy_word)
-        ledger, json_path = ("" if p == "-" else os.fsdecode(bytes.fromhex(p)) for p in paths)
+        texts = ("" if word == "-" else os.fsdecode(bytes.fromhex(word)) for word in words)
+        ledger, json_path, telemetry, program = texts
         return cls(
             pid=int(pid),
             policy=name,
@@ -101,6 +115,9 @@ class Settings:
             follow=follow == "follow",
             ledger=ledger,
             json_path=json_path,
+            telemetry=telemetry,
+            telemetry_interval_s=float(every),
+            name=program,
         )
 
 
@@ -137,6 +154,7 @@ def _join(following: str) -> None:
             ledger, run, policy_word = following.rsplit(":", 2)
             policy, hints = parse_policy_word(policy_word)
             gil.install(policy, kernel_hints=hints, ledger=ledger, run=int(run))
+            _report_as_follower()
     except Exception:
         # An owner that has ended, a full ledger, a platform without the meter: nothing that this
         # process should suffer for, or hear of.
@@ -148,6 +166,28 @@ def _following(settings: Settings, run: int | None) -> str:
     return f"{settings.ledger}:{run}:{settings.policy_word()}"
 
 
+def _report_as_follower() -> None:
+    """To the recorder that HEADWAY_TELEMETRY tells of, if the owner has one."""
+    telemetry = os.environ.get("HEADWAY_TELEMETRY")
+    if telemetry:
+        interval, _, path = telemetry.partition(":")
+        _report(os.fsdecode(bytes.fromhex(path)), float(interval), _program_name())
+
+
+def _program_name() -> str:
+    """What Python was asked to run, as far as its command line says so before it runs."""
+    names = [word for word in sys.orig_argv[1:] if not word.startswith("-")]
+    return os.path.basename(names[0]) if names else ""
+
+
+def _report(path: str, interval_s: float, name: str) -> None:
+    from headway import reporter
+
+    identity = {"process_name": reporter.as_text(name)}
+    stop = reporter.report_across_forks(path, interval_s, identity, kind="run")
+    atexit.register(stop, "unknown", "the program has ended")
+
+
 def _own(settings: Settings) -> None:
     try:
         # First, so that the books hold nothing of it.
@@ -156,6 +196,8 @@ def _own(settings: Settings) -> None:
         if settings.switch_interval_s is not None:
             sys.setswitchinterval(settings.switch_interval_s)
         _install(settings)
+        if settings.telemetry:
+            _report(settings.telemetry, settings.telemetry_interval_s, settings.name)
     except Exception as error:
         _say(f"headway run: {error}")
         os._exit(1)
@@ -164,6 +206,9 @@ def _own(settings: Settings) -> None:
     ledger = settings.ledger
     if settings.follow and ledger:
         os.environ["HEADWAY_FOLLOW"] = _following(settings, _native.gil_run())
+        if settings.telemetry:
+            path = os.fsencode(settings.telemetry).hex()
+            os.environ["HEADWAY_TELEMETRY"] = f"{settings.telemetry_interval_s!r}:{path}"
 
     _native.report_on_signals(
         [os.fsencode(word) for word in report_command(settings)],

@@ -15,7 +15,7 @@ import time
 # `typing` is not loaded in every program that is reported on.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 DEFAULT_INTERVAL_S = 1.0
 MIN_INTERVAL_S = 0.5
@@ -91,9 +91,10 @@ class Reporter:
 
 def report_across_forks(
     path: str, interval_s: float, identity: Mapping[str, object], *, kind: str
-) -> Reporter:
-    """A reporter whose process may fork: children have one of their own. While the process forks
-    the thread is gone, since from 3.12 on CPython warns of forks in a process of several."""
+) -> Callable[[str, str], None]:
+    """Begins a reporter whose process may fork: children have one of their own. While the process
+    forks the thread is gone, since from 3.12 on CPython warns of forks in a process of several.
+    Returns what stops the reporter of whichever process calls it, for a reason."""
     reporters = [Reporter(path, interval_s, identity, kind=kind)]
 
     def begin_in_child() -> None:
@@ -107,7 +108,7 @@ def report_across_forks(
         after_in_parent=lambda: reporters[0].resume(),
         after_in_child=begin_in_child,
     )
-    return reporters[0]
+    return lambda reason, detail: reporters[0].stop(reason, detail)
 
 
 def own_identity() -> dict[str, object]:

@@ -24,7 +24,7 @@ import tempfile
 from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
-from headway import policies
+from headway import policies, reporter
 from headway.errors import CommandError
 from headway.follow import Settings
 from headway.json_file import check_path, is_special
@@ -33,6 +33,14 @@ FOLLOW_FILE = "headway_follow.pth"
 MIN_SWITCH_INTERVAL_S = 1e-6
 # CPython keeps the interval in an unsigned long of microseconds, and rejects what overflows an int.
 MAX_SWITCH_INTERVAL_S = 1000.0
+MAX_TELEMETRY_INTERVAL_S = 86_400.0
+OPTIONS_WITH_VALUE = (
+    "--json",
+    "--switch-interval",
+    "--policy",
+    "--telemetry",
+    "--telemetry-interval",
+)
 
 DESCRIPTION = """\
 Runs a Python program exactly as `python` would, measures every take, wait and drop of its GIL, and
@@ -67,7 +75,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"{policies.describe()}\n{EXAMPLES}"
     parser.usage = (
         "headway run [--json FILE] [--switch-interval S] [--policy P] [--no-kernel-hints]\n"
-        "                   [--follow] (SCRIPT | -m MODULE | -c CODE) [ARG...]"
+        "                   [--follow] [--telemetry unix:PATH [--telemetry-interval S]]\n"
+        "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
     )
     parser.add_argument(
         "--json",
@@ -87,6 +96,43 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="meter Python children started by exec or spawn too, under the same policy (forked "
         "ones always are)",
     )
+    parser.add_argument(
+        "--telemetry",
+        metavar="unix:PATH",
+        type=_telemetry,
+        help="report to the recorder (headway telemetry) that listens there, or will",
+    )
+    parser.add_argument(
+        "--telemetry-interval",
+        metavar="S",
+        type=_telemetry_interval,
+        default=reporter.DEFAULT_INTERVAL_S,
+        help="how often, in seconds (default: %(default)s)",
+    )
+
+
+def _telemetry(text: str) -> str:
+    try:
+        path = os.path.abspath(reporter.parse_target(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not unix:PATH") from None
+    problem = reporter.target_problem(path)
+    if problem is not None:
+        raise argparse.ArgumentTypeError(problem)
+    return path
+
+
+def _telemetry_interval(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not reporter.MIN_INTERVAL_S <= value <= MAX_TELEMETRY_INTERVAL_S:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds from {reporter.MIN_INTERVAL_S} to "
+            f"{MAX_TELEMETRY_INTERVAL_S:.0f}"
+        )
+    return value
 
 
 def split_arguments(arguments: list[str]) -> tuple[list[str], Program | None]:
@@ -95,7 +141,7 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], Program | None]:
     index = 0
     while index < len(arguments):
         word, rest = arguments[index], arguments[index + 1 :]
-        if word in ("--json", "--switch-interval", "--policy"):
+        if word in OPTIONS_WITH_VALUE:
             index += 2
         elif word == "--":
             return arguments[:index], Program("", rest[0], rest[1:]) if rest else None
@@ -134,6 +180,9 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         follow=arguments.follow,
         ledger=ledger_path(json_path, arguments.follow),
         json_path=json_path,
+        telemetry=arguments.telemetry or "",
+        telemetry_interval_s=arguments.telemetry_interval,
+        name=program_name(program),
     )
     environment = {**os.environ, "HEADWAY_RUN": settings.to_text()}
     # The interpreter's own options (-X dev, -W error, -I ...) hold for the program too; this is
@@ -148,6 +197,13 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         os.execve(sys.executable, command, environment)
     except OSError as error:
         raise CommandError(f"cannot start {sys.executable}: {error.strerror}") from error
+
+
+def program_name(program: Program) -> str:
+    """What the program is called among others."""
+    if program.option == "-m":
+        return f"-m {program.name}"
+    return program.option or os.path.basename(program.name)
 
 
 def _switch_interval(text: str) -> float:

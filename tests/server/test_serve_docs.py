@@ -99,7 +99,6 @@ def test_what_mod_wsgi_has_and_headway_has_not_is_all_there() -> None:
         daemon.NOT_HAD,
         other_directives.REFUSED,
         other_directives.WITHOUT_EFFECT,
-        other_directives.TELEMETRY,
     )
     without_value = {"wsgiimportscript"}
     expected = {name for table in tables for name in table} | without_value

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from heard import GC_EVENT, GC_SNAPSHOT, SLOW, STARTED, TICK, Ear
+from launch import start
 from served import FREE_THREADING, Served
 
 APPLICATION = "depth:application"
@@ -171,7 +172,7 @@ def test_python_that_computes_is_no_long_hold(ear: Ear) -> None:
         with asking(server, "/compute?1.5") as compute:
             while compute.is_alive():
                 server.get("/other")
-        ear.wait_for(TICK, lambda fields: fields["request_time_max"] > 1.5)
+        ear.wait_for(TICK, lambda fields: fields.get("request_time_max", 0) > 1.5)
     assert all(row["hold_duration"] < 1.0 for row in ear.rows("holds"))
 
 
@@ -220,3 +221,37 @@ def test_an_interpreter_that_is_replaced_is_followed_by_the_next(ear: Ear) -> No
     full = sum(row["gc_pauses_generation2"] for row in ear.rows("gcs"))
     assert full >= 8
     assert ear.heard(STARTED)
+
+
+PROGRAM = """
+import re, threading, time
+
+def search():
+    re.match(r"(1+)+$", "1" * 22 + "x")
+
+def wait_often():
+    while not over.is_set():
+        time.sleep(0.001)
+
+over = threading.Event()
+waiter = threading.Thread(target=wait_often)
+waiter.start()
+began = time.monotonic()
+while time.monotonic() < began + 3:
+    search()
+    time.sleep(0.05)
+over.set()
+waiter.join()
+"""
+
+
+@has_gil
+def test_a_program_that_keeps_the_gil_is_told_of(ear: Ear) -> None:
+    program = start("run", "--telemetry", ear.target, "--telemetry-interval", "0.5", "-c", PROGRAM)
+    with program:
+        hold = ear.wait_for_row("holds", lambda row: "search" in calls(row.get("hold_stack", "")))
+        assert program.wait(60) == 0
+    assert hold["hold_thread"] == "MainThread"
+    assert hold["hold_gil"] == "main"
+    assert "hold_endpoint" not in hold
+    assert ear.heard(GC_SNAPSHOT)

@@ -163,6 +163,9 @@ def test_a_late_tick_is_in_every_sum(tmp_path: Path) -> None:
     bench.give(*late[:10])
     bench.store_now()
     bench.give(*late[10:])
+    assert totals(bench, 10) == tuple(each + 300 for each in before[10])
+    # Now they are rolled up, too.
+    bench.clock.now += 70
     bench.settle()
     for step, (of_groups, of_processes) in before.items():
         assert totals(bench, step) == (of_groups + 300, of_processes + 300), step

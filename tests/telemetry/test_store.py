@@ -20,7 +20,7 @@ from ticks import START, Bench, Clock, requests, tick
 from headway.errors import CommandError
 from headway.telemetry import schema, store
 from headway.telemetry.retention import used_bytes
-from headway.telemetry.selection import EVERYTHING
+from headway.telemetry.selection import EVERYTHING, Selection
 
 HERE = Path(__file__).resolve().parent
 
@@ -362,4 +362,60 @@ def test_commits_come_by_themselves(tmp_path: Path) -> None:
         while database.execute("SELECT count(*) FROM tick").fetchone() != (1,):
             assert time.monotonic() < end
             time.sleep(0.05)
+    bench.stop()
+
+
+def test_a_damaged_record_is_left_out_of_sums(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    bench = Bench(path)
+    bench.run(10)
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        (number,) = database.execute("SELECT min(number) FROM tick").fetchone()
+        database.execute("UPDATE tick SET record = x'01ffffff' WHERE number = ?", (number,))
+    bench.run(400)
+    assert bench.store is not None
+    assert bench.store.error == ""
+    assert bench.requests(START, bench.clock.now + 1) == 4090
+    bench.stop()
+
+
+def test_processes_without_a_start_that_share_a_pid(tmp_path: Path) -> None:
+    """As mod_wsgi's: a counter that begins anew is another, also over a restart."""
+    path, clock = tmp_path / "store.sqlite", Clock()
+    bench = Bench(path, clock)
+    bench.run(40, process_started_stamp=None)
+    bench.sequence = 0
+    bench.run(40, process_started_stamp=None)
+    sequence = bench.sequence
+    bench.stop()
+    bench = Bench(path, clock)
+    bench.sequence = sequence
+    bench.run(40, process_started_stamp=None)
+    bench.store_now()
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM process").fetchone() == (2,)
+    assert bench.requests(START, clock.now + 1) == 1200
+    bench.stop()
+
+
+def test_processes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headway.telemetry import retention
+
+    monkeypatch.setattr(retention, "MAX_PROCESSES", 10)
+    path = tmp_path / "store.sqlite"
+    bench = Bench(path)
+    for pid in range(100):
+        bench.run(1, (pid,), process_group=f"group {pid}")
+    bench.clock.now += 61
+    bench.run(1, (99,), process_group="group 99")
+    with closing(sqlite3.connect(path)) as database:
+        for table in ("process", "process_group"):
+            (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+            assert count <= 11
+    # And goes on with a group that was forgotten.
+    bench.run(90, (5,), process_group="group 5")
+    selection = Selection(groups=frozenset({"group 5"}))
+    assert bench.requests(bench.clock.now - 89, bench.clock.now + 1, selection) == 900
+    assert bench.store is not None
+    assert bench.store.error == ""
     bench.stop()

@@ -223,19 +223,17 @@ impl Told {
     fn write_snapshot(&self, out: &mut Writer) {
         let mut sums = self.gone;
         self.interpreters.iter().for_each(|interpreter| add_up(&mut sums, &interpreter.sums));
-        let of = |what: fn(&Facts) -> &AtomicU64| {
-            self.interpreters.iter().map(move |each| what(&each.passes.facts).load(Relaxed))
-        };
-        let ids = |first: u16, step: usize| first + step as u16;
-        for generation in 0..GENERATIONS {
-            let facts = || self.interpreters.iter().map(|each| &each.passes.facts);
+        let facts = || self.interpreters.iter().map(|each| &each.passes.facts);
+        let of = |what: fn(&Facts) -> &AtomicU64| facts().map(move |it| what(it).load(Relaxed));
+        for (generation, [passes, collected, uncollectable]) in sums.into_iter().enumerate() {
             let count = facts().map(|facts| facts.counts[generation].load(Relaxed)).sum();
             let threshold = facts().map(|facts| facts.thresholds[generation].load(Relaxed)).next();
-            out.count(ids(id::GC_COUNT0, generation), count);
-            out.count(ids(id::GC_THRESHOLD0, generation), threshold.unwrap_or(0));
-            out.count(ids(id::GC_COLLECTIONS0, generation), sums[generation][0]);
-            out.count(ids(id::GC_COLLECTED0, generation), sums[generation][1]);
-            out.count(ids(id::GC_UNCOLLECTABLE0, generation), sums[generation][2]);
+            let nth = |first: u16| first + generation as u16;
+            out.count(nth(id::GC_COUNT0), count);
+            out.count(nth(id::GC_THRESHOLD0), threshold.unwrap_or(0));
+            out.count(nth(id::GC_COLLECTIONS0), passes);
+            out.count(nth(id::GC_COLLECTED0), collected);
+            out.count(nth(id::GC_UNCOLLECTABLE0), uncollectable);
         }
         out.count(id::GC_IS_ENABLED, of(|facts| &facts.is_enabled).max().unwrap_or(0));
         out.count(id::GC_FREEZE_COUNT, of(|facts| &facts.frozen).sum());

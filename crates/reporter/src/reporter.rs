@@ -153,13 +153,13 @@ impl Reporter {
         }
     }
 
-    /// Begins the thread, or begins it again.
+    /// Begins the thread, or begins it again; not after `stop`.
     pub fn resume(&self) -> std::io::Result<()> {
         if !self.is_of_this_process() {
             return Ok(());
         }
         let mut thread = lock(&self.thread);
-        if thread.is_none() {
+        if thread.is_none() && !lock(&self.shared.desk).has_ended {
             *lock(&self.shared.is_over) = false;
             let shared = Arc::clone(&self.shared);
             let _blocked = SignalsBlocked::begin();
@@ -195,8 +195,7 @@ impl Shared {
     /// Has the sources look around until a tick is due. False once it is over.
     fn looks_until(&self, due: Instant) -> bool {
         loop {
-            let sources = lock(&self.sources).clone();
-            let often = sources.iter().filter_map(|source| source.look_every()).min();
+            let often = lock(&self.sources).iter().filter_map(|source| source.look_every()).min();
             let next = often.map_or(due, |often| due.min(Instant::now() + often));
             if !self.waits_until(next) {
                 return false;
@@ -204,7 +203,8 @@ impl Shared {
             if next == due {
                 return true;
             }
-            sources.iter().for_each(|source| source.look());
+            // Whoever adds a source meanwhile holds no GIL.
+            lock(&self.sources).iter().for_each(|source| source.look());
         }
     }
 

@@ -192,13 +192,15 @@ def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
 
 
 def _server_without_effect(values: dict[str, Value]) -> Iterator[str]:
-    for option, needed in (
-        ("telemetry-interval", "telemetry"),
-        ("slow-requests", "telemetry"),
-        ("capture-user-agent", "slow-requests"),
+    # A dashboard is heard, too.
+    reports = values["telemetry"].value or values["dashboard"].value
+    for option, needed, is_there in (
+        ("telemetry-interval", "telemetry", reports),
+        ("slow-requests", "telemetry", reports),
+        ("capture-user-agent", "slow-requests", values["slow-requests"].value),
     ):
         value = values[option]
-        if value.value and value.origin != DEFAULT and not values[needed].value:
+        if value.value and value.origin != DEFAULT and not is_there:
             yield f"{value.origin}: {option} has no effect without {needed}"
 
 

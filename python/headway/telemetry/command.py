@@ -99,7 +99,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=_size,
         default=DEFAULT_LIMIT_BYTES,
-        help="how large the database may grow; what is oldest and finest goes first (default: 1G)",
+        help="how large the database may grow; the oldest of the finest goes first (default: 900M)",
     )
     keeping.add_argument(
         "--export", metavar="FILE", help="write a part of the store to FILE, and end"
@@ -205,13 +205,17 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 
 def record(settings: Settings) -> int:
     """Everything that the settings ask for, until a signal comes."""
+    ended = threading.Event()
+    # From the beginning, so that whatever was received by then is committed.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
     with ExitStack() as stack:
         station = Station(settings, stack)
         station.start()
         if settings.http is None:
-            _wait_for_signal()
+            ended.wait()
         else:
-            station.serve(settings.http)
+            station.serve(settings.http, ended)
     return 0
 
 
@@ -283,8 +287,8 @@ class Station:
         health["relay"] = self._listener.health() if self._listener else None
         return health
 
-    def serve(self, address: Address) -> None:
-        """The site, until a signal comes."""
+    def serve(self, address: Address, ended: threading.Event) -> None:
+        """The site, until a signal comes or has come."""
         from headway.server.program import serve
         from headway.telemetry.site import make_site
 
@@ -294,6 +298,7 @@ class Station:
             make_site(self.history, settings),
             bind=str(address),
             threads=SITE_THREADS,
+            stop=ended,
             tls_certificate=settings.tls_certificate if with_tls else None,
             tls_key=settings.tls_key if with_tls else None,
         )
@@ -309,13 +314,6 @@ def make_folder(path: str, option: str) -> None:
         os.makedirs(path, mode=0o755, exist_ok=True)
     except OSError as error:
         raise CommandError(f"{option}: {path}: {reason_of(error)}", exit_code=2) from None
-
-
-def _wait_for_signal() -> None:
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    ended.wait()
 
 
 def _export(arguments: argparse.Namespace) -> int:

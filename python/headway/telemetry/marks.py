@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
+from typing import NamedTuple
 
 
 def read_mark(connection: sqlite3.Connection, name: str) -> float:
@@ -20,3 +22,35 @@ def add_to_mark(connection: sqlite3.Connection, name: str, amount: float) -> Non
         "INSERT INTO progress VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = value + ?2",
         (name, amount),
     )
+
+
+class Packing(NamedTuple):
+    """Of the ticks up to `number` with a time before `boundary`, those of processes up to `process`
+    are in their minutes and rollups already, and only not deleted yet."""
+
+    number: int
+    boundary: float
+    process: int
+
+
+def packing_of(marks: Mapping[str, float]) -> Packing | None:
+    """`None` while no ticks are being packed."""
+    if "packing:number" not in marks:
+        return None
+    return Packing(
+        int(marks["packing:number"]), marks["packing:boundary"], int(marks["packing:process"])
+    )
+
+
+def read_packing(connection: sqlite3.Connection) -> Packing | None:
+    rows = connection.execute("SELECT name, value FROM progress WHERE name LIKE 'packing:%'")
+    return packing_of(dict(rows))
+
+
+def set_packing(connection: sqlite3.Connection, packing: Packing) -> None:
+    for name, value in packing._asdict().items():
+        set_mark(connection, f"packing:{name}", value)
+
+
+def clear_packing(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM progress WHERE name LIKE 'packing:%'")

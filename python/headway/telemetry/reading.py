@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from headway.telemetry import schema
+from headway.telemetry.marks import Packing, packing_of
 from headway.telemetry.packing import Damaged, unpack_record, unpack_ticks
 from headway.telemetry.schema import (
     GROUP_LEVELS,
@@ -34,6 +35,7 @@ from headway.telemetry.selection import Selection
 from headway.telemetry.senders import Key
 
 FOREVER = 2.0**40
+NO_PACKING = Packing(0, 0.0, 0)
 MAX_NAMED_OWNERS = 200
 
 
@@ -233,8 +235,11 @@ class Snapshot:
 
     def ticks(self, start: float, end: float, processes: set[int]) -> list[Piece]:
         """Those that are in no rollup yet."""
+        packed = packing_of(self._marks) or NO_PACKING
         rows = self._connection.execute(
-            "SELECT time, process, record FROM tick WHERE time >= ? AND time < ?", (start, end)
+            "SELECT time, process, record FROM tick WHERE time >= ? AND time < ? "
+            "AND NOT (number <= ? AND time < ? AND process <= ?)",
+            (start, end, *packed),
         )
         return [
             Piece(time, 0, process, record)

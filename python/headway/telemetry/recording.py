@@ -12,7 +12,9 @@ from headway.errors import CommandError, reason_of
 from headway.telemetry import schema
 from headway.telemetry.reading import Reader
 from headway.telemetry.retention import KEPT
-from headway.telemetry.schema import row_id
+from headway.telemetry.schema import PROCESS_LEVELS, row_id
+
+COARSEST_S = PROCESS_LEVELS[-1].width_s
 
 
 def parse_recordings(texts: Iterable[str]) -> dict[str, str]:
@@ -57,14 +59,9 @@ def take_away(store: str, target: str, start: float, end: float) -> None:
         raise CommandError(f"--store {store}: there is no such file", exit_code=2)
     part = f"{target}.part"
     try:
-        with contextlib.closing(schema.connect_read_only(store)) as source:
-            source.execute("VACUUM INTO ?", (part,))
-        with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as copy:
-            copy.execute("PRAGMA journal_mode = DELETE")
-            copy.execute("BEGIN")
-            keep_range(copy, start, end)
-            copy.execute("COMMIT")
-            copy.execute("VACUUM")
+        # Complains about what is no store.
+        with contextlib.closing(schema.connect_read_only(store)):
+            copy_range(store, part, start, end)
         os.rename(part, target)
     except (sqlite3.Error, OSError, schema.WrongStore) as error:
         with contextlib.suppress(OSError):
@@ -73,20 +70,42 @@ def take_away(store: str, target: str, start: float, end: float) -> None:
         raise CommandError(f"--export {target}: {reason}") from None
 
 
-def keep_range(copy: sqlite3.Connection, start: float, end: float) -> None:
-    for kept in KEPT:
+def copy_range(store: str, target: str, start: float, end: float) -> None:
+    """In one transaction, so what is copied is of one moment."""
+    copy = sqlite3.connect(schema.uri_of(target, "rwc"), uri=True, isolation_level=None)
+    with contextlib.closing(copy):
+        copy.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")
+        schema.make_tables(copy)
+        copy.execute("ATTACH ? AS store", (schema.uri_of(store, "ro"),))
+        copy.execute("BEGIN")
+        copy.execute("INSERT INTO progress SELECT * FROM store.progress")
+        for kept in KEPT:
+            copy.execute(
+                f"INSERT INTO {kept.table} SELECT * FROM store.{kept.table} "
+                "WHERE id >= ? AND id < ?",
+                (
+                    row_id(start, kept.width_s, 0),
+                    row_id(end + kept.width_s - 1e-6, kept.width_s, 0),
+                ),
+            )
+        for table in ("tick", "event"):
+            copy.execute(
+                f"INSERT INTO {table} SELECT * FROM store.{table} WHERE time >= ? AND time < ?",
+                (start, end),
+            )
         copy.execute(
-            f"DELETE FROM {kept.table} WHERE id < ? OR id >= ?",
-            (
-                row_id(start, kept.width_s, 0),
-                row_id(end + kept.width_s - 1e-6, kept.width_s, 0),
-            ),
+            "INSERT INTO process SELECT * FROM store.process "
+            "WHERE last_seen >= ? AND first_seen < ?",
+            # Processes whose coarse rows reach into the range are among them.
+            (start - COARSEST_S, end + COARSEST_S),
         )
-    for table in ("tick", "event"):
-        copy.execute(f"DELETE FROM {table} WHERE time < ? OR time >= ?", (start, end))
-    copy.execute("DELETE FROM process WHERE last_seen < ? OR first_seen >= ?", (start - 60, end))
-    copy.execute("DELETE FROM identity WHERE id NOT IN (SELECT identity FROM process)")
-    copy.execute("DELETE FROM process_group WHERE id NOT IN (SELECT process_group FROM process)")
+        for table, column in (("identity", "identity"), ("process_group", "process_group")):
+            copy.execute(
+                f"INSERT INTO {table} SELECT * FROM store.{table} "
+                f"WHERE id IN (SELECT {column} FROM process)"
+            )
+        copy.execute("COMMIT")
+        copy.execute("DETACH store")
 
 
 def parse_moment(text: str, option: str, now: float) -> float:

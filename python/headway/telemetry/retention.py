@@ -36,10 +36,10 @@ KEPT = (
     *(
         Kept(level.table, level.width_s, age_s, share)
         for level, age_s, share in (
-            (PROCESS_LEVELS[0], 6 * HOUR_S, 0.07),
-            (PROCESS_LEVELS[1], 3 * DAY_S, 0.15),
-            (PROCESS_LEVELS[2], 14 * DAY_S, 0.15),
-            (PROCESS_LEVELS[3], 400 * DAY_S, 0.25),
+            (PROCESS_LEVELS[0], 6 * HOUR_S, 0.06),
+            (PROCESS_LEVELS[1], 3 * DAY_S, 0.12),
+            (PROCESS_LEVELS[2], 14 * DAY_S, 0.12),
+            (PROCESS_LEVELS[3], 400 * DAY_S, 0.33),
             (GROUP_LEVELS[0], 2 * DAY_S, 0.04),
             (GROUP_LEVELS[1], 14 * DAY_S, 0.04),
             (GROUP_LEVELS[2], 400 * DAY_S, 0.04),
@@ -47,6 +47,9 @@ KEPT = (
         )
     ),
 )
+
+# Of processes that ended long ago, the sums of their groups are left.
+MAX_PROCESSES = 100_000
 
 # By kind: age and number of rows.
 EVENTS = {
@@ -90,8 +93,17 @@ def forget_old(connection: sqlite3.Connection, now: float) -> None:
             connection.execute("DELETE FROM event WHERE kind = ? AND time <= ?", (kind, surplus[0]))
     # No row of a process is older.
     oldest = now - max(kept.age_s for kept in KEPT if kept.table.startswith("process_3600"))
-    connection.execute("DELETE FROM process WHERE last_seen < ?", (oldest,))
-    connection.execute("DELETE FROM identity WHERE id NOT IN (SELECT identity FROM process)")
+    surplus = connection.execute(
+        "SELECT last_seen FROM process ORDER BY last_seen DESC LIMIT 1 OFFSET ?", (MAX_PROCESSES,)
+    ).fetchone()
+    if surplus is not None:
+        oldest = max(oldest, surplus[0])
+    dropped = connection.execute("DELETE FROM process WHERE last_seen <= ?", (oldest,))
+    if dropped.rowcount:
+        connection.execute("DELETE FROM identity WHERE id NOT IN (SELECT identity FROM process)")
+        connection.execute(
+            "DELETE FROM process_group WHERE id NOT IN (SELECT process_group FROM process)"
+        )
 
 
 def forget_most(connection: sqlite3.Connection, limit_bytes: int) -> bool:

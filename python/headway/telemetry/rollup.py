@@ -14,10 +14,18 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headway import _native
-from headway.telemetry.marks import add_to_mark, read_mark, set_mark
+from headway.telemetry.marks import (
+    Packing,
+    add_to_mark,
+    clear_packing,
+    read_mark,
+    read_packing,
+    set_mark,
+    set_packing,
+)
 from headway.telemetry.packing import Damaged, pack_record, pack_ticks, unpack_record, unpack_ticks
 from headway.telemetry.schema import (
     GROUP_LEVELS,
@@ -45,7 +53,21 @@ SOURCES = (
 
 
 def merge(records: Sequence[bytes]) -> bytes:
-    return records[0] if len(records) == 1 else _native.telemetry_merge(list(records))
+    """What is damaged is left out."""
+    if len(records) == 1:
+        return records[0]
+    try:
+        return _native.telemetry_merge(records)
+    except ValueError:
+        return _native.telemetry_merge([each for each in records if is_record(each)])
+
+
+def is_record(record: bytes) -> bool:
+    try:
+        _native.telemetry_merge([record])
+    except ValueError:
+        return False
+    return True
 
 
 class Rollup:
@@ -54,41 +76,52 @@ class Rollup:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def pack_next(self, now: float) -> bool:
-        """Takes the ticks of one process that belong to minutes gone by into their places. Returns
-        whether there were any."""
+    def pack(self, now: float, is_time_left: Callable[[], bool]) -> bool:
+        """Takes ticks of minutes gone by into their places, one process after the other, as long
+        as there is time. Returns whether all are.
+
+        They are deleted together at the end, since those of a process lie scattered among all
+        others'. Until then the mark says which are packed.
+        """
         boundary = (now - GRACE_S) // MINUTE_S * MINUTE_S
-        process = self._behind(boundary)
-        if process is None:
-            return False
+        packing = read_packing(self._connection)
+        if packing is None:
+            first = self._connection.execute(
+                "SELECT time FROM tick ORDER BY number LIMIT 1"
+            ).fetchone()
+            if first is None or first[0] >= boundary:
+                return True
+            last = self._connection.execute("SELECT max(number) FROM tick").fetchone()[0]
+            packing = Packing(last, boundary, 0)
+        while is_time_left():
+            process = self._connection.execute(
+                "SELECT min(process) FROM tick WHERE process > ?", (packing.process,)
+            ).fetchone()[0]
+            if process is None:
+                self._connection.execute(
+                    "DELETE FROM tick WHERE number <= ? AND time < ?", packing[:2]
+                )
+                clear_packing(self._connection)
+                return True
+            self._pack(process, packing)
+            packing = packing._replace(process=process)
+        set_packing(self._connection, packing)
+        return False
+
+    def _pack(self, process: int, packing: Packing) -> None:
         rows = self._connection.execute(
-            "SELECT number, time, record FROM tick WHERE process = ? AND time < ? ORDER BY time",
-            (process, boundary),
-        ).fetchall()
+            "SELECT time, record FROM tick WHERE process = ? AND number <= ? AND time < ? "
+            "ORDER BY time",
+            (process, packing.number, packing.boundary),
+        )
         minutes: dict[float, list[tuple[float, bytes]]] = defaultdict(list)
-        for _, time, record in rows:
+        for time, record in rows:
             minutes[time // MINUTE_S].append((time, record))
         for ticks in minutes.values():
             self._pack_minute(process, ticks)
-        self._connection.executemany(
-            "DELETE FROM tick WHERE number = ?", [(number,) for number, _, _ in rows]
-        )
-        return True
-
-    def _behind(self, boundary: float) -> int | None:
-        """A process that has ticks from before, by one look into the index for each."""
-        process = 0
-        while row := self._connection.execute(
-            "SELECT process, time FROM tick WHERE process > ? ORDER BY process, time LIMIT 1",
-            (process,),
-        ).fetchone():
-            process, time = int(row[0]), row[1]
-            if time < boundary:
-                return process
-        return None
 
     def close_next(self, now: float) -> bool:
-        """Rolls up one span of one level, once `pack_next` has nothing left to do. Returns whether
+        """Rolls up one span of one level, once `pack` has nothing left to do. Returns whether
         there was one."""
         boundary = (now - GRACE_S) // MINUTE_S * MINUTE_S
         for level, source in SOURCES:
@@ -143,7 +176,7 @@ class Rollup:
             if time >= self._done(level):
                 continue
             if group is None:
-                group = self._group_of(process)
+                group = self._groups().get(process, 0)
             if level.width_s < MINUTE_S:
                 for start, record in tens.items():
                     self.put(level, start, group, record)
@@ -157,7 +190,7 @@ class Rollup:
         for key, packed in self._rows(source, start, end):
             owner = key & OWNER_MASK
             if regroups:
-                owner = groups[owner]
+                owner = groups.get(owner, 0)
             time = (key >> OWNER_BITS) * source.width_s
             try:
                 pieces[row_id(time, level.width_s, owner)].append(unpack_record(packed))
@@ -193,10 +226,5 @@ class Rollup:
         add_to_mark(self._connection, f"bytes:{table}", growth)
 
     def _groups(self) -> dict[int, int]:
+        """By process. One that is not known any more belongs to group 0, which there is not."""
         return dict(self._connection.execute("SELECT id, process_group FROM process"))
-
-    def _group_of(self, process: int) -> int:
-        group: int = self._connection.execute(
-            "SELECT process_group FROM process WHERE id = ?", (process,)
-        ).fetchone()[0]
-        return group

@@ -17,7 +17,7 @@ PAGE_BYTES = 16_384
 # How long a statement waits for another program's lock.
 BUSY_TIMEOUT_S = 1.0
 WAL_AUTOCHECKPOINT_PAGES = 1_000
-JOURNAL_LIMIT_BYTES = 64 * 1024 * 1024
+JOURNAL_LIMIT_BYTES = 32 * 1024 * 1024
 
 # Rows of rollups have `start / width` and the owner's id in one integer key, time first: what is
 # oldest lies together, and goes together.
@@ -95,7 +95,8 @@ CREATE TABLE event (
 );
 CREATE INDEX event_by_time ON event (kind, time);
 -- `committed`: the number of the latest tick or event; `done:TABLE`: rolled up until then;
--- `kept:TABLE`: nothing is left from before; `bytes:TABLE`: what its rows hold.
+-- `packing:...`: see `marks.Packing`; `kept:TABLE`: nothing is left from before; `bytes:TABLE`:
+-- what its rows hold.
 CREATE TABLE progress (
     name TEXT PRIMARY KEY,
     value NUMERIC NOT NULL
@@ -148,9 +149,8 @@ def make_tables(connection: sqlite3.Connection) -> None:
 def connect_read_only(path: str) -> sqlite3.Connection:
     """For one thread that asks. Raises `sqlite3.Error` and `WrongStore`, also for a database
     without tables."""
-    place = urllib.parse.quote(os.path.abspath(path))
     connection = sqlite3.connect(
-        f"file:{place}?mode=ro",
+        uri_of(path, "ro"),
         uri=True,
         timeout=BUSY_TIMEOUT_S,
         isolation_level=None,
@@ -165,6 +165,10 @@ def connect_read_only(path: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def uri_of(path: str, mode: str) -> str:
+    return f"file:{urllib.parse.quote(os.path.abspath(path))}?mode={mode}"
 
 
 def version_of(connection: sqlite3.Connection) -> int:

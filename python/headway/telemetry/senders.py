@@ -22,10 +22,12 @@ REORDERED = 16
 # After so long without a datagram a process is forgotten here; the store keeps it.
 FORGOTTEN_AFTER_S = 900.0
 MAX_SENDERS = 20_000
+# What a process says of itself hardly ever changes, and is looked at so often.
+IDENTITY_INTERVAL_S = 5.0
 MAX_NAME = 255
 MAX_TEXT = 1000
 
-STARTED, STOPPED = 5, 7
+TICK, STARTED, STOPPED = 2, 5, 7
 
 # What a process says about itself in every tick and what stays the same between ticks.
 IDENTITY = frozenset(
@@ -84,6 +86,7 @@ class Sender:
     last_seen: float = 0.0
     arrived: float = 0.0
     ended: bool = False
+    identified: float = 0.0
     sequence: int | None = None
     lost: int = 0
     unsent: int = 0
@@ -177,6 +180,11 @@ class Senders:
         if is_own:
             count_gap(sender, sequence)
         update(sender, kind, fields)
+        if kind == STARTED:
+            update_identity(sender, fields)
+        elif kind == TICK and now - sender.identified >= IDENTITY_INTERVAL_S:
+            sender.identified = now
+            update_identity(sender, fields)
         sender.arrived = now
         sender.last_seen = max(sender.last_seen, time)
         sender.first_seen = min(sender.first_seen, time)
@@ -213,7 +221,7 @@ class Senders:
 def is_another(sender: Sender, kind: int, sequence: int | None, started: float) -> bool:
     """Whether the pid belongs to another process than this one by now."""
     if started and sender.started:
-        # The supervisor may know of a start what its clock said, not the process's own.
+        # Whoever else reports it may have rounded.
         return abs(started - sender.started) > 1.0
     last = sender.sequence
     if last is None or sequence is None:
@@ -243,15 +251,18 @@ def update(sender: Sender, kind: int, fields: dict[str, Any]) -> None:
         sender.started = fields["process_started_stamp"]
     sender.group = text_of(fields, "process_group", MAX_NAME) or sender.group
     sender.kind = text_of(fields, "process_kind", MAX_NAME) or sender.kind
-    for name in IDENTITY & fields.keys():
-        value = fields[name]
-        sender.identity[name] = value[:MAX_TEXT] if isinstance(value, str) else value
     for name, attribute in (("ticks_unsent", "unsent"), ("records_lost", "records_lost")):
         count = fields.get(name)
         if isinstance(count, int):
             setattr(sender, attribute, count)
     if kind == STOPPED:
         sender.ended = True
+
+
+def update_identity(sender: Sender, fields: dict[str, Any]) -> None:
+    for name in IDENTITY & fields.keys():
+        value = fields[name]
+        sender.identity[name] = value[:MAX_TEXT] if isinstance(value, str) else value
 
 
 def text_of(fields: dict[str, Any], name: str, limit: int) -> str:

@@ -27,14 +27,15 @@ from headway.telemetry.marks import read_mark, set_mark
 from headway.telemetry.retention import forget_most, forget_old, oldest_time
 from headway.telemetry.rollup import Rollup
 from headway.telemetry.schema import MINUTE_S
-from headway.telemetry.senders import Sender
+from headway.telemetry.senders import FORGOTTEN_AFTER_S, Sender
 
 COMMIT_INTERVAL_S = 1.0
 # What waits for a store that cannot be written.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 # Rolling up gives way to the next batch after so long.
 ROLLUP_BUDGET_S = 0.3
-DEFAULT_LIMIT_BYTES = 1_000_000_000
+# With the log of the last writes beside it, less than a gigabyte.
+DEFAULT_LIMIT_BYTES = 900_000_000
 MIN_LIMIT_BYTES = 1_000_000
 # Free pages that stay in the file; the rest is given back to the system.
 SPARE_PAGES = 1000
@@ -111,6 +112,8 @@ class Store:
         while not self._is_closing:
             self._wake.wait(COMMIT_INTERVAL_S)
             self.write()
+        # What came while the last ones were written.
+        self.write()
 
     def write(self) -> bool:
         """Commits what waits; then rolls up and forgets, within bounds. Returns whether all went
@@ -119,7 +122,7 @@ class Store:
             self._check_place()
             self._commit_waiting()
             self._tidy()
-        except (sqlite3.Error, OSError, schema.WrongStore) as error:
+        except (sqlite3.Error, OSError, ValueError, schema.WrongStore) as error:
             self._fail(error)
             return False
         if self.error:
@@ -148,12 +151,7 @@ class Store:
         self._inode = schema.inode_of(self.path)
         self._rows.clear()
         self._saved.clear()
-        self._groups = {
-            (host, name): key
-            for key, host, name in self._connection.execute(
-                "SELECT id, host, name FROM process_group"
-            )
-        }
+        self._groups = groups_of(self._connection)
         self.committed = int(read_mark(self._connection, "committed"))
 
     def _take_lock(self) -> None:
@@ -257,12 +255,22 @@ class Store:
         self._saved[sender] = (*state, sender.ended)
 
     def _find(self, connection: sqlite3.Connection, sender: Sender) -> int | None:
-        row = connection.execute(
-            "SELECT id FROM process WHERE host = ? AND pid = ? AND started = ? AND first_seen <= ? "
+        """The row of a process that an earlier run of the recorder knew."""
+        rows = connection.execute(
+            "SELECT id FROM process WHERE host = ? AND pid = ? AND started = ? "
+            # One that does not say when it was started goes on counting, at least.
+            "AND (started OR (NOT ended AND sequence <= ? AND last_seen >= ?)) "
             "ORDER BY last_seen DESC",
-            (sender.host, sender.pid, sender.started, sender.first_seen),
-        ).fetchone()
-        return None if row is None else row[0]
+            (
+                sender.host,
+                sender.pid,
+                sender.started,
+                sender.sequence or 0,
+                sender.first_seen - FORGOTTEN_AFTER_S,
+            ),
+        ).fetchall()
+        known = set(self._rows.values())
+        return next((row for (row,) in rows if row not in known), None)
 
     def _save_group(self, connection: sqlite3.Connection, sender: Sender) -> int:
         name = (sender.host, sender.group)
@@ -278,13 +286,12 @@ class Store:
     def _tidy(self) -> None:
         connection = self._connection
         assert connection is not None, "opened just before"
-        now, rollup = self._clock(), Rollup(connection)
+        now = self._clock()
         end = time.monotonic() + ROLLUP_BUDGET_S
-        for step in (rollup.pack_next, rollup.close_next):
-            while time.monotonic() < end and transact(connection, lambda: step(now)):  # noqa: B023
-                pass
+        self._roll_up(connection, now, end)
         if now - self._forgot >= MINUTE_S:
             transact(connection, lambda: forget_old(connection, now))
+            self._groups = groups_of(connection)
             for sender in [each for each in self._rows if now - each.arrived > 3600]:
                 del self._rows[sender]
                 self._saved.pop(sender, None)
@@ -296,7 +303,21 @@ class Store:
             pass
         free = connection.execute("PRAGMA freelist_count").fetchone()[0]
         if free > SPARE_PAGES:
-            connection.execute(f"PRAGMA incremental_vacuum({min(free - SPARE_PAGES, 2000)})")
+            # A page for each row that is fetched.
+            connection.execute(
+                f"PRAGMA incremental_vacuum({min(free - SPARE_PAGES, 1000)})"
+            ).fetchall()
+
+    def _roll_up(self, connection: sqlite3.Connection, now: float, end: float) -> None:
+        rollup = Rollup(connection)
+
+        def is_time_left() -> bool:
+            return time.monotonic() < end
+
+        if not transact(connection, lambda: rollup.pack(now, is_time_left)):
+            return
+        while is_time_left() and transact(connection, lambda: rollup.close_next(now)):
+            pass
 
     def health(self) -> dict[str, Any]:
         with self._lock:
@@ -310,6 +331,11 @@ class Store:
             "limit": self._limit_bytes,
             "oldest": self.oldest,
         }
+
+
+def groups_of(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    rows = connection.execute("SELECT id, host, name FROM process_group")
+    return {(host, name): key for key, host, name in rows}
 
 
 def transact(connection: sqlite3.Connection, work: Callable[[], object]) -> bool:

@@ -5,7 +5,7 @@
 use super::PathRow;
 use super::report::PlaceName;
 use super::requests::{Phase, RequestBook};
-use headway_gil::histogram::{Counts, Histogram};
+use headway_gil::histogram::{Counts, Histogram, bucket_at};
 use headway_reporter::distribution::sparse;
 use headway_reporter::{OTHER, Row};
 use headway_telemetry::datagram::Writer;
@@ -78,6 +78,10 @@ impl Interval {
             add(sum, phase);
         }
         self.statuses.iter_mut().zip(book.statuses).for_each(|(sum, count)| *sum += count);
+        if book.without_input > 0 {
+            self.input_read.min_ns = Some(0);
+            self.input_read.counts[0] += book.without_input;
+        }
         self.failed += book.failed;
         self.input_bytes += book.input_bytes;
         self.input_reads += book.input_reads;
@@ -140,7 +144,9 @@ fn add(sum: &mut Counts, phase: &Phase) {
     sum.sum_ns += phase.sum_ns;
     sum.min_ns = Some(sum.min_ns.map_or(phase.min_ns, |least| least.min(phase.min_ns)));
     sum.max_ns = sum.max_ns.max(phase.max_ns);
-    sum.counts.iter_mut().zip(phase.counts).for_each(|(sum, count)| *sum += u64::from(count));
+    for (place, count) in phase.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        sum.counts[bucket_at(place)] += u64::from(*count);
+    }
 }
 
 fn all_of(histogram: &Histogram) -> SparseHistogram {

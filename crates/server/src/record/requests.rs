@@ -5,7 +5,7 @@
 //! empty one. How long responses took and GILs were waited for is in the rows of `paths`, and not here again.
 
 use super::RequestRecord;
-use headway_gil::histogram::{BUCKETS, bucket};
+use headway_gil::histogram::{PLACES, place};
 
 /// The durations of one phase.
 #[derive(Clone, Debug)]
@@ -14,22 +14,31 @@ pub struct Phase {
     /// `u64::MAX` while nothing was recorded.
     pub min_ns: u64,
     pub max_ns: u64,
-    pub counts: [u32; BUCKETS],
+    /// By `histogram::place`.
+    pub counts: [u32; PLACES],
 }
 
 impl Phase {
-    #[inline]
+    #[inline(always)]
     fn record(&mut self, ns: u64) {
         self.sum_ns += ns;
+        if ns < self.min_ns || ns > self.max_ns {
+            self.widen(ns);
+        }
+        self.counts[place(ns)] += 1;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn widen(&mut self, ns: u64) {
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
-        self.counts[bucket(ns)] += 1;
     }
 }
 
 impl Default for Phase {
     fn default() -> Self {
-        Self { sum_ns: 0, min_ns: u64::MAX, max_ns: 0, counts: [0; BUCKETS] }
+        Self { sum_ns: 0, min_ns: u64::MAX, max_ns: 0, counts: [0; PLACES] }
     }
 }
 
@@ -45,6 +54,8 @@ pub struct RequestBook {
     /// By the first digit of the status; 0 for one that had none.
     pub statuses: [u64; 10],
     pub failed: u64,
+    /// Requests without a body, whose `input_read` is 0 and not recorded there.
+    pub without_input: u64,
     pub input_bytes: u64,
     pub input_reads: u64,
     pub output_bytes: u64,
@@ -53,17 +64,19 @@ pub struct RequestBook {
 
 impl RequestBook {
     pub fn record(&mut self, record: &RequestRecord) {
-        self.statuses[usize::from(record.status / 100) % 10] += 1;
+        self.statuses[usize::from(record.status / 100).min(9)] += 1;
         self.failed += u64::from(record.failed);
         self.output_bytes += record.output_bytes;
         self.output_writes += u64::from(record.output_writes);
         self.queue.record(record.queue_ns);
         self.cpu.record(record.cpu_ns);
         self.output_write.record(record.output_write_ns);
-        self.input_read.record(record.input_read_ns);
-        if record.input_bytes != 0 {
+        if record.input_bytes | record.input_read_ns != 0 {
             self.input_bytes += record.input_bytes;
             self.input_reads += u64::from(record.input_reads);
+            self.input_read.record(record.input_read_ns);
+        } else {
+            self.without_input += 1;
         }
         // The others are of the application, which a request that is refused never comes to.
         if record.server_ns != 0 {
@@ -98,7 +111,7 @@ mod tests {
         }
         let phase = &book.application;
         assert_eq!((phase.sum_ns, phase.min_ns, phase.max_ns), (7_003_000, 0, 7_000_000));
-        assert_eq!(phase.counts[bucket(3_000)], 1);
+        assert_eq!(phase.counts[place(3_000)], 1);
         assert_eq!(phase.counts.iter().sum::<u32>(), 3);
         assert_eq!(book.gil_held.max_ns, 3_500_000);
         assert_eq!((book.statuses[2], book.statuses[5], book.statuses[0]), (1, 1, 1));

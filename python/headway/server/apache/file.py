@@ -38,6 +38,7 @@ def read_apache(path: str) -> Draft:
     """The draft that the file and those it includes make; raises `CommandError` with exit code
     2."""
     contents = read_contents(path)
+    telemetry = read_telemetry(contents.main.directives)
     groups = find_groups(contents)
     if not groups:
         raise CommandError(
@@ -49,7 +50,7 @@ def read_apache(path: str) -> Draft:
     for directive in contents.main.directives:
         if directive.key == "pidfile":
             draft.server["pid-file"] = _file_name(contents, directive, "pid-file")
-    draft.server |= read_telemetry(contents.main.directives)
+    draft.server |= telemetry
     said = (*contents.warnings, *remarks(contents, groups, draft))
     # A host may be looked at for several addresses.
     draft.warnings = list(dict.fromkeys(said))

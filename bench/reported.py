@@ -1,0 +1,97 @@
+"""Datagrams that a real `headway serve` sends under load, to be sent again as other processes'.
+
+Knows nothing of what is measured with them.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from processes import PROGRAMS, BenchmarkError, started
+
+PROCESSES, THREADS = 2, 5
+CLIENTS = 6
+PATHS = ("/", "/fixed", "/deadline", "/heavy")
+THINKING_S = 0.03
+START_TIMEOUT_S = 30.0
+MAX_DATAGRAM_BYTES = 65_536
+KIND_AT, PID_AT, SEQUENCE_AT, STAMP_AT = 5, 8, 12, 16
+TICK = 2
+
+
+def read_ticks(count: int) -> list[bytes]:
+    """So many ticks of all processes together, which takes half as many seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "reports.sock"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inlet:
+            inlet.bind(str(path))
+            inlet.settimeout(START_TIMEOUT_S)
+            return _read_served(inlet, path, count)
+
+
+def _read_served(inlet: socket.socket, path: Path, count: int) -> list[bytes]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [
+        *(sys.executable, "-m", "headway", "serve", "pages:app", "--app-dir", str(PROGRAMS)),
+        *("--bind", f"127.0.0.1:{port}", "--processes", str(PROCESSES)),
+        *("--threads", str(THREADS), "--telemetry", f"unix:{path}"),
+    ]
+    stopped = threading.Event()
+    found: list[bytes] = []
+    loops = {"PAGE_LOOPS": "20000", "FIXED_LOOPS": "60000"}
+    with started(command, "headway serve", speaks=False, environment=loops):
+        clients = [
+            threading.Thread(target=_ask, args=(port, number, stopped)) for number in range(CLIENTS)
+        ]
+        for client in clients:
+            client.start()
+        try:
+            # The first ones tell of starting.
+            began = time.monotonic()
+            while len(found) < count:
+                try:
+                    datagram = inlet.recv(MAX_DATAGRAM_BYTES)
+                except TimeoutError:
+                    raise BenchmarkError("headway serve reports nothing") from None
+                if datagram[KIND_AT] == TICK and time.monotonic() - began > 3:
+                    found.append(datagram)
+        finally:
+            stopped.set()
+            for client in clients:
+                client.join()
+    return found
+
+
+def _ask(port: int, number: int, stopped: threading.Event) -> None:
+    while not stopped.wait(THINKING_S):
+        number += 1
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{port}{PATHS[number % len(PATHS)]}", timeout=30
+            ) as response:
+                response.read()
+        except OSError:
+            # Not yet, or not any more.
+            continue
+
+
+def as_another(datagram: bytes, pid: int, sequence: int, stamp: float) -> bytes:
+    """The same as of another process at another time."""
+    changed = bytearray(datagram)
+    struct.pack_into("<I", changed, PID_AT, pid)
+    struct.pack_into("<I", changed, SEQUENCE_AT, sequence)
+    struct.pack_into("<d", changed, STAMP_AT, stamp)
+    return bytes(changed)
+
+
+def mean_bytes(datagrams: Sequence[bytes]) -> float:
+    return sum(map(len, datagrams)) / len(datagrams)

@@ -1,0 +1,332 @@
+"""What recording costs: 500 processes that report every second, what a month of 50 takes on disk,
+and how long a week of it takes to be drawn.
+
+The datagrams are those of a real `headway serve` of two processes with five threads, which answer
+some dozens of requests a second on four paths; they are sent again with other pids and times.
+
+  ingest  `headway telemetry` without its site receives from 500 processes, each once a second, for
+          --seconds; its CPU time as a share of one core. With whole minutes, rolling up is in it.
+  month   a store as it is after 30 days of 50 processes of two groups: all its levels, as far as
+          they reach back, with rows that are sums of that many of the datagrams, chosen at random,
+          and then bounded as the recorder does, by age and --store-limit. Its size.
+  week    in that store: the sums of 300 points of the last seven days, for all processes and for
+          one; and the sum of each process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import socket
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import process_tree
+import sitting
+from figures import Figures, Target, number, table
+from processes import BenchmarkError, Program, started
+from reported import as_another, mean_bytes, read_ticks
+
+from headway import _native
+from headway.telemetry import schema
+from headway.telemetry.history import History
+from headway.telemetry.marks import set_mark
+from headway.telemetry.packing import pack_record, pack_ticks
+from headway.telemetry.reading import Reader
+from headway.telemetry.retention import KEPT, forget_most, forget_old
+from headway.telemetry.rollup import merge
+from headway.telemetry.schema import GROUP_LEVELS, LEVELS, Level, row_id
+from headway.telemetry.selection import EVERYTHING, Selection
+from headway.telemetry.store import DEFAULT_LIMIT_BYTES, transact
+
+TICKS = 60
+PROCESSES = 500
+MONTH_PROCESSES, MONTH_GROUPS = 50, 2
+DAY_S = 86_400
+MONTH_S, WEEK_S = 30 * DAY_S, 7 * DAY_S
+POINTS = 300
+# Of each level so many different rows, which come again and again.
+POOL = 48
+TIMEOUT_S = 60.0
+
+MAX_CORE_SHARE = 0.1
+MAX_WEEK_S = 1.0
+PARTS = ("ingest", "month", "week")
+HEADINGS = ("part", "what", "median", "lowest", "highest")
+
+
+class Cell(NamedTuple):
+    part: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.what}"
+
+
+INGEST = Cell("ingest", f"{PROCESSES} processes, share of a core")
+MONTH = Cell("month", f"{MONTH_PROCESSES} processes, 30 days, MB on disk")
+WEEK = Cell("week", f"{MONTH_PROCESSES} processes, {POINTS} points, s")
+WEEK_OF_ONE = Cell("week", f"one process, {POINTS} points, s")
+WEEK_BY_PROCESS = Cell("week", "the sum of each process, s")
+
+
+def measure(options: argparse.Namespace) -> sitting.Experiments:
+    ticks = read_ticks(TICKS)
+    records = [_native.telemetry_record(each) for each in ticks]
+    print(
+        f"a tick: {mean_bytes(ticks):,.0f} bytes sent, {mean_bytes(records):,.0f} recorded, "
+        f"{mean_bytes([pack_record(each) for each in records]):,.0f} packed"
+    )
+    figures: Figures[Cell] = Figures()
+    targets = []
+    if "ingest" in options.part:
+        for cell, found in sitting.rounds(
+            "telemetry_store", options.rounds, [INGEST], lambda _: ingest(ticks, options.seconds)
+        ):
+            figures.record(cell, value=found)
+        share = figures.median(INGEST, "value")
+        targets.append(
+            Target("500 processes at 1 Hz, share of a core", share, MAX_CORE_SHARE, at_most=True)
+        )
+    if {"month", "week"} & set(options.part):
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            targets += measure_month(Path(folder) / "month.sqlite", records, options, figures)
+    rows = []
+    for cell in (INGEST, MONTH, WEEK, WEEK_OF_ONE, WEEK_BY_PROCESS):
+        if values := figures.values(cell, "value"):
+            middle, low, high = figures.median(cell, "value"), min(values), max(values)
+            rows.append((cell.part, cell.what, number(middle), number(low), number(high)))
+    print(table(HEADINGS, rows))
+    for target in targets:
+        print(target)
+    return figures.experiments("telemetry_store", Cell._asdict, targets)
+
+
+def ingest(ticks: Sequence[bytes], seconds: float) -> float:
+    """The recorder's CPU time as a share of a core."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/in.sock"
+        command = [
+            *(sys.executable, "-m", "headway", "telemetry", "--listen", f"unix:{path}"),
+            *("--store", f"{folder}/store.sqlite", "--no-http"),
+        ]
+        with (
+            started(command, "headway telemetry", speaks=False) as recorder,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
+        ):
+            connect(sender, path, recorder)
+            pid = recorder.process.pid
+            # The first minute has nothing to roll up yet.
+            numbers = iter(range(1, 2**31))
+            send(sender, ticks, 60, numbers)
+            before_s, began = process_tree.cpu_s(pid), time.monotonic()
+            send(sender, ticks, seconds, numbers)
+            used_s, lasted_s = process_tree.cpu_s(pid) - before_s, time.monotonic() - began
+            sent = next(numbers) - 1
+            # All of it is there.
+            recorder.process.terminate()
+            recorder.process.wait(TIMEOUT_S)
+        check_all_there(f"{folder}/store.sqlite", sent * PROCESSES)
+    return used_s / lasted_s
+
+
+def connect(sender: socket.socket, path: str, recorder: Program) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            sender.connect(path)
+            return
+        except OSError:
+            if time.monotonic() > end or recorder.process.poll() is not None:
+                raise BenchmarkError(f"no recorder: {recorder.last_message()}") from None
+            time.sleep(0.05)
+
+
+def send(
+    sender: socket.socket, ticks: Sequence[bytes], seconds: float, numbers: Iterator[int]
+) -> None:
+    """A tick of every process each second, at times of its own in it."""
+    began = time.monotonic()
+    for second in range(round(seconds)):
+        sequence = next(numbers)
+        for place in range(PROCESSES):
+            due = began + second + place / PROCESSES
+            if (pause := due - time.monotonic()) > 0:
+                time.sleep(pause)
+            datagram = ticks[(place + sequence) % len(ticks)]
+            sender.send(as_another(datagram, 1000 + place, sequence, time.time()))
+
+
+def check_all_there(path: str, sent: int) -> None:
+    history = History(reader=Reader(path))
+    record = history.record(time.time() - DAY_S, time.time() + DAY_S, EVERYTHING)
+    history.close()
+    found = _native.telemetry_read(record)["ticks"] if record else 0
+    if found != sent:
+        raise BenchmarkError(f"{sent} ticks were sent, {found} are in the store")
+
+
+def measure_month(
+    path: Path, records: Sequence[bytes], options: argparse.Namespace, figures: Figures[Cell]
+) -> list[Target]:
+    now = time.time() // 3600 * 3600
+    sitting.progress("telemetry_store: a month of rows")
+    make_month(str(path), records, now)
+    sitting.clear_progress()
+    size = sum(os.stat(each).st_size for each in path.parent.iterdir())
+    figures.record(MONTH, value=size / 1e6)
+    targets = [Target("a month of 50 processes", size / 1e6, 1000, at_most=True, unit="MB")]
+    print_levels(str(path), now)
+    if "week" not in options.part:
+        return targets
+    history = History(reader=Reader(str(path)), clock=lambda: now)
+    step, one = WEEK_S / POINTS, Selection(pids=frozenset({1}))
+    asked: dict[Cell, Callable[[], object]] = {
+        WEEK: lambda: history.records(now - WEEK_S, now, step, EVERYTHING),
+        WEEK_OF_ONE: lambda: history.records(now - WEEK_S, now, step, one),
+        WEEK_BY_PROCESS: lambda: history.per_process(now - WEEK_S, now, EVERYTHING),
+    }
+    for cell, seconds in sitting.rounds(
+        "telemetry_store", options.rounds, list(asked), lambda cell: lasted(asked[cell])
+    ):
+        figures.record(cell, value=seconds)
+    history.close()
+    week_s = figures.median(WEEK, "value")
+    targets.append(Target("a week of 50 processes", week_s, MAX_WEEK_S, at_most=True, unit="s"))
+    return targets
+
+
+def lasted(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def make_month(path: str, ticks: Sequence[bytes], now: float) -> None:
+    """Rows as the recorder would have them, 30 days after it was started."""
+    choose = random.Random(30)
+    pools = make_pools(ticks, choose)
+    with closing(schema.connect(path)) as database:
+        transact(database, lambda: make_processes(database, now))
+        for kept in KEPT:
+            owners = MONTH_GROUPS if "group" in kept.table else MONTH_PROCESSES
+            pool = pools[kept.table]
+            # Not much more than will be left of it.
+            packed_bytes = mean_bytes(pool) * owners / kept.width_s
+            room_s = 1.5 * kept.share * DEFAULT_LIMIT_BYTES / packed_bytes
+            first = (now - min(kept.age_s, MONTH_S, room_s)) // kept.width_s
+            rows = (
+                (row_id(start * kept.width_s, kept.width_s, owner), choose.choice(pool))
+                for start in range(int(first), int(now // kept.width_s))
+                for owner in range(1, owners + 1)
+            )
+            total = 0
+
+            def counted(rows: Iterator[tuple[int, bytes]] = rows) -> Iterator[tuple[int, bytes]]:
+                nonlocal total
+                for row in rows:
+                    total += len(row[1])
+                    yield row
+
+            database.execute("BEGIN")
+            database.executemany(f"INSERT INTO {kept.table} VALUES (?, ?)", counted())
+            set_mark(database, f"bytes:{kept.table}", total)
+            if first > (now - MONTH_S) // kept.width_s:
+                set_mark(database, f"kept:{kept.table}", first * kept.width_s)
+            database.execute("COMMIT")
+        for level in LEVELS:
+            set_mark(database, f"done:{level.table}", now)
+        transact(database, lambda: forget_old(database, now))
+        while transact(database, lambda: forget_most(database, DEFAULT_LIMIT_BYTES)):
+            pass
+        database.execute("PRAGMA incremental_vacuum").fetchall()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def make_processes(database: sqlite3.Connection, now: float) -> None:
+    database.execute("INSERT INTO identity VALUES (1, '{}')")
+    for group in range(1, MONTH_GROUPS + 1):
+        database.execute("INSERT INTO process_group VALUES (?, 'alpha', ?)", (group, str(group)))
+    for pid in range(1, MONTH_PROCESSES + 1):
+        group = pid % MONTH_GROUPS + 1
+        database.execute(
+            "INSERT INTO process VALUES (?, 'alpha', ?, 0, ?, 'serve', 1, ?, ?, 1, 0)",
+            (pid, pid, group, now - MONTH_S, now),
+        )
+
+
+def make_pools(ticks: Sequence[bytes], choose: random.Random) -> dict[str, list[bytes]]:
+    """Packed rows of each table."""
+
+    def sums(of: Sequence[bytes], count: int) -> list[bytes]:
+        return [merge(choose.choices(of, k=count)) for _ in range(POOL)]
+
+    tens = sums(ticks, 10)
+    minutes = sums(tens, 6)
+    fives = sums(minutes, 5)
+    pools = dict(zip((10, 60, 300, 3600), (tens, minutes, fives, sums(fives, 12)), strict=True))
+    of_group = MONTH_PROCESSES // MONTH_GROUPS
+    packed = {
+        level.table: [
+            pack_record(each)
+            for each in (
+                sums(pools[level.width_s], of_group)
+                if is_of_groups(level)
+                else pools[level.width_s]
+            )
+        ]
+        for level in LEVELS
+    }
+    packed["minute"] = [
+        pack_ticks((float(n), each) for n, each in enumerate(choose.choices(ticks, k=60)))
+        for _ in range(POOL)
+    ]
+    return packed
+
+
+def is_of_groups(level: Level) -> bool:
+    return level in GROUP_LEVELS
+
+
+def print_levels(path: str, now: float) -> None:
+    rows = []
+    with closing(schema.connect_read_only(path)) as database:
+        marks = dict(database.execute("SELECT name, value FROM progress"))
+        for kept in KEPT:
+            count, first = database.execute(
+                f"SELECT count(*), min(id) FROM {kept.table}"
+            ).fetchone()
+            size = marks.get(f"bytes:{kept.table}", 0)
+            reaches = (now - (first >> schema.OWNER_BITS) * kept.width_s) / 3600 if first else 0
+            rows.append(
+                (
+                    kept.table,
+                    number(count),
+                    number(size / 1e6),
+                    number(size / max(count, 1)),
+                    f"{reaches:,.1f}",
+                    f"{min(kept.age_s, MONTH_S) / 3600:,.1f}",
+                )
+            )
+    print(table(("table", "rows", "MB", "bytes/row", "reaches h", "of h"), rows, names=1))
+
+
+def main() -> int:
+    parser = sitting.Parser("telemetry_store", __doc__)
+    sitting.prepare_parser(parser, rounds=3, seconds=120, quick_seconds=60, policies=())
+    parser.add_argument(
+        "--part", nargs="+", choices=PARTS, default=PARTS, help="which of them (default: all)"
+    )
+    parser.add_argument("--folder", metavar="DIR", help="where the month's store is made")
+    return sitting.hold("telemetry_store", parser, measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
