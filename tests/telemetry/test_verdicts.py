@@ -114,7 +114,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
             "policy": "priority",
             "gil_wait_time_histogram": [(0.05 * MS, 800), (10.2 * MS, 200)],
         },
-        "healthy",
+        "io-bound",
         "ok",
     ),
     "a convoy in spite of a policy": ({**CONVOY, "policy": "priority"}, "convoy", "warning"),
