@@ -72,6 +72,7 @@ class Bench:
             self.recorder.health,
             (lambda: not store.error) if store else (lambda: True),
             self.clock,
+            self.recorder.totals,
         )
         self.sequence = 0
 

@@ -27,6 +27,7 @@ from headway.telemetry.rollup import merge
 from headway.telemetry.schema import PROCESS_LEVELS
 from headway.telemetry.selection import Selection
 from headway.telemetry.senders import Key, Sender
+from headway.telemetry.totals import Totals
 
 # Shorter ranges are answered from memory, as long as they are in it.
 MEMORY_ONLY_S = 90.0
@@ -54,6 +55,7 @@ class History:
         health: Callable[[], dict[str, Any]] = dict,
         store_is_well: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.time,
+        totals: Totals | None = None,
     ) -> None:
         self._live = live
         self._senders = senders
@@ -62,12 +64,17 @@ class History:
         self._health = health
         self._store_is_well = store_is_well
         self._clock = clock
+        # The sums since the recorder began, which are no question of time.
+        self.totals = totals
 
     def close(self) -> None:
         """The files that were read."""
         for reader in (self._reader, *self._recordings.values()):
             if reader is not None:
                 reader.close()
+
+    def now(self) -> float:
+        return self._clock()
 
     def recordings(self) -> list[str]:
         return sorted(self._recordings)

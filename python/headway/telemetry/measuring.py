@@ -45,19 +45,7 @@ def measure_now(history: History, now: float, window_s: float) -> Measured:
     span = Range(now - window_s, now)
     everybody = history.processes(now, max(60.0, window_s))
     found = dict(history.per_process(span.start, span.end, Selection()))
-    by_group: dict[tuple[str, str], list[Process]] = defaultdict(list)
-    for process in everybody:
-        by_group[process.host, process.group].append(process)
-    groups = [
-        {
-            "host": host,
-            "group": group,
-            **_of_some(
-                history, span, Selection(frozenset([host]), frozenset([group])), some, found
-            ),
-        }
-        for (host, group), some in sorted(by_group.items())
-    ]
+    groups = measure_groups(history, span, everybody, found)
     total = _of_some(history, span, Selection(), everybody, found)
     verdict = worst((each["group"] or "(no group)", each["verdict"]) for each in groups)
     return {
@@ -72,6 +60,25 @@ def measure_now(history: History, now: float, window_s: float) -> Measured:
             for process in everybody
         ],
     }
+
+
+def measure_groups(
+    history: History, span: Range, processes: Sequence[Process], records: dict[Process, bytes]
+) -> list[Measured]:
+    """Each process group of processes whose records over the range are known."""
+    by_group: dict[tuple[str, str], list[Process]] = defaultdict(list)
+    for process in processes:
+        by_group[process.host, process.group].append(process)
+    return [
+        {
+            "host": host,
+            "group": group,
+            **_of_some(
+                history, span, Selection(frozenset([host]), frozenset([group])), some, records
+            ),
+        }
+        for (host, group), some in sorted(by_group.items())
+    ]
 
 
 def _of_some(
