@@ -88,13 +88,15 @@ class Settings:
         self.name = name
 
     def to_text(self) -> str:
-        """Words with spaces between; what may hold any byte but 0 as hex."""
+        """Words with spaces between; what may hold any byte but 0 as hex. Those of telemetry only
+        where there is any."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
-        texts = (self.ledger, self.json_path, self.telemetry, self.name)
-        words = [os.fsencode(text).hex() or "-" for text in texts]
-        every = repr(self.telemetry_interval_s)
-        return " ".join((str(self.pid), self.policy_word(), interval, follow, every, *words))
+        words = [str(self.pid), self.policy_word(), interval, follow]
+        words += map(_to_word, (self.ledger, self.json_path))
+        if self.telemetry:
+            words += (repr(self.telemetry_interval_s), *map(_to_word, (self.telemetry, self.name)))
+        return " ".join(words)
 
     def policy_word(self) -> str:
         """The policy and whether it may give hints, in one word."""
@@ -103,22 +105,29 @@ class Settings:
     @classmethod
     def from_text(cls, text: str) -> Settings:
         """Raises ValueError if `text` is not of `to_text`'s making."""
-        pid, policy_word, interval, follow, every, *words = text.split(" ")
+        pid, policy_word, interval, follow, ledger, json_path, *reporting = text.split(" ")
         name, hints = parse_policy_word(policy_word)
-        texts = ("" if word == "-" else os.fsdecode(bytes.fromhex(word)) for word in words)
-        ledger, json_path, telemetry, program = texts
+        every, telemetry, program = reporting or ("1.0", "-", "-")
         return cls(
             pid=int(pid),
             policy=name,
             kernel_hints=hints,
             switch_interval_s=None if interval == "-" else float(interval),
             follow=follow == "follow",
-            ledger=ledger,
-            json_path=json_path,
-            telemetry=telemetry,
+            ledger=_from_word(ledger),
+            json_path=_from_word(json_path),
+            telemetry=_from_word(telemetry),
             telemetry_interval_s=float(every),
-            name=program,
+            name=_from_word(program),
         )
+
+
+def _to_word(text: str) -> str:
+    return os.fsencode(text).hex() or "-"
+
+
+def _from_word(word: str) -> str:
+    return "" if word == "-" else os.fsdecode(bytes.fromhex(word))
 
 
 def parse_policy_word(word: str) -> tuple[str, bool]:
@@ -180,12 +189,14 @@ def _program_name() -> str:
     return os.path.basename(names[0]) if names else ""
 
 
-def _report(path: str, interval_s: float, name: str) -> None:
+def _report(path: str, interval_s: float, name: str) -> int:
+    """Begins to report; returns what `_native.report_on_signals` is to know of that."""
     from headway import reporter
 
     identity = {"process_name": reporter.as_text(name)}
-    stop = reporter.report_across_forks(path, interval_s, identity, kind="run")
-    atexit.register(stop, "unknown", "the program has ended")
+    mine = reporter.ReporterAcrossForks(path, interval_s, identity, kind="run")
+    atexit.register(mine.stop, "unknown", "the program has ended")
+    return mine.signal_fd
 
 
 def _own(settings: Settings) -> None:
@@ -196,8 +207,10 @@ def _own(settings: Settings) -> None:
         if settings.switch_interval_s is not None:
             sys.setswitchinterval(settings.switch_interval_s)
         _install(settings)
+        reporter_fd = -1
         if settings.telemetry:
-            _report(settings.telemetry, settings.telemetry_interval_s, settings.name)
+            path, interval_s = settings.telemetry, settings.telemetry_interval_s
+            reporter_fd = _report(path, interval_s, settings.name)
     except Exception as error:
         _say(f"headway run: {error}")
         os._exit(1)
@@ -215,6 +228,7 @@ def _own(settings: Settings) -> None:
         os.fsencode(ledger) if ledger else None,
         # Without --json nobody knows of the file; with it, it goes once the JSON is written.
         bool(settings.json_path),
+        reporter_fd,
     )
     # Callbacks run in reverse order: the first to register sees the program's own run before it.
     atexit.register(_finish, settings)

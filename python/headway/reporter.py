@@ -15,7 +15,7 @@ import time
 # `typing` is not loaded in every program that is reported on.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 DEFAULT_INTERVAL_S = 1.0
 MIN_INTERVAL_S = 0.5
@@ -82,6 +82,10 @@ class Reporter:
         """What was not told yet, and that the process ends. In a forked child nothing."""
         self._native.telemetry_stop(self._handle, reason, as_text(detail), graceful)
 
+    @property
+    def signal_fd(self) -> int:
+        return self._native.telemetry_signal_fd(self._handle)
+
     def pause(self) -> None:
         self._native.telemetry_pause(self._handle)
 
@@ -89,26 +93,39 @@ class Reporter:
         self._native.telemetry_resume(self._handle)
 
 
-def report_across_forks(
-    path: str, interval_s: float, identity: Mapping[str, object], *, kind: str
-) -> Callable[[str, str], None]:
-    """Begins a reporter whose process may fork: children have one of their own. While the process
-    forks the thread is gone, since from 3.12 on CPython warns of forks in a process of several.
-    Returns what stops the reporter of whichever process calls it, for a reason."""
-    reporters = [Reporter(path, interval_s, identity, kind=kind)]
+class ReporterAcrossForks:
+    """Reports on a process that may fork: children have a reporter of their own. While the process
+    forks the thread is gone, since from 3.12 on CPython warns of forks in a process of several."""
 
-    def begin_in_child() -> None:
-        try:  # noqa: SIM105 - contextlib is not loaded in every program
-            reporters[0] = Reporter(path, interval_s, identity, kind=kind)
-        except (OSError, ValueError):
-            pass  # for want of descriptors, say: the child does without
+    def __init__(
+        self, path: str, interval_s: float, identity: Mapping[str, object], *, kind: str
+    ) -> None:
+        """Raises what `Reporter` does."""
 
-    os.register_at_fork(
-        before=lambda: reporters[0].pause(),
-        after_in_parent=lambda: reporters[0].resume(),
-        after_in_child=begin_in_child,
-    )
-    return lambda reason, detail: reporters[0].stop(reason, detail)
+        def begin() -> Reporter:
+            return Reporter(path, interval_s, identity, kind=kind)
+
+        def begin_in_child() -> None:
+            try:  # noqa: SIM105 - contextlib is not loaded in every program
+                self._reporter = begin()
+            except (OSError, ValueError):
+                pass  # for want of descriptors, say: the child does without
+
+        self._reporter = begin()
+        os.register_at_fork(
+            before=lambda: self._reporter.pause(),
+            after_in_parent=lambda: self._reporter.resume(),
+            after_in_child=begin_in_child,
+        )
+
+    @property
+    def signal_fd(self) -> int:
+        """For `_native.report_on_signals`."""
+        return self._reporter.signal_fd
+
+    def stop(self, reason: str, detail: str = "") -> None:
+        """Of whichever process calls this."""
+        self._reporter.stop(reason, detail)
 
 
 def own_identity() -> dict[str, object]:

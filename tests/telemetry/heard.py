@@ -13,6 +13,8 @@ from headway import _native
 
 TICK, SLOW, STARTED, STOPPING, STOPPED, GC_SNAPSHOT, GC_EVENT = 2, 4, 5, 6, 7, 8, 9
 TIMEOUT_S = 60
+# Begins a datagram that no process sends.
+MARK = b"mark "
 
 
 class Datagram(NamedTuple):
@@ -31,6 +33,7 @@ class Ear:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(self.path))
         self._heard: list[Datagram] = []
+        self._marks: set[bytes] = set()
         self._more = threading.Condition()
         self._thread = threading.Thread(target=self._listen)
 
@@ -50,10 +53,23 @@ class Ear:
 
     def _listen(self) -> None:
         while (datagram := self._socket.recv(65_536)) != b"over":
+            if datagram.startswith(MARK):
+                with self._more:
+                    self._marks.add(datagram)
+                    self._more.notify_all()
+                continue
             heard = Datagram(*_native.telemetry_parse(datagram))
             with self._more:
                 self._heard.append(heard)
                 self._more.notify_all()
+
+    def catch_up(self) -> None:
+        """Until everything was heard that has been sent so far."""
+        mark = MARK + str(time.monotonic_ns()).encode()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(mark, str(self.path))
+        with self._more:
+            assert self._more.wait_for(lambda: mark in self._marks, TIMEOUT_S)
 
     def heard(self, kind: int) -> list[Datagram]:
         with self._more:

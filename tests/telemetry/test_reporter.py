@@ -41,6 +41,11 @@ def total(ticks: list[Datagram], field: str) -> int:
     return sum(tick.fields.get(field, 0) for tick in ticks)
 
 
+def stop(server: Served, ear: Ear) -> None:
+    assert server.stop() == 0
+    ear.catch_up()
+
+
 def ask(server: Served, paths: list[str]) -> Counter[int]:
     """Requests on one connection; statuses and how often they came."""
     host, port = server.address
@@ -62,7 +67,7 @@ def test_what_is_counted_is_what_the_client_sent(ear: Ear) -> None:
     try:
         statuses = ask(server, paths)
     finally:
-        assert server.stop() == 0
+        stop(server, ear)
     ticks = ear.heard(TICK)
     assert total(ticks, "request_count") == len(paths)
     classes = {f"{number}xx": total(ticks, f"status_{number}xx_total") for number in range(1, 6)}
@@ -123,7 +128,7 @@ def test_extremes_and_means_are_exact(ear: Ear) -> None:
         assert server.get("/slow").status == 200
         tick = ear.wait_for(TICK, lambda fields: fields["request_count"] == 1)
     finally:
-        server.stop()
+        stop(server, ear)
     fields = tick.fields
     histogram = fields["application_time_histogram"]
     assert fields["application_time"] == pytest.approx(histogram["sum"])
@@ -145,7 +150,7 @@ def test_a_request_under_way_is_busy_time_before_it_ends(ear: Ear) -> None:
         slow.join()
         ear.wait_for(TICK, lambda fields: fields["request_count"] == 1)
     finally:
-        server.stop()
+        stop(server, ear)
     ticks = ear.heard(TICK)
     busy = sum(sum(tick.fields["request_threads_busy_time"]) for tick in ticks)
     longest = max(max(tick.fields["request_threads_max_duration"]) for tick in ticks)
@@ -172,7 +177,7 @@ def test_the_gils_books_balance_over_all_ticks(ear: Ear) -> None:
         for client in clients:
             client.join()
     finally:
-        server.stop()
+        stop(server, ear)
     gils = [row for row in ear.rows("gils") if row["gil_name"] == "main"]
     sums = {
         name: sum(row[f"gil_{name}"] for row in gils)
@@ -278,7 +283,7 @@ def test_beginning_and_end_are_told_with_the_reason(ear: Ear) -> None:
     try:
         ask(server, ["/"] * 4)
     finally:
-        assert server.stop() == 0
+        stop(server, ear)
     (started,), (stopping,), (stopped,) = (ear.heard(kind) for kind in (STARTED, STOPPING, STOPPED))
     assert {started.pid, stopping.pid, stopped.pid} == {pid}
     for each in (started, stopping, stopped):
@@ -311,7 +316,7 @@ def test_a_limit_is_told_under_mod_wsgis_name(ear: Ear) -> None:
         assert "5 requests" in stopped.fields["shutdown_detail"]
         assert stopped.fields["lifetime_request_count"] == 6
     finally:
-        server.stop()
+        stop(server, ear)
     assert len(ear.heard(STARTED)) == len(ear.heard(STOPPED)) == 2
 
 
@@ -335,7 +340,7 @@ def test_the_supervisor_tells_of_one_that_was_killed(
         told = ear.wait_for(STOPPED, lambda fields: "death" in fields)
         wait_for_another(ear, pid)
     finally:
-        server.stop()
+        stop(server, ear)
     (started,) = (each for each in ear.heard(STARTED) if each.pid == pid)
     assert told.pid == pid
     assert told.fields["death"] == death
@@ -357,7 +362,7 @@ def test_a_process_that_exits_by_itself_is_told_of(ear: Ear) -> None:
             server.get("/exits?3")
         told = ear.wait_for(STOPPED, lambda fields: "death" in fields)
     finally:
-        server.stop()
+        stop(server, ear)
     assert (told.pid, told.fields["shutdown_reason"]) == (pid, "crash")
     assert told.fields["death"] == "exit status 3"
 
@@ -371,7 +376,7 @@ def test_each_process_reports_for_itself(ear: Ear) -> None:
             ask(server, ["/"])
         ear.wait_for(TICK, lambda fields: True)
     finally:
-        server.stop()
+        stop(server, ear)
     started = {each.pid for each in ear.heard(STARTED)}
     assert len(started) == 2
     assert started < set(pids)
@@ -442,6 +447,7 @@ def test_a_program_of_ones_own_reports(ear: Ear) -> None:
         timeout=TIMEOUT_S,
     )
     assert done.returncode == 0, done.stderr
+    ear.catch_up()
     assert total(ear.heard(TICK), "request_count") == 8
     (stopped,) = ear.heard(STOPPED)
     assert stopped.fields["process_kind"] == "embedded"
@@ -452,7 +458,9 @@ def test_a_program_of_ones_own_reports(ear: Ear) -> None:
 def run(ear: Ear, program: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headway", "run", "--telemetry", ear.target]
     command += ["--telemetry-interval", "0.5", *options, "-c", textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    ear.catch_up()
+    return done
 
 
 def test_a_program_under_run_reports_and_so_do_its_forks(ear: Ear) -> None:
@@ -488,6 +496,24 @@ def test_a_program_under_run_reports_and_so_do_its_forks(ear: Ear) -> None:
     assert all(cpu[pid] > 0.6 for pid in pids), cpu
     begun = [each.fields["process_parent_pid"] for each in ear.heard(STARTED)]
     assert begun[1:] == [pids[0], pids[0]]
+
+
+def test_a_program_that_a_signal_ends_tells_so(ear: Ear) -> None:
+    command = [sys.executable, "-m", "headway", "run", "--telemetry", ear.target, "-c"]
+    program = "import time; print('up', flush=True); time.sleep(600)"
+    with subprocess.Popen(
+        [*command, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout.readline() == "up\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT_S) == -signal.SIGTERM
+        finally:
+            process.kill()
+    ear.catch_up()
+    (stopped,) = ear.heard(STOPPED)
+    assert (stopped.pid, stopped.fields["shutdown_reason"]) == (process.pid, "shutdown_signal")
+    assert ear.heard(TICK), "what it did until then"
 
 
 def test_a_program_that_forks_all_the_time_reports_all_the_same(ear: Ear) -> None:

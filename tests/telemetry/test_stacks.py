@@ -271,3 +271,26 @@ def test_the_end_of_the_interpreter_takes_the_handler_and_not_the_process() -> N
         os.kill(os.getpid(), chosen)
         """
     )
+
+
+def test_a_thread_that_comes_back_to_c_is_no_trap() -> None:
+    """While the frame that it leaves is cleared, CPython 3.12 and 3.13 have an entry without code
+    as its present frame, and in 3.13.0 faulthandler crashes on it."""
+    run(
+        """
+        def fill_and_leave(_):
+            inside.set()
+            lists = [[] for _ in range(20_000)]
+
+        def call_from_c():
+            while not over.is_set():
+                list(map(fill_and_leave, range(10)))
+
+        thread = started(call_from_c)
+        for _ in range(1_000):
+            told = ask(thread)
+            assert " in call_from_c\\n" in told, told
+        over.set()
+        thread.join()
+        """
+    )

@@ -40,6 +40,8 @@ struct Prepared {
     /// A file to remove: in any case, or once the command has succeeded.
     ledger: Option<CString>,
     keep_ledger: bool,
+    /// Of the thread that reports to a recorder; -1 if there is none.
+    reporter_fd: c_int,
 }
 
 /// Writers: `arm`, under the GIL or its critical section; reader: `on_signal`. A replaced one is
@@ -60,11 +62,13 @@ static METHODS: Methods<2> = Methods([
     method(
         c"report_on_signals",
         report_on_signals,
-        c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool)\n\
+        c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool,\n\
+          reporter: int = -1)\n\
           \n\
           Has SIGTERM and SIGHUP, where they are at their default, first run `command` with the\n\
           ledger on its stdin and stdout turned to stderr, then remove the file `ledger` (with\n\
-          `keep_ledger`: only if the command succeeded). None takes that back.",
+          `keep_ledger`: only if the command succeeded). Meanwhile the reporter with this\n\
+          telemetry_signal_fd() tells its recorder. None takes that back.",
     ),
     PyMethodDef::zeroed(),
 ]);
@@ -80,14 +84,16 @@ unsafe extern "C" fn report_on_signals(
     let mut command: *mut PyObject = ptr::null_mut();
     let mut ledger: *mut PyObject = ptr::null_mut();
     let mut keep_ledger: c_int = 0;
+    let mut reporter_fd: c_int = -1;
     // SAFETY: `O` stores a borrowed reference that lives as long as `arguments`, `p` an int.
     let parsed = unsafe {
         PyArg_ParseTuple(
             arguments,
-            c"OOp:report_on_signals".as_ptr(),
+            c"OOp|i:report_on_signals".as_ptr(),
             &mut command,
             &mut ledger,
             &mut keep_ledger,
+            &mut reporter_fd,
         )
     };
     if parsed == 0 {
@@ -106,7 +112,7 @@ unsafe extern "C" fn report_on_signals(
                     path => path,
                 },
             };
-            arm(words, ledger, keep_ledger != 0);
+            arm(words, ledger, keep_ledger != 0, reporter_fd);
         }
         let none = Py_None();
         Py_IncRef(none);
@@ -147,7 +153,7 @@ fn exec_array(words: impl IntoIterator<Item = CString>) -> Box<[*const c_char]> 
     leaked.chain([ptr::null()]).collect()
 }
 
-fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool) {
+fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, reporter_fd: c_int) {
     use std::os::unix::ffi::OsStringExt;
     // SAFETY: getpid has no preconditions.
     let owner = unsafe { libc::getpid() };
@@ -167,6 +173,7 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool) {
         environment: exec_array(environment),
         ledger,
         keep_ledger,
+        reporter_fd,
     });
     PREPARED.store(Box::into_raw(prepared), Release);
     STATE.store(ARMED, Release);
@@ -237,6 +244,9 @@ extern "C" fn on_signal(signal: c_int) {
 
 /// Runs the command with a copy of the ledger. Any step that fails means no report.
 fn report(prepared: &Prepared) {
+    if prepared.reporter_fd >= 0 {
+        headway_reporter::ring_for_signal(prepared.reporter_fd);
+    }
     // SAFETY: raw system calls on a descriptor of our own; `clone` without flags is a fork without
     // fork handlers and without a SIGCHLD, so that the program's other threads notice nothing.
     let reported = unsafe {

@@ -2,8 +2,9 @@
 
 use headway_reporter::stacks;
 use headway_server::wsgi::object::{Object, raise, without_gil};
+use help::prepare;
 use pyo3_ffi::*;
-use std::ffi::c_uint;
+use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::time::Duration;
 
@@ -51,30 +52,132 @@ unsafe extern "C" fn open(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
 }
 
 unsafe extern "C" fn register(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    let registered = prepare().is_some_and(|around| stacks::register(around).is_ok());
     // SAFETY: attached, as any function that Python calls.
-    unsafe { PyBool_FromLong(stacks::register(state_key()).is_ok().into()) }
+    unsafe { PyBool_FromLong(registered.into()) }
 }
 
-/// The pthread key under which CPython finds a thread's state, up to 3.11: a thread that has states in
-/// several interpreters keeps the first one there. From 3.12 on it is the one that is attached.
-fn state_key() -> Option<u32> {
-    #[cfg(Py_3_12)]
-    return None;
-    #[cfg(not(Py_3_12))]
-    // SAFETY: attached. Keys that were never made have no value; one that has this value is given it
-    // back at once, and it is CPython's if that finds none meanwhile.
-    unsafe {
+/// CPython up to 3.11 keeps a thread's first state for faulthandler to find, whatever interpreter the thread is in; from
+/// 3.12 on it is the one that is attached.
+#[cfg(not(Py_3_12))]
+mod help {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    /// The pthread key of that state. Written before the first stack is taken.
+    static KEY: AtomicU32 = AtomicU32::new(0);
+
+    /// Called attached.
+    pub fn prepare() -> Option<stacks::Around> {
         const PTHREAD_KEYS_MAX: u32 = 1024;
-        let state = PyGILState_GetThisThreadState();
-        (0..PTHREAD_KEYS_MAX).find(|&key| {
-            if state.is_null() || libc::pthread_getspecific(key) != state.cast() {
-                return false;
+        // SAFETY: attached. Keys that were never made have no value; one that has this value is given it
+        // back at once, and it is CPython's if that finds none meanwhile.
+        let key = unsafe {
+            let state = PyGILState_GetThisThreadState();
+            (0..PTHREAD_KEYS_MAX).find(|&key| {
+                if state.is_null() || libc::pthread_getspecific(key) != state.cast() {
+                    return false;
+                }
+                libc::pthread_setspecific(key, ptr::null());
+                let is_key = PyGILState_GetThisThreadState().is_null();
+                libc::pthread_setspecific(key, state.cast());
+                is_key
+            })
+        };
+        KEY.store(key?, SeqCst);
+        Some(with_state)
+    }
+
+    fn with_state(state: *mut c_void, write: &dyn Fn()) {
+        if state.is_null() {
+            return write();
+        }
+        let key = KEY.load(SeqCst);
+        // SAFETY: the key is CPython's, and has had a value in this thread, so that setting it is a store.
+        // No destructor runs on what is there.
+        unsafe {
+            let before = libc::pthread_getspecific(key);
+            libc::pthread_setspecific(key, state);
+            write();
+            libc::pthread_setspecific(key, before);
+        }
+    }
+}
+
+/// In 3.12 and 3.13 a thread that comes back to C from Python has, while it clears the frame that it leaves, an entry
+/// for the way back as its present frame. faulthandler takes that for a frame with code; in 3.13.0 there is none, and it
+/// crashes. So the thread has the next one as its present frame for as long as that takes.
+#[cfg(all(Py_3_12, not(Py_3_14)))]
+mod help {
+    use super::*;
+    use std::mem::size_of;
+
+    /// Of `PyThreadState`: in 3.13 `current_frame`, in 3.12 `cframe`, whose first field that is.
+    const PRESENT_FRAME_AT: usize = if cfg!(Py_3_13) { 72 } else { 56 };
+    /// Of `_PyInterpreterFrame`.
+    const PREVIOUS_AT: usize = 8;
+    const OWNER_AT: usize = 70;
+    const OWNED_BY_C_STACK: u8 = 3;
+    /// Of `PyFrameObject`, its `_PyInterpreterFrame`.
+    const FRAME_AT: usize = size_of::<PyObject>() + size_of::<*mut PyObject>();
+
+    /// Called attached, by a function of Python's: its frame must be found where it is expected.
+    pub fn prepare() -> Option<stacks::Around> {
+        // SAFETY: a live state, and a frame object that the call keeps alive, if there is one; what is read of
+        // the frame is compared before it is used.
+        unsafe {
+            let frame = PyEval_GetFrame().cast::<u8>();
+            if frame.is_null() {
+                return None;
             }
-            libc::pthread_setspecific(key, ptr::null());
-            let is_key = PyGILState_GetThisThreadState().is_null();
-            libc::pthread_setspecific(key, state.cast());
-            is_key
-        })
+            let expected = frame.add(FRAME_AT).cast::<*mut u8>().read();
+            let found = *present_frame(PyThreadState_Get().cast());
+            (found == expected && *found.add(OWNER_AT) != OWNED_BY_C_STACK)
+                .then_some(beyond_entries)
+        }
+    }
+
+    /// # Safety
+    /// `state` is a live thread state, of the calling thread.
+    unsafe fn present_frame(state: *mut u8) -> *mut *mut u8 {
+        // SAFETY: as the caller promises, and `prepare` has checked the place.
+        unsafe {
+            let place = state.add(PRESENT_FRAME_AT).cast::<*mut u8>();
+            if cfg!(Py_3_13) { place } else { (*place).cast() }
+        }
+    }
+
+    fn beyond_entries(_: *mut c_void, write: &dyn Fn()) {
+        // SAFETY: reads a thread-local, as faulthandler's handler does.
+        let state = unsafe { PyGILState_GetThisThreadState() };
+        if state.is_null() {
+            return write();
+        }
+        // SAFETY: the thread's own state and frames, while it does nothing else. Others may look at the frame, with
+        // the GIL or the world stopped, and find one that is as good.
+        unsafe {
+            let place = present_frame(state.cast());
+            let present = place.read_volatile();
+            let mut frame = present;
+            while !frame.is_null() && *frame.add(OWNER_AT) == OWNED_BY_C_STACK {
+                frame = frame.add(PREVIOUS_AT).cast::<*mut u8>().read();
+            }
+            if frame.is_null() {
+                return;
+            }
+            place.write_volatile(frame);
+            write();
+            place.write_volatile(present);
+        }
+    }
+}
+
+#[cfg(Py_3_14)]
+mod help {
+    use super::*;
+
+    pub fn prepare() -> Option<stacks::Around> {
+        Some(|_, write| write())
     }
 }
 

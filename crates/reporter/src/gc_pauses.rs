@@ -179,6 +179,14 @@ impl Interpreter {
     }
 }
 
+impl GcPauses {
+    /// Tells of passes from now on: a forked child finds its parent's in the rings.
+    pub fn from_now() -> Self {
+        lock(&WATCHED).iter().for_each(|passes| passes.drain(|_| ()));
+        Self::default()
+    }
+}
+
 impl Told {
     fn drain(&mut self) {
         let Self { interpreters, events, dropped, .. } = self;

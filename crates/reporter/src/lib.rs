@@ -4,12 +4,13 @@
 //! or has time to, into the next one. What there is to tell comes from *sources* (`source`): `resources` with `cgroup`
 //! knows what the process takes of its machine, `gils` what became of the GIL, `long_holds` who kept it from others,
 //! `gc_pauses` what the garbage collector did; others are added by whoever has them, such as a server. `stacks` says
-//! what Python a thread runs. `identity` is what never changes, `rows` keeps a tick within what a datagram holds,
+//! what Python a thread runs. `identity` is what never changes, `bell` wakes the thread, `rows` keeps a tick within what a datagram holds,
 //! `distribution` makes an interval's of two readings.
 //!
 //! Knows the format (`headway_telemetry`), the meter's books and Linux; nothing of Python, requests or
 //! who receives.
 
+mod bell;
 mod cgroup;
 pub mod distribution;
 pub mod gc_pauses;
@@ -23,6 +24,7 @@ mod rows;
 mod source;
 pub mod stacks;
 
+pub use bell::ring_for_signal;
 pub use gils::Gils;
 pub use identity::Identity;
 pub use post::{Post, TargetError};

@@ -7,13 +7,15 @@
 //!
 //! A forked child has no such thread: there a `Reporter` does nothing, and a new one may be begun.
 
+use super::bell::{Bell, Rung};
 use super::identity::Identity;
 use super::post::{Post, TargetError, wall_s};
 use super::source::{RequestCounts, Source, Tick};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
+use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -49,8 +51,7 @@ struct Shared {
     interval: Duration,
     desk: Mutex<Desk>,
     sources: Mutex<Vec<Arc<dyn Source>>>,
-    is_over: Mutex<bool>,
-    over: Condvar,
+    bell: Bell,
 }
 
 /// What it takes to write and send; locked for a tick, or for another datagram.
@@ -88,8 +89,7 @@ impl Reporter {
             interval: settings.interval,
             desk: Mutex::new(desk),
             sources: Mutex::new(sources),
-            is_over: Mutex::new(false),
-            over: Condvar::new(),
+            bell: Bell::new().map_err(TargetError::System)?,
         };
         let reporter =
             Self { shared: Arc::new(shared), thread: Mutex::default(), pid: std::process::id() };
@@ -123,22 +123,12 @@ impl Reporter {
             return;
         }
         self.pause();
-        let mut desk = lock(&self.shared.desk);
-        if std::mem::replace(&mut desk.has_ended, true) {
-            return;
-        }
-        self.shared.tick(&mut desk);
-        let uptime_s = wall_s() - desk.started_s;
-        let counts = self.shared.counts();
-        desk.tell(kind::PROCESS_STOPPED, wall_s(), |out| {
-            ending.write(out);
-            out.number(id::PROCESS_UPTIME, uptime_s.max(0.0));
-            out.count(id::GRACEFUL_DRAIN, u64::from(ending.graceful));
-            if let Some(counts) = counts {
-                out.count(id::LIFETIME_REQUEST_COUNT, counts.lifetime);
-                out.count(id::ACTIVE_REQUESTS_AT_EXIT, counts.active);
-            }
-        });
+        self.shared.end(ending);
+    }
+
+    /// What to ring in the handler of a signal that ends the process; see `ring_for_signal`.
+    pub fn signal_fd(&self) -> RawFd {
+        self.shared.bell.fd()
     }
 
     /// Ends the thread, and loses nothing: before a fork, for CPython warns of one in a process of several threads.
@@ -146,9 +136,8 @@ impl Reporter {
         if !self.is_of_this_process() {
             return;
         }
-        *lock(&self.shared.is_over) = true;
-        self.shared.over.notify_all();
         if let Some(thread) = lock(&self.thread).take() {
+            self.shared.bell.ring();
             let _ = thread.join();
         }
     }
@@ -160,7 +149,6 @@ impl Reporter {
         }
         let mut thread = lock(&self.thread);
         if thread.is_none() && !lock(&self.shared.desk).has_ended {
-            *lock(&self.shared.is_over) = false;
             let shared = Arc::clone(&self.shared);
             let _blocked = SignalsBlocked::begin();
             let builder =
@@ -197,8 +185,13 @@ impl Shared {
         loop {
             let often = lock(&self.sources).iter().filter_map(|source| source.look_every()).min();
             let next = often.map_or(due, |often| due.min(Instant::now() + often));
-            if !self.waits_until(next) {
-                return false;
+            match self.bell.wait_until(next) {
+                None => {}
+                Some(Rung::Over) => return false,
+                Some(Rung::BySignal) => {
+                    self.end(&Ending { reason: "shutdown_signal".into(), ..Ending::default() });
+                    return false;
+                }
             }
             if next == due {
                 return true;
@@ -208,17 +201,24 @@ impl Shared {
         }
     }
 
-    /// False once it is over.
-    fn waits_until(&self, due: Instant) -> bool {
-        let mut is_over = lock(&self.is_over);
-        while !*is_over {
-            let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            is_over = self.over.wait_timeout(is_over, left).expect("no panic under this lock").0;
+    /// The last tick, and that the process ends; once.
+    fn end(&self, ending: &Ending) {
+        let mut desk = lock(&self.desk);
+        if std::mem::replace(&mut desk.has_ended, true) {
+            return;
         }
-        false
+        self.tick(&mut desk);
+        let uptime_s = wall_s() - desk.started_s;
+        let counts = self.counts();
+        desk.tell(kind::PROCESS_STOPPED, wall_s(), |out| {
+            ending.write(out);
+            out.number(id::PROCESS_UPTIME, uptime_s.max(0.0));
+            out.count(id::GRACEFUL_DRAIN, u64::from(ending.graceful));
+            if let Some(counts) = counts {
+                out.count(id::LIFETIME_REQUEST_COUNT, counts.lifetime);
+                out.count(id::ACTIVE_REQUESTS_AT_EXIT, counts.active);
+            }
+        });
     }
 
     fn tick(&self, desk: &mut Desk) {

@@ -5,8 +5,8 @@
 //! pipe that is made here; a handler of our own goes in front of it, so that only the thread that was
 //! asked writes, once, and says when it is done. A full pipe drops what does not fit.
 //!
-//! Knows signals and pipes, and of Python that the key of its thread states may need help. Any thread
-//! may ask; one at a time is served.
+//! Knows signals and pipes; what CPython needs to find the right stack is `Around`'s. Any thread may ask;
+//! one at a time is served.
 
 use super::reporter::monotonic_ns;
 use std::ffi::{c_int, c_void};
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 pub const MAX_STACK_BYTES: usize = 16_384;
 /// How long a thread that has begun to write may take beyond the patience of who asked.
 const WRITING_PATIENCE: Duration = Duration::from_millis(50);
+/// How often to look whether another stack is complete, which takes less than a millisecond.
+const BUSY_LOOK: Duration = Duration::from_millis(1);
 /// The first line of what faulthandler writes.
 const TITLE: &str = "Stack (most recent call first):\n";
 
@@ -66,8 +68,10 @@ pub type PresentState = AtomicPtr<c_void>;
 static PRESENT_STATES: Mutex<Vec<(u32, Arc<PresentState>)>> = Mutex::new(Vec::new());
 /// Of the thread that is asked, or null. Written by who asks, read by the handler of that thread.
 static PRESENT_STATE: AtomicPtr<PresentState> = AtomicPtr::new(std::ptr::null_mut());
-/// The pthread key under which CPython finds a thread's state, plus one; 0: it needs no help.
-static STATE_KEY: AtomicU32 = AtomicU32::new(0);
+/// Calls what writes the stack, so that CPython finds the right one: the thread says which thread state it has, or
+/// null. Runs in the handler, in the thread whose stack it is. Written by `register`.
+pub type Around = fn(state: *mut c_void, write: &dyn Fn());
+static AROUND: AtomicUsize = AtomicUsize::new(0);
 
 /// The calling thread will say which thread state it has, until it calls `leave`.
 pub fn join() -> Arc<PresentState> {
@@ -136,9 +140,8 @@ pub fn open() -> io::Result<(c_int, RawFd)> {
     Ok((SIGNAL.load(SeqCst), WRITE_FD.load(SeqCst)))
 }
 
-/// Puts our handler in front of the one that faulthandler has registered by now. `state_key` is that
-/// under which CPython finds a thread's state, where it needs help in that.
-pub fn register(state_key: Option<u32>) -> Result<(), Missing> {
+/// Puts our handler in front of the one that faulthandler has registered by now.
+pub fn register(around: Around) -> Result<(), Missing> {
     let signal = SIGNAL.load(SeqCst);
     let mut action = action_of(signal).ok_or(Missing::Unregistered)?;
     let handler = action.sa_sigaction;
@@ -152,7 +155,7 @@ pub fn register(state_key: Option<u32>) -> Result<(), Missing> {
         return Err(Missing::Unregistered);
     }
     WRITER.store(handler, SeqCst);
-    STATE_KEY.store(state_key.map_or(0, |key| key + 1), SeqCst);
+    AROUND.store(around as usize, SeqCst);
     action.sa_sigaction = write_own_stack as *const () as usize;
     // SAFETY: the action is the one in force but for the handler, which takes the same arguments.
     match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
@@ -171,7 +174,7 @@ pub struct Stack {
 }
 
 /// The stack of a thread. Waits for `patience` until the
-/// thread begins to write. What a signal does to a thread in C code: a call that can be is begun afresh
+/// thread begins to write, and before that for as long until no other stack is being taken. What a signal does to a thread in C code: a call that can be is begun afresh
 /// (SA_RESTART); sleeps and polls end early, and CPython's own go on by themselves.
 ///
 /// A thread that joined (`join`) has left before it ends, and keeps what it joined with until then.
@@ -188,8 +191,12 @@ pub fn read(native_id: u32, patience: Duration) -> Result<Stack, Missing> {
     if !has_pipe() {
         return Err(Missing::Unregistered);
     }
-    if ASKED.compare_exchange(IDLE, PREPARING, SeqCst, SeqCst).is_err() {
-        return Err(Missing::Busy);
+    let mut deadline = Instant::now() + patience;
+    while ASKED.compare_exchange(IDLE, PREPARING, SeqCst, SeqCst).is_err() {
+        if Instant::now() >= deadline {
+            return Err(Missing::Busy);
+        }
+        std::thread::sleep(BUSY_LOOK);
     }
     let mut text = Vec::new();
     drain(&mut text);
@@ -203,7 +210,7 @@ pub fn read(native_id: u32, patience: Duration) -> Result<Stack, Missing> {
         ASKED.store(IDLE, SeqCst);
         return Err(Missing::Gone);
     }
-    let mut deadline = Instant::now() + patience;
+    deadline = Instant::now() + patience;
     let mut is_extended = false;
     while ASKED.load(SeqCst) != DONE {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -241,10 +248,9 @@ extern "C" fn write_own_stack(signal: c_int) {
         // SAFETY: the place is this very thread's, and it has not left.
         let present = unsafe { PRESENT_STATE.load(SeqCst).as_ref() };
         let state = present.map_or(std::ptr::null_mut(), |present| present.load(SeqCst));
-        match STATE_KEY.load(SeqCst) {
-            key if key != 0 && !state.is_null() => with_state(key - 1, state, || write(signal)),
-            _ => write(signal),
-        }
+        // SAFETY: `register` stored it likewise.
+        let around: Around = unsafe { std::mem::transmute(AROUND.load(SeqCst)) };
+        around(state, &|| write(signal));
         if ASKED.compare_exchange(writing, DONE, SeqCst, SeqCst).is_err() {
             ASKED.store(IDLE, SeqCst);
         }
@@ -253,18 +259,6 @@ extern "C" fn write_own_stack(signal: c_int) {
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
-}
-
-/// Has CPython find `state` as the calling thread's, for as long as `act` takes.
-fn with_state(key: u32, state: *mut c_void, act: impl FnOnce()) {
-    // SAFETY: the key is CPython's, and has had a value in this thread, so that setting it is a store.
-    // No destructor runs on what is there.
-    unsafe {
-        let before = libc::pthread_getspecific(key);
-        libc::pthread_setspecific(key, state);
-        act();
-        libc::pthread_setspecific(key, before);
-    }
 }
 
 /// What faulthandler wrote, without its title; `None` if there is no line of it.
@@ -280,9 +274,8 @@ fn to_calls(text: &[u8]) -> Option<String> {
 }
 
 fn pick_signal() -> io::Result<c_int> {
-    // `headway.server.limits` has the one above. Valgrind and others take the last ones, the C library
-    // the first.
-    for signal in (libc::SIGRTMIN() + 2..=libc::SIGRTMAX() - 6).rev() {
+    // Valgrind and others take the last ones, the C library the first.
+    for signal in (libc::SIGRTMIN() + 2..=libc::SIGRTMAX() - 5).rev() {
         if let Some(mut action) = action_of(signal).filter(|it| it.sa_sigaction == libc::SIG_DFL) {
             // What faulthandler puts back when the interpreter ends: a signal that was sent just then
             // shall not end the process.

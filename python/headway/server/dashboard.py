@@ -37,9 +37,10 @@ STOP_TIMEOUT_S = 10.0
 
 
 class Dashboard:
-    def __init__(self, http: Address, path: str | None) -> None:
+    def __init__(self, http: Address, store: str | None, path: str | None) -> None:
         """`path` is the socket that the processes report to; None makes a place for it."""
         self._http = http
+        self._store = store
         self._folder = None
         if path is None:
             # Workers may be of other users. They have to know the name, which nobody can guess.
@@ -59,6 +60,8 @@ class Dashboard:
     def start(self) -> None:
         self.deadline = None
         options = ["--listen", f"unix:{self.path}", "--http", str(self._http)]
+        if self._store is not None:
+            options += ["--store", self._store]
         if self._folder is not None:
             options += ["--socket-mode", "0666"]
         python = sys.executable

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import math
 import random
-import signal
 
+from headway import stacks
 from headway.server.settings import ProcessGroup, Telemetry
 
-# Writes the Python stack of the thread that gets it to stderr. Real-time signals are nobody's by
-# default; valgrind and others take the last ones, the C library the first.
-STACK_SIGNAL = signal.SIGRTMAX - 5
 # What a process may take beyond its graceful timeout to notice that it is over.
 MARGIN_S = 2.0
-# stderr as the process has it; `sys.stderr` may be anything.
-STDERR_FD = 2
 
 NO_LIMITS: dict[str, int] = {
     "maximum_requests": 0,
@@ -29,7 +24,6 @@ NO_LIMITS: dict[str, int] = {
     "queue_timeout_ns": 0,
     "orphan_timeout_ns": 0,
     "control_fd": -1,
-    "stack_signal": 0,
     "slow_request_ns": 0,
     "user_agents": 0,
     "shared_listeners": 0,
@@ -39,12 +33,14 @@ NO_LIMITS: dict[str, int] = {
 def native_limits(
     group: ProcessGroup, control_fd: int, telemetry: Telemetry | None = None
 ) -> dict[str, int]:
-    """What `server_open` is to know of the group's limits. Registers the signal's handler, so it is
+    """What `server_open` is to know of the group's limits. Has stacks read from now on, so it is
     called in the main thread, in the process that serves.
 
     `control_fd` is a SOCK_SEQPACKET or SOCK_DGRAM socket that stays open as long as the server, or
     -1: each limit that is passed is told there once, in JSON.
     """
+    # Without it nothing is lost but stacks.
+    stacks.prepare()
     return {
         "maximum_requests": _with_jitter(group.maximum_requests, group.maximum_requests_jitter),
         "inactivity_timeout_ns": to_ns(group.inactivity_timeout_s),
@@ -55,7 +51,6 @@ def native_limits(
         # As long as the supervisor would have waited.
         "orphan_timeout_ns": to_ns(grace_s(group)),
         "control_fd": control_fd,
-        "stack_signal": _register_stack_signal(),
         "slow_request_ns": to_ns(telemetry.slow_requests_s) if telemetry else 0,
         "user_agents": telemetry is not None and telemetry.capture_user_agent,
         # Processes that accept from the same sockets leave each other their share.
@@ -78,19 +73,6 @@ def grace_s(group: ProcessGroup) -> float:
 
 def _with_jitter(maximum: int, jitter: int) -> int:
     return maximum + random.randint(0, jitter) if maximum else 0
-
-
-def _register_stack_signal() -> int:
-    try:
-        # Not at the top: in own-GIL sub-interpreters it cannot be imported.
-        import faulthandler
-
-        faulthandler.register(STACK_SIGNAL, file=STDERR_FD, all_threads=False, chain=False)
-    except (ImportError, OSError, ValueError):
-        # Nothing is lost but stacks, for example where stderr is closed. The native part sends the
-        # signal only where it has a handler.
-        pass
-    return STACK_SIGNAL
 
 
 def to_ns(seconds: float) -> int:

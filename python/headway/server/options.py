@@ -496,6 +496,14 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "where the dashboard is",
             of_server=True,
         ),
+        Option(
+            "dashboard-store",
+            "dashboard_store",
+            _FILE,
+            "the database that the dashboard's history is kept in, instead of the recorder's usual",
+            path="parent",
+            of_server=True,
+        ),
     ),
     "server": (
         Option(

@@ -31,6 +31,10 @@ DEFAULTS = ProcessGroup()
 STOP_REASON = "shutdown_signal"
 
 
+def say_where(address: str) -> None:
+    print(f"headway: listening on {address}", file=sys.stderr, flush=True)
+
+
 def serve(
     application: Application,
     *,
@@ -46,6 +50,7 @@ def serve(
     graceful_timeout: float = DEFAULTS.graceful_timeout_s,
     telemetry: str | Telemetry | None = None,
     settings: ProcessGroup = DEFAULTS,
+    announce: Callable[[str], object] = say_where,
     stop: threading.Event | None = None,
 ) -> int:
     """Serves a WSGI application until SIGINT or SIGTERM comes, or `stop` is set (which it is in
@@ -56,7 +61,8 @@ def serve(
     `bind` is HOST:PORT or unix:PATH, or several of them. `access_log` is common, combined, json or
     off, with `:PATH` behind it for a file. `telemetry` is unix:PATH, where `headway telemetry`
     listens or will, or a `Telemetry` that says more. `free_threading` is whether there must be no
-    GIL; `None` takes whichever mode Python runs in. The GIL meter and the policy stay installed if
+    GIL; `None` takes whichever mode Python runs in. `announce` is told each URL or unix:PATH once
+    it is listened on. The GIL meter and the policy stay installed if
     they were, and go if they were not. Everything else that `headway serve` can limit is in
     `settings`; the other arguments go over it. From a thread other than the main one, signals stay
     with the program, and only `stop` ends it.
@@ -99,7 +105,7 @@ def serve(
         _metered(group),
         _switch_interval(group),
     ):
-        return _serve(application, group, listeners, telemetry, stop)
+        return _serve(application, group, listeners, telemetry, announce, stop)
 
 
 def _serve(
@@ -107,6 +113,7 @@ def _serve(
     group: ProcessGroup,
     listeners: list[Listener],
     telemetry: Telemetry | None,
+    announce: Callable[[str], object],
     stop: threading.Event | None,
 ) -> int:
     is_main = threading.current_thread() is threading.main_thread()
@@ -119,7 +126,7 @@ def _serve(
         reported=telemetry is not None,
     )
     with _reporting(server, group, telemetry) as reporter:
-        return _serve_until_stopped(server, group, listeners, reporter, stop, is_main)
+        return _serve_until_stopped(server, group, listeners, reporter, announce, stop, is_main)
 
 
 def _serve_until_stopped(
@@ -127,6 +134,7 @@ def _serve_until_stopped(
     group: ProcessGroup,
     listeners: list[Listener],
     reporter: Reporter | None,
+    announce: Callable[[str], object],
     stop: threading.Event | None,
     is_main: bool,
 ) -> int:
@@ -134,8 +142,7 @@ def _serve_until_stopped(
     def begin() -> None:
         scheme = "https" if group.tls else "http"
         for _, address in listeners:
-            where = address if address.path is not None else f"{scheme}://{address}"
-            print(f"headway: listening on {where}", file=sys.stderr, flush=True)
+            announce(str(address) if address.path is not None else f"{scheme}://{address}")
         server.start()
 
     if is_main:

@@ -217,6 +217,8 @@ class ServerSettings:
     # A recorder beside the workers, with its site at this address.
     dashboard: bool = False
     dashboard_http: Address = DEFAULT_DASHBOARD
+    # Its history; None is where `headway telemetry` keeps its own.
+    dashboard_store: str | None = None
 
     @property
     def reporting(self) -> Telemetry | None:

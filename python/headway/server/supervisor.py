@@ -58,7 +58,9 @@ def supervise(
             stack.enter_context(pid_file(settings.pid_file))
         dashboard = None
         if settings.dashboard:
-            dashboard = Dashboard(settings.dashboard_http, settings.telemetry)
+            dashboard = Dashboard(
+                settings.dashboard_http, settings.dashboard_store, settings.telemetry
+            )
             stack.callback(dashboard.stop)
         supervisor = Supervisor(reread, listeners, signals, watcher, status_socket, dashboard)
         status = supervisor.run(settings)

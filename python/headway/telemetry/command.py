@@ -341,6 +341,7 @@ class Station:
             make_site(self.history, settings),
             bind=str(address),
             threads=SITE_THREADS,
+            announce=lambda where: tell(f"showing at {where}"),
             stop=ended,
             tls_certificate=settings.tls_certificate if with_tls else None,
             tls_key=settings.tls_key if with_tls else None,

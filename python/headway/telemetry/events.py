@@ -21,8 +21,10 @@ LIFECYCLE = {
 KNOWN_KINDS = frozenset({TICK, SLOW_REQUEST, *LIFECYCLE, GC_SNAPSHOT, GC_EVENT})
 EVENT_KINDS = ("slow", "lifecycle", "gc", "hold")
 
-# Of collections and holds, those of a minute that are kept of each process.
-MAX_PER_MINUTE = {"gc": 120, "hold": 60, "slow": 600, "lifecycle": 60}
+# How many of a minute are kept of each process. Most collections are short, and many: a sample of
+# these will do.
+MAX_PER_MINUTE = {"gc": 600, "short gc": 120, "hold": 600, "slow": 600, "lifecycle": 60}
+SHORT_S = 0.001
 # A snapshot of a collector's counters once in a while; its collections are events of their own.
 SNAPSHOT_INTERVAL_S = 60
 
@@ -75,6 +77,7 @@ class Limiter:
         self._passed: dict[tuple[int, str], int] = {}
         self._keys: set[tuple[int, str]] = set()
         self.left_out = 0
+        self.short_left_out = 0
 
     def passes(self, sender: object, event: Found, now: float) -> bool:
         minute = now // 60
@@ -86,11 +89,14 @@ class Limiter:
         if name in self._keys:
             # It takes the place of one that has passed.
             return True
-        kind = (id(sender), event.kind)
-        count = self._passed.get(kind, 0)
-        if count >= MAX_PER_MINUTE[event.kind]:
-            self.left_out += 1
+        duration_s = event.body.get("gc_event_duration")
+        is_short = isinstance(duration_s, float) and duration_s < SHORT_S
+        kind = "short gc" if is_short else event.kind
+        count = self._passed.get((id(sender), kind), 0)
+        if count >= MAX_PER_MINUTE[kind]:
+            self.left_out += not is_short
+            self.short_left_out += is_short
             return False
-        self._passed[kind] = count + 1
+        self._passed[id(sender), kind] = count + 1
         self._keys.add(name)
         return True

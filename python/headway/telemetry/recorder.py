@@ -6,12 +6,9 @@ with a datagram, it is counted by reason, dropped, and that is all.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import select
 import socket
-import struct
 import threading
 import time
 from collections import Counter
@@ -26,12 +23,12 @@ from headway.telemetry.senders import Sender, Senders, TooMany
 from headway.telemetry.store import Store
 from headway.telemetry.totals import Totals
 
-MAX_DATAGRAM_BYTES = 65_536
+# What comes within so much time is worked on together.
+PATIENCE_NS = 10_000_000
 # Datagrams that are worked on before others get a turn.
 BURST = 64
 TIDY_INTERVAL_S = 10.0
 Arrived = tuple[bytes, "int | None", bool]
-CREDENTIALS = struct.Struct("3i")
 
 
 class Recorder:
@@ -84,27 +81,12 @@ class Recorder:
 
     def _run(self) -> None:
         assert self._inlet is not None, "started only with a socket"
-        inlet = self._inlet.socket
-        poll = select.poll()
-        poll.register(inlet, select.POLLIN)
-        poll.register(self._wake_read, select.POLLIN)
-        is_ending = False
+        inlet, is_ending = self._inlet.socket.fileno(), False
         while not is_ending:
-            is_ending = any(fd == self._wake_read for fd, _ in poll.poll())
-            while self._read_burst(inlet):
-                pass
-
-    def _read_burst(self, inlet: socket.socket) -> bool:
-        """Returns whether there may be more."""
-        arrived: list[Arrived] = []
-        with contextlib.suppress(BlockingIOError, InterruptedError):
-            while len(arrived) < BURST:
-                datagram, extra, flags, _ = inlet.recvmsg(
-                    MAX_DATAGRAM_BYTES, socket.CMSG_SPACE(CREDENTIALS.size)
-                )
-                arrived.append((datagram, sending_pid(extra), bool(flags & socket.MSG_TRUNC)))
-        self.take(arrived, "")
-        return len(arrived) == BURST
+            arrived, is_ending = _native.telemetry_arrived(inlet, self._wake_read, PATIENCE_NS)
+            # In turns with those who ask, and with a relay.
+            for start in range(0, len(arrived), BURST):
+                self.take(arrived[start : start + BURST], "")
 
     def receive(self, datagram: bytes, origin: str) -> None:
         """One datagram that came by another way; `origin` is the host that passed it on."""
@@ -190,16 +172,9 @@ class Recorder:
                 "records_lost": senders.records_lost,
                 "clocks_off": senders.clocks_off,
                 "events_left_out": self._limiter.left_out,
+                "short_collections_left_out": self._limiter.short_left_out,
                 "processes": len(senders),
             }
-
-
-def sending_pid(extra: list[tuple[int, int, bytes]]) -> int | None:
-    for level, kind, data in extra:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-            pid: int = CREDENTIALS.unpack_from(data)[0]
-            return pid
-    return None
 
 
 def reason_for(message: str) -> str:

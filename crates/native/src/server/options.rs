@@ -88,7 +88,6 @@ pub unsafe fn pool_settings(
             queue_ns: number(c"queue_timeout_ns")? as u64,
             orphan_ns: number(c"orphan_timeout_ns")? as u64,
             control_fd: number(c"control_fd")? as c_int,
-            stack_signal: number(c"stack_signal")? as c_int,
             slow_request_ns: number(c"slow_request_ns")? as u64,
             user_agents: number(c"user_agents")? != 0,
         },

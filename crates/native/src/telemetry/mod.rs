@@ -3,6 +3,7 @@
 //!
 //! Called with a thread state attached.
 
+mod arriving;
 mod reading;
 pub mod reporting;
 mod writing;
@@ -17,7 +18,14 @@ use std::ptr;
 
 use crate::{Methods, method};
 
-static METHODS: Methods<7> = Methods([
+static METHODS: Methods<8> = Methods([
+    method(
+        c"telemetry_arrived",
+        arriving::arrived,
+        c"telemetry_arrived(socket, wake, patience_ns) -> ([(datagram, pid, is_cut)], is_woken)\n\
+          Waits for a datagram on the descriptor `socket`, or for something to read on `wake`, and takes all that\n\
+          come within the patience. pid is the kernel's (SO_PASSCRED), or None.",
+    ),
     method(
         c"telemetry_parse",
         parse,

@@ -22,7 +22,7 @@ use crate::{Methods, method};
 
 const CAPSULE_NAME: &CStr = c"headway._native.reporter";
 
-static METHODS: Methods<7> = Methods([
+static METHODS: Methods<8> = Methods([
     method(
         c"telemetry_start",
         start,
@@ -55,6 +55,11 @@ static METHODS: Methods<7> = Methods([
         c"telemetry_pause(reporter)\nEnds the thread, until telemetry_resume().",
     ),
     method(c"telemetry_resume", resume, c"telemetry_resume(reporter)"),
+    method(
+        c"telemetry_signal_fd",
+        signal_fd,
+        c"telemetry_signal_fd(reporter) -> int\nWhat report_on_signals() rings, so that the end is told.",
+    ),
     PyMethodDef::zeroed(),
 ]);
 
@@ -111,7 +116,7 @@ unsafe fn started(
             Arc::new(Resources::from_now()),
             Arc::new(Gils::from_now()),
             Arc::new(LongHolds::new(long_holds::THRESHOLD)),
-            Arc::<GcPauses>::default(),
+            Arc::new(GcPauses::from_now()),
         ];
         Reporter::start(settings, sources)
     });
@@ -226,6 +231,20 @@ unsafe extern "C" fn pause(_: *mut PyObject, arguments: *mut PyObject) -> *mut P
 unsafe extern "C" fn resume(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
     // That there is no thread to be had is no reason for a program to fail.
     on_reporter(arguments, c"O:telemetry_resume", |reporter, _| drop(reporter.resume()))
+}
+
+unsafe extern "C" fn signal_fd(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+    let mut capsule = ptr::null_mut();
+    // SAFETY: the format has one place, for an object that the tuple keeps alive.
+    unsafe {
+        if PyArg_ParseTuple(arguments, c"O:telemetry_signal_fd".as_ptr(), &raw mut capsule) == 0 {
+            return ptr::null_mut();
+        }
+        match reporter_in(capsule) {
+            Ok(reporter) => PyLong_FromLong(reporter.signal_fd().into()),
+            Err(Raised) => ptr::null_mut(),
+        }
+    }
 }
 
 /// `format` has a reporter, and as much of an ending as follows: reason, detail, whether it is graceful. Without the

@@ -102,18 +102,25 @@ fn send(fd: RawFd, bytes: &[u8]) -> bool {
     }
 }
 
-/// One line, in one write so that threads and processes do not mix. Not through Python's `sys.stderr`,
-/// which needs the GIL. Where nobody reads the other end of a full pipe the line is lost: the
+/// Lines; as long as they fit into one write, threads and processes do not mix. Not through Python's
+/// `sys.stderr`, which needs the GIL. Where nobody reads the other end of a full pipe the rest is lost: the
 /// monitor has more to do than to wait.
 pub fn say_on_stderr(text: &str) {
-    let line = format!("headway serve: process {}: {text}\n", std::process::id());
-    let mut stderr = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one live pollfd; then the pointer and the length are those of `line`. A pipe that is ready
-    // has room for PIPE_BUF bytes, more than a line.
-    unsafe {
-        if libc::poll(&mut stderr, 1, 0) == 1 {
-            libc::write(2, line.as_ptr().cast(), line.len());
+    let text = format!("headway serve: process {}: {text}\n", std::process::id());
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let (piece, others) = rest.split_at(rest.len().min(libc::PIPE_BUF));
+        let mut stderr = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one live pollfd; then the pointer and the length are those of `piece`. A pipe that is ready
+        // has room for PIPE_BUF bytes.
+        unsafe {
+            if libc::poll(&mut stderr, 1, 0) != 1
+                || libc::write(2, piece.as_ptr().cast(), piece.len()) != piece.len() as isize
+            {
+                return;
+            }
         }
+        rest = others;
     }
 }
 

@@ -12,7 +12,6 @@ mod control;
 mod interruption;
 mod orphan;
 mod slow_requests;
-mod stack;
 mod threads;
 mod underway;
 
@@ -24,6 +23,7 @@ pub use threads::Threads;
 
 use super::inbox::Inbox;
 use control::{Control, say_on_stderr};
+use headway_reporter::stacks::{self, Missing, Stack};
 use orphan::Orphan;
 use std::fmt::Display;
 use std::os::fd::RawFd;
@@ -36,6 +36,8 @@ const LONGEST_SWEEP: Duration = Duration::from_secs(1);
 const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
 /// So that the monitor is back at its other duties soon.
 const STACKS_PER_SWEEP: usize = 8;
+/// For a thread to write its stack, and for the reporter to be done with another's.
+const STACK_PATIENCE: Duration = Duration::from_millis(200);
 
 /// 0 turns a limit off.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +57,6 @@ pub struct ProcessLimits {
     pub orphan_ns: u64,
     /// Where the supervisor listens; -1 for nobody. Stays the caller's, and open.
     pub control_fd: RawFd,
-    /// What makes a thread write its Python stack to stderr; 0 for nothing.
-    pub stack_signal: i32,
     /// A request that runs for so long is told of in telemetry; 0: none is.
     pub slow_request_ns: u64,
     /// And what its client calls itself.
@@ -74,7 +74,6 @@ impl Default for ProcessLimits {
             queue_ns: 0,
             orphan_ns: 0,
             control_fd: -1,
-            stack_signal: 0,
             slow_request_ns: 0,
             user_agents: false,
         }
@@ -248,12 +247,12 @@ impl Watch {
     }
 
     fn tell_with_stack(&self, native_id: i32, detail: &str) {
-        match self.limits.stack_signal {
-            0 => say_on_stderr(detail),
-            signal => {
-                say_on_stderr(&format!("{detail}. Where it is:"));
-                stack::write(native_id, signal);
-            }
+        match stacks::read(native_id as u32, STACK_PATIENCE) {
+            Ok(Stack { calls, .. }) => say_on_stderr(&format!(
+                "{detail}. Where it is:\nStack (most recent call first):\n{calls}"
+            )),
+            Err(Missing::Unregistered) => say_on_stderr(detail),
+            Err(missing) => say_on_stderr(&format!("{detail}. No stack: {}", missing.as_str())),
         }
     }
 }
