@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from typing import Any
 
-import promtool
+import prometheus
 import pytest
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics
@@ -273,7 +273,7 @@ def test_the_format_is_what_the_client_prefers(bench: Bench, accept: str, kind: 
 
 def test_promtool_finds_nothing_wrong(bench: Bench) -> None:
     bench.run(3, **LIVELY)
-    promtool.check("metrics", said=expose(bench.history, "")[1])
+    prometheus.check("metrics", said=expose(bench.history, "")[1])
 
 
 def test_kinds_are_known() -> None:

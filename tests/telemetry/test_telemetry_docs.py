@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-import promtool
+import prometheus
 
 from headway.telemetry.command import prepare_parser
 from headway.telemetry.metrics import (
@@ -135,9 +135,9 @@ def test_the_examples_ask_for_metrics_that_exist() -> None:
 
 
 def test_prometheus_reads_the_examples(tmp_path: Path) -> None:
-    promtool.check("config", ROOT / "examples/prometheus.yml")
-    promtool.check("rules", ROOT / "examples/headway-alerts.yml")
+    prometheus.check("config", ROOT / "examples/prometheus.yml")
+    prometheus.check("rules", ROOT / "examples/headway-alerts.yml")
     rules = [{"record": f"each:{n}", "expr": each} for n, each in enumerate(expressions())]
     # YAML reads JSON.
     (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "all", "rules": rules}]}))
-    promtool.check("rules", tmp_path / "rules.yml")
+    prometheus.check("rules", tmp_path / "rules.yml")
