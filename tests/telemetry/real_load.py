@@ -1,5 +1,5 @@
-"""A closed loop of clients that count what they were answered, for tests that compare the count with
-what telemetry says of it."""
+"""A closed loop of clients that count what they were answered, for tests that compare the count
+with what telemetry says of it."""
 
 from __future__ import annotations
 

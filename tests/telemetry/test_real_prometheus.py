@@ -112,3 +112,52 @@ class Prometheus:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def prometheus(scraped: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    server = Prometheus(scraped, tmp_path_factory.mktemp("prometheus"))
+    try:
+        assert server.wait_for('up{job="headway"} == 1') == 1
+        yield server
+    finally:
+        server.stop()
+
+
+def test_it_counts_every_request(scraped: Recorded, prometheus: Prometheus) -> None:
+    counted = prometheus.wait_for("sum(headway_request_duration_seconds_count)")
+    assert counted == scraped.ask("summary?from=-600")["summary"]["requests"] == REQUESTS
+
+
+@pytest.mark.parametrize(
+    ("histogram", "metric"),
+    [
+        ("headway_request_duration_seconds", "response"),
+        ("headway_request_application_duration_seconds", "application"),
+        ("headway_request_gil_wait_seconds", "gil_wait"),
+    ],
+)
+@pytest.mark.parametrize(("name", "share"), [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)])
+def test_its_percentile_is_within_one_bucket_of_ours(
+    scraped: Recorded, prometheus: Prometheus, histogram: str, metric: str, name: str, share: float
+) -> None:
+    """Both count the same buckets: theirs is interpolated in one of them, ours is a bound of the
+    finer scale, so they are in the same bucket or in two that touch."""
+    theirs = prometheus.wait_for(f"histogram_quantile({share}, sum by (le) ({histogram}_bucket))")
+    ours = scraped.ask("summary?from=-600")["summary"][metric][name]
+    uppers = bounds_of(metrics(scraped), histogram)
+    assert abs(bucket_of(theirs, uppers) - bucket_of(ours, uppers)) <= 1, (theirs, ours)
+
+
+def bounds_of(text: str, histogram: str) -> list[float]:
+    found = {
+        line.partition('le="')[2].partition('"')[0]
+        for line in text.splitlines()
+        if line.startswith(f"{histogram}_bucket")
+    }
+    return sorted(map(float, found))
+
+
+def bucket_of(value: float, uppers: list[float]) -> int:
+    """The first whose bound is not below."""
+    return next(number for number, upper in enumerate(uppers) if value <= upper)
