@@ -164,7 +164,10 @@ def test_versions_that_cannot_be_brought(machine: Machine, version: str, code: i
         (["--seconds", "soon"], "--seconds is 'soon'; it must be a whole number above 0"),
         (["--seconds", "0"], "--seconds is '0'; it must be a whole number above 0"),
         (["--minutes", "1"], "there is no option --minutes (--help tells more)"),
-        (["http"], "there is no target http; there are: body connection forwarding response"),
+        (
+            ["http"],
+            "there is no target http; there are: body connection forwarding response telemetry",
+        ),
     ],
 )
 def test_fuzz_says_what_it_does_not_understand(arguments: list[str], said: str) -> None:
