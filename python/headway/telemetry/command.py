@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 
 from headway.errors import CommandError, reason_of
 from headway.server.binding import Address, parse_address
+from headway.telemetry import otlp
 from headway.telemetry.history import History
 from headway.telemetry.listening import Inlet
 from headway.telemetry.reading import Reader
@@ -51,6 +53,8 @@ examples:
                                              compare with another store
   headway telemetry --export monday.sqlite --from -86400
                                              take a day's recording away; nothing is recorded
+  headway telemetry --otlp http://collector.example:4318
+                                             push what /metrics shows to OpenTelemetry
   headway telemetry --listen-tcp 0.0.0.0:8889 --token-file token --tls-certificate c --tls-key k
   headway telemetry --forward recorder.example:8889 --token-file token --forward-ca ca.pem
                                              on the other hosts: only pass on what comes
@@ -128,6 +132,28 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="another store to compare with, which is only read; may be given several times",
     )
+    pushing = parser.add_argument_group("pushing metrics (needs headway[otlp])")
+    pushing.add_argument(
+        "--otlp",
+        metavar="URL",
+        type=_otlp_url,
+        help="push what /metrics shows by OTLP over HTTP, such as to http://127.0.0.1:4318",
+    )
+    pushing.add_argument(
+        "--otlp-interval",
+        metavar="S",
+        type=_otlp_interval,
+        help=f"how often, in seconds; 1 to 3600 (default: {otlp.DEFAULT_INTERVAL_S:g})",
+    )
+    pushing.add_argument(
+        "--otlp-header",
+        metavar="NAME=VALUE",
+        type=_otlp_header,
+        action="append",
+        default=[],
+        help="a header for --otlp, such as a token; may be given several times, and the environment"
+        " variable OTEL_EXPORTER_OTLP_HEADERS keeps it from other users' eyes",
+    )
     relay = parser.add_argument_group("other hosts")
     relay.add_argument(
         "--forward",
@@ -173,6 +199,9 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
         raise CommandError("--tls-certificate and --tls-key: TLS needs both", exit_code=2)
     if arguments.forward_ca and not arguments.forward:
         raise CommandError("--forward-ca goes with --forward only", exit_code=2)
+    for option in ("otlp_interval", "otlp_header"):
+        if getattr(arguments, option) and not arguments.otlp:
+            raise CommandError(f"--{option.replace('_', '-')} goes with --otlp only", exit_code=2)
     for option in ("listen_tcp", "forward"):
         if getattr(arguments, option) and not arguments.token_file:
             name = option.replace("_", "-")
@@ -200,6 +229,9 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
         forward_ca=arguments.forward_ca,
         tls_certificate=arguments.tls_certificate,
         tls_key=arguments.tls_key,
+        otlp=arguments.otlp,
+        otlp_interval_s=arguments.otlp_interval or otlp.DEFAULT_INTERVAL_S,
+        otlp_headers=dict(arguments.otlp_header),
     )
 
 
@@ -231,6 +263,9 @@ class Station:
         }
         listener_tls = _server_tls(settings) if settings.listen_tcp else None
         forwarder_tls = _client_tls(settings) if settings.forward_ca else None
+        exporter = None
+        if settings.otlp is not None:
+            exporter = otlp.make_exporter(settings.otlp, settings.otlp_headers)
         if settings.listen is not None and settings.listen == default_socket():
             make_folder(os.path.dirname(settings.listen), "--listen")
         if settings.store is not None:
@@ -266,6 +301,10 @@ class Station:
             totals=self.recorder.totals,
         )
         stack.callback(self.history.close)
+        self._pusher = None
+        if settings.otlp is not None and exporter is not None:
+            interval_s = settings.otlp_interval_s
+            self._pusher = otlp.Pusher(self.history, exporter, settings.otlp, interval_s, tell)
 
     def start(self) -> None:
         """In the order in which datagrams flow, the receiver last; ended the other way round."""
@@ -280,6 +319,9 @@ class Station:
             self._listener.start()
             self._stack.callback(self._listener.stop)
             tell(f"receiving at {self._listener.address}")
+        if self._pusher is not None:
+            self._pusher.start()
+            self._stack.callback(self._pusher.stop)
 
     def health(self) -> dict[str, Any]:
         health = self.recorder.health()
@@ -360,6 +402,28 @@ def _address(text: str) -> Address:
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
     return address
+
+
+def _otlp_url(text: str) -> str:
+    try:
+        return otlp.parse_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def _otlp_header(text: str) -> tuple[str, str]:
+    try:
+        return otlp.parse_header(text)
+    except ValueError as error:
+        # What there is may be a secret.
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _otlp_interval(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 1 <= (interval_s := float(text)) <= 3600:
+            return interval_s
+    raise argparse.ArgumentTypeError(f"{text!r}: it must be a number of seconds from 1 to 3600")
 
 
 def _tcp_address(text: str) -> Address:

@@ -149,7 +149,7 @@ class History:
     def _intervals(self, start: float, end: float, selection: Selection) -> Iterator[float]:
         """How often those report that the range may tell of, or did while they were there."""
         for sender in self._heard_of(selection.recording):
-            if chosen(selection, sender) and sender.last_seen >= start:
+            if chosen(selection, sender) and sender.last_seen >= start and sender.first_seen < end:
                 yield sender.interval_s
         if not self._is_in_memory(start, selection.recording):
             for row in self._rows(start, end, selection.recording):

@@ -33,6 +33,9 @@ class Settings:
     forward_ca: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
+    otlp: str | None = None
+    otlp_interval_s: float = 15.0
+    otlp_headers: dict[str, str] = field(default_factory=dict)
 
 
 def default_socket() -> str:
