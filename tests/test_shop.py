@@ -81,10 +81,14 @@ def test_the_demo_ends_with_all_tables() -> None:
         timeout=90,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+    tables, told, verdicts = done.stdout.partition("\nWhat the recorder makes of it:\n")
+    rows = [line.split()[0] for line in tables.splitlines() if line.startswith("  ")]
     light = ["page", "home", "product", "cart"]
     beside = [*light, "recommendations", "GIL:"]
     # Free-threaded builds serve with a GIL too, unless they are told otherwise.
     assert rows == [*light, "GIL:", *beside, *beside]
     assert "A product page took" in done.stdout
     assert "Under the policy `priority` a product page took" in done.stdout
+    assert told
+    assert [line for line in verdicts.splitlines() if line.startswith("  Light pages alone: ")]
+    assert "Too little was seen" not in verdicts

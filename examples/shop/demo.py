@@ -1,8 +1,9 @@
 """`make demo`: serves the shop with Headway, puts a load on it, and prints where its time went.
 
-Three processes take part: this one, the server, and the load's, so that the server's GIL is shared
-by nothing but its own threads. First the light pages alone, then beside visitors who ask for the
-heavy page, then the same with the policy `priority`. Everything ends by itself after half a minute.
+Four processes take part: this one, the server, the load's, so that the server's GIL is shared
+by nothing but its own threads, and a recorder with a dashboard. First the light pages alone, then
+beside visitors who ask for the heavy page, then the same with the policy `priority`. Everything
+ends by itself after half a minute, or with --keep when the dashboard has been looked at.
 """
 
 import argparse
@@ -20,6 +21,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import recorder
+from recorder import Recorder
 
 HERE = Path(__file__).resolve().parent
 HEADWAY = Path(sys.executable).with_name("headway")
@@ -47,15 +51,18 @@ class Phase(NamedTuple):
     gil_waits: dict[str, list[float]]
     gil_shares: dict[str, float]
     switch_interval: float
+    # Seconds since 1970.
+    start: float
+    end: float
 
 
 @contextmanager
-def serving(folder: Path, policy: str) -> Iterator[Server]:
+def serving(folder: Path, policy: str, telemetry: str) -> Iterator[Server]:
     """The shop's server, from the moment that it listens; stopped on the way out, by its pid."""
     access_log, messages = folder / f"access-{policy}.log", folder / f"server-{policy}.log"
     command = [str(HEADWAY), "serve", "watched:app", "--bind", "127.0.0.1:0"]
     command += ["--threads", str(THREADS), "--access-log", f"json:{access_log}"]
-    command += ["--policy", policy]
+    command += ["--policy", policy, "--telemetry", telemetry]
     with messages.open("w") as stderr:
         process = subprocess.Popen(command, cwd=HERE, stdout=stderr, stderr=stderr)
     try:
@@ -139,7 +146,8 @@ def run_phase(server: Server, title: str, seconds: float, heavy: int) -> Phase:
     # A worker writes its lines when it has nothing else to do.
     time.sleep(0.5)
     waits = read_gil_waits(server.access_log, start, end)
-    return Phase(title, latencies, waits, gil_shares(before, after), after["switch_interval"])
+    shares = gil_shares(before, after)
+    return Phase(title, latencies, waits, shares, after["switch_interval"], start, end)
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -203,34 +211,56 @@ def explain_policy(beside: Phase, scheduled: Phase) -> str:
     )
 
 
+def run_all(folder: Path, seconds: float, recording: Recorder) -> Iterator[Phase]:
+    """The phases, each once it is over."""
+    alone_s, beside_s = seconds / 4, seconds * 3 / 8
+    with serving(folder, "interval", recording.socket) as server:
+        title = f"Light pages alone: {LIGHT_VISITORS} visitors, {alone_s:g} seconds"
+        yield run_phase(server, title, alone_s, 0)
+        title = f"Beside {HEAVY_VISITORS} who ask for recommendations, {beside_s:g} seconds"
+        beside = run_phase(server, title, beside_s, HEAVY_VISITORS)
+        yield beside
+    if beside.gil_shares:
+        with serving(folder, "priority", recording.socket) as server:
+            title = f"The same under the policy `priority`, {beside_s:g} seconds"
+            yield run_phase(server, title, beside_s, HEAVY_VISITORS)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Serves the shop under load; prints three tables.")
     parser.add_argument(
         "--seconds", type=float, default=20, help="of load, in all (default: %(default)s)"
     )
-    seconds = parser.parse_args().seconds
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the dashboard up at the end, until Ctrl-C"
+    )
+    arguments = parser.parse_args()
+    seconds = arguments.seconds
     if not HEADWAY.exists():
         raise SystemExit(f"demo: found no {HEADWAY}: run it with `make demo`")
-    alone_s, beside_s = seconds / 4, seconds * 3 / 8
-    with tempfile.TemporaryDirectory(prefix="headway-demo-") as folder:
-        print(
-            f"Serving examples/shop with {THREADS} threads, {seconds:g} seconds of load in all.",
-            flush=True,
-        )
-        with serving(Path(folder), "interval") as server:
-            title = f"Light pages alone: {LIGHT_VISITORS} visitors, {alone_s:g} seconds"
-            alone = run_phase(server, title, alone_s, 0)
-            print_phase(alone)
-            title = f"Beside {HEAVY_VISITORS} who ask for recommendations, {beside_s:g} seconds"
-            beside = run_phase(server, title, beside_s, HEAVY_VISITORS)
-            print_phase(beside)
-        print(f"\n{explain(alone, beside)}", flush=True)
-        if beside.gil_shares:
-            with serving(Path(folder), "priority") as server:
-                title = f"The same under the policy `priority`, {beside_s:g} seconds"
-                scheduled = run_phase(server, title, beside_s, HEAVY_VISITORS)
-                print_phase(scheduled)
-            print(f"\n{explain_policy(beside, scheduled)}")
+    with tempfile.TemporaryDirectory(prefix="headway-demo-") as name:
+        recording = Recorder(HEADWAY, Path(name))
+        try:
+            print(
+                f"Serving examples/shop with {THREADS} threads, {seconds:g} seconds of load in "
+                f"all.\nThe dashboard, while it runs: {recording.url}/",
+                flush=True,
+            )
+            phases = []
+            for phase in run_all(Path(name), seconds, recording):
+                print_phase(phase)
+                phases.append(phase)
+                if len(phases) == 2:
+                    print(f"\n{explain(*phases)}", flush=True)
+            if len(phases) == 3:
+                print(f"\n{explain_policy(*phases[1:])}")
+            spans = [(phase.title, phase.start, phase.end) for phase in phases]
+            print(f"\nWhat the recorder makes of it:\n{recorder.explain(recording.compare(spans))}")
+            if arguments.keep:
+                print(f"\nThe dashboard is at {recording.url}/ until Ctrl-C.", flush=True)
+                recording.wait()
+        finally:
+            recording.stop()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,11 @@ with their stacks, passes of the garbage collector."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -255,3 +258,41 @@ def test_a_program_that_keeps_the_gil_is_told_of(ear: Ear) -> None:
     assert hold["hold_gil"] == "main"
     assert "hold_endpoint" not in hold
     assert ear.heard(GC_SNAPSHOT)
+
+
+EMBEDDED = """
+import sys, time, threading
+import headway
+from headway.server.settings import Telemetry
+
+def app(environ, start_response):
+    time.sleep(0.6)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    threading.Timer(0.1, stop.set).start()
+    return [b"slept\\n"]
+
+stop = threading.Event()
+told = Telemetry(sys.argv[1], interval_s=0.5, slow_requests_s=0.2)
+def serve():
+    headway.serve(app, bind="127.0.0.1:0", threads=1, telemetry=told, stop=stop)
+if sys.argv[2] == "main":
+    serve()
+else:
+    thread = threading.Thread(target=serve)
+    thread.start()
+    thread.join()
+"""
+
+
+@pytest.mark.parametrize("thread", ["main", "other"])
+def test_a_server_in_a_program_tells_of_slow_requests(ear: Ear, thread: str) -> None:
+    command = [sys.executable, "-c", EMBEDDED, str(ear.path), thread]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stderr is not None
+        found = re.search(r"http://127.0.0.1:(\d+)", program.stderr.readline())
+        assert found
+        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/") as response:
+            assert response.read() == b"slept\n"
+        assert program.wait(60) == 0
+    told = slow(ear, COMPLETED, "/")
+    assert "app" in calls(told["slow_stack"])

@@ -107,6 +107,17 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "gil-bound under a policy": ({**GIL_BOUND, "policy": "priority"}, "gil-bound", "warning"),
     "the cores are full too": ({**GIL_BOUND, "cpu_cores": 1.0}, "cpu-bound", "note"),
     "convoy": (CONVOY, "convoy", "warning"),
+    # The one in ten that waits long is one of those that compute.
+    "no convoy where short requests go first": (
+        {
+            **CONVOY,
+            "policy": "priority",
+            "gil_wait_time_histogram": [(0.05 * MS, 800), (10.2 * MS, 200)],
+        },
+        "io-bound",
+        "ok",
+    ),
+    "a convoy in spite of a policy": ({**CONVOY, "policy": "priority"}, "convoy", "warning"),
     "convoy in a program without requests": (
         {"process_kind": "run", "gils": CONVOY["gils"], "cpu_user_utilization": 0.5},
         "convoy",

@@ -1,8 +1,9 @@
-"""Lets the tests here import `launch` and each other's helpers from the folder above."""
+"""Lets the tests here start servers and recorders as those of other folders do."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+TESTS = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS), str(TESTS / "server"), str(TESTS / "telemetry")]

@@ -105,7 +105,13 @@ def test_text_for_scripts_tells_the_verdict_with_evidence_and_advice() -> None:
 
 def test_a_stack_is_told_line_by_line_and_escaped() -> None:
     stack = 'File "shop.py", line 1\n  work()\x1b[31m'
-    event = {"time": 1.0, "pid": 1, "url": f"/{EVIL}", "duration": 0.5, "stack": stack}
+    event = {
+        "time": 1.0,
+        "pid": 1,
+        "slow_path_info": f"/{EVIL}",
+        "slow_duration": 0.5,
+        "slow_stack": stack,
+    }
     drawn = once.draw("here", answers.now(), "slow", {"events": [event]})
     assert_printable(drawn)
     assert '#   File "shop.py", line 1\n#     work()\\x1b[31m\n' in drawn

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { type Address, go, PAGES, type PageName, target, useAddress } from "./address";
 import { type Answer, useAnswer } from "./answers";
 import { addRow } from "./comparison";
-import { HealthBar } from "./health";
+import { HealthBar, remarks } from "./health";
 import { Help } from "./help";
 import { useShortcuts } from "./keyboard";
 import type { Now } from "./model";
@@ -145,6 +145,7 @@ function Footer({ now }: { now: Answer<Now> }) {
     <footer>
       Headway{typeof version === "string" ? ` ${version}` : ""} · times are this browser's ·{" "}
       <a href="metrics">/metrics</a> · <a href="api/v1/now">/api/v1/now</a>
+      {now.data && remarks(now.data.recorder).map((text) => <span key={text}> · {text}</span>)}
     </footer>
   );
 }

@@ -1,4 +1,5 @@
 // What the recorder could not keep, on every page while it is not zero; and that it does not answer.
+// Losses stand at the top; what only changed the detail, at the bottom.
 
 import type { Answer } from "./answers";
 import { count } from "./format";
@@ -9,13 +10,17 @@ const LOSSES: readonly (readonly [string, string])[] = [
   ["malformed", "malformed datagrams dropped"],
   ["refused", "datagrams of too many processes refused"],
   ["sequence_gaps", "datagrams lost on the way"],
-  ["unsent", "ticks that processes could not send at their time"],
   ["records_lost", "slow requests, passes or holds lost in their process"],
-  ["events_left_out", "events over the limit of a minute left out"],
-  ["clocks_off", "datagrams from clocks that are off"],
   ["store.not_stored", "datagrams not written to the store"],
   ["forward.lost", "datagrams not passed on"],
   ["relay.refused", "relays refused"],
+];
+
+/** What was recorded otherwise than it was sent, or not in every detail. */
+const REMARKS: readonly (readonly [string, string])[] = [
+  ["unsent", "ticks joined to the next one, as they could not be sent"],
+  ["events_left_out", "events left out, over the most that are kept of a minute"],
+  ["clocks_off", "datagrams from clocks that are off"],
 ];
 
 function at(health: Health, path: string): unknown {
@@ -27,11 +32,19 @@ function at(health: Health, path: string): unknown {
     );
 }
 
-export function losses(health: Health): string[] {
-  const said = LOSSES.flatMap(([path, what]) => {
+function counted(health: Health, what: typeof LOSSES): string[] {
+  return what.flatMap(([path, words]) => {
     const value = at(health, path);
-    return typeof value === "number" && value > 0 ? [`${count(value)} ${what}`] : [];
+    return typeof value === "number" && value > 0 ? [`${count(value)} ${words}`] : [];
   });
+}
+
+export function remarks(health: Health): string[] {
+  return counted(health, REMARKS);
+}
+
+export function losses(health: Health): string[] {
+  const said = counted(health, LOSSES);
   for (const part of ["store", "forward"]) {
     const error = at(health, `${part}.error`);
     if (typeof error === "string" && error) said.push(`${part}: ${error}`);

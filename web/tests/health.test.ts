@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { losses } from "../src/health";
+import { losses, remarks } from "../src/health";
 
 test("nothing is said while nothing is lost", () => {
   expect(losses({ received: 10, malformed: 0, store: { error: null, not_stored: 0 } })).toEqual([]);
@@ -17,5 +17,14 @@ test("every loss is said with its number, and why the store does not write", () 
     "3 datagrams lost on the way",
     "7 datagrams not written to the store",
     "store: disk full",
+  ]);
+});
+
+test("what only changed the detail is a remark, not a loss", () => {
+  const health = { unsent: 4, events_left_out: 371, clocks_off: 0 };
+  expect(losses(health)).toEqual([]);
+  expect(remarks(health)).toEqual([
+    "4 ticks joined to the next one, as they could not be sent",
+    "371 events left out, over the most that are kept of a minute",
   ]);
 });

@@ -30,9 +30,7 @@ NO_LIMITS: dict[str, int] = {
 }
 
 
-def native_limits(
-    group: ProcessGroup, control_fd: int, telemetry: Telemetry | None = None
-) -> dict[str, int]:
+def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
     """What `server_open` is to know of the group's limits. Has stacks read from now on, so it is
     called in the main thread, in the process that serves.
 
@@ -51,10 +49,17 @@ def native_limits(
         # As long as the supervisor would have waited.
         "orphan_timeout_ns": to_ns(grace_s(group)),
         "control_fd": control_fd,
-        "slow_request_ns": to_ns(telemetry.slow_requests_s) if telemetry else 0,
-        "user_agents": telemetry is not None and telemetry.capture_user_agent,
+        **slow_requests(None),
         # Processes that accept from the same sockets leave each other their share.
         "shared_listeners": group.processes > 1,
+    }
+
+
+def slow_requests(telemetry: Telemetry | None) -> dict[str, int]:
+    """Of what `native_limits` says, what becomes of requests that are told of one by one."""
+    return {
+        "slow_request_ns": to_ns(telemetry.slow_requests_s) if telemetry else 0,
+        "user_agents": telemetry is not None and telemetry.capture_user_agent,
     }
 
 

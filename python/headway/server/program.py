@@ -18,7 +18,7 @@ from headway.server import reporting
 from headway.server.application import Application
 from headway.server.binding import Listener, SocketFile, bind, parse_address
 from headway.server.free_threading import gil_enabled, refuse_other_mode
-from headway.server.limits import NO_LIMITS, native_limits
+from headway.server.limits import NO_LIMITS, native_limits, slow_requests
 from headway.server.serving import LOG_FORMS, Server
 from headway.server.settings import ProcessGroup, Telemetry, Tls
 from headway.server.start import open_log
@@ -117,12 +117,13 @@ def _serve(
     stop: threading.Event | None,
 ) -> int:
     is_main = threading.current_thread() is threading.main_thread()
+    limits = native_limits(group, -1) if is_main else NO_LIMITS
     server = Server(
         application,
         listeners,
         group,
         log_fd=open_log(group),
-        limits=native_limits(group, -1) if is_main else NO_LIMITS,
+        limits=limits | slow_requests(telemetry),
         reported=telemetry is not None,
     )
     with _reporting(server, group, telemetry) as reporter:

@@ -28,7 +28,7 @@ from headway.server.application import Application
 from headway.server.binding import Listener, parse_address
 from headway.server.control import Control, Gone
 from headway.server.ending import end_without_finalization
-from headway.server.limits import native_limits
+from headway.server.limits import native_limits, slow_requests
 from headway.server.serving import Server
 from headway.server.settings import DEFAULT_POLICY
 from headway.server.signals import SUPERVISORS_SIGNALS
@@ -88,7 +88,7 @@ class Worker:
                 group,
                 log_fd=prepared.log_fd,
                 multiprocess=task.multiprocess,
-                limits=native_limits(group, control.fileno(), task.telemetry),
+                limits=native_limits(group, control.fileno()) | slow_requests(task.telemetry),
                 tls=prepared.tls,
                 path=prepared.path,
                 reported=task.telemetry is not None,

@@ -132,11 +132,10 @@ class History:
         of_groups: bool | None = None,
     ) -> float:
         """How long the steps of `records` are for this range."""
-        now = self._clock()
         intervals = (
             min(each.interval_s, MAX_INTERVAL_S)
             for each in self._heard_of(selection.recording)
-            if chosen(selection, each) and each.is_alive(now)
+            if chosen(selection, each) and each.last_seen >= start and each.first_seen < end
         )
         step = max(step, MIN_STEP_S, max(intervals, default=0.0))
         reader = self._reader_of(selection.recording)

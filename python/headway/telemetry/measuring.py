@@ -21,21 +21,25 @@ Measured = dict[str, Any]
 
 # How finely it is looked for the part of a range that something was recorded in.
 STEPS = 60
-# Where less is missing, it is the ticks that do not end where ranges do.
-NEARLY_ALL = 0.95
+LEAST_STEP_S = 1.0
 HOLDS_PER_VERDICT = 16
 
 
 def measure(history: History, span: Range, selection: Selection) -> Measured:
     """SUMMARY, CONFIG and VERDICT. Rates are those of the time that was recorded: a server that
     was started in the middle of a range is not half as fast for it."""
-    step = span.seconds / STEPS
-    points = history.records(span.start, span.end, step, selection)
-    found = [record for _, record in points if record is not None]
-    record = _native.telemetry_read(_native.telemetry_merge(found))
-    covered_s = span.seconds
-    if len(found) < NEARLY_ALL * len(points):
-        covered_s *= len(found) / len(points)
+    step = history.step_of(span.start, span.end, max(span.seconds / STEPS, LEAST_STEP_S), selection)
+    found = [
+        (at, record)
+        for at, record in history.records(span.start, span.end, step, selection)
+        if record is not None
+    ]
+    record = _native.telemetry_read(_native.telemetry_merge([each for _, each in found]))
+    covered_s = 0.0
+    if found:
+        # From the first to the last; there may be ticks that are longer than a step.
+        tick_s = record.get("process_seconds", 0.0) / max(1, record.get("ticks", 1))
+        covered_s = min(span.seconds, found[-1][0] - found[0][0] + max(step, tick_s))
     processes = record.get("process_seconds", 0.0) / covered_s if covered_s else 0.0
     return _judged(history, span, selection, record, covered_s, processes)
 

@@ -20,7 +20,7 @@ from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 
 from headway.top import figures, page, tables
 from headway.top.poller import Figures, Poller, Question, Trouble
-from headway.top.source import Query, Source
+from headway.top.source import Source
 from headway.top.tables import SORTS, VIEWS, Row, Table, View
 
 WINDOWS_S = (10.0, 60.0, 300.0)
@@ -167,11 +167,8 @@ class Top(App[None]):
         self.post_message(Arrived(found))
 
     def question(self) -> Question:
-        now: Query = [("window", f"{self.window_s:g}")]
-        if self.group:
-            now = [*now, ("group", self.group)]
         query = self.view.query(self.window_s, self.group)
-        return Question(self.view.name, now, self.view.path, query)
+        return Question(self.view.name, self.window_s, self.group, self.view.path, query)
 
     def compose(self) -> ComposeResult:
         yield Static(plain("asking ..."), id="totals", markup=False)

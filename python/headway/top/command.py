@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headway.errors import CommandError
 from headway.top import once, tables
-from headway.top.source import DEFAULT_URL, NoAnswer, Query, Recorder, Source
+from headway.top.source import DEFAULT_URL, NoAnswer, Recorder, Source, ask_now
 
 TOKEN = "HEADWAY_TELEMETRY_TOKEN"
 SOCKET = "unix:"
@@ -26,7 +26,8 @@ start and end.
 
 SOURCE is the recorder's URL ({DEFAULT_URL} unless told). With unix:PATH there need be no
 recorder: top itself receives what processes report to PATH (headway serve --telemetry unix:PATH,
-mod_wsgi's WSGITelemetryService) as long as it runs, and keeps nothing.
+mod_wsgi's WSGITelemetryService) as long as it runs, and keeps nothing; with --once it listens
+for --window seconds first.
 
 The terminal needs Textual (pip install 'headway[top]'); --once does not.
 """
@@ -91,14 +92,17 @@ def run(arguments: argparse.Namespace) -> int:
     check(arguments)
     if not arguments.once:
         check_terminal()
-    source = open_source(arguments)
+    try:
+        source = open_source(arguments)
+    except NoAnswer as error:
+        raise CommandError(str(error)) from error
     try:
         if arguments.once:
             return show_once(source, arguments)
         from headway.top.app import Top
 
         # Nobody there is told in one line, rather than on a screen that stays empty.
-        source.ask("now", now_query(arguments.window, arguments.group))
+        source.ask("now")
         Top(
             source,
             interval_s=arguments.interval,
@@ -138,7 +142,14 @@ def open_source(arguments: argparse.Namespace) -> Source:
     if arguments.source.startswith(SOCKET):
         from headway.top.socket_source import SocketSource
 
-        return SocketSource(arguments.source[len(SOCKET) :])
+        listening = SocketSource(arguments.source[len(SOCKET) :])
+        if arguments.once:
+            try:
+                listening.wait(arguments.window)
+            except BaseException:
+                listening.close()
+                raise
+        return listening
     return Recorder(arguments.source, token_of(arguments.token_file))
 
 
@@ -155,12 +166,8 @@ def token_of(path: str | None) -> str | None:
     return token
 
 
-def now_query(window_s: float, group: str | None) -> Query:
-    return [("window", f"{window_s:g}"), *([("group", group)] if group else [])]
-
-
 def show_once(source: Source, arguments: argparse.Namespace) -> int:
-    now = source.ask("now", now_query(arguments.window, arguments.group))
+    now = ask_now(source, arguments.window, arguments.group)
     view = next(each for each in tables.VIEWS if each.name == arguments.view)
     more = view.name not in ("overview", "processes")
     query = view.query(arguments.window, arguments.group)

@@ -69,7 +69,11 @@ def verdicts(now: Row) -> Iterator[str]:
 
 def stacks(table: Table) -> Iterator[str]:
     for row in table.rows:
-        stack = figures.lines(row.get("stack"))
+        stack = figures.lines(stack_of(row))
         if stack:
             yield f"# stack of {figures.text(row.get('url') or row.get('endpoint'))}"
             yield from (f"#   {line}" for line in stack)
+
+
+def stack_of(row: Row) -> object:
+    return row.get("stack") or row.get("slow_stack")

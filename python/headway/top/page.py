@@ -212,16 +212,17 @@ def details(row: Row) -> list[str]:
         if isinstance(value, str) and "\n" in value:
             lines += ["", f"{label}:", *(f"  {line}" for line in figures.lines(value))]
         elif isinstance(value, dict):
-            lines.append(f"{label:24}{times(value)}")
+            lines.append(f"{label:28}{times(value)}")
         elif value is not None and value != "":
-            shown = (
-                seconds(value) if isinstance(value, float) and name not in TIMES else text(value)
-            )
-            lines.append(f"{label:24}{clock(value) if name in TIMES else shown}")
+            lines.append(f"{label:28}{shown_as(str(name), value)}")
     return lines
 
 
-TIMES = ("time", "started", "stamp", "last_seen")
+def shown_as(name: str, value: Any) -> str:
+    """A number with a point is a moment or a duration, as all of an event's are."""
+    if name in ("time", "started", "last_seen") or name.endswith("_stamp"):
+        return clock(value)
+    return seconds(value) if isinstance(value, float) else text(value)
 
 
 LOSSES = ("malformed", "refused", "sequence_gaps", "unsent", "records_lost", "events_left_out")

@@ -10,14 +10,16 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headway.top.source import Answer, NoAnswer, Query, Source
+from headway.top.source import Answer, NoAnswer, Query, Source, ask_now
 
 
 class Question(NamedTuple):
-    """`now`, and the page `path` below /api/v1/ where there is one, for the view of this name."""
+    """What is now, of a group if one is named, and the page `path` below /api/v1/ where there is
+    one, for the view of this name."""
 
     view: str
-    now: Query
+    window_s: float
+    group: str | None
     path: str = ""
     query: Query = ()
 
@@ -71,7 +73,7 @@ class Poller(threading.Thread):
     def run(self) -> None:
         while (question := self._next()) is not None:
             try:
-                now = self._source.ask("now", question.now)
+                now = ask_now(self._source, question.window_s, question.group)
                 answer = self._source.ask(question.path, question.query) if question.path else {}
                 found: Figures | Trouble = Figures(question, now, answer)
             except NoAnswer as error:

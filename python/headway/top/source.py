@@ -38,6 +38,20 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
+def ask_now(source: Source, window_s: float, group: str | None) -> Answer:
+    """What is now: of everybody, or of one process group, on whichever hosts it is."""
+    now = source.ask("now", [("window", f"{window_s:g}")])
+    if group is None:
+        return now
+    total = source.ask("summary", [("from", f"-{window_s:g}"), ("group", group)])
+    some = {
+        name: [row for row in rows if isinstance(row, dict) and row.get("group") == group]
+        for name in ("groups", "processes")
+        if isinstance(rows := now.get(name), list)
+    }
+    return {**now, **some, "total": total}
+
+
 class Recorder:
     """A `headway telemetry` that is asked by its URL. Redirections are not followed: whoever
     answers at the address that was given is to have the token, and nobody else."""

@@ -28,6 +28,7 @@ from headway.top.figures import (
 
 Row = dict[str, Any]
 GAP = "  "
+PID = Kind(TEXT.human, TEXT.plain)
 
 
 class Column(NamedTuple):
@@ -98,7 +99,7 @@ MEASURED = (
 PROCESSES = (
     Column("host", "host", "host", NAME, 12),
     Column("group", "group", "group", NAME, 5),
-    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain)),
+    Column("pid", "pid", "pid", PID),
     Column("age", "age", "age", AGE, 13),
     *MEASURED,
     Column("slots", "slots", "slots", TEXT, 14),
@@ -116,36 +117,38 @@ EVERYTHING = (
     Column("processes", "processes", "summary.processes", COUNT),
     *MEASURED,
 )
+# Events have the fields of their datagrams, by mod_wsgi's names where it has them.
 SLOW = (
-    Column("time", "began", "started", CLOCK, 3),
-    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain), 6),
+    Column("time", "began", "time", CLOCK, 3),
+    Column("pid", "pid", "pid", PID, 6),
     Column("state", "state", "state", TEXT, 4),
-    Column("duration", "took", "duration", SECONDS),
-    Column("application", "app", "application", SECONDS, 7),
-    Column("gil_wait", "GIL wait", "gil_wait", SECONDS, 2),
-    Column("status", "status", "status", Kind(TEXT.human, TEXT.plain), 5),
-    Column("method", "method", "method", TEXT, 8),
+    Column("duration", "took", "slow_duration", SECONDS),
+    Column("application", "app", "slow_application_time", SECONDS, 7),
+    Column("gil_wait", "GIL wait", "slow_gil_wait_time", SECONDS, 2),
+    Column("status", "status", "slow_status", PID, 5),
+    Column("method", "method", "slow_method", TEXT, 8),
     Column("url", "URL", "url", TEXT),
+    Column("endpoint", "endpoint", "slow_endpoint", TEXT, 9),
 )
 LIFECYCLE = (
     Column("time", "time", "time", CLOCK),
-    Column("event", "event", "kind", TEXT),
-    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain)),
+    Column("event", "event", "event", TEXT),
+    Column("pid", "pid", "pid", PID),
     Column("group", "group", "group", NAME, 3),
-    Column("reason", "reason", "reason", TEXT),
+    Column("reason", "reason", "shutdown_reason", TEXT),
     Column("death", "death", "death", TEXT, 1),
-    Column("uptime", "uptime", "uptime", AGE, 2),
-    Column("requests", "requests", "requests", COUNT, 4),
-    Column("in_flight", "in flight", "in_flight", COUNT, 5),
+    Column("uptime", "uptime", "process_uptime", AGE, 2),
+    Column("requests", "requests", "lifetime_request_count", COUNT, 4),
+    Column("in_flight", "in flight", "active_requests_at_exit", COUNT, 5),
 )
 GC = (
     Column("time", "time", "time", CLOCK),
-    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain)),
-    Column("interpreter", "interpreter", "interpreter", NAME, 2),
-    Column("generation", "generation", "generation", COUNT, 1),
-    Column("duration", "pause", "duration", SECONDS),
-    Column("collected", "collected", "collected", COUNT, 3),
-    Column("uncollectable", "uncollectable", "uncollectable", COUNT, 4),
+    Column("pid", "pid", "pid", PID),
+    Column("interpreter", "interpreter", "interpreter_name", NAME, 2),
+    Column("generation", "generation", "gc_event_generation", COUNT, 1),
+    Column("duration", "pause", "gc_event_duration", SECONDS),
+    Column("collected", "collected", "gc_event_collected", COUNT, 3),
+    Column("uncollectable", "uncollectable", "gc_event_uncollectable", COUNT, 4),
 )
 ENDPOINTS = (
     Column("endpoint", "endpoint", "name", TEXT),
@@ -177,7 +180,7 @@ GILS = (
 )
 HOLDS = (
     Column("time", "time", "time", CLOCK, 3),
-    Column("pid", "pid", "pid", Kind(TEXT.human, TEXT.plain), 4),
+    Column("pid", "pid", "pid", PID, 4),
     Column("thread", "thread", "thread", NAME, 2),
     Column("duration", "held the GIL", "duration", SECONDS),
     Column("waited", "longest waiter", "waited", SECONDS, 1),
@@ -248,8 +251,22 @@ def level(part: Any) -> str:
     return LEVELS[min(max(int(part * len(LEVELS)), 0), len(LEVELS) - 1)]
 
 
+STATES = ("active", "completed")
+
+
 def slow(answer: Row) -> Table:
-    return Table("slow requests", SLOW, rows_of(answer, "events"))
+    rows = []
+    for row in rows_of(answer, "events"):
+        state = row.get("slow_record_state")
+        path = (row.get(name) or "" for name in ("slow_script_name", "slow_path_info"))
+        rows.append(
+            {
+                **row,
+                "state": STATES[state] if state in (0, 1) else None,
+                "url": "".join(map(str, path)) or "/",
+            }
+        )
+    return Table("slow requests", SLOW, rows)
 
 
 def lifecycle(answer: Row) -> Table:
@@ -257,7 +274,8 @@ def lifecycle(answer: Row) -> Table:
 
 
 def gc(answer: Row) -> Table:
-    return Table("garbage collections", GC, rows_of(answer, "events"))
+    rows = [row for row in rows_of(answer, "events") if row.get("event") != "gc_snapshot"]
+    return Table("garbage collections", GC, rows)
 
 
 def endpoints(answer: Row) -> Table:

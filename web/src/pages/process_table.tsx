@@ -148,7 +148,9 @@ function Table({ title, note, rows }: { title: string; note: string; rows: Row[]
                   {name}
                 </th>
               ))}
-              <th scope="col">Verdict</th>
+              <th scope="col" class="text">
+                Verdict
+              </th>
             </tr>
           </thead>
           <tbody>

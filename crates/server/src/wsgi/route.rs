@@ -48,6 +48,9 @@ pub struct RouteFinder {
 /// What is to be looked at of one request.
 pub struct Sighting {
     environ: Object,
+    /// How many items it had before the application was called. Whoever says a route adds one, so that nothing
+    /// is looked up where none was added.
+    items: Py_ssize_t,
     key: Object,
     werkzeug_request: Cell<Option<Object>>,
 }
@@ -55,12 +58,20 @@ pub struct Sighting {
 impl Sighting {
     /// The response starts. Attached; runs nothing of the application's.
     pub fn note_start(&self) {
+        if !self.has_more_items() {
+            return;
+        }
         match item(&self.environ, &self.key) {
             Ok(Some(request)) => self.werkzeug_request.set(Some(request)),
             Ok(None) => {}
             // SAFETY: attached.
             Err(Raised) => unsafe { PyErr_Clear() },
         }
+    }
+
+    fn has_more_items(&self) -> bool {
+        // SAFETY: a live dict.
+        unsafe { PyDict_Size(self.environ.as_ptr()) > self.items }
     }
 }
 
@@ -88,6 +99,7 @@ impl RouteFinder {
         unsafe {
             Sighting {
                 environ: Object::from_borrowed(environ.as_ptr()),
+                items: PyDict_Size(environ.as_ptr()),
                 key: Object::from_borrowed(self.werkzeug_request.as_ptr()),
                 werkzeug_request: Cell::new(None),
             }
@@ -115,7 +127,9 @@ impl RouteFinder {
         routes: &Routes,
     ) -> PyResult<Route> {
         let environ = &sighting.environ;
-        if let Some(name) = item(environ, &self.headway_route)?.filter(is_str) {
+        if sighting.has_more_items()
+            && let Some(name) = item(environ, &self.headway_route)?.filter(is_str)
+        {
             return self.number_of(&name, name.to_text()?, routes);
         }
         let Some(name) = self.rule_of_framework(sighting, iterable)?.filter(is_str) else {
@@ -144,7 +158,9 @@ impl RouteFinder {
             return attribute(&request, &self.url_rule)?
                 .map_or(Ok(None), |rule| attribute(&rule, &self.rule));
         }
-        if let Some(route) = item(&sighting.environ, &self.bottle_route)? {
+        if sighting.has_more_items()
+            && let Some(route) = item(&sighting.environ, &self.bottle_route)?
+        {
             return attribute(&route, &self.rule);
         }
         iterable.map_or(Ok(None), |iterable| self.rule_of_django(iterable))

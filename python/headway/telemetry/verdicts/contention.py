@@ -108,7 +108,9 @@ def convoy(situation: Situation) -> Verdict | None:
     work = thresholds.CONVOY_WORK.value * interval
     if situation.serves:
         needs, waiting = situation.summary["gil_held"], situation.summary["gil_wait"]
-        if not needs or not waiting or needs["p50"] >= work or waiting["p90"] < whole:
+        # Where a policy lets short work go first, the long waits are those of work that computes.
+        late = "p50" if situation.scheduled else "p90"
+        if not needs or not waiting or needs["p50"] >= work or waiting[late] < whole:
             return None
     else:
         needs = waiting = None

@@ -1,0 +1,63 @@
+"""`headway top unix:PATH`: receives what processes report itself, and keeps it in memory alone.
+
+The recorder's own parts without store and site: its thread receives, and questions are answered as
+its API answers them, on the thread that asks.
+"""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlencode
+
+from headway import columns
+from headway.errors import CommandError
+from headway.telemetry.api import QUESTIONS
+from headway.telemetry.history import History
+from headway.telemetry.listening import Inlet
+from headway.telemetry.question import BadQuestion, Question
+from headway.telemetry.recorder import Recorder
+from headway.top.source import Answer, NoAnswer, Query
+
+# Who may write may report, as with `headway telemetry`.
+SOCKET_MODE = 0o660
+MAX_PATH_BYTES = 107
+POLL_S = 0.05
+
+
+class SocketSource:
+    """Listens from its making on, until `close`."""
+
+    def __init__(self, path: str) -> None:
+        """Raises CommandError with exit code 2 where nobody can listen."""
+        self.name = f"unix:{path}"
+        if not path or "\0" in path or len(path.encode(errors="surrogateescape")) > MAX_PATH_BYTES:
+            allowed = f"unix:PATH with 1 to {MAX_PATH_BYTES} bytes is allowed"
+            raise CommandError(f"found {columns.name(self.name)!r}, where {allowed}", 2)
+        try:
+            inlet = Inlet(path, SOCKET_MODE, None)
+        except CommandError as error:
+            # The words are those of `headway telemetry --listen`, which asks for the same.
+            raise CommandError(str(error).removeprefix("--listen "), error.exit_code) from None
+        self._recorder = Recorder(inlet)
+        recorder = self._recorder
+        self._history = History(recorder.live, recorder.known, health=recorder.health)
+        self._recorder.start()
+
+    def ask(self, path: str, query: Query = ()) -> Answer:
+        try:
+            return QUESTIONS[path](self._history, Question(urlencode(query)))
+        except BadQuestion as error:
+            raise NoAnswer(str(error)) from error
+
+    def wait(self, seconds: float) -> None:
+        """Until that time has passed since somebody first reported. Raises NoAnswer if within twice
+        that time nobody did."""
+        deadline_s = time.monotonic() + 2 * seconds
+        while not any(sender.last_seen for sender in self._recorder.known()):
+            if time.monotonic() > deadline_s:
+                raise NoAnswer(f"nobody reported to {self.name} within {2 * seconds:g} s")
+            time.sleep(POLL_S)
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        self._recorder.stop()

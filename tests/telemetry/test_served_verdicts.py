@@ -1,0 +1,157 @@
+"""Verdicts on servers that are really in such a situation, made by really asking them.
+
+Each server is kept at it until the recorder says so; what must never be said is looked at all the
+while. How fast anything is does not matter.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import Recorded
+from served import FREE_THREADING, Served
+
+PATIENCE_S = 40.0
+WINDOW_S = 3
+GIL_VERDICTS = {"gil-bound", "convoy", "long-hold"}
+with_gil = pytest.mark.skipif(FREE_THREADING, reason="there is no GIL")
+
+
+@contextmanager
+def load(address: tuple[str, int], targets: dict[str, int]) -> Iterator[None]:
+    """So many clients for each target, each asking again as soon as it is answered."""
+    ended = threading.Event()
+
+    def ask(target: str) -> None:
+        connection = http.client.HTTPConnection(*address, timeout=30)
+        while not ended.is_set():
+            connection.request("GET", target)
+            connection.getresponse().read()
+        connection.close()
+
+    clients = [
+        threading.Thread(target=ask, args=(target,))
+        for target, number in targets.items()
+        for _ in range(number)
+    ]
+    for client in clients:
+        client.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for client in clients:
+            client.join()
+
+
+@contextmanager
+def situation(
+    folder: Path, targets: dict[str, int], *options: str
+) -> Iterator[Callable[[], dict[str, Any]]]:
+    """A server under load; yields what asks for the verdict of the last seconds."""
+    recorder = Recorded(folder)
+    try:
+        telemetry = ("--telemetry", f"unix:{recorder.socket}", "--telemetry-interval", "0.5")
+        with Served("depth:application", *telemetry, *options) as server:
+            assert server.address is not None
+            with load(server.address, targets):
+                yield lambda: recorder.ask(f"summary?from=-{WINDOW_S}")["verdict"]
+    finally:
+        recorder.stop()
+
+
+def wait_for(judge: Callable[[], dict[str, Any]], name: str, *never: str) -> dict[str, Any]:
+    deadline = time.monotonic() + PATIENCE_S
+    seen = []
+    while time.monotonic() < deadline:
+        verdict = judge()
+        seen.append(verdict["name"])
+        assert verdict["name"] not in never, verdict
+        if verdict["name"] == "cpu-limited":
+            pytest.skip("the machine's cgroup stops the server")
+        if verdict["name"] == name:
+            return verdict
+        time.sleep(0.3)
+    raise AssertionError(f"{name} was not said, but {seen}; at last: {verdict}")
+
+
+def test_a_server_without_requests_is_idle(tmp_path: Path) -> None:
+    with situation(tmp_path, {}, "--threads", "2") as judge:
+        wait_for(judge, "idle", *GIL_VERDICTS)
+
+
+def test_requests_that_wait_are_io_bound_and_never_anything_about_the_gil(tmp_path: Path) -> None:
+    with situation(tmp_path, {"/wait?0.05": 3}, "--threads", "5") as judge:
+        found = wait_for(judge, "io-bound", *GIL_VERDICTS)
+        for _ in range(5):
+            assert judge()["name"] not in GIL_VERDICTS
+            time.sleep(0.3)
+    assert found["sample"]["requests"] >= 30
+
+
+def test_more_requests_than_threads_saturate_a_server(tmp_path: Path) -> None:
+    with situation(tmp_path, {"/wait?0.05": 8}, "--threads", "2") as judge:
+        found = wait_for(judge, "saturated", *GIL_VERDICTS)
+    assert any("--threads" in each["try"] for each in found["advice"])
+
+
+@with_gil
+def test_threads_that_compute_are_gil_bound(tmp_path: Path) -> None:
+    options = ("--threads", "4", "--policy", "interval")
+    with situation(tmp_path, {"/compute?0.1": 4}, *options) as judge:
+        found = wait_for(judge, "gil-bound", "io-bound", "idle")
+    use, waiting = found["evidence"][:2]
+    assert 0.8 <= use["value"] <= 1.01
+    # Of four threads one holds the GIL.
+    assert waiting["value"] <= 4
+
+
+@with_gil
+def test_short_requests_beside_pages_that_compute_are_a_convoy_unless_a_policy_helps(
+    tmp_path: Path,
+) -> None:
+    targets = {"/compute?0.2": 2, "/": 2}
+    options = ("--threads", "4", "--switch-interval", "5ms")
+    with situation(tmp_path, targets, *options, "--policy", "interval") as judge:
+        found = wait_for(judge, "convoy", "io-bound", "idle")
+    tried = [each["try"] for each in found["advice"]]
+    assert "--policy priority" in tried
+    assert any("--switch-interval" in each for each in tried)
+    with situation(tmp_path, targets, *options, "--policy", "priority") as judge:
+        deadline = time.monotonic() + 3 * WINDOW_S
+        while time.monotonic() < deadline:
+            verdict = judge()
+            if verdict["sample"]["seconds"] >= WINDOW_S - 1:
+                assert verdict["name"] != "convoy", verdict
+            time.sleep(0.3)
+
+
+@with_gil
+def test_a_call_that_keeps_the_gil_is_named_with_its_endpoint_and_where_it_is(
+    tmp_path: Path,
+) -> None:
+    targets = {"/hold?0.2": 1, "/": 2}
+    with situation(tmp_path, targets, "--threads", "4") as judge:
+        found = wait_for(judge, "long-hold", "io-bound", "idle")
+    assert "/hold" in found["text"]
+    assert "depth.py:" in found["text"]
+    assert "in hold_for_a_while" in found["text"]
+
+
+@pytest.mark.skipif(not FREE_THREADING, reason="there is a GIL")
+@pytest.mark.parametrize("page", ["/compute?0.05", "/wait?0.02", "/collect"])
+def test_without_a_gil_nothing_is_said_of_one(tmp_path: Path, page: str) -> None:
+    with situation(tmp_path, {page: 4}, "--threads", "4") as judge:
+        deadline = time.monotonic() + 3 * WINDOW_S
+        while time.monotonic() < deadline:
+            verdict = judge()
+            assert verdict["name"] not in GIL_VERDICTS, verdict
+            time.sleep(0.3)
+        assert verdict["sample"]["requests"] > 0
