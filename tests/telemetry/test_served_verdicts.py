@@ -121,9 +121,7 @@ def test_short_requests_beside_pages_that_compute_are_a_convoy_unless_a_policy_h
     options = ("--threads", "4", "--switch-interval", "5ms")
     with situation(tmp_path, targets, *options, "--policy", "interval") as judge:
         found = wait_for(judge, "convoy", "io-bound", "idle")
-    tried = [each["try"] for each in found["advice"]]
-    assert "--policy priority" in tried
-    assert any("--switch-interval" in each for each in tried)
+    assert "--policy priority" in [each["try"] for each in found["advice"]]
     with situation(tmp_path, targets, *options, "--policy", "priority") as judge:
         deadline = time.monotonic() + 3 * WINDOW_S
         while time.monotonic() < deadline:

@@ -410,3 +410,37 @@ def test_of_several_groups_the_worst_speaks() -> None:
     quiet = worst([("shop", good), ("jobs", idle)])
     assert quiet is not None
     assert quiet["name"] == "healthy"
+
+
+def test_a_wait_counts_for_a_hold_as_long_as_the_hold_was() -> None:
+    """Who waited longest may have begun before this hold, and is counted once for each."""
+    waits = {"gils": [gil(4.0, gil_wait=same(0.3, 10), gil_hold=same(0.4, 10))]}
+    early = {**HOLD, "hold_waited": 2.0, "hold_duration": 0.4}
+    found = verdict_on(tick(**{**HEALTHY, **waits}), holds=(early,))
+    assert (found["name"], found["severity"]) == ("long-hold", "warning")
+    assert "another thread waited for 400 ms of that" in found["text"]
+
+
+def test_where_holders_of_the_gil_have_no_core_nobody_is_promised_more_processes_than_cores() -> (
+    None
+):
+    """Other programs have the cores: CPU time per request is small, but not to be had."""
+    starved = {
+        **GIL_BOUND,
+        "cpu_cores": 2.0,
+        "cpu_user_utilization": 0.26,
+        "request_cpu_time_histogram": same(0.8 * MS, 3000),
+    }
+    found = verdict_on(tick(**starved))
+    assert found["name"] == "gil-bound"
+    assert "had a core for only 28 %" in found["text"]
+    (more,) = [each for each in found["advice"] if "--processes" in each["try"]]
+    assert more["try"] == "--processes 2 (now 1)"
+
+
+def test_requests_that_differ_very_much_make_a_guess_a_rough_one() -> None:
+    spread = {**GIL_BOUND, "gil_held_time_histogram": [(0.01 * MS, 2990), (900 * MS, 10)]}
+    (more,) = [
+        each for each in verdict_on(tick(**spread))["advice"] if "--processes" in each["try"]
+    ]
+    assert "a rough guess" in more["expect"]

@@ -41,6 +41,10 @@ def measure(history: History, span: Range, selection: Selection) -> Measured:
         tick_s = record.get("process_seconds", 0.0) / max(1, record.get("ticks", 1))
         covered_s = min(span.seconds, found[-1][0] - found[0][0] + max(step, tick_s))
     processes = record.get("process_seconds", 0.0) / covered_s if covered_s else 0.0
+    # A tick more or less in a short range is no other number of processes.
+    whole, interval_s = round(processes), max(values(record, "telemetry_interval", 1.0))
+    if covered_s and abs(processes - whole) <= 1.01 * whole * interval_s / covered_s:
+        processes = float(whole)
     return _judged(history, span, selection, record, covered_s, processes)
 
 

@@ -18,6 +18,8 @@ from headway.telemetry.verdicts.verdict import Advice
 # Longest and shortest switch interval that is advised. At a tenth of a millisecond a switch every
 # interval costs a few per cent; below, it soon costs more than it brings.
 SHORTEST_INTERVAL_S = 0.0001
+# From here on an error is told in words.
+ROUGH = 0.5
 # What handoffs may cost, as a share of the GIL's time.
 HANDOFFS = 0.1
 
@@ -36,11 +38,13 @@ def rate(requests_per_s: float) -> str:
     return f"{text} requests/s"
 
 
-def give_or_take(situation: Situation) -> str:
+def give_or_take(situation: Situation, *names: str) -> str:
     """How sure a computed rate is, from the spread of the requests that it was computed from."""
-    error = situation.error
+    error = situation.error(*(names or ("gil_held", "cpu_per_request", "application")))
     if error is None:
         return ""
+    if error > ROUGH:
+        return " (a rough guess: these requests differ very much)"
     return f" (give or take {max(1, round(100 * error))} %, from {situation.requests:,} requests)"
 
 
@@ -63,11 +67,13 @@ def capacity(situation: Situation, gils: float) -> float | None:
 
 
 def useful_gils(situation: Situation) -> int | None:
-    """The fewest GILs that can use all the cores."""
+    """The fewest GILs that can use all the cores; never more than cores, also where holders of the
+    GIL had none."""
     of_gil, cpu = full_gil(situation), situation.cpu_per_request
     if of_gil is None or cpu is None or not situation.cores_known:
         return None
-    return max(1, math.ceil(situation.cores / cpu / of_gil - 0.05))
+    needed = math.ceil(situation.cores / cpu / of_gil - 0.05)
+    return max(1, min(needed, math.ceil(situation.cores)))
 
 
 def more_processes(situation: Situation) -> Advice | None:
@@ -227,8 +233,8 @@ def more_threads(situation: Situation) -> Advice | None:
     why = "there the GIL or the cores are full" if bounded else "if what they wait for keeps up"
     return {
         "try": f"{_place(situation)}{option} (now {situation.threads})",
-        "expect": f"up to {rate(expected)}{give_or_take(situation)}, now {rate(situation.rps)}: "
-        f"each occupies a thread for {units.seconds(application)}; {why}.",
+        "expect": f"up to {rate(expected)}{give_or_take(situation, 'application')}, now "
+        f"{rate(situation.rps)}: each occupies a thread for {units.seconds(application)}; {why}.",
     }
 
 

@@ -22,14 +22,15 @@ def long_hold(situation: Situation) -> Verdict | None:
         return None
     interval = situation.interval or 0.0
     least = max(thresholds.LONG_HOLD_S.value, thresholds.LONG_HOLD_INTERVALS.value * interval)
-    holds = [each for each in situation.long_holds if each.get("hold_waited", 0.0) >= least]
+    holds = [each for each in situation.long_holds if _waited_for(each) >= least]
     if not holds:
         return None
-    waited = sum(float(each["hold_waited"]) for each in holds)
+    waited = sum(map(_waited_for, holds))
     all_waiting = situation.waits["sum"] if situation.waits else 0.0
     share = min(1.0, waited / all_waiting) if all_waiting > 0 else 1.0
-    worst = max(holds, key=lambda each: float(each["hold_waited"]))
-    alone = float(worst["hold_waited"]) >= thresholds.LONG_HOLD_ALONE_S.value
+    worst = max(holds, key=_waited_for)
+    longest = _waited_for(worst)
+    alone = longest >= thresholds.LONG_HOLD_ALONE_S.value
     if share < thresholds.LONG_HOLD_SHARE.value and not alone:
         return None
     thread = columns.name(worst.get("hold_thread") or "(unnamed)")
@@ -42,13 +43,13 @@ def long_hold(situation: Situation) -> Verdict | None:
         "critical" if alone else "warning",
         "A call keeps the GIL and cannot be preempted",
         f"{thread} kept the GIL for {units.seconds(worst.get('hold_duration'))}{during}{inside}; "
-        f"another thread waited {units.seconds(worst['hold_waited'])} for it. Python code lets go "
+        f"another thread waited for {units.seconds(longest)} of that. Python code lets go "
         f"when it is asked to; a call into C code that does not release the GIL never hears it, "
         f"and no switch interval and no policy can change that. There were {number} of "
-        f"{units.seconds(least)} or more, with {100 * share:.0f} % of all waiting.",
+        f"{units.seconds(least)} or more, with at least {100 * share:.0f} % of all waiting.",
         situation,
         [
-            evidence("longest wait for one hold", worst["hold_waited"], "s", least),
+            evidence("longest wait for one hold", longest, "s", least),
             evidence("holds that others waited for so long", len(holds), "holds", 1),
             evidence(
                 "share of all waiting for the GIL", share, "share", thresholds.LONG_HOLD_SHARE
@@ -59,16 +60,21 @@ def long_hold(situation: Situation) -> Verdict | None:
             {
                 "try": _elsewhere(situation, endpoint),
                 "expect": "the others' waits of up to "
-                f"{units.seconds(worst['hold_waited'])} for it end; their own stay.",
+                f"{units.seconds(longest)} for it end; its own stay.",
             },
             {
                 "try": f"have {frame or 'the call'} work in smaller pieces, or with a library that "
                 "releases the GIL",
                 "expect": f"between two pieces others get the GIL: waits of up to one piece, "
-                f"instead of {units.seconds(worst['hold_waited'])}.",
+                f"instead of {units.seconds(longest)}.",
             },
         ],
     )
+
+
+def _waited_for(hold: dict[str, Any]) -> float:
+    """How long another thread waited for this hold: who waited longest may have begun before it."""
+    return float(min(hold.get("hold_waited", 0.0), hold.get("hold_duration", 0.0)))
 
 
 def _elsewhere(situation: Situation, endpoint: str) -> str:
@@ -177,13 +183,21 @@ def gil_bound(situation: Situation) -> Verdict | None:
         else ""
     )
     name = columns.name(gil.get("gil_name") or "main")
+    on_a_core = situation.on_a_core
+    starved = (
+        f" Its holders had a core for only {100 * on_a_core:.0f} % of that: other programs have "
+        "the cores, or what is called waits without dropping the GIL; more processes bring less "
+        "than computed then."
+        if on_a_core is not None and on_a_core < thresholds.CPU_OF_A_GIL.value
+        else ""
+    )
     return verdict(
         "gil-bound",
         "critical" if queued else "warning",
         "The GIL limits what gets done",
         f"The GIL ({name}) is in use {100 * situation.gil_use:.0f} % of the time, and "
         f"{situation.waiting:.1f} threads wait for it on average: however many threads there are, "
-        f"one computes.{of_response}{carries}"
+        f"one computes.{starved}{of_response}{carries}"
         + (" Requests also queue for a thread." if queued else ""),
         situation,
         [

@@ -169,10 +169,16 @@ class Situation:
         return max(0.0, 1 - (cpu + waited) / application)
 
     @property
-    def error(self) -> float | None:
+    def on_a_core(self) -> float | None:
+        """How much CPU time there was for the time that GILs were held, as a share. Well below one,
+        holders had no core: other programs had it, or what they called waits with the GIL."""
+        held = sum(row.get("gil_held", 0.0) for row in self.record.get("gils", ()))
+        return self.cpu * self.seconds / held if held > 0 and self.gil is not None else None
+
+    def error(self, *names: str) -> float | None:
         """How far chance alone may move a mean over these requests: twice its standard error, as a
-        share."""
-        for name in ("gil_held", "cpu_per_request", "application"):
+        share, of the first distribution that there is."""
+        for name in names:
             error = histogram.mean_error(self.record.get(PER_REQUEST[name]))
             if error is not None:
                 return 2 * error
