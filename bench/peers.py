@@ -44,7 +44,8 @@ APPLICATIONS = {
 class Server(NamedTuple):
     """A server as one cell runs it. `policy` is Headway's; None is its default. So are
     `interpreters`, each with a GIL of its own; with 0 it serves in the main interpreter. `python`
-    runs Headway; None is the one that runs the benchmark. Peers have theirs."""
+    runs Headway; None is the one that runs the benchmark. Peers have theirs. `telemetry` is the
+    socket that Headway's processes report to."""
 
     name: str
     processes: int
@@ -54,6 +55,7 @@ class Server(NamedTuple):
     interpreters: int = 0
     free_threading: bool = False
     python: Path | None = None
+    telemetry: str | None = None
 
     @property
     def shape(self) -> str:
@@ -70,6 +72,8 @@ class Server(NamedTuple):
             words.append("own GIL" if self.interpreters == 1 else f"{self.interpreters} own GILs")
         if self.free_threading:
             words.append("free-threaded")
+        if self.telemetry is not None:
+            words.append("reporting")
         return " ".join(words)
 
     def parameters(self) -> dict[str, Any]:
@@ -82,6 +86,7 @@ class Server(NamedTuple):
             "switch_interval": self.switch_interval_s,
             "interpreters": self.interpreters,
             "free_threading": self.free_threading,
+            "telemetry": self.telemetry is not None,
         }
 
     def __str__(self) -> str:
@@ -225,6 +230,8 @@ def headway(launch: Launch) -> list[str]:
     words += ["--switch-interval", str(server.switch_interval_s)]
     if server.policy is not None:
         words += ["--policy", server.policy]
+    if server.telemetry is not None:
+        words += ["--telemetry", f"unix:{server.telemetry}"]
     if server.interpreters:
         words += ["--interpreters", str(server.interpreters), "--per-interpreter-gil"]
     # The other servers run in the mode of the Python that starts them.

@@ -19,6 +19,11 @@ headway serve beside other WSGI servers, once bench/install_peers.py has install
   server_idle          10,000 idle connections
   server_interpreters  interpreters with own GILs, and threads without one
 
+telemetry:
+
+  telemetry_reporter   what reporting costs a server at hello world
+  telemetry_story      the published story of the switch interval, recorded and compared
+
 Options go to every benchmark that has them; each has more of its own: bench/NAME.py --help.
 """
 
@@ -55,6 +60,7 @@ SERVER_BENCHMARKS = (
     "server_idle",
     "server_interpreters",
 )
+TELEMETRY_BENCHMARKS = ("telemetry_reporter", "telemetry_story")
 WITHOUT_CELLS = ("meter",)
 
 
@@ -76,10 +82,10 @@ def expand(names: Sequence[str]) -> list[str]:
     for name in names:
         if name == SERVER:
             found += SERVER_BENCHMARKS
-        elif name in BENCHMARKS + SERVER_BENCHMARKS:
+        elif name in BENCHMARKS + SERVER_BENCHMARKS + TELEMETRY_BENCHMARKS:
             found.append(name)
         else:
-            known = ", ".join((*BENCHMARKS, SERVER, *SERVER_BENCHMARKS))
+            known = ", ".join((*BENCHMARKS, SERVER, *SERVER_BENCHMARKS, *TELEMETRY_BENCHMARKS))
             raise BenchmarkError(f"no benchmark is called {name!r}; there are {known}", 2)
     return found
 

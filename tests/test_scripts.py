@@ -164,7 +164,10 @@ def test_versions_that_cannot_be_brought(machine: Machine, version: str, code: i
         (["--seconds", "soon"], "--seconds is 'soon'; it must be a whole number above 0"),
         (["--seconds", "0"], "--seconds is '0'; it must be a whole number above 0"),
         (["--minutes", "1"], "there is no option --minutes (--help tells more)"),
-        (["http"], "there is no target http; there are: body connection forwarding response"),
+        (
+            ["http"],
+            "there is no target http; there are: body connection forwarding response telemetry",
+        ),
     ],
 )
 def test_fuzz_says_what_it_does_not_understand(arguments: list[str], said: str) -> None:
@@ -172,3 +175,35 @@ def test_fuzz_says_what_it_does_not_understand(arguments: list[str], said: str) 
         ["sh", ROOT / "scripts" / "fuzz", *arguments], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (2, f"fuzz: {said}\n")
+
+
+def test_packages_of_debian_are_not_looked_for_elsewhere(machine: Machine) -> None:
+    for tool in ("date", "mktemp", "rm"):
+        (machine.bin / tool).symlink_to(str(shutil.which(tool)))
+    done = machine.run("debian-packages")
+    assert done.returncode == 0
+    assert done.stdout.startswith("debian-packages: this is not Debian: ")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("user", "says"),
+    [
+        ("0", "without chromium apache2-bin apache2-dev build-essential: E: no network"),
+        ("1000", "as root: apt-get install --no-install-recommends chromium apache2-bin"),
+    ],
+)
+def test_packages_that_cannot_be_had_are_named_and_nothing_fails(
+    machine: Machine, user: str, says: str
+) -> None:
+    for tool in ("date", "mktemp", "rm", "tail", "timeout", "env", "mkdir", "mv"):
+        (machine.bin / tool).symlink_to(str(shutil.which(tool)))
+    (machine.bin / "id").unlink()
+    machine.add_program(machine.bin / "id", f"echo {user}")
+    machine.add_program(machine.bin / "dpkg-query", "exit 1")
+    machine.add_program(machine.bin / "apt-get", "echo 'E: no network' >&2; exit 100")
+    for name in ("prometheus", "promtool"):
+        machine.add_program(machine.bin / name, "exit 0")
+    done = machine.run("debian-packages")
+    assert done.returncode == 0
+    assert says in done.stdout

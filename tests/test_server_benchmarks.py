@@ -136,3 +136,26 @@ def test_threads_without_a_server_tell_how_much_they_did(program: str, figures: 
     assert ready == {}
     assert figures <= answer.keys()
     assert all(answer[figure] > 0 for figure in figures)
+
+
+def test_what_reporting_costs_is_measured_with_and_without(tmp_path: Path) -> None:
+    if shutil.which("wrk") is None:
+        pytest.skip("wrk is missing: bench/install_peers.py")
+    said, rows = run("telemetry_reporter", json_file=tmp_path / "results.json")
+    found = rows["telemetry_reporter requests_per_s"]
+    assert [row["parameters"]["telemetry"] for row in found] == [False, True, False, True]
+    assert all(row["median"] > 0 for row in found)
+    assert "requests/s of those without reports" in said
+
+
+def test_the_story_is_recorded_and_compared(tmp_path: Path) -> None:
+    if shutil.which("wrk") is None:
+        pytest.skip("wrk is missing: bench/install_peers.py")
+    options = ("--seconds", "3", "--workload", "deadline")
+    said, rows = run("telemetry_story", *options, json_file=tmp_path / "results.json")
+    assert [row["parameters"]["threads"] for row in rows["telemetry_story requests_per_s"]] == [
+        *(1, 5, 5, 5, 5)
+    ]
+    # As many processes as there were, however short their stretch was and whoever ran since.
+    for row in ("10 x 1, 5 ms | 10 x 1, 5 ms", "2 x 5, 5 ms, deadline | 2 x 5, 5 ms, deadline"):
+        assert f"| deadline workload: {row}" in said

@@ -5,7 +5,6 @@ A number of seconds comes as the query.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import re
 import time
@@ -26,6 +25,9 @@ def compute_for_a_while(seconds: float) -> None:
 def hold_for_a_while(seconds: float) -> None:
     """A call of C code that keeps the GIL. A signal ends the sleep, as it would not a regular
     expression's search, so it goes on."""
+    # Not at the top: in 3.12 no interpreter with a GIL of its own can import it.
+    import ctypes
+
     end = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + int(seconds * 1e9)
     deadline = (ctypes.c_long * 2)(*divmod(end, 10**9))
     sleep_until = ctypes.PyDLL(None).clock_nanosleep

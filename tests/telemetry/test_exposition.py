@@ -184,6 +184,7 @@ def test_sums_do_not_fall_when_processes_end(bench: Bench) -> None:
     bench.clock.now += 5000
     after = scrape(bench)
     assert value(after, "headway_processes") == 0
+    assert not {name for name, _ in after} & {"headway_threads", "headway_verdict"}
     sums = [name for name in before if is_sum(name[0])]
     assert len(sums) > 200
     assert {name: after[name] for name in sums if "recorder" not in name[0]} == {

@@ -49,13 +49,13 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers["Content-Encoding"] == "gzip":
                     body = gzip.decompress(body)
-                self.send_response(receiver.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 with receiver.changed:
                     receiver.requests.append((self.path, headers, read(body)))
                     receiver.changed.notify_all()
+                self.send_response(receiver.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -28,7 +28,13 @@ def test_prometheus_knows_what_the_recorder_knows(tmp_path: Path) -> None:
     recorder = Recorded(tmp_path)
     try:
         now = time.time()
-        said = {**LIVELY, "request_time_histogram": SPREAD, "process_started_stamp": now - 50}
+        said = {
+            **LIVELY,
+            "request_time_histogram": SPREAD,
+            "process_started_stamp": now - 50,
+            # So it is alive for as long as this may take.
+            "telemetry_interval": 30.0,
+        }
         send(recorder, *(tick(pid, 1, now, **said) for pid in (100, 101)))
         recorder.wait_until_received(2)
         with Prometheus(tmp_path, recorder.url.removeprefix("http://")) as prometheus:

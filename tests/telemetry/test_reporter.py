@@ -493,7 +493,8 @@ def test_a_program_under_run_reports_and_so_do_its_forks(ear: Ear) -> None:
     cpu = Counter[int]()
     for tick in ear.heard(TICK):
         cpu[tick.pid] += tick.fields["cpu_utilization"] * tick.fields["sample_period"]
-    assert all(cpu[pid] > 0.6 for pid in pids), cpu
+    # The first one has used some before it began to report.
+    assert all(cpu[pid] > 0.3 for pid in pids), cpu
     begun = [each.fields["process_parent_pid"] for each in ear.heard(STARTED)]
     assert begun[1:] == [pids[0], pids[0]]
 

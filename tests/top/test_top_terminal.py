@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
+import io
 import json
+import os
+import pty
 import socket
+import struct
+import subprocess
+import sys
+import termios
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,12 +21,13 @@ from pathlib import Path
 
 import pytest
 from answers import EVIL
-from launch import headway
+from launch import HEADWAY, environment, headway
 from recorded import Recorded
 from served import Served
 
 from headway import _native
-from headway.top import tables
+from headway.errors import CommandError
+from headway.top import command, tables
 from headway.top.source import Recorder
 
 textual = pytest.importorskip("textual", reason="Textual is not installed: headway[top]")
@@ -297,3 +307,82 @@ def test_a_socket_where_a_recorder_listens(recorded: Recorded) -> None:
     assert "somebody listens there already" in done.stderr
     assert done.stderr.count("\n") == 1
     assert recorded.ask("now")["recorder"]["received"] > 0
+
+
+class Terminal:
+    """`headway top` on a terminal of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.said = b""
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, 120, 0, 0))
+        self.process = subprocess.Popen(
+            [*HEADWAY, "top", *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment(TERM="xterm-256color"),
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        # The end of the last process on a terminal is an error to who reads it.
+        with contextlib.suppress(OSError):
+            while data := os.read(self._ours, 65536):
+                self.said += data
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+    def wait(self) -> int:
+        try:
+            return self.process.wait(TIMEOUT_S)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            self._reader.join()
+            os.close(self._ours)
+
+
+@pytest.mark.parametrize("keys", [b"q", b"\x03"])
+def test_a_real_terminal_is_left_as_it_was(recorded: Recorded, keys: bytes) -> None:
+    terminal = Terminal(recorded.url)
+    try:
+        wait_for(lambda: b"response p50" in terminal.said)
+        terminal.press(keys)
+    finally:
+        code = terminal.wait()
+    assert code == 0
+    # The alternate screen is left, and the cursor shown.
+    assert terminal.said.rindex(b"\x1b[?1049l") > terminal.said.rindex(b"\x1b[?1049h")
+    assert b"\x1b[2J[bold]" not in terminal.said
+    assert b"Traceback" not in terminal.said
+
+
+def test_a_terminal_where_nobody_answers_is_told_in_one_line() -> None:
+    terminal = Terminal("http://127.0.0.1:1")
+    assert terminal.wait() == 1
+    line = b"headway top: http://127.0.0.1:1 does not answer: connection refused\r\n"
+    assert terminal.said == line
+
+
+def test_without_textual_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, stream, TerminalStream())
+    with pytest.raises(CommandError) as told:
+        command.check_terminal()
+    assert str(told.value) == (
+        "Textual is not installed: pip install 'headway[top]', or use --once"
+    )
+    assert told.value.exit_code == 1
+
+
+class TerminalStream(io.StringIO):
+    def isatty(self) -> bool:
+        return True

@@ -160,6 +160,11 @@ def test_who_measures_less_is_said_to_measure_less() -> None:
 
 
 def test_what_the_recorder_lost_is_said() -> None:
-    health = {"received": 5, "malformed": 3, "sequence_gaps": 0, "store": {"error": "disk full"}}
-    assert page.health(health) == "malformed 3, store: disk full"
+    health = {
+        "received": 5,
+        "malformed": 3,
+        "sequence_gaps": 0,
+        "store": {"error": "disk full", "not_stored": 7},
+    }
+    assert page.health(health) == "malformed 3, store: not stored 7, store: disk full"
     assert page.health({"received": 5, "malformed": 0, "store": None}) == ""

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import re
-import signal
 import socket
 import ssl
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 from headway.errors import CommandError, reason_of
 from headway.server.binding import Address, parse_address
 from headway.telemetry import otlp
+from headway.telemetry.ending import ending
 from headway.telemetry.history import History
 from headway.telemetry.listening import Inlet
 from headway.telemetry.reading import Reader
@@ -237,11 +237,8 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 
 def record(settings: Settings) -> int:
     """Everything that the settings ask for, until a signal comes."""
-    ended = threading.Event()
     # From the beginning, so that whatever was received by then is committed.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    with ExitStack() as stack:
+    with ending() as ended, ExitStack() as stack:
         station = Station(settings, stack)
         station.start()
         if settings.http is None:

@@ -99,8 +99,8 @@ def _labels(metric: Metric, group: Group, labels: Iterable[str] = ()) -> dict[st
 
 
 def _moments(history: History, known: Iterable[Group]) -> dict[Group, Moment]:
-    """The last seconds of every group that is counted, as the dashboard has them; also of one that
-    has no process left."""
+    """The last seconds of every group that is counted, as the dashboard has them. One that has no
+    process left has no levels."""
     processes = history.processes(window_s=MAX_WINDOW_S)
     alive = Counter((each.host, each.group) for each in processes if each.alive)
     intervals = [each.identity.get("telemetry_interval", 0) for each in processes if each.alive]
@@ -112,4 +112,6 @@ def _moments(history: History, known: Iterable[Group]) -> dict[Group, Moment]:
         (each["host"], each["group"]): each
         for each in measure_groups(history, span, processes, records)
     }
-    return {group: Moment(alive[group], groups.get(group)) for group in known}
+    return {
+        group: Moment(alive[group], groups.get(group) if alive[group] else None) for group in known
+    }

@@ -15,7 +15,7 @@ import contextlib
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from headway import _native
@@ -132,12 +132,9 @@ class History:
         of_groups: bool | None = None,
     ) -> float:
         """How long the steps of `records` are for this range."""
-        intervals = (
-            min(each.interval_s, MAX_INTERVAL_S)
-            for each in self._heard_of(selection.recording)
-            if chosen(selection, each) and each.last_seen >= start and each.first_seen < end
-        )
-        step = max(step, MIN_STEP_S, max(intervals, default=0.0))
+        if step < MAX_INTERVAL_S:
+            longest_s = max(self._intervals(start, end, selection), default=0.0)
+            step = max(step, MIN_STEP_S, min(longest_s, MAX_INTERVAL_S))
         reader = self._reader_of(selection.recording)
         if reader is not None and not self._is_in_memory(start, selection.recording):
             with contextlib.suppress(*UNREADABLE), reader.snapshot() as snapshot:
@@ -148,6 +145,17 @@ class History:
                 # Of whole rows, so that none lies in two steps.
                 return -(-step // level.width_s) * level.width_s
         return step
+
+    def _intervals(self, start: float, end: float, selection: Selection) -> Iterator[float]:
+        """How often those report that the range may tell of, or did while they were there."""
+        for sender in self._heard_of(selection.recording):
+            if chosen(selection, sender) and sender.last_seen >= start and sender.first_seen < end:
+                yield sender.interval_s
+        if not self._is_in_memory(start, selection.recording):
+            for row in self._rows(start, end, selection.recording):
+                interval = row.identity.get("telemetry_interval")
+                if isinstance(interval, float) and selection.has(row.host, row.group, row.pid):
+                    yield interval
 
     def per_process(
         self, start: float, end: float, selection: Selection

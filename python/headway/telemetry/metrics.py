@@ -221,7 +221,12 @@ HISTOGRAMS = (
     _spread(
         "request_gil_wait_seconds", "Time a request waited for the GIL.", "gil_wait", GIL_BOUNDS
     ),
-    _spread("gil_take_wait_seconds", "Wait of one take of the GIL.", "take_wait", GIL_BOUNDS),
+    _spread(
+        "gil_take_wait_seconds",
+        "Wait of one take of the GIL, of those that had to wait.",
+        "take_wait",
+        GIL_BOUNDS,
+    ),
     _spread("gil_hold_seconds", "One hold of the GIL.", "hold", GIL_BOUNDS),
     _spread("gc_pause_seconds", "One garbage collection.", "gc_pause", GC_BOUNDS),
 )

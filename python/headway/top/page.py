@@ -225,7 +225,19 @@ def shown_as(name: str, value: Any) -> str:
     return seconds(value) if isinstance(value, float) else text(value)
 
 
-LOSSES = ("malformed", "refused", "sequence_gaps", "unsent", "records_lost", "events_left_out")
+# Of docs/recorder.md's, those that take something from what is seen.
+LOSSES = (
+    "malformed",
+    "refused",
+    "sequence_gaps",
+    "unsent",
+    "records_lost",
+    "clocks_off",
+    "events_left_out",
+    "store.not_stored",
+    "forward.lost",
+    "relay.refused",
+)
 
 
 def health(recorder: Any) -> str:
@@ -233,9 +245,9 @@ def health(recorder: Any) -> str:
     if not isinstance(recorder, dict):
         return ""
     losses = [
-        f"{name.replace('_', ' ')} {digits(recorder[name])}"
+        f"{name.replace('_', ' ').replace('.', ': ')} {digits(value_at(recorder, name))}"
         for name in LOSSES
-        if figures.number_in(recorder.get(name))
+        if figures.number_in(value_at(recorder, name))
     ]
     errors = [
         f"{text(name)}: {text(part['error'])}"
