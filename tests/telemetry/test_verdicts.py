@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 from situations import MS, gil, requests, same, tick, verdict_on
+from ticks import START, Bench
 
 from headway.server.options import SECTIONS
+from headway.telemetry.measuring import measure
+from headway.telemetry.question import Range
+from headway.telemetry.selection import Selection
 from headway.telemetry.verdicts import thresholds, worst
 from headway.telemetry.verdicts.contention import top_frame
 
@@ -444,3 +448,26 @@ def test_requests_that_differ_very_much_make_a_guess_a_rough_one() -> None:
         each for each in verdict_on(tick(**spread))["advice"] if "--processes" in each["try"]
     ]
     assert "a rough guess" in more["expect"]
+
+
+def test_groups_that_differ_are_judged_one_by_one() -> None:
+    """Two hosts with two cores each, half of each in use: their sum would fill one host's cores."""
+    bench = Bench(None)
+    busy = {
+        **requests(100, 8 * MS, wait=0.1 * MS, held=4 * MS, cpu=4 * MS),
+        "capacity_utilization": 0.3,
+        "cpu_user_utilization": 1.0,
+        "cpu_cores": 2.0,
+    }
+    for second in range(1, 11):
+        for host in ("alpha", "beta"):
+            each = tick(stamp=START + second, seq=second, sample_period=1.0, hostname=host, **busy)
+            bench.clock.now = START + second
+            bench.recorder.receive(each, "")
+    both = measure(bench.history, Range(START, START + 10), Selection())
+    assert both["summary"]["processes"] == pytest.approx(2.0)
+    assert both["summary"]["cpu"] == pytest.approx(2.0)
+    assert both["verdict"]["name"] == "healthy"
+    one = measure(bench.history, Range(START, START + 10), Selection(frozenset(["alpha"])))
+    assert one["summary"]["cpu"] == pytest.approx(1.0)
+    assert one["verdict"]["name"] == "healthy"

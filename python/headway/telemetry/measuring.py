@@ -23,11 +23,37 @@ Measured = dict[str, Any]
 STEPS = 60
 LEAST_STEP_S = 1.0
 HOLDS_PER_VERDICT = 16
+# Groups that are judged one by one for a verdict on all; beyond, only their sum is.
+MAX_JUDGED = 16
 
 
 def measure(history: History, span: Range, selection: Selection) -> Measured:
     """SUMMARY, CONFIG and VERDICT. Rates are those of the time that was recorded: a server that
-    was started in the middle of a range is not half as fast for it."""
+    was started in the middle of a range is not half as fast for it. Of several groups the worst
+    verdict counts: cores and GILs of different ones do not add up."""
+    measured = _measure(history, span, selection)
+    groups = {
+        (process.host, process.group)
+        for process in history.processes(span.end, span.seconds, selection.recording)
+        if selection.has(process.host, process.group, process.pid)
+    }
+    if not 1 < len(groups) <= MAX_JUDGED:
+        return measured
+    verdict = worst(
+        (
+            group or "(no group)",
+            _measure(history, span, _of_group(selection, host, group))["verdict"],
+        )
+        for host, group in sorted(groups)
+    )
+    return {**measured, "verdict": verdict or measured["verdict"]}
+
+
+def _of_group(selection: Selection, host: str, group: str) -> Selection:
+    return selection._replace(hosts=frozenset([host]), groups=frozenset([group]))
+
+
+def _measure(history: History, span: Range, selection: Selection) -> Measured:
     step = history.step_of(span.start, span.end, max(span.seconds / STEPS, LEAST_STEP_S), selection)
     found = [
         (at, record)
