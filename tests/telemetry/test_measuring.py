@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ticks import START, Bench
 
-from headway.telemetry.measuring import measure
+from headway.telemetry.measuring import measure, measure_now
 from headway.telemetry.question import Range
 from headway.telemetry.selection import EVERYTHING
 
@@ -31,3 +31,15 @@ def test_rates_of_a_short_range_are_the_same_when_its_processes_have_ended(
     assert summary["summary"]["processes"] == pytest.approx(len(PIDS), rel=0.2)
     # Ten requests a second each.
     assert summary["summary"]["rps"] == pytest.approx(20, rel=0.2)
+
+
+@pytest.mark.parametrize("seconds", [1, 3, 30])
+def test_levels_are_right_before_the_recorder_has_listened_for_the_window(seconds: int) -> None:
+    """Though the processes are older."""
+    bench = Bench(None)
+    bench.run(seconds, PIDS)
+    total = measure_now(bench.history, bench.clock.now + 0.1, 10.0)["total"]
+    assert total["config"]["processes"] == len(PIDS)
+    assert total["summary"]["processes"] == len(PIDS)
+    assert total["summary"]["rss_per_process"] == pytest.approx(50e6, rel=0.1)
+    assert total["summary"]["rps"] == pytest.approx(20, rel=0.1)

@@ -82,6 +82,11 @@ class History:
     def health(self) -> dict[str, Any]:
         return self._health()
 
+    @property
+    def listens_since(self) -> float:
+        """When the recorder began to listen; what processes said before is not in memory."""
+        return self._live.began if self._live is not None else 0.0
+
     def processes(
         self, at: float | None = None, window_s: float = 60, recording: str = ""
     ) -> list[Process]:

@@ -54,10 +54,12 @@ class Live:
         self._ticks: deque[tuple[float, Tick]] = deque()
         self._bytes = 0
         self._events: dict[tuple[int, str, str], Event] = {}
+        self.began = 0.0
         # Everything that arrived since then is here.
         self.complete_from = 0.0
 
     def begin(self, now: float) -> None:
+        self.began = now
         # An earlier run may have what was stamped with a time ahead.
         self.complete_from = now + MAX_AHEAD_S
 

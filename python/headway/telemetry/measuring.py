@@ -128,6 +128,7 @@ def _of_some(
     record = _native.telemetry_read(merged)
     seconds = record.get("process_seconds", 0.0)
     since = min((each.started for each in processes if each in records), default=span.start)
+    since = max(since, history.listens_since)
     covered_s = span.seconds if since <= span.start else max(span.end - since, 1.0)
     alive = sum(each.alive for each in processes)
     # Ticks do not end where the range does, so whole processes are counted as such.
