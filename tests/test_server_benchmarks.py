@@ -157,5 +157,5 @@ def test_the_story_is_recorded_and_compared(tmp_path: Path) -> None:
         *(1, 5, 5, 5, 5)
     ]
     # As many processes as there were, however short their stretch was and whoever ran since.
-    for row in ("10 x 1, 5 ms | 10 x 1, 5 ms", "2 x 5, 5 ms, deadline | 2 x 5, 5 ms, deadline"):
-        assert f"| deadline workload: {row}" in said
+    row = "2 x 5, 5 ms, deadline | 2 x 5, 5 ms, deadline"
+    assert f"| deadline workload: {row}" in said
