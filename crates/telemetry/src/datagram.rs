@@ -187,7 +187,7 @@ fn check(body: &[u8], with_rows: bool) -> Result<(), Malformed> {
             }
             (id, Value::Row(row)) => check(row, false).map_err(|error| within(id, error))?,
             (id, Value::Histogram(bytes)) => {
-                SparseHistogram::parse(bytes).map_err(|error| within(id, error))?;
+                SparseHistogram::check(bytes).map_err(|error| within(id, error))?;
             }
             _ => {}
         }

@@ -48,30 +48,19 @@ impl SparseHistogram {
     }
 
     /// The same for one that is in code, without a copy of it. If that is malformed, some of it may be in the sum.
-    pub fn merge_code(&mut self, mut code: &[u8]) -> Result<(), Malformed> {
-        if code.is_empty() {
-            return Ok(());
-        }
-        let sum_ns = varint::take(&mut code)?;
-        let min_ns = varint::take(&mut code)?;
-        let max_ns = min_ns.saturating_add(varint::take(&mut code)?);
-        if code.is_empty() {
-            return malformed("a histogram has a sum and no buckets");
-        }
-        self.widen(sum_ns, min_ns, max_ns);
-        let (mut at, mut next) = (0, 0);
-        let mut is_first = true;
-        while !code.is_empty() {
-            let step = varint::take(&mut code)?;
-            let count = varint::take(&mut code)?;
-            let bucket = step.saturating_add(next);
-            if (step == 0 && !is_first) || bucket >= BUCKETS as u64 || count == 0 {
-                return malformed("a histogram's buckets do not ascend, or one is empty");
+    pub fn merge_code(&mut self, code: &[u8]) -> Result<(), Malformed> {
+        let mut at = 0;
+        read(code, |(sum_ns, min_ns, max_ns), bucket, count| {
+            if let Some(sum_ns) = sum_ns {
+                self.widen(sum_ns, min_ns, max_ns);
             }
-            at = self.add(at, bucket as u16, count);
-            (next, is_first) = (bucket, false);
-        }
-        Ok(())
+            at = self.add(at, bucket, count);
+        })
+    }
+
+    /// Whether it is one, without memory for it.
+    pub fn check(code: &[u8]) -> Result<(), Malformed> {
+        read(code, |_, _, _| ())
     }
 
     fn widen(&mut self, sum_ns: u64, min_ns: u64, max_ns: u64) {
@@ -128,6 +117,34 @@ impl SparseHistogram {
         histogram.merge_code(code)?;
         Ok(histogram)
     }
+}
+
+/// Tells of each bucket; with the first also of the sum, the minimum and the maximum.
+fn read(
+    mut code: &[u8],
+    mut tell: impl FnMut((Option<u64>, u64, u64), u16, u64),
+) -> Result<(), Malformed> {
+    if code.is_empty() {
+        return Ok(());
+    }
+    let mut sum_ns = Some(varint::take(&mut code)?);
+    let min_ns = varint::take(&mut code)?;
+    let max_ns = min_ns.saturating_add(varint::take(&mut code)?);
+    if code.is_empty() {
+        return malformed("a histogram has a sum and no buckets");
+    }
+    let mut last = 0;
+    while !code.is_empty() {
+        let step = varint::take(&mut code)?;
+        let count = varint::take(&mut code)?;
+        let bucket = step.saturating_add(last);
+        if (step == 0 && sum_ns.is_none()) || bucket >= BUCKETS as u64 || count == 0 {
+            return malformed("a histogram's buckets do not ascend, or one is empty");
+        }
+        tell((sum_ns.take(), min_ns, max_ns), bucket as u16, count);
+        last = bucket;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
