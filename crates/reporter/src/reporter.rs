@@ -286,7 +286,12 @@ impl Desk {
                 scratch,
                 folded: rows_folded,
             };
-            sources.iter().for_each(|source| source.collect(&mut tick));
+            let mut behind: usize = sources.iter().map(|source| source.bytes()).sum();
+            for source in sources {
+                behind -= source.bytes();
+                tick.fields.hold_back(behind);
+                source.collect(&mut tick);
+            }
             out.count(id::ROWS_FOLDED, *rows_folded);
         });
         if sent {
