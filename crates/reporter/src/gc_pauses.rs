@@ -6,6 +6,7 @@
 
 use super::post::{Post, wall_s};
 use super::reporter::monotonic_ns;
+use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{SparseHistogram, id, kind};
@@ -20,7 +21,8 @@ const RING: usize = 128;
 /// Passes told of one by one in one turn, as mod_wsgi does; and those that wait for theirs.
 const EVENTS_PER_TURN: usize = 64;
 const MAX_EVENTS_KEPT: usize = 256;
-const MAX_ROWS: usize = 64;
+const ROWS: Bounds = Bounds { rows: 64, bytes: 12_000 };
+const ENDED: &str = "(ended)";
 pub const GENERATIONS: usize = 3;
 
 /// One pass.
@@ -126,8 +128,9 @@ struct Told {
     events: VecDeque<Pass>,
     dropped: u64,
     dropped_told: u64,
-    /// Of interpreters that are gone: a process's sums do not shrink.
+    /// Of interpreters that are gone: a process's sums do not shrink. And what of that no tick has told.
     gone: [[u64; 3]; GENERATIONS],
+    gone_since: Since,
 }
 
 struct Interpreter {
@@ -139,7 +142,7 @@ struct Interpreter {
     since: Since,
 }
 
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Since {
     pauses: [u64; GENERATIONS],
     pause: SparseHistogram,
@@ -166,9 +169,30 @@ impl Interpreter {
         self.since.collected += pass.collected;
         self.since.uncollectable += pass.uncollectable;
     }
+}
 
+impl Since {
+    fn add(&mut self, other: &Self) {
+        self.pauses.iter_mut().zip(other.pauses).for_each(|(sum, more)| *sum += more);
+        self.pause.merge(&other.pause);
+        self.collected += other.collected;
+        self.uncollectable += other.uncollectable;
+    }
+
+    fn passes(&self) -> u64 {
+        self.pauses.iter().sum()
+    }
+}
+
+/// What one interpreter's collector, or that of those that ended, did in an interval.
+struct GcRow {
+    name: String,
+    since: Since,
+}
+
+impl Row for GcRow {
     fn write(&self, row: &mut Writer) {
-        row.text(id::GC_INTERPRETER, &self.passes.name);
+        row.text(id::GC_INTERPRETER, &self.name);
         let ids = [id::GC_PAUSES_GENERATION0, id::GC_PAUSES_GENERATION1, id::GC_PAUSES_GENERATION2];
         for (id, pauses) in ids.into_iter().zip(self.since.pauses) {
             row.count(id, pauses);
@@ -176,6 +200,14 @@ impl Interpreter {
         row.histogram(id::GC_PAUSE, &self.since.pause);
         row.count(id::GC_COLLECTED_TOTAL, self.since.collected);
         row.count(id::GC_UNCOLLECTABLE_TOTAL, self.since.uncollectable);
+    }
+
+    fn fold(&mut self, other: Self) {
+        self.since.add(&other.since);
+    }
+
+    fn become_other(&mut self) {
+        self.name = OTHER.into();
     }
 }
 
@@ -208,11 +240,30 @@ impl Told {
             let lost = passes.lost.load(Relaxed);
             *dropped += lost - std::mem::replace(&mut interpreter.lost, lost);
         }
+        // While nobody listens no tick goes out that they could be forgotten behind.
+        if self.interpreters.len() > ROWS.rows {
+            self.forget_ended();
+        }
+    }
+
+    fn rows(&self) -> Vec<GcRow> {
+        let row = |each: &Interpreter| GcRow {
+            name: each.passes.name.clone(),
+            since: each.since.clone(),
+        };
+        let mut rows: Vec<_> = self.interpreters.iter().map(row).collect();
+        if self.gone_since.passes() > 0 {
+            rows.push(GcRow { name: ENDED.into(), since: self.gone_since.clone() });
+        }
+        if rows.len() > ROWS.rows {
+            rows.sort_by_key(|row| std::cmp::Reverse(row.since.pause.sum_ns));
+        }
+        rows
     }
 
     /// Forgets interpreters that have ended: nobody else has their books.
     fn forget_ended(&mut self) {
-        let Self { interpreters, gone, .. } = self;
+        let Self { interpreters, gone, gone_since, .. } = self;
         lock(&WATCHED).retain(|passes| {
             let is_known = interpreters.iter().any(|each| Arc::ptr_eq(&each.passes, passes));
             !is_known || Arc::strong_count(passes) > 2
@@ -221,6 +272,7 @@ impl Told {
             let stays = Arc::strong_count(&interpreter.passes) > 1;
             if !stays {
                 add_up(gone, &interpreter.sums);
+                gone_since.add(&interpreter.since);
             }
             stays
         });
@@ -253,14 +305,13 @@ impl Source for GcPauses {
     fn collect(&self, tick: &mut Tick) {
         let mut told = lock(&self.0);
         told.drain();
-        for interpreter in told.interpreters.iter().take(MAX_ROWS) {
-            tick.fields.row(id::GCS, |row| interpreter.write(row));
-        }
+        tick.rows(id::GCS, ROWS, told.rows());
     }
 
     fn sent(&self) {
         let mut told = lock(&self.0);
         told.interpreters.iter_mut().for_each(|each| each.since = Since::default());
+        told.gone_since = Since::default();
         told.forget_ended();
     }
 
@@ -316,6 +367,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    /// Of those tests that look at all interpreters.
+    static ALL: Mutex<()> = Mutex::new(());
+
     fn pass(generation: u64, took_ns: u64) -> Pass {
         Pass { began_ns: 1, took_ns, generation, collected: 2, uncollectable: 1 }
     }
@@ -361,6 +415,7 @@ mod tests {
 
     #[test]
     fn what_was_not_sent_is_told_again() {
+        let _all = lock(&ALL);
         let mut told = Told::default();
         let passes = Arc::new(Passes::new("site"));
         told.interpreters.push(Interpreter::new(Arc::clone(&passes)));
@@ -380,5 +435,27 @@ mod tests {
         told.forget_ended();
         assert!(told.interpreters.is_empty());
         assert_eq!(told.gone, [[1, 2, 1], [0; 3], [1, 2, 1]]);
+    }
+
+    #[test]
+    fn interpreters_that_ended_are_few_however_long_nobody_listens() {
+        let _all = lock(&ALL);
+        let told = GcPauses::default();
+        for _ in 0..1_000 {
+            let passes = watch("site");
+            passes.note(pass(0, 1_000));
+            drop(passes);
+            told.look();
+        }
+        let is_here = |each: &Arc<Passes>| each.name == "site";
+        assert!(lock(&WATCHED).iter().filter(|each| is_here(each)).count() <= ROWS.rows);
+        let rows = lock(&told.0).rows();
+        assert!(rows.len() <= ROWS.rows + 1, "{}", rows.len());
+        assert_eq!(rows.iter().map(|row| row.since.pauses[0]).sum::<u64>(), 1_000);
+        assert!(rows.iter().any(|row| row.name == ENDED && row.since.pause.count() > 900));
+        // Once it is told it is not told again.
+        told.sent();
+        assert_eq!(lock(&told.0).rows().iter().map(|row| row.since.passes()).sum::<u64>(), 0);
+        assert_eq!(lock(&told.0).gone[0][0], 1_000);
     }
 }

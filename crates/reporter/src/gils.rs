@@ -213,15 +213,14 @@ struct ThreadInterval {
 }
 
 fn thread_rows(told: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
-    let key = |thread: &ThreadTotals| (thread.book, thread.native_id, thread.gil);
-    let before: HashMap<_, _> = told.threads.iter().map(|each| (key(each), each)).collect();
+    let before: HashMap<_, _> = keys(told).zip(&told.threads).collect();
     let names: HashMap<_, _> =
         latest.gils.iter().map(|gil| (gil.row.id, name_of_gil(gil))).collect();
     let mut rows = Vec::new();
     // By GIL: what all its threads have together that was not told, less what rows tell.
     let mut ended: HashMap<Option<u32>, ThreadTotals> = HashMap::new();
-    for now in &latest.threads {
-        let since = match before.get(&key(now)) {
+    for (key, now) in keys(latest).zip(&latest.threads) {
+        let since = match before.get(&key) {
             Some(before) => change(now, before, u64::saturating_sub),
             None => *now,
         };
@@ -233,8 +232,8 @@ fn thread_rows(told: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
         }
     }
     if !ended.is_empty() {
-        let here: HashSet<_> = latest.threads.iter().map(key).collect();
-        for gone in told.threads.iter().filter(|each| !here.contains(&key(each))) {
+        let here: HashSet<_> = keys(latest).collect();
+        for (_, gone) in keys(told).zip(&told.threads).filter(|(key, _)| !here.contains(key)) {
             // Its GIL may have gone, too, and its threads with it into the sum of those.
             if let Some(sum) = ended.get_mut(&gone.gil.and_then(|gil| successor(gil, told, latest)))
             {
@@ -252,6 +251,17 @@ fn thread_rows(told: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
             since,
         })
         .collect()
+}
+
+/// What tells threads apart, in the order of `of.threads`: a GIL may be in the place of one that ended, and the book of a
+/// thread with it in the place of that thread's book of the other.
+fn keys(of: &Totals) -> impl Iterator<Item = (u32, u32, Option<(u32, u64)>)> {
+    let opened_ns: HashMap<_, _> =
+        of.gils.iter().map(|each| (each.row.id, each.opened_ns)).collect();
+    of.threads.iter().map(move |thread| {
+        let gil = thread.gil.map(|gil| (gil, opened_ns.get(&gil).copied().unwrap_or(0)));
+        (thread.book, thread.native_id, gil)
+    })
 }
 
 /// The id under which what was `gil` is told of now.

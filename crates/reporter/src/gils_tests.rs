@@ -81,3 +81,21 @@ fn threads_that_ended_and_were_folded_are_told_once() {
     };
     assert_eq!(held_by_name(&told, &latest), [(0, 50), (11, 20), (13, 30)]);
 }
+
+#[test]
+fn a_thread_with_a_new_gil_in_the_place_and_the_book_of_one_that_ended_begins_at_nothing() {
+    let told = Totals {
+        gils: vec![gil(1, 7, 100, &[])],
+        threads: vec![thread(0, 11, 1, 1_000)],
+        ..Totals::default()
+    };
+    let mut sum = gil(63, 0, 130, &[]);
+    (sum.row.folded, sum.row.interpreter) = (1, None);
+    // The interpreter was replaced, and the thread runs the new one's requests: it held the old GIL for 300 ns more.
+    let latest = Totals {
+        gils: vec![gil(1, 9, 4, &[]), sum],
+        threads: vec![thread(0, 11, 1, 40), thread(1, 0, 63, 1_300)],
+        ..Totals::default()
+    };
+    assert_eq!(held_by_name(&told, &latest), [(0, 300), (11, 40)]);
+}

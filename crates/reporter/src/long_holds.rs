@@ -25,6 +25,8 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 const HOLDS_PER_TICK: usize = 16;
 /// Of a tick's datagram.
 const BUDGET_BYTES: usize = 20_000;
+/// Of the rows without their stacks, and of what comes behind them.
+const ROWS_BYTES: usize = 7_000;
 /// The calls next to the hold; the rest of a deep stack is left out.
 const STACK_BYTES: usize = 3_000;
 /// For a thread that is on a core; others come to their signal when they get one.
@@ -53,6 +55,8 @@ struct Seen {
     /// Over, and not told yet; at most `HOLDS_PER_TICK`.
     past: Vec<LongHold>,
     lost: u64,
+    /// Of `past`, those that the tick under way has no room for.
+    untold: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -102,18 +106,24 @@ impl Source for LongHolds {
     fn collect(&self, tick: &mut Tick) {
         let mut seen = lock(&self.seen);
         seen.end_those_that_are_over();
-        let mut left = BUDGET_BYTES;
-        for hold in &seen.past {
+        let mut left = BUDGET_BYTES.min(tick.fields.room().saturating_sub(ROWS_BYTES));
+        let Seen { past, untold, .. } = &mut *seen;
+        *untold = 0;
+        for hold in past {
             let before = tick.fields.bytes().len();
             // One that finds no room is told of without its stack; that always has some.
             let stack = hold.stack.as_deref().filter(|stack| stack.len() <= left);
-            tick.fields.row(id::HOLDS, |row| hold.write(row, stack));
+            if !tick.fields.row(id::HOLDS, |row| hold.write(row, stack)) {
+                *untold += 1;
+            }
             left = left.saturating_sub(tick.fields.bytes().len() - before);
         }
     }
 
     fn sent(&self) {
-        lock(&self.seen).past.clear();
+        let mut seen = lock(&self.seen);
+        seen.past.clear();
+        seen.lost += std::mem::take(&mut seen.untold);
     }
 
     fn post(&self, post: &mut Post) {

@@ -7,7 +7,7 @@
 use headway_telemetry::datagram::{Header, Writer};
 use std::fmt;
 use std::io;
-use std::mem::{offset_of, size_of};
+use std::mem::{ManuallyDrop, offset_of, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -38,7 +38,9 @@ const MAX_PATH_BYTES: usize =
 
 /// Sends the datagrams of this process. One thread at a time.
 pub struct Post {
-    socket: OwnedFd,
+    socket: ManuallyDrop<OwnedFd>,
+    /// By which the kernel knows it: a program may close whatever is open, and its next file gets the number.
+    inode: Option<u64>,
     address: libc::sockaddr_un,
     pid: u32,
     /// Of the last datagram that went out.
@@ -59,14 +61,10 @@ impl Post {
         for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
             *place = *byte as libc::c_char;
         }
-        // SAFETY: no preconditions.
-        let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(TargetError::System(io::Error::last_os_error()));
-        }
+        let socket = open_socket().map_err(TargetError::System)?;
         Ok(Self {
-            // SAFETY: just opened, and nobody else's.
-            socket: unsafe { OwnedFd::from_raw_fd(fd) },
+            inode: inode_of(&socket),
+            socket: ManuallyDrop::new(socket),
             address,
             pid: std::process::id(),
             seq: 0,
@@ -101,7 +99,13 @@ impl Post {
         self.lost
     }
 
-    fn hand_over(&self) -> bool {
+    fn hand_over(&mut self) -> bool {
+        if self.inode.is_none() || inode_of(&self.socket) != self.inode {
+            let Ok(socket) = open_socket() else { return false };
+            self.inode = inode_of(&socket);
+            // Whatever has the number now is the program's.
+            self.socket = ManuallyDrop::new(socket);
+        }
         let bytes = self.writer.bytes();
         loop {
             // SAFETY: the pointers and lengths are those of live values.
@@ -125,8 +129,64 @@ impl Post {
     }
 }
 
+impl Drop for Post {
+    fn drop(&mut self) {
+        if inode_of(&self.socket) == self.inode {
+            // SAFETY: it is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.socket) };
+        }
+    }
+}
+
+fn open_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no preconditions.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just opened, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn inode_of(socket: &OwnedFd) -> Option<u64> {
+    // SAFETY: all zero bytes are a valid `stat`, which the call only writes to.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(socket.as_raw_fd(), &mut stat) == 0).then_some(stat.st_ino)
+    }
+}
+
 /// Seconds since 1970.
 pub fn wall_s() -> f64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap_or_default().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn what_a_program_opens_under_the_same_number_is_not_touched() {
+        let path = std::env::temp_dir().join(format!("headway-socket-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let receiver = UnixDatagram::bind(&path).unwrap();
+        let mut post = Post::open(&path).unwrap();
+        let number = post.socket.as_raw_fd();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: two open descriptors.
+        assert!(unsafe { libc::dup2(file.as_raw_fd(), number) } >= 0);
+        assert!(post.send(2, |_| ()));
+        assert!(receiver.recv(&mut [0; 64]).unwrap() > 0);
+        let second = post.socket.as_raw_fd();
+        // SAFETY: likewise.
+        assert!(unsafe { libc::dup2(file.as_raw_fd(), second) } >= 0);
+        drop(post);
+        for number in [number, second] {
+            // SAFETY: the duplicates that were made above, if they are there yet.
+            assert_eq!(unsafe { libc::close(number) }, 0, "it was closed");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

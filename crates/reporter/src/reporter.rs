@@ -42,9 +42,16 @@ pub struct Ending {
 
 pub struct Reporter {
     shared: Arc<Shared>,
-    /// `None` while it is paused, and once it has ended.
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Thread>,
     pid: u32,
+}
+
+#[derive(Default)]
+struct Thread {
+    /// `None` while it is paused, and once it has ended.
+    handle: Option<JoinHandle<()>>,
+    /// `pause` without its `resume` yet: several threads may fork at once.
+    pauses: usize,
 }
 
 struct Shared {
@@ -93,7 +100,7 @@ impl Reporter {
         };
         let reporter =
             Self { shared: Arc::new(shared), thread: Mutex::default(), pid: std::process::id() };
-        reporter.resume().map_err(TargetError::System)?;
+        reporter.begin(&mut lock(&reporter.thread)).map_err(TargetError::System)?;
         Ok(reporter)
     }
 
@@ -136,24 +143,34 @@ impl Reporter {
         if !self.is_of_this_process() {
             return;
         }
-        if let Some(thread) = lock(&self.thread).take() {
+        let mut thread = lock(&self.thread);
+        thread.pauses += 1;
+        if let Some(handle) = thread.handle.take() {
             self.shared.bell.ring();
-            let _ = thread.join();
+            let _ = handle.join();
         }
     }
 
-    /// Begins the thread, or begins it again; not after `stop`.
+    /// Begins it again, once for each `pause`; not after `stop`.
     pub fn resume(&self) -> std::io::Result<()> {
         if !self.is_of_this_process() {
             return Ok(());
         }
         let mut thread = lock(&self.thread);
-        if thread.is_none() && !lock(&self.shared.desk).has_ended {
+        thread.pauses = thread.pauses.saturating_sub(1);
+        match thread.pauses {
+            0 => self.begin(&mut thread),
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(&self, thread: &mut Thread) -> std::io::Result<()> {
+        if thread.handle.is_none() && !lock(&self.shared.desk).has_ended {
             let shared = Arc::clone(&self.shared);
             let _blocked = SignalsBlocked::begin();
             let builder =
                 std::thread::Builder::new().name("headway-report".into()).stack_size(STACK_BYTES);
-            *thread = Some(builder.spawn(move || shared.run())?);
+            thread.handle = Some(builder.spawn(move || shared.run())?);
         }
         Ok(())
     }
@@ -269,7 +286,12 @@ impl Desk {
                 scratch,
                 folded: rows_folded,
             };
-            sources.iter().for_each(|source| source.collect(&mut tick));
+            let mut behind: usize = sources.iter().map(|source| source.bytes()).sum();
+            for source in sources {
+                behind -= source.bytes();
+                tick.fields.hold_back(behind);
+                source.collect(&mut tick);
+            }
             out.count(id::ROWS_FOLDED, *rows_folded);
         });
         if sent {

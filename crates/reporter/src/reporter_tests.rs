@@ -236,3 +236,21 @@ fn rows_without_room_become_one() {
         );
     }
 }
+
+#[test]
+fn of_two_forks_at_once_the_first_to_be_over_does_not_bring_the_thread_into_the_other() {
+    let place = Place::new("forks");
+    let receiver = place.listen();
+    let reporter = Reporter::start(settings(place.socket(), NEVER), Vec::new()).unwrap();
+    let runs = || lock(&reporter.thread).handle.is_some();
+    reporter.pause();
+    reporter.pause();
+    reporter.resume().unwrap();
+    assert!(!runs());
+    reporter.resume().unwrap();
+    assert!(runs());
+    reporter.stop(&Ending::default());
+    reporter.resume().unwrap();
+    assert!(!runs());
+    drop(receiver);
+}

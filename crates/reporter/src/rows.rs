@@ -1,6 +1,6 @@
 //! Rows within bounds: a datagram has room for so much, and a process may have any number of threads or endpoints.
 
-use headway_telemetry::datagram::{Header, MAX_SENT_BYTES, Writer};
+use headway_telemetry::datagram::{Header, Writer};
 
 /// What rows that have no room are called together.
 pub const OTHER: &str = "(other)";
@@ -36,8 +36,7 @@ pub fn write<R: Row>(
     bounds: Bounds,
     rows: Vec<R>,
 ) -> u64 {
-    let room = MAX_SENT_BYTES.saturating_sub(out.bytes().len());
-    let budget = bounds.bytes.min(room.saturating_sub(OTHER_BYTES));
+    let budget = bounds.bytes.min(out.room().saturating_sub(OTHER_BYTES));
     let has_room_for_all = rows.len() <= bounds.rows;
     let most = if has_room_for_all { bounds.rows } else { bounds.rows.saturating_sub(1) };
     let (mut used, mut written, mut folded, mut other) = (0, 0, 0, None::<R>);

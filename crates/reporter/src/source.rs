@@ -12,6 +12,11 @@ pub trait Source: Send + Sync {
     /// all of it again, and what is new.
     fn collect(&self, tick: &mut Tick);
 
+    /// What `collect` writes in any case, at most, and some of its rows: sources before this one leave so much.
+    fn bytes(&self) -> usize {
+        0
+    }
+
     /// The tick that `collect` was last called for has gone out: the next one begins where it ended.
     fn sent(&self) {}
 

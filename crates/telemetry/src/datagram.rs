@@ -42,17 +42,30 @@ pub struct Header {
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
+    /// Of what rows may take: for fields behind them.
+    held_back: usize,
 }
 
 impl Writer {
     /// Begins a datagram; what was written before is gone.
     pub fn begin(&mut self, header: &Header) {
         self.bytes.clear();
+        self.held_back = 0;
         self.bytes.extend_from_slice(&MAGIC);
         self.bytes.extend_from_slice(&[VERSION, header.kind, 0, 0]);
         self.bytes.extend_from_slice(&header.pid.to_le_bytes());
         self.bytes.extend_from_slice(&header.seq.to_le_bytes());
         self.bytes.extend_from_slice(&header.stamp_s.to_le_bytes());
+    }
+
+    /// Rows leave so much for what comes behind them, from now on.
+    pub fn hold_back(&mut self, bytes: usize) {
+        self.held_back = bytes;
+    }
+
+    /// What rows may still take.
+    pub fn room(&self) -> usize {
+        MAX_SENT_BYTES.saturating_sub(self.bytes.len() + self.held_back)
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -114,7 +127,7 @@ impl Writer {
         self.bytes.extend_from_slice(&[0, 0]);
         write(self);
         let length = self.bytes.len() - length_at - 2;
-        if length > usize::from(u16::MAX) || self.bytes.len() > MAX_SENT_BYTES {
+        if length > usize::from(u16::MAX) || self.bytes.len() + self.held_back > MAX_SENT_BYTES {
             self.bytes.truncate(before);
             return false;
         }

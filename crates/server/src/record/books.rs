@@ -90,8 +90,11 @@ impl Books {
             // Made before the lock, so that no request waits for memory.
             let requests = self.reported.then(Box::default);
             let empty = ThreadBook { requests, ..ThreadBook::default() };
+            // Locked before, so that `paths` finds them in the one or the other.
+            let mut taken = lock(&self.taken);
             let full = std::mem::replace(&mut *lock(&book), empty);
-            lock(&self.taken).merge(&full.paths);
+            taken.merge(&full.paths);
+            drop(taken);
             with(full);
         }
     }
@@ -152,5 +155,28 @@ mod tests {
         let mut taken = 0;
         books.take(|book| taken += book.requests.unwrap().statuses[2]);
         assert_eq!((taken, requests(&books)), (1, 4));
+    }
+
+    #[test]
+    fn requests_are_never_out_of_sight_while_they_are_taken() {
+        let books = Books::new(true);
+        let book = books.join();
+        let answered = RequestRecord { status: 200, ..RequestRecord::default() };
+        let requests = || books.paths().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>();
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| {
+                for _ in 0..2_000 {
+                    lock(&book).record(b"/a", &answered);
+                    books.take(|_| ());
+                }
+            });
+            let mut seen = 0;
+            while !taker.is_finished() {
+                let now = requests();
+                assert!(now >= seen, "{now} after {seen}");
+                seen = now;
+            }
+        });
+        assert_eq!(requests(), 2_000);
     }
 }

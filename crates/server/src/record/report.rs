@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const MAX_SLOTS: usize = 128;
 const ENDPOINTS: Bounds = Bounds { rows: 64, bytes: 24_000 };
 const INTERPRETERS: Bounds = Bounds { rows: 64, bytes: 7_000 };
+/// All distributions with all their buckets and figures of `MAX_SLOTS` threads, and the rows that matter most.
+const BYTES: usize = 28_000;
 const NOT_FOUND: &str = "(404)";
 const OTHER: &str = "(other)";
 
@@ -202,6 +204,10 @@ impl Source for ServerReport {
         tick.fields.count(id::CONNECTIONS_ACCEPTED, accepted - state.accepted_told);
         tick.rows(id::INTERPRETERS, INTERPRETERS, state.interval.interpreter_rows(&self.places));
         tick.rows(id::ENDPOINTS, ENDPOINTS, state.interval.endpoint_rows());
+    }
+
+    fn bytes(&self) -> usize {
+        BYTES
     }
 
     fn sent(&self) {

@@ -160,3 +160,57 @@ fn without_a_meter_nothing_is_said_of_waits() {
     assert_eq!(datagram.get(id::GIL_WAIT_TIME_BUCKETS), None);
     assert!(datagram.get(id::SERVER_TIME).is_some());
 }
+
+/// What others tell in the same tick, as much as there is room for.
+struct Others;
+
+impl Source for Others {
+    fn collect(&self, tick: &mut Tick) {
+        while tick.fields.row(id::HOLDS, |row| row.text(id::HOLD_STACK, &"x".repeat(900))) {}
+    }
+}
+
+#[test]
+fn a_tick_that_is_full_is_still_one_that_can_be_read() {
+    let directory = std::env::temp_dir().join(format!("headway-full-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("telemetry.sock");
+    let receiver = UnixDatagram::bind(&path).unwrap();
+    let books = Arc::new(Books::new(true));
+    let book = books.join();
+    // Durations of all lengths.
+    for step in 0..4_000_u64 {
+        let ns = 1_000 + step * step * step;
+        let record = RequestRecord {
+            server_ns: ns,
+            queue_ns: ns,
+            cpu_ns: ns,
+            input_bytes: 1,
+            input_read_ns: ns,
+            output_write_ns: ns,
+            ..answered(200, ns)
+        };
+        book.lock().unwrap().record(b"/", &record);
+    }
+    let slots: Vec<_> = (0..128).map(|_| books.join_workers()).collect();
+    let places = vec![PlaceName { group: "g".into(), name: "p".into(), own_gil: false }];
+    let report = ServerReport::new(books, places, slots.len());
+    let settings = Settings {
+        path,
+        interval: Duration::from_secs(3_600),
+        identity: Default::default(),
+        started_s: 0.0,
+    };
+    let reporter = Reporter::start(settings, vec![Arc::new(Others), Arc::new(report)]).unwrap();
+    reporter.stop(&Default::default());
+    let mut bytes = vec![0; 200_000];
+    loop {
+        let length = receiver.recv(&mut bytes).unwrap();
+        let datagram = Datagram::parse(&bytes[..length]).unwrap();
+        if datagram.header.kind == 2 {
+            assert!(matches!(datagram.get(id::REQUEST_COUNT), Some(Value::Count(4_000))));
+            break;
+        }
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
