@@ -22,6 +22,10 @@ Measured = dict[str, Any]
 # How finely it is looked for the part of a range that something was recorded in.
 STEPS = 60
 LEAST_STEP_S = 1.0
+# In a range of so few ticks those at its ends count for much; processes are counted by their pids,
+# unless they were there for less than this share of it: then some came as others went.
+SHORT_S = 30.0
+HERE_ALL_ALONG = 0.6
 HOLDS_PER_VERDICT = 16
 # Groups that are judged one by one for a verdict on all; beyond, only their sum is.
 MAX_JUDGED = 16
@@ -69,7 +73,11 @@ def _measure(history: History, span: Range, selection: Selection) -> Measured:
     processes = record.get("process_seconds", 0.0) / covered_s if covered_s else 0.0
     # A tick more or less in a short range is no other number of processes.
     whole, interval_s = round(processes), max(values(record, "telemetry_interval", 1.0))
-    if covered_s and abs(processes - whole) <= 1.01 * whole * interval_s / covered_s:
+    if span.seconds <= SHORT_S:
+        heard = len(history.per_process(span.start, span.end, selection))
+        whole = heard if processes > HERE_ALL_ALONG * heard else whole
+        processes = float(whole)
+    elif covered_s and abs(processes - whole) <= 1.01 * whole * interval_s / covered_s:
         processes = float(whole)
     return _judged(history, span, selection, record, covered_s, processes)
 
