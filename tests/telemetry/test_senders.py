@@ -149,3 +149,21 @@ def test_strings_are_bounded(heard: Heard) -> None:
 def test_fields_of_a_wrong_type_are_no_identity(heard: Heard) -> None:
     sender = heard(1, process_group=5, ticks_unsent="many", process_started_stamp="x")
     assert (sender.group, sender.unsent, sender.started) == ("", 0, 0.0)
+
+
+def test_forgetting_many_takes_no_look_at_all_others_for_each(heard: Heard) -> None:
+    class Counted(dict[tuple[str, int], Sender]):
+        looks = 0
+
+        def items(self) -> Any:
+            self.looks += len(self)
+            return super().items()
+
+    heard.senders._by_pid = by_pid = Counted()
+    for pid in range(100):
+        heard(1, pid=pid)
+        heard(2, SLOW, pid=pid, origin="relay")
+    heard.now += senders.FORGOTTEN_AFTER_S + 1
+    heard.senders.forget_silent(heard.now)
+    assert len(heard.senders) == len(by_pid) == 0
+    assert by_pid.looks <= 200

@@ -228,6 +228,31 @@ def test_every_question_can_be_asked_of_an_empty_range(recorder: Told) -> None:
         )
 
 
+def test_an_absurd_figure_leaves_the_others(tmp_path: Path) -> None:
+    running = Recorded(tmp_path)
+    try:
+        now = time.time()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            for number in range(6):
+                absurd = tick(
+                    300,
+                    number + 1,
+                    now - 5 + number,
+                    request_count=100,
+                    cgroup_cpu_limit=5e-324,
+                    cgroup_periods=10,
+                    cgroup_throttled_periods=5,
+                )
+                sender.sendto(absurd, running.socket)
+        running.wait_until_received(6)
+        answer = ask(running, "/api/v1/now")
+        assert answer.status == 200
+        assert answer.json["total"]["summary"]["requests"] == 600
+        assert b"Infinity" not in answer.body
+    finally:
+        assert running.stop() == 0, running.stderr
+
+
 def test_every_answer_forbids_what_the_dashboard_does_not_need(recorder: Told) -> None:
     for target in ("/", "/api/v1/now", "/metrics", "/nothing", "/assets/none.js", "/../etc/passwd"):
         answer = ask(recorder, target)
@@ -304,6 +329,8 @@ def test_beyond_this_machine_a_token_is_wanted(tmp_path: Path) -> None:
         assert b"<form" in ask(running, "/login", **anywhere).body
         refused = ask(running, "/login", "POST", body="token=wrong", **form, **anywhere)
         assert (refused.status, "set-cookie" in refused.headers) == (401, False)
+        flooded = ask(running, "/login", "POST", body="x=1&" * 20 + "token=1", **form, **anywhere)
+        assert flooded.status == 400
         foreign = ask(
             running, "/login", "POST", body=f"token={TOKEN}", Origin="http://evil.example", **form
         )

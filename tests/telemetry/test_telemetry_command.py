@@ -126,6 +126,8 @@ def test_the_default_store_is_made(tmp_path: Path) -> None:
         (["--listen", "unix:/" + "x" * 120], "at most 107 bytes"),
         (["--listen", "unix:/no/such/folder/in.sock", "--no-store"], "no such file or directory"),
         (["--socket-mode", "rw"], "it must be octal, such as 0660"),
+        (["--store", ""], "--store: found ''"),
+        (["--export", "", "--from", "-60"], "--export: found ''"),
         (["--store-limit", "5"], "a size of 1M or more"),
         (["--store-limit", "lots"], "a size of 1M or more"),
         (["--http", "8888"], "it must be HOST:PORT"),

@@ -171,6 +171,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Records until SIGINT or SIGTERM; returns the exit code."""
+    for option in ("store", "export"):
+        if getattr(arguments, option) == "":
+            raise CommandError(f"--{option}: found '', allowed is a file's path", exit_code=2)
     if arguments.export:
         return _export(arguments)
     for option in ("from", "to"):

@@ -4,7 +4,7 @@ configuration and a verdict. Asks `History`; knows nothing of HTTP.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,6 +89,7 @@ def measure_now(history: History, now: float, window_s: float) -> Measured:
     found = dict(history.per_process(span.start, span.end, Selection()))
     groups = measure_groups(history, span, everybody, found)
     total = _of_some(history, span, Selection(), everybody, found)
+    alive = Counter((each.host, each.group) for each in everybody if each.alive)
     verdict = worst((each["group"] or "(no group)", each["verdict"]) for each in groups)
     return {
         "time": now,
@@ -97,11 +98,22 @@ def measure_now(history: History, now: float, window_s: float) -> Measured:
         "processes": [
             {
                 **_described(process),
-                **_of_some(history, span, _selection_of(process), [process], found),
+                **_of_one(
+                    _of_some(history, span, _selection_of(process), [process], found),
+                    has_others=alive[process.host, process.group] > 1,
+                ),
             }
             for process in everybody
         ],
     }
+
+
+def _of_one(measured: Measured, has_others: bool) -> Measured:
+    """A process of several. What to try is the group's: one alone knows neither how many there are
+    already nor who has the cores."""
+    if not has_others:
+        return measured
+    return {**measured, "verdict": {**measured["verdict"], "advice": []}}
 
 
 def measure_groups(

@@ -94,6 +94,8 @@ class Sender:
     clock_is_off: bool = False
     pid_confirmed: bool | None = None
     identity: dict[str, Any] = field(default_factory=dict)
+    # By what ways its datagrams came.
+    origins: set[str] = field(default_factory=set)
 
     @property
     def key(self) -> Key:
@@ -137,7 +139,7 @@ class Senders:
         """One that an earlier run of the recorder knew."""
         self._by_key[sender.host, sender.pid] = sender
         if sender.host == self._host:
-            self._by_pid["", sender.pid] = sender
+            self._note_origin(sender, "")
 
     def identify(
         self,
@@ -173,7 +175,7 @@ class Senders:
                 started = time
             sender = Sender(host, pid, started, first_seen=time)
             self._by_key[host, pid] = sender
-        self._by_pid[origin, pid] = sender
+        self._note_origin(sender, origin)
         if time != stamp:
             self.clocks_off += 1
             sender.clock_is_off = True
@@ -199,8 +201,13 @@ class Senders:
         self.gone_unsent += sender.unsent
         self.gone_records_lost += sender.records_lost
         self._by_key.pop((sender.host, sender.pid), None)
-        for key in [key for key, each in self._by_pid.items() if each is sender]:
-            del self._by_pid[key]
+        for origin in sender.origins:
+            if self._by_pid.get((origin, sender.pid)) is sender:
+                del self._by_pid[origin, sender.pid]
+
+    def _note_origin(self, sender: Sender, origin: str) -> None:
+        sender.origins.add(origin)
+        self._by_pid[origin, sender.pid] = sender
 
     @property
     def lost(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import mimetypes
 import re
 from collections.abc import Callable, Iterable
@@ -136,7 +137,7 @@ class Site:
         try:
             if name in api.QUESTIONS:
                 answer = api.QUESTIONS[name](self._history, Question(query))
-                return Page(200, JSON, json.dumps(answer, allow_nan=False).encode())
+                return Page(200, JSON, packed(answer))
             if name in api.TABLES:
                 content_type, table = api.TABLES[name]
                 return Page(200, content_type, table(self._history, Question(query)).encode())
@@ -155,13 +156,32 @@ class Site:
 
     def _log_in(self, environ: Environ) -> Page:
         body = environ["wsgi.input"].read(MAX_LOGIN_BYTES)
-        form = parse_qs(body.decode("latin-1"), max_num_fields=10)
+        try:
+            form = parse_qs(body.decode("latin-1"), max_num_fields=10)
+        except ValueError:
+            return error(400, "the form has more than 10 fields; it has one, token")
         session = self._access.log_in((form.get("token") or [""])[0].strip())
         if session is None:
             return login("That is not the token.")
         secure = "; Secure" if environ["wsgi.url_scheme"] == "https" else ""
         cookie = f"{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict{secure}"
         return Page(303, TEXT, b"", (NO_STORE, ("Location", "./"), ("Set-Cookie", cookie)))
+
+
+def packed(answer: api.Answer) -> bytes:
+    """As JSON, which has no infinity: what a process tells may be so absurd that a quotient is."""
+    try:
+        return json.dumps(answer, allow_nan=False).encode()
+    except ValueError:
+        return json.dumps(finite(answer), allow_nan=False).encode()
+
+
+def finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def static(path: str) -> Page:

@@ -260,6 +260,27 @@ pub fn occupy(pool: &Pool<Targets>, address: SocketAddr) -> TcpStream {
     busy
 }
 
+#[test]
+fn a_request_is_noticed_no_earlier_than_the_one_before_it_has_ended() {
+    with_pool(2, |pool, address| {
+        let mut connection = occupy(pool, address);
+        // The other thread sees its event, and leaves it to the one that is busy with the connection.
+        send(&mut connection, "/next");
+        std::thread::sleep(Duration::from_millis(50));
+        pool.application().gate.store(true, SeqCst);
+        assert_eq!(read_answer(&mut connection), "/wait");
+        assert_eq!(read_answer(&mut connection), "/next");
+        assert_eq!(ask(&mut connection, "/last"), "/last");
+        let paths = pool.requests();
+        let rows = paths.rows();
+        let [first, next] = [b"/wait", b"/next"].map(|name: &[u8; 5]| {
+            let (_, row, _) = rows.iter().find(|row| row.0 == name).unwrap();
+            row.response.read().sum_ns
+        });
+        assert!(next < first, "{next} ns with the {first} ns of the one before in it");
+    });
+}
+
 /// The one response that is left, which must say that it is the last.
 fn read_last_answer(connection: &mut TcpStream) -> String {
     let mut answer = String::new();

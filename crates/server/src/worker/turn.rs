@@ -289,8 +289,10 @@ impl<A: Application> Pool<A> {
         state: &mut TurnState<A::Thread>,
     ) {
         self.keep_record(peer, record, state);
-        // A pipelined request waited for this one; it is noticed now.
+        // A request that came meanwhile waited for this one; it is noticed now. Of one that is still to be
+        // read no event may tell any more.
         peer.progress = Progress { noticed_ns: end_ns, started_ns: end_ns };
+        peer.noticed_ns = end_ns;
     }
 
     fn keep_record(&self, peer: &Peer, record: &RequestRecord, state: &mut TurnState<A::Thread>) {
