@@ -132,7 +132,8 @@ def test_its_state_has_the_phases_of_the_requests(shown: Shown) -> None:
     for tick in ticks:
         phases = ("server_time", "queue_time", "daemon_time", "application_time")
         total = sum(tick.get(phase, 0.0) for phase in phases)
-        assert tick["request_time"] == pytest.approx(total, rel=0.02, abs=1e-4)
+        # Until the response has been handed over, which takes a busy machine longer.
+        assert total - 1e-4 <= tick["request_time"] <= total + tick["output_write_time_max"] + 0.1
         # 3 ms of Python and 1 ms of waiting, or the slow page.
         assert tick["application_time_min"] >= 0.004
         assert sum(tick["application_time_buckets"]) == tick["request_count"]
