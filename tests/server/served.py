@@ -8,14 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import NamedTuple
 
-APPS = Path(__file__).resolve().parent.parent / "apps"
-TIMEOUT_S = 30
+from overheard import TIMEOUT_S, Overheard
 
+APPS = Path(__file__).resolve().parent.parent / "apps"
 
 # The server's processes run in the mode that the tests run in.
 FREE_THREADING = not getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -28,8 +27,8 @@ class Response(NamedTuple):
     body: bytes
 
 
-class Served:
-    """A running `headway serve APP`; what it says on stderr is gathered as it comes."""
+class Served(Overheard):
+    """A running `headway serve APP`."""
 
     def __init__(self, app: str, *options: str, **changes: str) -> None:
         bind = () if "--bind" in options else ("--bind", "127.0.0.1:0")
@@ -37,39 +36,17 @@ class Served:
         self._start(command, **changes)
 
     def _start(self, command: list[str], **changes: str) -> None:
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, *command],
             env={**os.environ, **changes},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.stderr = ""
-        self._said = threading.Condition()
-        self._reader = threading.Thread(target=self._read_stderr)
-        self._reader.start()
+        super().__init__(process)
         where = self.wait_for(r"listening on (?:https?://([\d.]+):(\d+)|unix:(.*))\n")
         self.path = where[3]
         self.address = (where[1], int(where[2])) if where[1] else None
-
-    def _read_stderr(self) -> None:
-        for line in self.process.stderr:
-            with self._said:
-                self.stderr += line
-                self._said.notify_all()
-        with self._said:
-            self.stderr += "\0"
-            self._said.notify_all()
-
-    def wait_for(self, pattern: str) -> re.Match[str]:
-        """Waits until stderr has a match."""
-        with self._said:
-            said = self._said.wait_for(
-                lambda: re.search(pattern, self.stderr) or self.stderr.endswith("\0"), TIMEOUT_S
-            )
-            found = re.search(pattern, self.stderr)
-            assert found, f"{pattern!r} is not in stderr ({said=}):\n{self.stderr}"
-            return found
 
     def workers(self) -> list[int]:
         """Processes whose parent the server is."""
@@ -108,18 +85,11 @@ class Served:
 
     def stop(self, number: signal.Signals | None = signal.SIGTERM) -> int:
         """Ends the server as a user would (`None`: it has its signal) and returns its exit code."""
-        if number is not None and self.process.poll() is None:
-            self.process.send_signal(number)
         try:
-            return self.process.wait(TIMEOUT_S)
+            return self.end(number)
         finally:
-            if self.process.poll() is None:
-                self.process.kill()
-                self.process.wait()
-            self._reader.join()
             self.stdout = self.process.stdout.read()
             self.process.stdout.close()
-            self.process.stderr.close()
 
     def __enter__(self) -> Served:
         return self

@@ -27,8 +27,8 @@ def program(name: str) -> str:
     return found
 
 
-def check(*arguments: str | Path, said: bytes = b"") -> None:
-    """`promtool check ARGUMENTS` finds nothing wrong."""
+def check(*arguments: str | Path, said: bytes = b"") -> bytes:
+    """`promtool check ARGUMENTS` finds nothing wrong; what it remarks all the same."""
     result = subprocess.run(
         [program("promtool"), "check", *map(str, arguments)],
         input=said,
@@ -36,6 +36,7 @@ def check(*arguments: str | Path, said: bytes = b"") -> None:
         timeout=TIMEOUT_S,
     )
     assert result.returncode == 0, result.stdout.decode() + result.stderr.decode()
+    return result.stderr
 
 
 class Prometheus:
@@ -90,12 +91,13 @@ class Prometheus:
             return []
         return [(each["metric"], float(each["value"][1])) for each in result]
 
-    def wait_for(self, expression: str, value: float) -> None:
-        """Until the only series has that value."""
+    def wait_for(self, expression: str, value: float | None = None) -> float:
+        """Until the only series has that value, or any; which it has then."""
         deadline = time.monotonic() + TIMEOUT_S
-        while [each[1] for each in self.ask(expression)] != [value]:
-            assert time.monotonic() < deadline, (
-                f"{expression}: {self.ask(expression)}\n{self._log.read_text()}"
-            )
+        while True:
+            found = [each[1] for each in self.ask(expression)]
+            if len(found) == 1 and value in (None, found[0]):
+                return found[0]
+            assert time.monotonic() < deadline, f"{expression}: {found}\n{self._log.read_text()}"
             assert self._process.poll() is None, self._log.read_text()
             time.sleep(0.1)

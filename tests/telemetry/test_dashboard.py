@@ -357,6 +357,8 @@ def test_a_range_is_typed_and_what_is_none_is_told(page: Page, story: Story) -> 
 
 def test_the_comparison_grows_row_by_row_and_can_be_taken_away(page: Page, story: Story) -> None:
     page.goto(story.at("overview", story.before, group="shop"))
+    # Nobody listens to keys before there is a page.
+    expect(card(page, "Throughput")).to_be_visible()
     page.keyboard.press("c")
     expect(page.locator("nav .badge")).to_have_text("1")
     page.goto(

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from launch import environment, headway, start
 from test_exposition import LIVELY
-from ticks import Bench, tick
+from ticks import Bench, send, tick
 
 from headway.telemetry import otlp
 from headway.telemetry.metrics import METRICS
@@ -196,12 +196,6 @@ def test_a_receiver_that_was_away_misses_nothing(tmp_path: Path) -> None:
             process.kill()
         with process:
             pass
-
-
-def send(path: Path, *datagrams: bytes) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        for datagram in datagrams:
-            sender.sendto(datagram, str(path))
 
 
 def test_an_outage_is_one_line_however_long(bench: Bench) -> None:

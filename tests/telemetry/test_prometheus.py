@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from bisect import bisect_left
 from pathlib import Path
@@ -10,18 +9,12 @@ from pathlib import Path
 from prometheus import Prometheus
 from recorded import Recorded
 from test_exposition import LIVELY
-from ticks import STOPPED, message, tick
+from ticks import STOPPED, message, send, tick
 
 from headway.telemetry.metrics import REQUEST_BOUNDS
 
 # A wide spread, so that each quantile is in another bucket.
 SPREAD = [(0.0007 * 1.13**n, 2 + n % 7) for n in range(60)]
-
-
-def send(recorder: Recorded, *datagrams: bytes) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        for datagram in datagrams:
-            sender.sendto(datagram, recorder.socket)
 
 
 def test_prometheus_knows_what_the_recorder_knows(tmp_path: Path) -> None:
@@ -35,7 +28,7 @@ def test_prometheus_knows_what_the_recorder_knows(tmp_path: Path) -> None:
             # So it is alive for as long as this may take.
             "telemetry_interval": 30.0,
         }
-        send(recorder, *(tick(pid, 1, now, **said) for pid in (100, 101)))
+        send(recorder.socket, *(tick(pid, 1, now, **said) for pid in (100, 101)))
         recorder.wait_until_received(2)
         with Prometheus(tmp_path, recorder.url.removeprefix("http://")) as prometheus:
             prometheus.wait_for("sum(headway_requests_total)", 20)
@@ -50,7 +43,7 @@ def test_prometheus_knows_what_the_recorder_knows(tmp_path: Path) -> None:
             prometheus.wait_for("count(headway_verdict) - sum(headway_verdict)", 9)
             # A process ends; what it did stays counted.
             gone = {"hostname": "alpha", "process_started_stamp": now - 50}
-            send(recorder, message(STOPPED, 101, 2, now, **gone), tick(100, 2, now, **said))
+            send(recorder.socket, message(STOPPED, 101, 2, now, **gone), tick(100, 2, now, **said))
             prometheus.wait_for("headway_requests_total", 30)
             prometheus.wait_for("headway_processes", 1)
             prometheus.wait_for("resets(headway_requests_total[1m])", 0)

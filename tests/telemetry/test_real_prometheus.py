@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
+from prometheus import Prometheus, check
 from real_load import Load
 from recorded import Recorded
 from served import FREE_THREADING, Served
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-# Where scripts/debian-packages unpacks it.
-UNPACKED = ROOT / ".venvs" / "debian" / "usr" / "bin"
 TIMEOUT_S = 40
 REQUESTS = 400
-
-
-def program(name: str) -> str | None:
-    found = UNPACKED / name
-    return str(found) if found.exists() else shutil.which(name)
-
-
-pytestmark = pytest.mark.skipif(
-    program("prometheus") is None or program("promtool") is None,
-    reason="prometheus is missing: scripts/debian-packages",
-)
 
 
 @pytest.fixture(scope="module")
@@ -53,75 +33,22 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         recorder.stop()
 
 
-def metrics(recorder: Recorded) -> str:
+def metrics(recorder: Recorded) -> bytes:
     with urlopen(f"{recorder.url}/metrics", timeout=TIMEOUT_S) as answer:
-        text: str = answer.read().decode()
+        text: bytes = answer.read()
         return text
 
 
 def test_promtool_finds_nothing_wrong_with_the_metrics(scraped: Recorded) -> None:
-    words = [str(program("promtool")), "check", "metrics"]
-    checked = subprocess.run(
-        words, input=metrics(scraped), capture_output=True, text=True, timeout=TIMEOUT_S
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert checked.stderr == ""
-
-
-class Prometheus:
-    def __init__(self, recorder: Recorded, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.port: int = listener.getsockname()[1]
-        target = recorder.url.removeprefix("http://")
-        configuration = folder / "prometheus.yml"
-        configuration.write_text(
-            "global: {scrape_interval: 1s}\n"
-            "scrape_configs:\n"
-            f"  - {{job_name: headway, static_configs: [{{targets: ['{target}']}}]}}\n"
-        )
-        words = [str(program("prometheus")), f"--config.file={configuration}"]
-        words += [f"--storage.tsdb.path={folder / 'data'}"]
-        words += [f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=error"]
-        self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-
-    def ask(self, expression: str) -> list[Any]:
-        query = urlencode({"query": expression})
-        try:
-            with urlopen(
-                f"http://127.0.0.1:{self.port}/api/v1/query?{query}", timeout=TIMEOUT_S
-            ) as answer:
-                found: list[Any] = json.load(answer)["data"]["result"]
-                return found
-        except OSError:
-            assert self.process.poll() is None, "prometheus ended"
-            return []
-
-    def wait_for(self, expression: str) -> float:
-        """The value of the only row that it answers with."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while not (found := self.ask(expression)):
-            assert time.monotonic() < deadline, f"{expression}: no answer"
-            time.sleep(0.3)
-        (row,) = found
-        return float(row["value"][1])
-
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+    assert check("metrics", said=metrics(scraped)) == b""
 
 
 @pytest.fixture(scope="module")
 def prometheus(scraped: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    server = Prometheus(scraped, tmp_path_factory.mktemp("prometheus"))
-    try:
-        assert server.wait_for('up{job="headway"} == 1') == 1
+    target = scraped.url.removeprefix("http://")
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), target) as server:
+        server.wait_for('up{job="headway"} == 1', 1)
         yield server
-    finally:
-        server.stop()
 
 
 def test_it_counts_every_request(scraped: Recorded, prometheus: Prometheus) -> None:
@@ -151,10 +78,10 @@ def test_its_percentile_is_within_one_bucket_of_ours(
     assert abs(bucket_of(theirs, uppers) - bucket_of(ours, uppers)) <= 1, (theirs, ours)
 
 
-def bounds_of(text: str, histogram: str) -> list[float]:
+def bounds_of(text: bytes, histogram: str) -> list[float]:
     found = {
         line.partition('le="')[2].partition('"')[0]
-        for line in text.splitlines()
+        for line in text.decode().splitlines()
         if line.startswith(f"{histogram}_bucket")
     }
     return sorted(map(float, found))

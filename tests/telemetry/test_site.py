@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from recorded import Recorded
-from ticks import message, tick
+from ticks import message, send, tick
 
 from headway.telemetry import api
 
@@ -87,9 +87,7 @@ def tell(recorder: Recorded, now: float) -> int:
             process_started_stamp=now - SECONDS,
         )
     )
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        for datagram in datagrams:
-            sender.sendto(datagram, recorder.socket)
+    send(recorder.socket, *datagrams)
     return len(datagrams)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from launch import environment, headway, start
-from ticks import START, Bench, Clock, requests, tick
+from ticks import START, Bench, Clock, requests, send, tick
 
 from headway.telemetry.history import History
 from headway.telemetry.recording import open_recording
@@ -40,12 +39,6 @@ def recorder(*options: str | Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
         with process:
             pass
-
-
-def send(path: Path, *datagrams: bytes) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        for datagram in datagrams:
-            sender.sendto(datagram, str(path))
 
 
 def end(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:

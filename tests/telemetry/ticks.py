@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,13 @@ def tick(pid: int = 100, sequence: int = 1, stamp: float = START, **fields: Any)
     }
     said = {name: value for name, value in said.items() if value is not None}
     return _native.telemetry_encode(TICK, pid, sequence, stamp, said)
+
+
+def send(path: str | Path, *datagrams: bytes) -> None:
+    """To the recorder that listens there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        for datagram in datagrams:
+            sender.sendto(datagram, str(path))
 
 
 def message(kind: int, pid: int, sequence: int, stamp: float, **fields: Any) -> bytes:
