@@ -15,7 +15,8 @@ import echo_cell
 import sitting
 from echo_cell import Cell
 from figures import Figures, Target, number, table
-from processes import STOCK, stock_and
+
+from headway.bench.processes import STOCK, stock_and
 
 NAME = "asyncio_echo"
 SERVER = "asyncio_echo_server"

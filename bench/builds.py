@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peers import ROOT
-from processes import BenchmarkError
+
+from headway.bench.processes import BenchmarkError
 
 # Where scripts/test and `make bench-server` put Headway for it.
 FREE_THREADED_PYTHON = ROOT / ".venvs" / "3.13t" / "bin" / "python"

@@ -18,7 +18,8 @@ import echo_cell
 import sitting
 from echo_cell import Cell
 from figures import Figures, Target, number, ratio, table
-from processes import STOCK, Setting
+
+from headway.bench.processes import STOCK, Setting
 
 NAME = "echo"
 SERVER = "echo_server"

@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from figures import percentile, ratio
-from processes import NS, STOCK, BenchmarkError, Program, Setting, Window, program
+
+from headway.bench.processes import NS, STOCK, BenchmarkError, Program, Setting, Window, program
 
 WARM_UP_S = 0.3
 ALONE_WARM_UP_S = 0.1

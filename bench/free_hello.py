@@ -19,8 +19,10 @@ from figures import Figures, Target, number, table
 from installed import Installed
 from load_cell import Cell
 from peers import HEADWAY, Server
-from processes import PROGRAMS, Window, started
+from places import PROGRAMS
 from side_by_side import Sitting, is_peer, ratio_text, spread_text
+
+from headway.bench.processes import Window, started
 
 THREADS = (1, 2)
 SHAPE = (1, 4)

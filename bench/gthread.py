@@ -21,8 +21,17 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, Target, number, table
-from processes import PROGRAMS, STOCK, BenchmarkError, Program, Setting, started, stock_and
+from places import PROGRAMS
 from visits import add_options, answered_text, heavy_page_loops, visit
+
+from headway.bench.processes import (
+    STOCK,
+    BenchmarkError,
+    Program,
+    Setting,
+    started,
+    stock_and,
+)
 
 NAME = "gthread"
 THREADS = 4

@@ -20,7 +20,8 @@ import sitting
 from builds import FREE_THREADED
 from installed import folder_for
 from peers import PEERS, ROOT
-from processes import BenchmarkError
+
+from headway.bench.processes import BenchmarkError
 
 # apache2-bin is Apache without the service that Debian's apache2 starts.
 PACKAGES = ("wrk", "build-essential", "libev-dev", "apache2-bin", "apache2-dev")

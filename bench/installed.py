@@ -9,7 +9,8 @@ from pathlib import Path
 
 from builds import THIS_BUILD, Build
 from peers import APACHE, PEERS, ROOT, Server
-from processes import BenchmarkError
+
+from headway.bench.processes import BenchmarkError
 
 PEERS_FOLDER = ROOT / ".venvs" / "peers"
 FREE_THREADED_PEERS_FOLDER = ROOT / ".venvs" / "peers-free-threaded"

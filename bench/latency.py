@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, Target, number, percentile, table
-from processes import NS, STOCK, Setting, Window, program, stock_and
+
+from headway.bench.processes import NS, STOCK, Setting, Window, program, stock_and
 
 NAME = "latency"
 WORKLOADS = ("A", "B", "C")

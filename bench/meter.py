@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import spread
-from processes import BenchmarkError
 
 from headway import gil
+from headway.bench.processes import BenchmarkError
 
 NAME = "meter"
 ROUNDS = 41

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import Figures, number, percentile, ratio, table
-from processes import (
+from places import PROGRAMS
+
+from headway.bench.processes import (
     NS,
-    PROGRAMS,
     STOCK,
     BenchmarkError,
     Setting,
@@ -98,7 +99,7 @@ def measure_threads(cell: Cell, seconds: float) -> dict[str, float]:
 
 
 def turns(setting: Setting, case: str, seconds: float) -> dict[str, Any]:
-    with program(setting, "pathological_threads", case) as running:
+    with program(setting, "pathological_threads", case, folder=PROGRAMS) as running:
         running.answer()
         running.measure(Window.after(WARM_UP_S, seconds))
         return running.answer()

@@ -15,7 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from processes import DEFAULT_SWITCH_INTERVAL_S, PROGRAMS
+from places import PROGRAMS
+
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADWAY = "headway"

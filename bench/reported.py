@@ -15,7 +15,9 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from processes import PROGRAMS, BenchmarkError, started
+from places import PROGRAMS
+
+from headway.bench.processes import BenchmarkError, started
 
 PROCESSES, THREADS = 2, 5
 CLIENTS = 6

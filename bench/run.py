@@ -38,7 +38,8 @@ from importlib import import_module
 from pathlib import Path
 
 import sitting
-from processes import BenchmarkError, check_policies
+
+from headway.bench.processes import BenchmarkError, check_policies
 
 # In the order in which they run. The meter's rounds are pairs of its own, without cells.
 BENCHMARKS = (
@@ -127,7 +128,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
         names = expand(options.names) or BENCHMARKS
         sitting.check_json(options.json)
-        sitting.check_headway()
         check_policies(options.policy or ())
     except BenchmarkError as error:
         print(f"bench: {error}", file=sys.stderr)

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 
 import sitting
-from processes import BenchmarkError
 from server_hello import add_shapes, measure_applications
 from side_by_side import add_options
+
+from headway.bench.processes import BenchmarkError
 
 NAME = "server_frameworks"
 FRAMEWORKS = ("flask", "django")

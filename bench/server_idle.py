@@ -18,7 +18,7 @@ import sitting
 from figures import Figures, Target, number, percentile, table
 from installed import Installed
 from peers import PEERS, Server
-from processes import PROGRAMS, STOCK, BenchmarkError, Window, started
+from places import PROGRAMS
 from serving import serving
 from side_by_side import (
     Sitting,
@@ -28,6 +28,8 @@ from side_by_side import (
     is_peer,
     spread_text,
 )
+
+from headway.bench.processes import STOCK, BenchmarkError, Window, started
 
 NAME = "server_idle"
 CONNECTIONS = 10_000

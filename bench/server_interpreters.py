@@ -27,9 +27,10 @@ import sitting
 import wrk
 from builds import FREE_THREADED, FREE_THREADED_PYTHON, THIS_BUILD, Build, free_threaded_build
 from installed import FREE_THREADED_PEERS_FOLDER, Installed
-from processes import BenchmarkError
 from side_by_side import missing
 from visits import page_loops
+
+from headway.bench.processes import BenchmarkError
 
 NAME = "server_interpreters"
 OWN_GILS, FREE_THREADS = "own_gils", "free_threads"

@@ -18,11 +18,12 @@ import sitting
 from figures import Figures, Target, number, table
 from installed import Installed
 from peers import HEADWAY, PEERS, Server
-from processes import DEFAULT_SWITCH_INTERVAL_S
 from serving import serving
 from side_by_side import Sitting, add_options, best, installed_peers, is_peer, spread_text
 from visits import add_options as add_visit_options
 from visits import answered_text, heavy_page_loops, sustains, visit
+
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S
 
 NAME = "server_mixed"
 THREADS = 4

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-import process_tree
 from peers import APPLICATIONS, HEADWAY, Launch, Server, command
-from processes import BenchmarkError, Program, started
+
+from headway.bench import process_tree
+from headway.bench.processes import BenchmarkError, Program, started
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0

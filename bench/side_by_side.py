@@ -16,7 +16,8 @@ import sitting
 from figures import Figures, Target, number
 from installed import PEERS_FOLDER, Installed
 from peers import HEADWAY, PEERS, Server
-from processes import BenchmarkError
+
+from headway.bench.processes import BenchmarkError
 
 
 class ServerCell(Protocol):

@@ -8,7 +8,6 @@ what a benchmark measures.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -20,7 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from processes import BenchmarkError, check_policies
+try:
+    from headway.bench.processes import BenchmarkError, check_policies
+except ImportError:
+    sys.exit(f"bench: {sys.executable} has no headway: `make build`, then use .venv/bin/python")
 
 DEFAULT_POLICIES = ("deadline", "priority")
 QUICK_ROUNDS = 2
@@ -159,7 +161,6 @@ def hold(
         options = parser.parse_args(arguments)
         complete(options)
         check_json(options.json)
-        check_headway()
         check_policies(options.policy)
         print(heading(name, options), flush=True)
         experiments = measure(options)
@@ -184,14 +185,6 @@ def hold(
 def end_at_signal(number: int, _: object) -> NoReturn:
     """Unwinds, so that what was started is ended."""
     raise SystemExit(128 + number)
-
-
-def check_headway() -> None:
-    if importlib.util.find_spec("headway") is None:
-        raise BenchmarkError(
-            f"{sys.executable} has no headway: run `make build`, then use .venv/bin/python",
-            exit_code=2,
-        )
 
 
 def check_json(path: str | None) -> None:

@@ -23,8 +23,9 @@ from figures import Target, number, table
 from installed import Installed
 from load_cell import Cell
 from peers import Server
-from processes import BenchmarkError
 from side_by_side import Sitting, headways, ratio_text, spread_text
+
+from headway.bench.processes import BenchmarkError
 
 NAME = "telemetry_reporter"
 SHAPES = ((1, 1), (1, 4))

@@ -28,13 +28,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-import process_tree
 import sitting
 from figures import Figures, Target, number, table
-from processes import BenchmarkError, Program, started
 from reported import as_another, mean_bytes, read_ticks
 
 from headway import _native
+from headway.bench import process_tree
+from headway.bench.processes import BenchmarkError, Program, started
 from headway.telemetry import schema
 from headway.telemetry.history import History
 from headway.telemetry.marks import set_mark

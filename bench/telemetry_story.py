@@ -28,9 +28,10 @@ import wrk
 from figures import Figures
 from load_cell import WARM_UP_S
 from peers import HEADWAY, Server
-from processes import BenchmarkError, started
 from serving import free_port, serving
 from visits import page_loops
+
+from headway.bench.processes import BenchmarkError, started
 
 NAME = "telemetry_story"
 WORKLOADS = ("deadline", "fixed")

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 
 import sitting
 from figures import number, percentile
-from processes import STOCK, Window, program
+from places import PROGRAMS
+
+from headway.bench.processes import STOCK, Window, program
 
 CONNECTIONS = 64
 HEAVY_PAGE_S = 0.2
@@ -26,7 +28,7 @@ SUSTAINED_SHARE = 0.95
 
 def page_loops(seconds: float) -> int:
     """How many loops of `pages` take that long."""
-    with program(STOCK, "pages", str(seconds)) as calibration:
+    with program(STOCK, "pages", str(seconds), folder=PROGRAMS) as calibration:
         loops: int = calibration.answer()["loops"]
     return loops
 
@@ -49,7 +51,7 @@ def visit(
 ) -> dict[str, float]:
     """What the visitors found within one window."""
     arguments = (port, light_per_s, connections, heavy_visitors)
-    with program(STOCK, "page_client", *map(str, arguments)) as client:
+    with program(STOCK, "page_client", *map(str, arguments), folder=PROGRAMS) as client:
         if not client.answer()["before_others"]:
             warn_once()
         client.measure(Window.after(WARM_UP_S, seconds))

@@ -15,13 +15,15 @@ from functools import reduce
 from pathlib import Path
 
 import load_cell
-import process_tree
 import wrk
 from figures import Figures, number
 from installed import Installed
 from load_cell import Cell
-from processes import PROGRAMS, Window, started
+from places import PROGRAMS
 from serving import Served, serving
+
+from headway.bench import process_tree
+from headway.bench.processes import Window, started
 
 # What a table says of the columns that come from here.
 LEGEND = (

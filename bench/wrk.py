@@ -9,7 +9,9 @@ import shutil
 import subprocess
 from typing import NamedTuple
 
-from processes import PROGRAMS, BenchmarkError, prepare_child
+from places import PROGRAMS
+
+from headway.bench.processes import BenchmarkError, prepare_child
 
 CONNECTIONS = 10
 PATIENCE_S = 20

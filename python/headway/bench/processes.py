@@ -1,12 +1,12 @@
-"""The processes of a benchmark: started under a setting, spoken to in lines, always ended.
+"""The processes of an experiment: started under a setting, spoken to in lines, always ended.
 
 A setting is who schedules the GIL: plain python with a switch interval, or `headway run --policy`.
-A program of bench/programs/ says one line of JSON when it is ready, gets one line that names the
+A program of `programs/` says one line of JSON when it is ready, gets one line that names the
 window of time to measure, and answers with one line of JSON. It knows nothing of what is measured.
 
-Nothing outlives a benchmark. A program is ended by its own pid on the way out; should this process
-be killed, the kernel tells it to end; and the kernel's alarm ends one that cannot hear, because its
-threads starve each other, say.
+Nothing outlives an experiment. A program is ended by its own pid on the way out; should this
+process be killed, the kernel tells it to end; and the kernel's alarm ends one that cannot hear,
+because its threads starve each other, say.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
-from process_tree import Descendants
+from headway.bench.process_tree import Descendants
+from headway.errors import CommandError
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 DEFAULT_SWITCH_INTERVAL_S = 0.005
-# Longer than any window with its warm-up that a benchmark would ask for.
+# Longer than any window with its warm-up that an experiment would ask for.
 LIFETIME_S = 600
 # Between the moment that a window is named and the moment that all processes have heard of it.
 NOTICE_S = 0.05
@@ -40,19 +41,18 @@ NS = 1e9
 libc = ctypes.CDLL(None)
 
 
-class BenchmarkError(Exception):
-    """A benchmark cannot go on; the text is one line. `exit_code` is 2 for bad usage."""
-
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+class BenchmarkError(CommandError):
+    """Something that is to be measured cannot be, or ended; the text is one line."""
 
 
 class Setting(NamedTuple):
-    """Who schedules the GIL: CPython alone (`policy` is None), or Headway."""
+    """Who schedules the GIL: CPython alone (`policy` is None), or Headway; and of which
+    interpreter, with which options of its own (`-X gil=0`)."""
 
     policy: str | None
     switch_interval_s: float
+    python: str = sys.executable
+    options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,9 +64,10 @@ class Setting(NamedTuple):
 
     def command(self, *words: str, options: Sequence[str] = ()) -> list[str]:
         """`python WORDS...`, or `headway run OPTIONS... WORDS...`."""
+        python = [self.python, *self.options]
         if self.policy is None:
-            return [sys.executable, *words]
-        run = [sys.executable, "-m", "headway", "run", "--policy", self.policy]
+            return [*python, *words]
+        run = [*python, "-m", "headway", "run", "--policy", self.policy]
         run += ["--switch-interval", str(self.switch_interval_s), *options]
         return [*run, *words]
 
@@ -154,6 +155,11 @@ def prepare_child() -> None:
     signal.alarm(LIFETIME_S)
 
 
+def python_path() -> str:
+    """`programs/`, and what the user has set."""
+    return os.pathsep.join(filter(None, (str(PROGRAMS), os.environ.get("PYTHONPATH"))))
+
+
 @contextmanager
 def started(
     command: Sequence[str],
@@ -174,7 +180,8 @@ def started(
             stdout=subprocess.PIPE if speaks else messages,
             stderr=messages,
             pass_fds=pass_fds,
-            env={**os.environ, **(environment or {})},
+            # Programs elsewhere speak as those of `programs/` do.
+            env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
             preexec_fn=prepare_child,
         )
         try:
@@ -204,16 +211,19 @@ def end(process: subprocess.Popen[bytes]) -> None:
     descendants.kill()
 
 
-def program(setting: Setting, script: str, *arguments: str) -> AbstractContextManager[Program]:
-    """A program of bench/programs/ under `setting`."""
-    words = [str(PROGRAMS / f"{script}.py"), *arguments]
+def program(
+    setting: Setting, script: str, *arguments: str, folder: Path = PROGRAMS
+) -> AbstractContextManager[Program]:
+    """A program of `programs/`, or of another folder, under `setting`. Run from its file, so that
+    an interpreter without Headway runs it too."""
+    words = [str(folder / f"{script}.py"), *arguments]
     return started(setting.command(*words), f"{script}.py under {setting.name}")
 
 
-def check_policies(policies: Sequence[str]) -> None:
+def check_policies(policies: Sequence[str], python: str = sys.executable) -> None:
     """Raises BenchmarkError if `headway run` does not know one of them."""
     for policy in policies:
-        command = Setting(policy, DEFAULT_SWITCH_INTERVAL_S).command("-c", "pass")
+        command = Setting(policy, DEFAULT_SWITCH_INTERVAL_S, python).command("-c", "pass")
         tried = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if tried.returncode != 0:
             said = tried.stderr.strip().splitlines() or ["it says nothing"]

@@ -1,6 +1,6 @@
 """Counts down from a number that its threads share out, and says how long they took.
 
-countdown_threads.py THREADS DECREMENTS
+countdown_threads.py THREADS DECREMENTS [SWITCH_INTERVAL_S]
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ def countdown(n: int) -> None:
 
 def main() -> None:
     threads, decrements = int(sys.argv[1]), int(sys.argv[2])
+    if sys.argv[3:]:
+        sys.setswitchinterval(float(sys.argv[3]))
     workers = [
         threading.Thread(target=countdown, args=(decrements // threads,), name=f"countdown-{index}")
         for index in range(threads)

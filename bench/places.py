@@ -1,0 +1,7 @@
+"""Where the programs are that only these benchmarks need; the others are `headway bench`'s own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"

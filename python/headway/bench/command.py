@@ -1,0 +1,302 @@
+"""The verb `headway bench`: what is to be measured, in which order, and where results go."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from typing import Any, NoReturn
+
+from headway import json_file
+from headway.bench import drawing, interpreters
+from headway.bench.experiment import STOCK, Choice, Experiment
+from headway.bench.experiments import EXPERIMENTS
+from headway.bench.metadata import Circumstances
+from headway.bench.options import (
+    at_least_one,
+    interval_s,
+    named,
+    seconds,
+    shape,
+    thread_count,
+)
+from headway.bench.processes import check_policies
+from headway.bench.results import Results, describe
+from headway.bench.rounds import Length, Rounds, watch_stops
+from headway.errors import CommandError
+
+SCHEMA = 1
+DEFAULT_POLICIES = (STOCK, "priority", "deadline")
+DEFAULT_VALUES = 5
+QUICK_S = 60.0
+
+DESCRIPTION = """\
+Measures what the GIL does to threads and what Headway does about it, and lays beside what others
+published. Each value is measured by processes of its own; all rows of an experiment are measured in
+every round, so that what else the machine does hits all alike. Tables show medians; a ! marks a row
+whose 95 % confidence interval is wide, and figures in parentheses are the published ones.
+
+experiments:
+"""
+EPILOG = """\
+examples:
+  headway bench echo                     the convoy, by switch interval and CPU-bound threads
+  headway bench echo countdown --quick   a minute for all that is named
+  headway bench --json FILE --html PAGE  everything; hours
+  headway bench --from FILE --html PAGE  a page from results that were kept
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    listed = "\n".join(f"  {each.name:<12} {each.summary}" for each in EXPERIMENTS.values())
+    parser.description = DESCRIPTION + listed
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="an experiment; without one: all of them",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="about a minute in all: fewer rows, shorter values",
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="P",
+        help=f"{STOCK} (plain python) or a policy of Headway; may be given again (default: "
+        + ", ".join(DEFAULT_POLICIES)
+        + ")",
+    )
+    parser.add_argument(
+        "--switch-interval",
+        action="append",
+        type=interval_s,
+        metavar="S",
+        help="in seconds; may be given again (default: the experiment's own)",
+    )
+    parser.add_argument(
+        "--threads",
+        action="append",
+        type=thread_count,
+        metavar="N",
+        help="how many threads compute; may be given again (default: the experiment's own)",
+    )
+    parser.add_argument(
+        "--workload",
+        action="append",
+        metavar="W",
+        help="of the experiments that have several; may be given again (default: all)",
+    )
+    parser.add_argument(
+        "--shape",
+        action="append",
+        type=shape,
+        metavar="PxT",
+        help="wsgi: processes x threads; may be given again (default: 10x1, 2x5, 1x10)",
+    )
+    parser.add_argument(
+        "--server",
+        choices=("headway", "mod_wsgi"),
+        default="headway",
+        help="wsgi: what serves; mod_wsgi runs in an Apache of its own (default: headway)",
+    )
+    parser.add_argument(
+        "--values",
+        type=at_least_one,
+        metavar="N",
+        help=f"how many values a row gets (default: {DEFAULT_VALUES}; with --quick, "
+        "as many as there is time for)",
+    )
+    parser.add_argument(
+        "--seconds", type=seconds, metavar="S", help="how long one value is measured"
+    )
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="the interpreter to measure; with a Headway of its own for policies other than "
+        f"{STOCK} (default: the one that runs this)",
+    )
+    parser.add_argument(
+        "--free-threaded",
+        metavar="PATH",
+        help="a free-threaded interpreter for the rows without a GIL (default: --python's, if it "
+        "is one)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
+    parser.add_argument("--html", metavar="FILE", help="also make a page of them, with charts")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="FILE",
+        help="measure nothing: show the results that --json wrote",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    experiments = [named(name, EXPERIMENTS, "NAME") for name in dict.fromkeys(options.names)]
+    experiments = experiments or list(EXPERIMENTS.values())
+    choice = choose(options)
+    for experiment in experiments:
+        check_heeded(experiment, options)
+    json_path = None if options.json is None else json_file.check_path(options.json)
+    lengths = Length(
+        options.values or (None if options.quick else DEFAULT_VALUES),
+        QUICK_S / len(experiments) if options.quick else None,
+    )
+    # What cannot be is refused before anything is measured.
+    planned = [Rounds(each, choice, lengths, progress) for each in experiments]
+    return measure(planned, experiments, choice, json_path)
+
+
+def choose(options: argparse.Namespace) -> Choice:
+    """Raises CommandError (exit code 2) for what cannot be chosen."""
+    interpreter = interpreters.examine(options.python) if options.python else interpreters.this()
+    free_threaded = interpreter if interpreter.free_threading else None
+    if options.free_threaded:
+        free_threaded = interpreters.examine(options.free_threaded, "--free-threaded")
+        if not free_threaded.free_threading:
+            raise CommandError(
+                f"--free-threaded {options.free_threaded}: CPython {free_threaded.version} there "
+                "has a GIL; a free-threaded build is needed",
+                exit_code=2,
+            )
+    policies = tuple(dict.fromkeys(options.policy or DEFAULT_POLICIES))
+    if not interpreter.headway:
+        if options.policy and policies != (STOCK,):
+            raise CommandError(
+                f"--policy {policies[-1]}: {interpreter.path} has no Headway of its own; "
+                f"without it there is --policy {STOCK}",
+                exit_code=2,
+            )
+        policies = (STOCK,)
+    check_policies([policy for policy in policies if policy != STOCK], interpreter.path)
+    return Choice(
+        interpreter=interpreter,
+        free_threaded=free_threaded,
+        policies=policies,
+        switch_intervals_s=_tuple(options.switch_interval),
+        threads=_tuple(options.threads),
+        workloads=_tuple(options.workload),
+        shapes=_tuple(options.shape),
+        server=options.server,
+        seconds=options.seconds,
+        quick=options.quick,
+    )
+
+
+def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
+    """Each once, in the order given."""
+    return tuple(dict.fromkeys(values)) if values else None
+
+
+def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
+    """An option that would change nothing is refused."""
+    given = {
+        "policy": options.policy,
+        "switch-interval": options.switch_interval,
+        "threads": options.threads,
+        "workload": options.workload,
+        "shape": options.shape,
+        "server": options.server != "headway",
+    }
+    for option, value in given.items():
+        # All experiments at once take of the options what they know.
+        if value and option not in experiment.heeds and options.names:
+            raise CommandError(
+                f"--{option}: {experiment.name} has none; it has "
+                + ", ".join(f"--{each}" for each in sorted(experiment.heeds)),
+                exit_code=2,
+            )
+
+
+def measure(
+    planned: list[Rounds], experiments: list[Experiment], choice: Choice, json_path: str | None
+) -> int:
+    """What was measured until an interruption is shown and kept like everything else."""
+    watch_stops()
+    signal.signal(signal.SIGTERM, end_at_signal)
+    circumstances = Circumstances()
+    print(heading(choice), flush=True)
+    shown: list[tuple[Experiment, Results]] = []
+    exit_code = 0
+    for experiment, rounds in zip(experiments, planned, strict=True):
+        try:
+            rounds.run()
+        except KeyboardInterrupt:
+            exit_code = 130
+        except SystemExit as ended:
+            exit_code = int(ended.code or 0)
+        finally:
+            clear_progress()
+        shown.append((experiment, rounds.results))
+        print(*report(experiment, rounds.results), sep="\n", flush=True)
+        if exit_code:
+            print("Interrupted: this is what had been measured.", file=sys.stderr)
+            break
+    if json_path is not None:
+        metadata = circumstances.to_dict(
+            choice.interpreter, policies=list(choice.policies), quick=choice.quick
+        )
+        json_file.write_json(to_dict(metadata, shown), json_path)
+    failed = any(result.failures for _, results in shown for result in results)
+    return exit_code or int(failed)
+
+
+def heading(choice: Choice) -> str:
+    beside = choice.free_threaded
+    names = [choice.interpreter.name]
+    if beside is not None and beside != choice.interpreter:
+        names.append(beside.name)
+    return f"CPython {' and '.join(names)}; policies: {', '.join(choice.policies)}"
+
+
+def report(experiment: Experiment, results: Results) -> list[str]:
+    """An experiment as the terminal shows it, line by line."""
+    lines = ["", f"== {experiment.name}: {experiment.summary} ==", experiment.shows, ""]
+    for table in experiment.tables(results):
+        lines += [drawing.draw(table), ""]
+    for result in results:
+        if result.reason:
+            lines.append(f"without {describe(result.parameters)}: {result.reason}")
+    return [*lines, *map(str, experiment.statements(results))]
+
+
+def to_dict(metadata: dict[str, Any], shown: list[tuple[Experiment, Results]]) -> dict[str, Any]:
+    """The benchmark results, schema 1."""
+    return {
+        "schema": SCHEMA,
+        "metadata": metadata,
+        "experiments": [
+            {
+                "name": experiment.name,
+                "unit": experiment.unit,
+                "calibration": results.calibration,
+                "rows": [result.to_dict() for result in results],
+                "statements": [each.to_dict() for each in experiment.statements(results)],
+            }
+            for experiment, results in shown
+        ],
+    }
+
+
+def end_at_signal(number: int, _: object) -> NoReturn:
+    """Unwinds, so that what was started is ended."""
+    raise SystemExit(128 + number)
+
+
+def progress(text: str) -> None:
+    """One line that replaces the last on a terminal, a line of its own elsewhere."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+    else:
+        sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def clear_progress() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

@@ -1,0 +1,8 @@
+"""The experiments by name, in the order of the seeds' documents."""
+
+from __future__ import annotations
+
+from headway.bench.experiment import Experiment
+from headway.bench.experiments.countdown import Countdown
+
+EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(),)}

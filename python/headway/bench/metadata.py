@@ -1,0 +1,67 @@
+"""Under which circumstances something was measured: machine, kernel, interpreter, and how much of
+the machine others took meanwhile."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from headway import __version__
+from headway.bench.interpreters import Interpreter
+
+CPU_INFO = Path("/proc/cpuinfo")
+STAT = Path("/proc/stat")
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+# Places in the first line of /proc/stat behind its name, see proc(5).
+STEAL_TICKS = 7
+ALL_TICKS = 8
+
+
+class Circumstances:
+    """From the moment when it is made."""
+
+    def __init__(self) -> None:
+        self._began = time.time()
+        self._ticks = ticks()
+        self._load = os.getloadavg()[0]
+
+    def to_dict(self, interpreter: Interpreter, **more: Any) -> dict[str, Any]:
+        """The results' `metadata`. `steal` is the share of all processors' time that a hypervisor
+        gave to others; `load` the machine's before anything was measured."""
+        passed = [now - then for now, then in zip(ticks(), self._ticks, strict=True)]
+        return {
+            "headway": __version__,
+            "python": interpreter.version,
+            "build": interpreter.build,
+            "free_threading": interpreter.free_threading,
+            "debug": interpreter.debug,
+            "compiler": interpreter.compiler,
+            "build_options": interpreter.options,
+            "cpu": cpu_model(),
+            "machine": platform.machine(),
+            "cpus": len(os.sched_getaffinity(0)),
+            "kernel": platform.release(),
+            "governor": GOVERNOR.read_text().strip() if GOVERNOR.exists() else None,
+            "steal": passed[STEAL_TICKS] / max(1, sum(passed)),
+            "load": self._load,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
+            "seconds": time.time() - self._began,
+            **more,
+        }
+
+
+def ticks() -> list[int]:
+    """Of all processors: user, nice, system, idle, waiting for I/O, two kinds of interrupts,
+    steal."""
+    return [int(each) for each in STAT.read_text().split("\n", 1)[0].split()[1 : 1 + ALL_TICKS]]
+
+
+def cpu_model() -> str:
+    """As the kernel names it; aarch64 names none."""
+    for line in CPU_INFO.read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

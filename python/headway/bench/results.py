@@ -1,0 +1,119 @@
+"""What was measured of one experiment, row by row; to and from the results' schema 1.
+
+The same object while it is measured and after it was read back, so what a reader of the file sees
+is what the terminal showed. It knows nothing of how values came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headway.bench import statistics
+from headway.bench.statistics import Interval
+
+
+def describe(parameters: dict[str, Any]) -> str:
+    """On one line."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parameters.items())
+
+
+class Result:
+    """One row. `values` are in the order of the rounds, as are those of each figure. `failures`
+    are the reasons of measurements that brought none."""
+
+    def __init__(
+        self, parameters: dict[str, Any], published: float | None = None, left_out: str = ""
+    ) -> None:
+        self.parameters = parameters
+        self.published = published
+        self.left_out = left_out
+        self.values: list[float] = []
+        self.figures: dict[str, list[float]] = {}
+        self.samples_s: list[float] = []
+        self.failures: list[str] = []
+
+    @property
+    def reason(self) -> str:
+        """Why there are no values; empty if there are."""
+        if self.values:
+            return ""
+        return self.left_out or (self.failures[-1] if self.failures else "not measured")
+
+    def interval(self, figure: str = "") -> Interval | None:
+        """The median of the values, or of another figure, within its confidence interval."""
+        values = self.figures.get(figure, []) if figure else self.values
+        return statistics.interval(values) if values else None
+
+    @property
+    def unstable(self) -> bool:
+        return bool(self.values) and statistics.is_unstable(self.values)
+
+    def median(self, figure: str = "") -> float:
+        """NaN without values."""
+        found = self.interval(figure)
+        return found.median if found else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.interval()
+        row: dict[str, Any] = {
+            "parameters": self.parameters,
+            "median": found.median if found else None,
+            "low": found.low if found else None,
+            "high": found.high if found else None,
+            "values": self.values,
+            "published": self.published,
+            "unstable": self.unstable,
+        }
+        if self.figures:
+            row["figures"] = {
+                name: {**statistics.interval(values)._asdict(), "values": values}
+                for name, values in self.figures.items()
+            }
+        if self.samples_s:
+            row["histogram"] = statistics.histogram(self.samples_s)
+        if self.left_out:
+            row["left_out"] = self.left_out
+        if self.failures:
+            row["failures"] = self.failures
+        return row
+
+
+class Results:
+    """The rows of one experiment, with what it found out before them."""
+
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        rows: list[Result],
+        calibration: dict[str, Any],
+    ) -> None:
+        self.name = name
+        self.unit = unit
+        self.rows = rows
+        self.calibration = calibration
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.rows)
+
+    def where(self, **parameters: Any) -> Results:
+        """The rows that have these parameters."""
+        found = [row for row in self.rows if parameters.items() <= row.parameters.items()]
+        return Results(self.name, self.unit, found, self.calibration)
+
+    def find(self, **parameters: Any) -> Result | None:
+        """The only row that has these parameters."""
+        found = self.where(**parameters).rows
+        assert len(found) <= 1, f"{parameters} are not one row"
+        return found[0] if found else None
+
+    def measured(self, **parameters: Any) -> Result | None:
+        """As `find`, if it has values."""
+        found = self.find(**parameters)
+        return found if found and found.values else None
+
+    def distinct(self, parameter: str) -> list[Any]:
+        """The values of a parameter in the order of the rows."""
+        found = [row.parameters for row in self]
+        return list(dict.fromkeys(each[parameter] for each in found if parameter in each))

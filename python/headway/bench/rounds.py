@@ -1,0 +1,128 @@
+"""The rounds of an experiment: every row once a round, so that drift of the machine hits all alike.
+
+Every other round goes backwards. Each value comes from fresh processes. It knows nothing of what is
+measured, nor of how results are shown.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+from headway.bench.experiment import Choice, Experiment, Measured, Row
+from headway.bench.processes import BenchmarkError
+from headway.bench.results import Result, Results
+
+LEAST_VALUES = 3
+MOST_VALUES = 25
+# A row that failed as often is not tried again.
+MAX_FAILURES = 2
+
+Progress = Callable[[str], None]
+
+
+class Length:
+    """How many rounds there are to be: a number, or as many as a time has room for."""
+
+    def __init__(self, values: int | None, budget_s: float | None) -> None:
+        self.values = values
+        self.budget_s = budget_s
+
+    def is_over(self, done: int, elapsed_s: float) -> bool:
+        if self.values is not None:
+            return done >= self.values
+        if done < LEAST_VALUES:
+            return False
+        assert self.budget_s is not None
+        return done >= MOST_VALUES or elapsed_s * (done + 1) / done > self.budget_s
+
+    def left_s(self, rounds_done: float, elapsed_s: float) -> float | None:
+        """None while nothing is known."""
+        if not rounds_done:
+            return None
+        if self.values is not None:
+            return elapsed_s / rounds_done * (self.values - rounds_done)
+        assert self.budget_s is not None
+        least = elapsed_s / rounds_done * (LEAST_VALUES - rounds_done)
+        return max(least, self.budget_s - elapsed_s, 0.0)
+
+
+class Rounds:
+    """One experiment's. `results` can be shown at any moment, however the rounds ended."""
+
+    def __init__(
+        self, experiment: Experiment, choice: Choice, length: Length, progress: Progress
+    ) -> None:
+        self._experiment = experiment
+        self._choice = choice
+        self._length = length
+        self._progress = progress
+        self._rows = experiment.rows(choice)
+        self.results = Results(
+            experiment.name,
+            experiment.unit,
+            [
+                Result(row.parameters, experiment.published(row.parameters), row.left_out)
+                for row in self._rows
+            ],
+            {},
+        )
+
+    def run(self) -> None:
+        """Raises KeyboardInterrupt as it comes; what was measured so far is in the results."""
+        pairs = list(zip(self._rows, self.results.rows, strict=True))
+        pairs = [(row, result) for row, result in pairs if not row.left_out]
+        if not pairs:
+            return
+        self._progress(f"{self._experiment.name}: calibrating")
+        self.results.calibration = self._experiment.calibrate(self._choice)
+        began = time.monotonic()
+        done = 0
+        while not self._length.is_over(done, time.monotonic() - began):
+            for index, (row, result) in enumerate(pairs if done % 2 == 0 else reversed(pairs)):
+                rounds_done = done + index / len(pairs)
+                left_s = self._length.left_s(rounds_done, time.monotonic() - began)
+                left = "" if left_s is None else f", {left_s:.0f} s left"
+                self._progress(f"{self._experiment.name}: round {done + 1}: {row}{left}")
+                if len(result.failures) < MAX_FAILURES:
+                    self._measure(row, result)
+            done += 1
+
+    def _measure(self, row: Row, result: Result) -> None:
+        try:
+            found = measure_undisturbed(
+                lambda: self._experiment.measure(row, self._choice, self.results.calibration)
+            )
+        except BenchmarkError as error:
+            result.failures.append(str(error))
+            return
+        result.values.append(found.value)
+        for name, value in found.figures.items():
+            result.figures.setdefault(name, []).append(value)
+        result.samples_s.extend(found.samples_s)
+
+
+# This process was stopped, and goes on.
+_continued = threading.Event()
+
+
+def watch_stops() -> None:
+    """Lets values be measured again during which this process stood still. For the main thread."""
+    signal.signal(signal.SIGCONT, lambda *_: _continued.set())
+
+
+def measure_undisturbed(measure: Callable[[], Measured]) -> Measured:
+    """Once more if this process was stopped meanwhile (Ctrl-Z, SIGSTOP): the time that it stood
+    still would count as a latency."""
+    while True:
+        _continued.clear()
+        try:
+            found = measure()
+        except BenchmarkError:
+            if not _continued.is_set():
+                raise
+        else:
+            if not _continued.is_set():
+                return found
