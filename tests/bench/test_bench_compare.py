@@ -182,7 +182,7 @@ def write(path: Path, values: dict[int, list[float]], **changes: Any) -> Path:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
-    spread = [each * each for each in LOW]
+    spread = [each**4 for each in LOW]
     return (
         write(tmp_path / "a.json", {1: LOW, 2: LOW, 3: [9.0]}),
         write(tmp_path / "b.json", {1: HIGH, 2: spread, 4: [9.0]}, kernel="6.1", cpus=4),
