@@ -21,9 +21,10 @@ from headway.bench.options import (
     thread_count,
 )
 from headway.bench.processes import check_policies
-from headway.bench.results import Results, describe
+from headway.bench.results import Results
 from headway.bench.rounds import Length, Rounds, watch_stops
 from headway.errors import CommandError
+from headway.terminal import Style
 
 SCHEMA = 1
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
@@ -255,13 +256,18 @@ def heading(choice: Choice) -> str:
 
 def report(experiment: Experiment, results: Results) -> list[str]:
     """An experiment as the terminal shows it, line by line."""
-    lines = ["", f"== {experiment.name}: {experiment.summary} ==", experiment.shows, ""]
-    for table in experiment.tables(results):
-        lines += [drawing.draw(table), ""]
-    for result in results:
-        if result.reason:
-            lines.append(f"without {describe(result.parameters)}: {result.reason}")
-    return [*lines, *map(str, experiment.statements(results))]
+    style = Style.of_stream(1, sys.stdout.encoding or "ascii")
+    tables, marks = experiment.tables(results), drawing.mark_reasons(results)
+    title = style.bold(f"== {experiment.name}: {experiment.summary} ==")
+    lines = ["", title, *drawing.wrap(experiment.shows, style), ""]
+    drawn = [drawing.draw(table, style, marks) for table in tables]
+    for text in drawn:
+        lines += [text, ""]
+    lines += drawing.legend(tables, drawn, style)
+    lines += drawing.draw_reasons(results, marks)
+    for statement in experiment.statements(results):
+        lines += drawing.draw_statement(statement, style)
+    return lines
 
 
 def to_dict(metadata: dict[str, Any], shown: list[tuple[Experiment, Results]]) -> dict[str, Any]:
