@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from headway import json_file
 from headway.bench import drawing, interpreters
 from headway.bench.experiment import STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
-from headway.bench.metadata import Circumstances
+from headway.bench.metadata import Circumstances, doubts
 from headway.bench.options import (
     at_least_one,
     interval_s,
@@ -21,10 +23,14 @@ from headway.bench.options import (
     thread_count,
 )
 from headway.bench.processes import check_policies
+from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Results
 from headway.bench.rounds import Length, Rounds, watch_stops
 from headway.errors import CommandError
 from headway.terminal import Style
+
+# Takes the metadata, and what was shown.
+PageWriter = Callable[[dict[str, Any], list[tuple[Experiment, Results]]], None]
 
 SCHEMA = 1
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
@@ -143,13 +149,22 @@ def run(options: argparse.Namespace) -> int:
     for experiment in experiments:
         check_heeded(experiment, options)
     json_path = None if options.json is None else json_file.check_path(options.json)
+    write_page = None if options.html is None else page_writer(options.html)
     lengths = Length(
         options.values or (None if options.quick else DEFAULT_VALUES),
         QUICK_S / len(experiments) if options.quick else None,
     )
     # What cannot be is refused before anything is measured.
     planned = [Rounds(each, choice, lengths, progress) for each in experiments]
-    return measure(planned, experiments, choice, json_path)
+    return measure(planned, experiments, choice, json_path, write_page)
+
+
+def page_writer(file: str) -> PageWriter:
+    """What makes the page in the end. Raises CommandError (exit code 2) for a page that cannot be
+    written, and where matplotlib is missing: nobody else needs it."""
+    from headway.bench import page
+
+    return functools.partial(page.write, json_file.check_path(file, "--html"))
 
 
 def choose(options: argparse.Namespace) -> Choice:
@@ -214,7 +229,11 @@ def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
 
 
 def measure(
-    planned: list[Rounds], experiments: list[Experiment], choice: Choice, json_path: str | None
+    planned: list[Rounds],
+    experiments: list[Experiment],
+    choice: Choice,
+    json_path: str | None,
+    write_page: PageWriter | None,
 ) -> int:
     """What was measured until an interruption is shown and kept like everything else."""
     watch_stops()
@@ -237,10 +256,12 @@ def measure(
         if exit_code:
             print("Interrupted: this is what had been measured.", file=sys.stderr)
             break
+    metadata = circumstances.to_dict(
+        choice.interpreter, policies=list(choice.policies), quick=choice.quick
+    )
+    for doubt in doubts(metadata):
+        print(f"doubtful: {doubt}")
     if json_path is not None:
-        metadata = circumstances.to_dict(
-            choice.interpreter, policies=list(choice.policies), quick=choice.quick
-        )
         json_file.write_json(to_dict(metadata, shown), json_path)
     failed = any(result.failures for _, results in shown for result in results)
     return exit_code or int(failed)
@@ -291,18 +312,3 @@ def to_dict(metadata: dict[str, Any], shown: list[tuple[Experiment, Results]]) -
 def end_at_signal(number: int, _: object) -> NoReturn:
     """Unwinds, so that what was started is ended."""
     raise SystemExit(128 + number)
-
-
-def progress(text: str) -> None:
-    """One line that replaces the last on a terminal, a line of its own elsewhere."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
-    else:
-        sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
-
-
-def clear_progress() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
