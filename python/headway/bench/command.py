@@ -263,6 +263,8 @@ def measure(
         print(f"doubtful: {doubt}")
     if json_path is not None:
         json_file.write_json(to_dict(metadata, shown), json_path)
+    if write_page is not None:
+        write_page(metadata, shown)
     failed = any(result.failures for _, results in shown for result in results)
     return exit_code or int(failed)
 

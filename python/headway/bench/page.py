@@ -15,6 +15,7 @@ from headway import json_file, units
 from headway.bench import charts
 from headway.bench.drawing import mark_reasons, number
 from headway.bench.experiment import STOCK, Experiment
+from headway.bench.metadata import doubts
 from headway.bench.results import Result, Results, describe
 from headway.bench.statement import Statement
 from headway.bench.statistics import CONFIDENCE, UNSTABLE_WIDTH
@@ -69,9 +70,14 @@ def _interpreter(metadata: dict[str, Any]) -> str:
 
 def _circumstances(metadata: dict[str, Any]) -> list[str]:
     facts = [f"<dt>{_text(name)}</dt><dd>{_text(words)}</dd>" for name, words in in_words(metadata)]
+    doubtful = [
+        f'<p class="differs"><strong>Doubtful</strong>: {_text(each)}</p>'
+        for each in doubts(metadata)
+    ]
     return [
         "<section><h2>What was measured where</h2>",
         f"<dl>{''.join(facts)}</dl>",
+        *doubtful,
         f"<h3>How to read this</h3><p>{_text(HOW_TO_READ)}</p></section>",
     ]
 
