@@ -91,6 +91,9 @@ def in_words(metadata: dict[str, Any]) -> list[tuple[str, str]]:
         value = rest.pop(name, None)
         return "" if value in (None, "", []) else text.format(value)
 
+    # `build` is sys.version, which begins with the other.
+    version = take("python")
+    version = take("build") or version
     kind = "a free-threaded build" if rest.pop("free_threading", False) else ""
     debug = "a debug build" if rest.pop("debug", False) else ""
     processors = rest.pop("cpus", None)
@@ -101,8 +104,8 @@ def in_words(metadata: dict[str, Any]) -> list[tuple[str, str]]:
     seconds, steal = rest.pop("seconds", None), rest.pop("steal", None)
     quick = "in a hurry (--quick)" if rest.pop("quick", False) else ""
     facts = [
-        ("Interpreter", [take("python", "CPython {}"), take("build"), kind, debug]),
-        ("Compiler", [take("compiler"), take("build_options", "configured with {}")]),
+        ("Interpreter", [f"CPython {version}" if version else "", kind, debug]),
+        ("Built with", [take("compiler"), take("build_options", "options {}")]),
         (
             "Machine",
             [
@@ -117,7 +120,7 @@ def in_words(metadata: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "Measured",
             [
-                take("time", "from {}"),
+                take("time"),
                 "" if seconds is None else f"for {_duration(seconds)}",
                 take("headway", "by Headway {}"),
                 quick,
