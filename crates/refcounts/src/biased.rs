@@ -8,7 +8,7 @@
 use crate::buffered::Merger;
 use crate::sync::atomic::{AtomicI64, AtomicU32, Ordering::*};
 use crate::sync::{Arc, Mutex};
-use crate::{Count, Deaths};
+use crate::{Count, Deaths, lock};
 
 /// In the lower two bits of `shared`.
 const QUEUED: i64 = 0b10;
@@ -66,10 +66,6 @@ impl Drop for Owner<'_> {
         let queued = lock(&self.queues[self.id as usize - 1]).take();
         queued.into_iter().flatten().for_each(Biased::merge_queued);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Biased {

@@ -12,7 +12,8 @@ use std::mem;
 
 use crate::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use crate::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use crate::{Count, Deaths};
+use crate::sync::{Arc, Mutex};
+use crate::{Count, Deaths, lock};
 
 /// Of either list of a log.
 const ENTRIES: usize = if cfg!(test) { 2 } else { 4_096 };
@@ -29,10 +30,14 @@ pub struct Buffered {
     deaths: Deaths,
 }
 
+type List<'a> = Vec<&'a Buffered>;
+/// Emptied lists, for the next logs. Written and read by all threads and the merger.
+type Spare<'a> = Arc<Mutex<Vec<List<'a>>>>;
+
 struct Batch<'a> {
     thread: usize,
-    increments: Vec<&'a Buffered>,
-    decrements: Vec<&'a Buffered>,
+    increments: List<'a>,
+    decrements: List<'a>,
     is_last: bool,
 }
 
@@ -40,13 +45,24 @@ struct Batch<'a> {
 pub struct Log<'a> {
     batch: Batch<'a>,
     merger: SyncSender<Batch<'a>>,
+    spare: Spare<'a>,
 }
 
 impl<'a> Log<'a> {
+    fn of(thread: usize, merger: &SyncSender<Batch<'a>>, spare: &Spare<'a>) -> Self {
+        let [increments, decrements] = [List::with_capacity(ENTRIES), List::with_capacity(ENTRIES)];
+        let batch = Batch { thread, increments, decrements, is_last: false };
+        Self { batch, merger: merger.clone(), spare: Arc::clone(spare) }
+    }
+
     #[cold]
     #[inline(never)]
-    pub fn hand_over(&mut self) {
-        let next = Batch::of(self.batch.thread);
+    fn hand_over(&mut self) {
+        let mut spare = lock(&self.spare);
+        let mut list = || spare.pop().unwrap_or_else(|| List::with_capacity(ENTRIES));
+        let (increments, decrements) = (list(), list());
+        drop(spare);
+        let next = Batch { increments, decrements, ..self.batch };
         // Only a merger that has panicked does not listen.
         let _ = self.merger.send(mem::replace(&mut self.batch, next));
     }
@@ -59,13 +75,6 @@ impl Drop for Log<'_> {
     }
 }
 
-impl Batch<'_> {
-    fn of(thread: usize) -> Self {
-        let (increments, decrements) = (Vec::with_capacity(ENTRIES), Vec::with_capacity(ENTRIES));
-        Self { thread, increments, decrements, is_last: false }
-    }
-}
-
 /// The thread that counts.
 pub struct Merger<'a> {
     logs: Receiver<Batch<'a>>,
@@ -73,7 +82,8 @@ pub struct Merger<'a> {
     live: u64,
     /// Decrements, and the threads that have yet to hand over. Whoever is missed by one is missed by all
     /// after it, unless it handed those over itself, so the first is the first to go.
-    waiting: VecDeque<(u64, Vec<&'a Buffered>)>,
+    waiting: VecDeque<(u64, List<'a>)>,
+    spare: Spare<'a>,
 }
 
 impl<'a> Merger<'a> {
@@ -84,9 +94,9 @@ impl<'a> Merger<'a> {
         }
     }
 
-    fn merge(&mut self, batch: Batch<'a>) {
+    fn merge(&mut self, mut batch: Batch<'a>) {
         let thread = 1 << batch.thread;
-        for object in batch.increments {
+        for object in batch.increments.drain(..) {
             object.add(1);
         }
         for (missed, _) in &mut self.waiting {
@@ -96,12 +106,17 @@ impl<'a> Merger<'a> {
             self.live &= !thread;
         }
         self.waiting.push_back((self.live & !thread, batch.decrements));
-        let heard = self.waiting.iter().take_while(|(missed, _)| *missed == 0).count();
-        for object in self.waiting.drain(..heard).flat_map(|(_, decrements)| decrements) {
-            if object.add(-1) == 0 {
-                object.deaths.note();
+        let mut spare = vec![batch.increments];
+        while let Some((0, _)) = self.waiting.front() {
+            let (_, mut decrements) = self.waiting.pop_front().expect("it was seen");
+            for object in decrements.drain(..) {
+                if object.add(-1) == 0 {
+                    object.deaths.note();
+                }
             }
+            spare.push(decrements);
         }
+        lock(&self.spare).append(&mut spare);
     }
 }
 
@@ -121,10 +136,11 @@ impl Count for Buffered {
     }
 
     fn team<'a>(threads: usize) -> (Vec<Log<'a>>, Option<Merger<'a>>) {
-        let (sender, logs) = sync_channel(WAITING_LOGS);
-        let log = |thread| Log { batch: Batch::of(thread), merger: sender.clone() };
+        let (merger, logs) = sync_channel(WAITING_LOGS);
+        let spare = Spare::default();
+        let team = (0..threads).map(|thread| Log::of(thread, &merger, &spare)).collect();
         let live = u64::MAX >> (u64::BITS as usize - threads);
-        ((0..threads).map(log).collect(), Some(Merger { logs, live, waiting: VecDeque::new() }))
+        (team, Some(Merger { logs, live, waiting: VecDeque::new(), spare }))
     }
 
     #[inline(always)]

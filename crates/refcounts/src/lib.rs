@@ -39,6 +39,11 @@ mod sync {
     };
 }
 
+/// Nothing panics with a lock held.
+fn lock<T>(mutex: &sync::Mutex<T>) -> impl std::ops::DerefMut<Target = T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 pub use atomic::Atomic;
 pub use biased::Biased;
 pub use buffered::Buffered;

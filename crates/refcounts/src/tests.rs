@@ -112,7 +112,7 @@ fn run<C: Count + Send + 'static>(
 
 fn explore(run: impl Fn() + Send + Sync + 'static) {
     let runs = std::env::var("HEADWAY_MODEL_RUNS").ok().and_then(|text| text.parse().ok());
-    let (runs, run) = (runs.unwrap_or(1_000), std::sync::Arc::new(run));
+    let (runs, run) = (runs.unwrap_or(400), std::sync::Arc::new(run));
     let again = std::sync::Arc::clone(&run);
     shuttle::check_random(move || again(), runs);
     shuttle::check_pct(move || run(), runs, 3);
