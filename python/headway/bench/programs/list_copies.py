@@ -61,7 +61,6 @@ def main() -> None:
     pairs = sum(each.pairs for each in copying)
     window.answer(
         cpu_ns=sum(each.cpu_ns for each in copying) / max(1, pairs),
-        pairs=pairs,
         bytecode_ns=a_bytecode_ns,
     )
 
