@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from typing import Any
 
 from headway import json_file
@@ -19,6 +20,7 @@ from headway.bench.rank_test import LEVEL
 from headway.bench.results import Result, describe
 from headway.bench.table import Cell, Table
 from headway.errors import CommandError, reason_of
+from headway.terminal import Style
 
 SCHEMA = 1
 DESCRIPTION = """\
@@ -103,6 +105,7 @@ def report(
     found: Comparison, files: list[str], metadata: tuple[dict[str, Any], dict[str, Any]]
 ) -> list[str]:
     """Line by line."""
+    style = Style.of_stream(1, sys.stdout.encoding or "ascii")
     lines = []
     for name, file, told in zip("AB", files, metadata, strict=True):
         lines.append(f"{name}: {file}, CPython {told.get('python', '(unknown)')}")
@@ -111,7 +114,7 @@ def report(
     names = dict.fromkeys(each.experiment for each in found.differences)
     for name in names:
         rows = [each for each in found.differences if each.experiment == name]
-        lines += ["", drawing.draw(table(name, rows))]
+        lines += ["", drawing.draw(table(name, rows), style)]
     lines += ["", *map(str, found.singles)] if found.singles else [""]
     return [*lines, *summary(found)]
 
@@ -121,17 +124,17 @@ def table(name: str, rows: list[Difference]) -> Table:
     headings = [key.replace("_", " ") for key in parameters]
     return Table(
         f"{name}, in {rows[0].unit}" if rows[0].unit else name,
-        [*headings, "A", "B", "B / A", "95 % of B / A", "p", "p of all", ""],
+        [*headings, "A", "B", "B / A", "B is", "95 % of B / A", "p", "p of all"],
         [
             [
                 *(Cell(text=str(row.a.parameters.get(key, ""))) for key in parameters),
                 median(row.a),
                 median(row.b),
                 Cell(text=f"{row.ratio.median:.3f}"),
+                Cell(text=row.verdict or "-"),
                 Cell(text=f"{row.ratio.low:.3f} to {row.ratio.high:.3f}"),
                 Cell(text=p_text(row.p)),
                 Cell(text=p_text(row.corrected)),
-                Cell(text=row.verdict or "-"),
             ]
             for row in rows
         ],
