@@ -23,7 +23,7 @@ try:
 except ImportError:
     version = ""
 print(json.dumps({
-    "path": sys.executable, "version": platform.python_version(), "build": sys.version,
+    "version": platform.python_version(), "build": sys.version,
     "implementation": sys.implementation.name, "headway": version,
     "free_threading": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     "debug": bool(sysconfig.get_config_var("Py_DEBUG")),
@@ -64,25 +64,29 @@ class Interpreter(NamedTuple):
 def examine(path: str, option: str = "--python") -> Interpreter:
     """Asks the interpreter itself. Raises CommandError (exit code 2) if it is none, or too old."""
     try:
-        asked = subprocess.run(
-            [path, "-c", QUESTION],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
-        facts = json.loads(asked.stdout)
+        facts = json.loads(_ask(path))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise CommandError(
-            f"{option} {path}: is no Python that runs: {error}", exit_code=2
-        ) from None
+        said = getattr(error, "stderr", None) or str(error)
+        reason = said.strip().splitlines()[-1]
+        raise CommandError(f"{option} {path}: is no Python that runs: {reason}", 2) from None
     implementation = facts.pop("implementation")
     version = tuple(map(int, facts["version"].split(".")[:2]))
     if implementation != "cpython" or version < (3, 10):
         found = f"{implementation} {facts['version']}"
-        raise CommandError(f"{option} {path}: found {found}; CPython from 3.10 on is", exit_code=2)
-    return Interpreter(**facts)
+        raise CommandError(f"{option} {path}: found {found}; CPython from 3.10 on is needed", 2)
+    return Interpreter(path=path, **facts)
+
+
+def _ask(path: str) -> str:
+    command = [path, "-c", QUESTION]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=TIMEOUT_S,
+        check=True,
+    ).stdout
 
 
 def this() -> Interpreter:

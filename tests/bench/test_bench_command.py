@@ -1,0 +1,162 @@
+"""`headway bench` as it is used: what it refuses, what it shows, and how it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import stat
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from launch import headway, start
+
+SHORT = ("--values", "1", "--seconds", "0.05", "--switch-interval", "0.005")
+FREE_THREADING = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+# What this environment was made from, which has no Headway.
+PLAIN = str(Path(sys.base_prefix) / "bin" / Path(os.path.realpath(sys.executable)).name)
+
+
+def refused(*options: str) -> str:
+    """The one line that it says, having measured nothing."""
+    result = headway("bench", *options)
+    assert result.returncode == 2, result.stderr
+    assert result.stdout == ""
+    line, end, rest = result.stderr.partition("\n")
+    assert (end, rest) == ("\n", "")
+    return line.removeprefix("headway bench: ")
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    said = refused("countdwon")
+    assert said.startswith("NAME 'countdwon': there are ")
+    assert "countdown" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--threads", "many"), "argument --threads: found 'many'; it is a whole number"),
+        (("--threads", "65"), "argument --threads: found '65'; it is a whole number from 0 to 64"),
+        (("--switch-interval", "0"), "argument --switch-interval: found '0'; it is seconds"),
+        (("--switch-interval", "nan"), "argument --switch-interval: found 'nan'; it is seconds"),
+        (("--shape", "2by5"), "argument --shape: found '2by5'; it is PROCESSESxTHREADS"),
+        (("--shape", "2x5"), "--shape: countdown has none; it has --policy, "),
+        (("--values", "0"), "argument --values: found '0'; it is a whole number from 1"),
+        (("--seconds", "1h"), "argument --seconds: found '1h'; it is seconds"),
+        (("--json", "/nonexistent/file"), "--json '/nonexistent/file' cannot be written"),
+        (("--python", "/nonexistent/python"), "--python /nonexistent/python: "),
+        (("--python", "/bin/true"), "--python /bin/true: is no Python that runs"),
+        (("--nice",), "unrecognized arguments: --nice"),
+    ],
+)
+def test_bad_input_is_one_line(options: tuple[str, ...], said: str) -> None:
+    assert refused("countdown", *options).startswith(said)
+
+
+def test_a_policy_that_nobody_knows_is_refused() -> None:
+    assert "'fifo' is no policy; there are interval, priority, deadline" in refused(
+        "countdown", "--policy", "fifo"
+    )
+
+
+def test_another_implementation_is_refused(tmp_path: Path) -> None:
+    facts = {"implementation": "pypy", "version": "3.11.9"}
+    other = script(tmp_path / "pypy", f"echo {shlex.quote(json.dumps(facts))}")
+    said = refused("countdown", "--python", other)
+    assert said == f"--python {other}: found pypy 3.11.9; CPython from 3.10 on is needed"
+
+
+def test_an_interpreter_without_headway_has_no_policies_to_measure() -> None:
+    said = refused("countdown", "--python", PLAIN, "--policy", "priority")
+    assert "has no Headway of its own; without it there is --policy stock" in said
+
+
+@pytest.mark.skipif(FREE_THREADING, reason="this is a free-threaded build")
+def test_a_build_with_a_gil_is_not_free_threaded() -> None:
+    said = refused("countdown", "--free-threaded", sys.executable)
+    assert said.endswith("there has a GIL; a free-threaded build is needed")
+
+
+def test_results_are_shown_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    options = (*SHORT, "--threads", "1", "--threads", "2")
+    result = headway("bench", "countdown", "--policy", "stock", *options, "--json", file)
+    assert result.returncode == 0, result.stderr
+    assert "countdown: round 1: policy stock, switch interval 0.005, threads 2" in result.stderr
+    assert "== countdown: " in result.stdout
+    kept = json.loads(file.read_text())
+    assert kept["schema"] == 1
+    metadata = kept["metadata"]
+    assert metadata["policies"] == ["stock"]
+    assert metadata["cpus"] == len(os.sched_getaffinity(0))
+    assert 0 <= metadata["steal"] <= 1
+    (experiment,) = kept["experiments"]
+    assert experiment["name"] == "countdown"
+    assert experiment["calibration"]["decrements"] > 0
+    rows = [row for row in experiment["rows"] if not row.get("left_out")]
+    assert [row["parameters"]["threads"] for row in rows] == [1, 2]
+    for row in rows:
+        assert row["values"] == [row["median"]]
+        assert row["low"] <= row["median"] <= row["high"]
+
+
+def test_an_interpreter_without_headway_measures_plain_cpython() -> None:
+    result = headway("bench", "countdown", "--python", PLAIN, *SHORT, "--threads", "1")
+    assert result.returncode == 0, result.stderr
+    assert "policies: stock" in result.stdout
+
+
+def test_a_worker_that_dies_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    dying = script(
+        tmp_path / "python",
+        'case "$*" in *"countdown_threads.py 2 "*) echo "out of luck" >&2; exit 3;; esac\n'
+        f'exec {shlex.quote(sys.executable)} "$@"',
+    )
+    options = (*SHORT, "--policy", "stock", "--threads", "1", "--threads", "2")
+    # An interpreter is taken by the path that was given, whatever it calls itself.
+    result = headway("bench", "countdown", "--python", dying, *options)
+    assert result.returncode == 1, result.stderr
+    assert "countdown_threads.py under stock 5 ms ended; the last that it said: out of luck" in (
+        result.stdout
+    )
+    assert re.search(r"^ *0\.005 s +\d", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM)]
+)
+def test_what_was_measured_before_an_interruption_is_shown_and_kept(
+    tmp_path: Path, number: signal.Signals, exit_code: int
+) -> None:
+    file = tmp_path / "results.json"
+    options = ("--values", "500", "--seconds", "0.05", "--threads", "1", "--policy", "stock")
+    process = start("bench", "countdown", *options, "--json", file)
+    assert process.stderr is not None
+    said = ""
+    while "round 3" not in said:
+        said = process.stderr.readline()
+        assert said, "it ended by itself"
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == exit_code, stderr
+    assert stderr.endswith("Interrupted: this is what had been measured.\n")
+    assert "== countdown: " in stdout
+    rows = json.loads(file.read_text())["experiments"][0]["rows"]
+    assert {len(row["values"]) for row in rows if not row.get("left_out")} <= {2, 3}
+
+
+def test_help_lists_the_experiments() -> None:
+    result = headway("bench", "--help")
+    assert result.returncode == 0
+    assert re.search(r"^  countdown +pure-Python work", result.stdout, re.MULTILINE)
