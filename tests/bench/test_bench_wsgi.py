@@ -20,7 +20,7 @@ from headway.bench import interpreters
 from headway.bench.experiment import STOCK, Choice, Measured, Row
 from headway.bench.experiments import wsgi_apache
 from headway.bench.experiments.wsgi import Wsgi
-from headway.bench.experiments.wsgi_reports import bumps, samples
+from headway.bench.experiments.wsgi_reports import bumps, samples, with_immediate
 from headway.bench.experiments.wsgi_rows import FREE_THREADED, GIL
 from headway.bench.process_tree import tree
 from headway.bench.processes import STOCK as PLAIN
@@ -224,6 +224,11 @@ def test_a_small_interval_gains_with_deadline_alone(
     [
         ("the median wait", {"gil_wait_p50_s": 0.0052}, True),
         ("the median wait", {"gil_wait_p50_s": 0.0002}, False),
+        (
+            "of takes that wait",
+            {"gil_wait_p50_s": 0.0002, "contended_gil_wait_p50_s": 0.005},
+            True,
+        ),
         ("the 95th percentile of the waits in", {"gil_wait_p95_s": 0.013}, True),
         ("the 95th percentile of the waits in", {"gil_wait_p95_s": 0.05}, False),
         ("waits bunch at multiples", {"bumps": 1.4}, True),
@@ -357,10 +362,19 @@ def test_bumps_at_multiples_of_the_interval_are_found() -> None:
     evenly = [0.0001 * k for k in range(20, 200)]
     at_multiples = [0.005 * k for k in (1, 2, 3) for _ in range(30)]
     between = [0.005 * k for k in (0.5, 1.5, 2.5, 3.5) for _ in range(30)]
-    assert bumps(waits_of(*evenly), 0.005) == pytest.approx(1, abs=0.1)
-    assert bumps(waits_of(*evenly, *at_multiples), 0.005) > 2
-    assert bumps(waits_of(*evenly, *between), 0.005) < 0.5
-    assert bumps(None, 0.005) != bumps(None, 0.005)
+    assert bumps(waits_of(*evenly), 0.005)["bumps"] == pytest.approx(1, abs=0.1)
+    assert bumps(waits_of(*evenly, *at_multiples), 0.005)["bumps"] > 2
+    assert bumps(waits_of(*evenly, *between), 0.005)["bumps"] < 0.5
+    assert bumps(None, 0.005) == {}
+
+
+def test_takes_that_did_not_wait_count_as_such() -> None:
+    waits = waits_of(*(0.001 * k for k in range(1, 11)))
+    found = with_immediate(waits, 20)
+    assert found is not None
+    assert (found["count"], found["p50"]) == (20, 0)
+    assert found["p95"] == pytest.approx(0.009, rel=0.05)
+    assert with_immediate(None, 20) is None
 
 
 def test_samples_have_the_shape_of_the_distribution() -> None:

@@ -2,7 +2,8 @@
 
 The rows are those of the measurements that mod_wsgi 6.0 was published with, and more of their kind.
 The page has two readings, and what was published can be had from one of them only, see
-`wsgi_statements`. Each value starts a server afresh (`wsgi_server`), puts it under load
+`wsgi_statements`. For the policy `stock`, which is plain python, Headway's server has `interval`:
+CPython's own rule, watched. Each value starts a server afresh (`wsgi_server`), puts it under load
 (`programs/http_load.py`), and listens to what its processes report (`wsgi_reports`).
 """
 
@@ -29,11 +30,10 @@ class Wsgi(Experiment):
     summary = "a page of 3 ms of Python, served by processes x threads, by switch interval"
     shows = (
         "Ten clients ask a web server again and again for a page of 3 ms of Python, 1 ms of "
-        "waiting and 1 KB, which processes and threads of several shapes serve. The published "
-        "gain of a small switch interval is there if the page computes until 3 ms have passed on "
-        "the clock (`deadline`), since threads that wait for the GIL let each other's time run "
-        "out, and is not if it computes what takes 3 ms (`fixed`). The policy stock is interval "
-        "with Headway's server, CPython's own rule, watched; and plain CPython with mod_wsgi."
+        "waiting and 1 KB, which processes x threads of several shapes serve. A small switch "
+        "interval gains, as published, if the page computes until 3 ms have passed on the clock "
+        "(deadline), since threads that take turns let each other's time run out; if it computes "
+        "what takes 3 ms (fixed), it gains nothing, or costs."
     )
     heeds = frozenset({"policy", "switch-interval", "workload", "shape", "server"})
 

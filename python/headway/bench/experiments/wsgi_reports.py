@@ -83,18 +83,22 @@ class Reports:
             found |= {f"{name}_{each}_s": quantiles[each] for each in ("mean", *PERCENTILES)}
         if shape.free_threading:
             return found, []
-        # mod_wsgi has no books of single takes: its own ones in a request, added up.
-        waits = distribution(record, "take_wait") or distribution(record, "gil_wait")
-        found |= percentiles("gil_wait", waits)
-        if summary["gil"] is not None:
-            found |= percentiles("request_gil_wait", distribution(record, "gil_wait"))
-            found |= {
-                "gil_handoff_share": summary["gil"]["handoff"],
-                "forced_drops_per_s": summary["gil"]["forced_drops"],
-                "takes_per_s": summary["gil"]["takes"],
-            }
-            if shape.threads > 1:
-                found["bumps"] = bumps(waits, shape.setting.switch_interval_s)
+        of_requests = distribution(record, "gil_wait")
+        if summary["gil"] is None:
+            # mod_wsgi has no books of single takes: its own ones in a request, added up.
+            found |= percentiles("gil_wait", of_requests)
+            return found, samples(of_requests, SAMPLES)
+        waits = distribution(record, "take_wait")
+        takes = sum(row["gil_takes"] for row in record["gils"])
+        found |= percentiles("gil_wait", with_immediate(waits, takes))
+        found |= percentiles("contended_gil_wait", waits)
+        found |= percentiles("request_gil_wait", of_requests)
+        found |= {
+            "gil_handoff_share": summary["gil"]["handoff"],
+            "forced_drops_per_s": summary["gil"]["forced_drops"],
+            "takes_per_s": summary["gil"]["takes"],
+        }
+        found |= bumps(waits, shape.setting.switch_interval_s)
         return found, samples(waits, SAMPLES)
 
 
@@ -130,9 +134,16 @@ def percentiles(name: str, waits: Histogram | None) -> dict[str, float]:
     return {f"{name}_{each}_s": float(found[each]) for each in PERCENTILES}
 
 
-def bumps(waits: Histogram | None, interval_s: float) -> float:
+def with_immediate(waits: Histogram | None, takes: int) -> Histogram | None:
+    """The waits of so many takes; those that waited are the ones that the histogram has."""
+    immediate = max(0, takes - (waits["count"] if waits else 0))
+    none = {"count": immediate, "sum": 0.0, "min": 0.0, "max": 0.0, "buckets": [[0.0, immediate]]}
+    return histogram.total([none, waits]) if waits else None
+
+
+def bumps(waits: Histogram | None, interval_s: float) -> dict[str, float]:
     """How much denser waits are around multiples of the switch interval than half-way to the next
-    ones; NaN without any. Without bumps it is below 1: the distribution falls ever more slowly."""
+    ones, if there are any. Without bumps it is below 1: the distribution falls ever more slowly."""
 
     def share_around(multiple: float) -> float:
         low, high = multiple - HALF_WIDTH, multiple + HALF_WIDTH
@@ -142,7 +153,7 @@ def bumps(waits: Histogram | None, interval_s: float) -> float:
 
     around = sum(share_around(k) for k in range(1, MULTIPLES + 1))
     between = sum(share_around(k - 0.5) + share_around(k + 0.5) for k in range(1, MULTIPLES + 1))
-    return 2 * around / between if between else math.nan
+    return {"bumps": 2 * around / between} if between else {}
 
 
 def samples(waits: Histogram | None, count: int) -> list[float]:
