@@ -279,6 +279,16 @@ def test_the_file_that_the_next_tests_spoil_is_valid(tmp_path: Path) -> None:
         (("experiments",), {}, "experiments is {}, and must be a list"),
         (("experiments", 0), "made", "experiments[0] is 'made', and must be an object"),
         (("experiments", 0, "name"), 1, "experiments[0].name is 1, and must be a string"),
+        (
+            ("experiments", 0, "name"),
+            "\x1b[2J",
+            "experiments[0].name is '\\x1b[2J', and must be printable",
+        ),
+        (
+            (*ROW, "parameters", "policy"),
+            "two\nlines",
+            "experiments[0].rows[0].parameters.policy is 'two\\nlines', and must be printable",
+        ),
         (("experiments", 0, "rows"), None, "experiments[0].rows is None, and must be a list"),
         (
             ("experiments", 0, "higher_is_better"),
