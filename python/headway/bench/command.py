@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from headway import json_file
-from headway.bench import drawing, interpreters
+from headway.bench import drawing, interpreters, results_file, review
 from headway.bench.experiment import STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.metadata import Circumstances, doubts
@@ -32,7 +32,6 @@ from headway.terminal import Style
 # Takes the metadata, and what was shown.
 PageWriter = Callable[[dict[str, Any], list[tuple[Experiment, Results]]], None]
 
-SCHEMA = 1
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
 DEFAULT_VALUES = 5
 QUICK_S = 60.0
@@ -73,9 +72,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         metavar="P",
-        help=f"{STOCK} (plain python) or a policy of Headway; may be given again (default: "
-        + ", ".join(DEFAULT_POLICIES)
-        + ")",
+        help=f"{STOCK} (plain python; of wsgi: interval, which watches CPython's own rule) or a "
+        "policy of Headway; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
     )
     parser.add_argument(
         "--switch-interval",
@@ -143,6 +141,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.source is not None:
+        return show(options)
     experiments = [named(name, EXPERIMENTS, "NAME") for name in dict.fromkeys(options.names)]
     experiments = experiments or list(EXPERIMENTS.values())
     choice = choose(options)
@@ -165,6 +165,22 @@ def page_writer(file: str) -> PageWriter:
     from headway.bench import page
 
     return functools.partial(page.write, json_file.check_path(file, "--html"))
+
+
+def show(options: argparse.Namespace) -> int:
+    """What a file has, without a measurement."""
+    parser = argparse.ArgumentParser()
+    prepare_parser(parser)
+    review.check_options(options, parser.parse_args([]))
+    metadata, shown = review.read(options.source, options.names)
+    write_page = None if options.html is None else page_writer(options.html)
+    print(review.heading(metadata))
+    for experiment, results in shown:
+        print(*report(experiment, results), sep="\n")
+    if write_page is not None:
+        write_page(metadata, shown)
+    tell_doubts(metadata)
+    return 0
 
 
 def choose(options: argparse.Namespace) -> Choice:
@@ -259,12 +275,11 @@ def measure(
     metadata = circumstances.to_dict(
         choice.interpreter, policies=list(choice.policies), quick=choice.quick
     )
-    for doubt in doubts(metadata):
-        print(f"doubtful: {doubt}")
     if json_path is not None:
-        json_file.write_json(to_dict(metadata, shown), json_path)
+        results_file.write(json_path, metadata, shown)
     if write_page is not None:
         write_page(metadata, shown)
+    tell_doubts(metadata)
     failed = any(result.failures for _, results in shown for result in results)
     return exit_code or int(failed)
 
@@ -293,22 +308,10 @@ def report(experiment: Experiment, results: Results) -> list[str]:
     return lines
 
 
-def to_dict(metadata: dict[str, Any], shown: list[tuple[Experiment, Results]]) -> dict[str, Any]:
-    """The benchmark results, schema 1."""
-    return {
-        "schema": SCHEMA,
-        "metadata": metadata,
-        "experiments": [
-            {
-                "name": experiment.name,
-                "unit": experiment.unit,
-                "calibration": results.calibration,
-                "rows": [result.to_dict() for result in results],
-                "statements": [each.to_dict() for each in experiment.statements(results)],
-            }
-            for experiment, results in shown
-        ],
-    }
+def tell_doubts(metadata: dict[str, Any]) -> None:
+    """What makes all that was shown worth less."""
+    for doubt in doubts(metadata):
+        print(f"doubtful: {doubt}")
 
 
 def end_at_signal(number: int, _: object) -> NoReturn:
