@@ -5,5 +5,13 @@ from __future__ import annotations
 from headway.bench.experiment import Experiment
 from headway.bench.experiments.countdown import Countdown
 from headway.bench.experiments.refcount import Refcount
+from headway.bench.experiments.wsgi import Wsgi
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(), Refcount())}
+EXPERIMENTS: dict[str, Experiment] = {
+    each.name: each
+    for each in (
+        Countdown(),
+        Refcount(),
+        Wsgi(),
+    )
+}
