@@ -427,7 +427,7 @@ def answering(*answers: bytes) -> Iterator[int]:
             thread.join()
 
 
-def loaded(port: int, connections: int = 1, seconds: float = 0.3) -> dict[str, Any]:
+def loaded(port: int, connections: int = 1, seconds: float = 1.5) -> dict[str, Any]:
     with program(PLAIN, "http_load", str(port), "/", str(connections)) as clients:
         clients.answer()
         clients.measure(Window.after(0.0, seconds))
