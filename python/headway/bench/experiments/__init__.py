@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from headway.bench.experiment import Experiment
+from headway.bench.experiments.bandwidth import Bandwidth
 from headway.bench.experiments.countdown import Countdown
+from headway.bench.experiments.latency import Latency
+from headway.bench.experiments.throughput import Throughput
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(),)}
+EXPERIMENTS: dict[str, Experiment] = {
+    each.name: each
+    for each in (
+        Throughput(),
+        Latency(),
+        Bandwidth(),
+        Countdown(),
+    )
+}

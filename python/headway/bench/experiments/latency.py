@@ -1,0 +1,269 @@
+"""`latency`: ccbench's second test, how long UDP events wait for their thread beside others.
+
+ccbench sends 20 events and shows their average in whole milliseconds. Here a row has thousands, and
+its percentiles.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from headway.bench.ccbench import (
+    SWIFT_POLICIES,
+    THREADS,
+    WorkloadExperiment,
+    groups,
+    legend,
+)
+from headway.bench.experiment import (
+    DEFAULT_SWITCH_INTERVAL_S,
+    STOCK,
+    Choice,
+    Measured,
+    Parameters,
+    Row,
+)
+from headway.bench.processes import NS, BenchmarkError, Setting, Window, program
+from headway.bench.processes import STOCK as PLAIN
+from headway.bench.results import Result, Results
+from headway.bench.statement import Statement
+from headway.bench.table import Cell, Chart, Series, Table, cell_of
+
+QUICK_SECONDS = 0.4
+WARM_UP_S = 0.2
+# As many a value, if the row waits as long as is expected and the time allows.
+PINGS = 400
+MEAN_PAUSE_S = 0.001
+LEAST_SECONDS, MOST_SECONDS = 1.0, 10.0
+# What a wait beside one of these is expected to take: the switch interval of each thread.
+KEEP_GIL = ("A", "B")
+
+COLUMNS = ("pings", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "max_ms", "at_multiples")
+PERCENTILES = {50: "p50_ms", 90: "p90_ms", 99: "p99_ms", 100: "max_ms"}
+# A wait is at a multiple of the interval if it is longer by at most this share of the interval.
+NEAR_MULTIPLE = 0.2
+MS = 1e3
+
+
+class Latency(WorkloadExperiment):
+    name = "latency"
+    unit = "ms"
+    summary = "ccbench: how long UDP events wait, beside threads that compute"
+    shows = (
+        "A client sends UDP packets at odd moments, and a thread notes how long each took to reach "
+        "it, while other threads of that process compute. Beside what keeps the GIL, a packet of "
+        "stock's waits a switch interval, or several; under a policy that prefers I/O it waits for "
+        "nothing but a call of C code that cannot be preempted."
+    )
+    higher_is_better = False
+    threads_are = "cpu_threads"
+    least_threads = 0
+    workloads = ("A", "B", "C")
+    quick_workloads = ("A", "B")
+    threads = (0, 1, 2, 4)
+    quick_threads = (0, 1)
+    intervals_s = (0.005, 0.001)
+
+    def calibrate(self, choice: Choice) -> Parameters:
+        """How long a call of each workload takes, too: it bounds what a policy can do."""
+        workloads = self._workloads(choice)
+        calls_ms = {each: call_s(choice.setting(), each) * MS for each in workloads}
+        return {**super().calibrate(choice), "call_ms": calls_ms}
+
+    def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
+        seconds = choice.seconds or (QUICK_SECONDS if choice.quick else long_enough_s(row))
+        workload, cpu_threads = row.parameters["workload"], row.parameters["cpu_threads"]
+        waits_s = waits(row.setting, workload, cpu_threads, seconds)
+        figures = figures_of(waits_s, row.parameters.get("switch_interval"))
+        return Measured(figures["p99_ms"], figures, waits_s)
+
+    def tables(self, results: Results) -> list[Table]:
+        rows = [
+            [
+                Cell(text=workload),
+                Cell(text=schedule),
+                Cell(text=str(result.parameters["cpu_threads"])),
+                *cells_of(result),
+            ]
+            for (workload, schedule), group in groups(results).items()
+            for result in group
+        ]
+        headings = ["workload", "schedule", "CPU threads", *map(heading, COLUMNS)]
+        note = (
+            f"at multiples: the share of waits of an interval or longer that end within "
+            f"{NEAR_MULTIPLE:g} intervals above a multiple of it; by chance, {NEAR_MULTIPLE:g}\n"
+        )
+        title = "wait for the thread, ms: medians of each value's percentiles"
+        return [Table(title, headings, rows, 3, note + legend(results))]
+
+    def charts(self, results: Results) -> list[Chart]:
+        """The percentiles beside the most threads of each workload, and the tail by threads."""
+        charts = []
+        threads = self.most_threads(results)
+        for workload in results.distinct("workload"):
+            found = groups(results.where(workload=workload))
+            worst = [
+                Series(schedule, percentile_points(result))
+                for (_, schedule), group in found.items()
+                for result in [group.measured(cpu_threads=threads)]
+                if result
+            ]
+            title = f"wait beside {threads} threads of workload {workload}"
+            charts.append(Chart(title, "percentile", "ms", worst, log_y=True))
+            tails = [Series(schedule, tail_points(group)) for (_, schedule), group in found.items()]
+            title = f"99th percentile of the wait, by threads of workload {workload}"
+            tails = [each for each in tails if len(each.points) > 1]
+            charts.append(Chart(title, "computing threads", "ms", tails, log_y=True))
+        return [chart for chart in charts if chart.series]
+
+    def statements(self, results: Results) -> list[Statement]:
+        rows = results.where(mode=THREADS)
+        return [
+            *gathers_at_multiples(rows.where(policy=STOCK, workload="A", cpu_threads=1)),
+            *milliseconds_beside_b(
+                rows.measured(
+                    policy=STOCK,
+                    workload="B",
+                    cpu_threads=1,
+                    switch_interval=DEFAULT_SWITCH_INTERVAL_S,
+                )
+            ),
+            *within_a_millisecond(rows.where(switch_interval=DEFAULT_SWITCH_INTERVAL_S)),
+            *within_a_call(rows.where(switch_interval=DEFAULT_SWITCH_INTERVAL_S)),
+        ]
+
+
+def gathers_at_multiples(results: Results) -> list[Statement]:
+    """Beside one thread, by switch interval."""
+    statements = []
+    for result in results:
+        if not result.values:
+            continue
+        interval_ms = result.parameters["switch_interval"] * MS
+        name = f"stock {interval_ms:g} ms, beside one A thread"
+        text = f"{name}: median wait, in switch intervals"
+        statements.append(Statement(text, result.median("p50_ms") / interval_ms, 0.9, 1.5))
+        text = f"{name}: waits that gather just above a multiple of the interval, of those as long"
+        statements.append(
+            Statement(
+                text,
+                result.median("at_multiples"),
+                0.5,
+                why="the kernel adds to a wait what its timers and other processes take",
+            )
+        )
+    return statements
+
+
+def milliseconds_beside_b(result: Result | None) -> list[Statement]:
+    if result is None:
+        return []
+    text = "stock 5 ms, beside one B thread: mean wait in ms, a couple and not almost a second"
+    return [Statement(text, result.median("mean_ms"), 0.1, 20)]
+
+
+def within_a_millisecond(results: Results) -> list[Statement]:
+    """Beside pure Python, however many threads of it."""
+    statements = []
+    for policy in results.distinct("policy"):
+        beside_a = results.where(policy=policy, workload="A")
+        tails = [
+            each.median("p99_ms")
+            for each in beside_a
+            if each.values and each.parameters["cpu_threads"]
+        ]
+        if policy in SWIFT_POLICIES and tails:
+            text = f"{policy}, beside A threads: the longest p99 in ms"
+            statements.append(Statement(text, max(tails), high=1.0))
+    return statements
+
+
+def within_a_call(results: Results) -> list[Statement]:
+    statements = []
+    call_ms = results.calibration.get("call_ms", {}).get("B")
+    for policy in results.distinct("policy"):
+        result = results.measured(policy=policy, workload="B", cpu_threads=1)
+        if policy in SWIFT_POLICIES and result and call_ms:
+            text = f"{policy}, beside one B thread: p99 in calls of B, which nothing preempts"
+            why = "calls take longer than the calibration's where the machine has more to do"
+            calls = result.median("p99_ms") / call_ms
+            statements.append(Statement(text, calls, high=1.5, why=why))
+    return statements
+
+
+def call_s(setting: Setting, workload: str) -> float:
+    """The median."""
+    with program(setting, "workloads", workload) as alone:
+        calls_s: list[float] = alone.answer()["calls_s"]
+    return statistics.median(calls_s)
+
+
+def long_enough_s(row: Row) -> float:
+    """For PINGS."""
+    parameters = row.parameters
+    wait_s = 0.0
+    if parameters["policy"] == STOCK and parameters["workload"] in KEEP_GIL:
+        wait_s = parameters.get("switch_interval", 0.0) * parameters["cpu_threads"]
+    return min(MOST_SECONDS, max(LEAST_SECONDS, PINGS * (MEAN_PAUSE_S + wait_s)))
+
+
+def waits(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> list[float]:
+    """Of each ping that was sent in the window, in seconds. Raises BenchmarkError if none came."""
+    with ExitStack() as running:
+        words = (workload, str(cpu_threads), str(setting.switch_interval_s))
+        server = running.enter_context(program(setting, "ping_server", *words))
+        port = str(server.answer()["port"])
+        # The client is the same whatever the server is.
+        client = running.enter_context(program(PLAIN, "ping_client", port))
+        client.answer()
+        window = Window.after(WARM_UP_S, seconds)
+        for told in (server, client):
+            told.measure(window)
+        pings = server.answer()["pings"]
+    found = [wait_ns / NS for sent_ns, wait_ns in pings if sent_ns >= window.begin_ns]
+    if not found:
+        raise BenchmarkError(
+            f"ping_server.py under {setting.name} received no ping in {seconds:g} s"
+        )
+    return found
+
+
+def figures_of(waits_s: Sequence[float], interval_s: float | None) -> dict[str, float]:
+    waits_ms = sorted(wait_s * MS for wait_s in waits_s)
+    figures = {
+        "pings": float(len(waits_ms)),
+        "mean_ms": statistics.fmean(waits_ms),
+        "std_ms": statistics.pstdev(waits_ms),
+        **{name: percentile(waits_ms, percent) for percent, name in PERCENTILES.items()},
+    }
+    long = [wait_s / interval_s for wait_s in waits_s if wait_s >= interval_s] if interval_s else []
+    if long:
+        figures["at_multiples"] = sum(wait % 1 < NEAR_MULTIPLE for wait in long) / len(long)
+    return figures
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """Of the nearest rank: a wait that there was."""
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
+
+
+def heading(figure: str) -> str:
+    return figure.removesuffix("_ms").replace("_", " ")
+
+
+def cells_of(result: Result) -> list[Cell]:
+    if not result.values:
+        return [cell_of(result), *(Cell() for _ in COLUMNS[1:])]
+    return [cell_of(result, figure) for figure in COLUMNS]
+
+
+def percentile_points(result: Result) -> list[tuple[float, float, float, float]]:
+    found = ((float(percent), result.interval(name)) for percent, name in PERCENTILES.items())
+    return [(percent, *interval) for percent, interval in found if interval]
+
+
+def tail_points(group: Results) -> list[tuple[float, float, float, float]]:
+    found = ((float(each.parameters["cpu_threads"]), each.interval("p99_ms")) for each in group)
+    return [(threads, *interval) for threads, interval in found if interval]
