@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from headway.bench import statistics
 from headway.bench.experiment import (
     DEFAULT_SWITCH_INTERVAL_S,
     STOCK,
@@ -151,17 +150,11 @@ def groups(results: Results) -> dict[tuple[str, str], Results]:
     }
 
 
-def ratios(result: Result, base: Result) -> list[float]:
-    """Of values of the same rounds, so that drift of the machine is in both."""
-    pairs = zip(result.values, base.values, strict=False)
-    return [value / other for value, other in pairs if other]
-
-
 def ratio_cell(result: Result | None, base: Result | None) -> Cell:
-    found = ratios(result, base) if result and base else []
-    if not found:
+    found = result.ratio(base) if result and base else None
+    if found is None:
         return Cell(text="-" if result and result.values else cell_of(result).text)
-    return Cell(*statistics.interval(found), unstable=statistics.is_unstable(found))
+    return Cell(*found)
 
 
 def ratio(result: Result | None, base: Result | None) -> float | None:
@@ -202,9 +195,7 @@ def legend(results: Results) -> str:
 
 def ratio_series(name: str, group: Results, threads_are: str, base: Result | None) -> Series:
     """Ratios to `base` by the number of threads."""
-    points = []
-    for result in group:
-        cell = ratio_cell(result, base)
-        if cell.value is not None and cell.low is not None and cell.high is not None:
-            points.append((float(result.parameters[threads_are]), cell.value, cell.low, cell.high))
-    return Series(name, points)
+    found = [
+        (float(result.parameters[threads_are]), result.ratio(base)) for result in group if base
+    ]
+    return Series(name, [(threads, *interval) for threads, interval in found if interval])

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from headway.bench.ccbench import (
+    FREE_THREADED,
     SWIFT_POLICIES,
     THREADS,
     WorkloadExperiment,
     groups,
     legend,
+    numbered,
+    schedule_of,
 )
 from headway.bench.experiment import (
     DEFAULT_SWITCH_INTERVAL_S,
@@ -25,6 +28,7 @@ from headway.bench.experiment import (
     Parameters,
     Row,
 )
+from headway.bench.histogram import percentile
 from headway.bench.processes import NS, BenchmarkError, Setting, Window, program
 from headway.bench.processes import STOCK as PLAIN
 from headway.bench.results import Result, Results
@@ -44,6 +48,7 @@ COLUMNS = ("pings", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "max_ms", "at_multi
 PERCENTILES = {50: "p50_ms", 90: "p90_ms", 99: "p99_ms", 100: "max_ms"}
 # A wait is at a multiple of the interval if it is longer by at most this share of the interval.
 NEAR_MULTIPLE = 0.2
+LEAST_AT_MULTIPLES = 0.5
 MS = 1e3
 
 
@@ -92,30 +97,31 @@ class Latency(WorkloadExperiment):
         ]
         headings = ["workload", "schedule", "CPU threads", *map(heading, COLUMNS)]
         note = (
-            f"at multiples: the share of waits of an interval or longer that end within "
+            "at multiples: the share of waits of an interval or longer that end within "
             f"{NEAR_MULTIPLE:g} intervals above a multiple of it; by chance, {NEAR_MULTIPLE:g}\n"
         )
         title = "wait for the thread, ms: medians of each value's percentiles"
         return [Table(title, headings, rows, 3, note + legend(results))]
 
     def charts(self, results: Results) -> list[Chart]:
-        """The percentiles beside the most threads of each workload, and the tail by threads."""
-        charts = []
+        """Of each workload: how waits beside the most threads are distributed, by schedule; how
+        they are beside one thread of stock's, where the multiples of the interval show; and the
+        tail by threads."""
         threads = self.most_threads(results)
+        charts = []
         for workload in results.distinct("workload"):
-            found = groups(results.where(workload=workload))
-            worst = [
-                Series(schedule, percentile_points(result))
-                for (_, schedule), group in found.items()
-                for result in [group.measured(cpu_threads=threads)]
-                if result
-            ]
-            title = f"wait beside {threads} threads of workload {workload}"
-            charts.append(Chart(title, "percentile", "ms", worst, log_y=True))
-            tails = [Series(schedule, tail_points(group)) for (_, schedule), group in found.items()]
+            rows = results.where(workload=workload)
+            for count in sorted({1, threads} & set(rows.distinct("cpu_threads"))):
+                title = f"waits beside {numbered(count, 'threads')} of workload {workload}"
+                beside = rows.where(cpu_threads=count)
+                charts.append(distribution(title, beside))
             title = f"99th percentile of the wait, by threads of workload {workload}"
-            tails = [each for each in tails if len(each.points) > 1]
-            charts.append(Chart(title, "computing threads", "ms", tails, log_y=True))
+            series = [
+                Series(schedule, tail_points(group))
+                for (_, schedule), group in groups(rows).items()
+            ]
+            series = [each for each in series if len(each.points) > 1]
+            charts.append(Chart(title, "CPU threads", "wait (s)", series, log_y=True))
         return [chart for chart in charts if chart.series]
 
     def statements(self, results: Results) -> list[Statement]:
@@ -131,6 +137,7 @@ class Latency(WorkloadExperiment):
                 )
             ),
             *within_a_millisecond(rows.where(switch_interval=DEFAULT_SWITCH_INTERVAL_S)),
+            *without_gil(results.where(mode=FREE_THREADED, workload="A", cpu_threads=1)),
             *within_a_call(rows.where(switch_interval=DEFAULT_SWITCH_INTERVAL_S)),
         ]
 
@@ -145,15 +152,11 @@ def gathers_at_multiples(results: Results) -> list[Statement]:
         name = f"stock {interval_ms:g} ms, beside one A thread"
         text = f"{name}: median wait, in switch intervals"
         statements.append(Statement(text, result.median("p50_ms") / interval_ms, 0.9, 1.5))
-        text = f"{name}: waits that gather just above a multiple of the interval, of those as long"
-        statements.append(
-            Statement(
-                text,
-                result.median("at_multiples"),
-                0.5,
-                why="the kernel adds to a wait what its timers and other processes take",
-            )
-        )
+        if "at_multiples" in result.figures:
+            share = result.median("at_multiples")
+            text = f"{name}: share of the waits that end just above a multiple of the interval"
+            why = "timers of the kernel and other processes add to a wait"
+            statements.append(Statement(text, share, LEAST_AT_MULTIPLES, why=why))
     return statements
 
 
@@ -178,6 +181,18 @@ def within_a_millisecond(results: Results) -> list[Statement]:
             text = f"{policy}, beside A threads: the longest p99 in ms"
             statements.append(Statement(text, max(tails), high=1.0))
     return statements
+
+
+def without_gil(results: Results) -> list[Statement]:
+    return [
+        Statement(
+            "free-threaded, beside one A thread: median wait in ms",
+            result.median("p50_ms"),
+            high=1.0,
+        )
+        for result in results
+        if result.values
+    ]
 
 
 def within_a_call(results: Results) -> list[Statement]:
@@ -236,17 +251,12 @@ def figures_of(waits_s: Sequence[float], interval_s: float | None) -> dict[str, 
         "pings": float(len(waits_ms)),
         "mean_ms": statistics.fmean(waits_ms),
         "std_ms": statistics.pstdev(waits_ms),
-        **{name: percentile(waits_ms, percent) for percent, name in PERCENTILES.items()},
+        **{name: percentile(waits_ms, percent / 100) for percent, name in PERCENTILES.items()},
     }
     long = [wait_s / interval_s for wait_s in waits_s if wait_s >= interval_s] if interval_s else []
     if long:
         figures["at_multiples"] = sum(wait % 1 < NEAR_MULTIPLE for wait in long) / len(long)
     return figures
-
-
-def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Of the nearest rank: a wait that there was."""
-    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def heading(figure: str) -> str:
@@ -259,11 +269,30 @@ def cells_of(result: Result) -> list[Cell]:
     return [cell_of(result, figure) for figure in COLUMNS]
 
 
-def percentile_points(result: Result) -> list[tuple[float, float, float, float]]:
-    found = ((float(percent), result.interval(name)) for percent, name in PERCENTILES.items())
-    return [(percent, *interval) for percent, interval in found if interval]
+def distribution(title: str, results: Results) -> Chart:
+    """Shares of all waits by bucket of the histogram."""
+    series = []
+    for result in results:
+        if histogram := result.histogram:
+            shares = [
+                (bound_s, count / histogram["count"]) for bound_s, count in histogram["buckets"]
+            ]
+            points = [(bound_s, share, share, share) for bound_s, share in shares]
+            series.append(Series(schedule_of(result), points))
+    return Chart(
+        title,
+        "wait (s)",
+        "share of waits",
+        series,
+        log_x=True,
+        multiples_of=DEFAULT_SWITCH_INTERVAL_S,
+    )
 
 
 def tail_points(group: Results) -> list[tuple[float, float, float, float]]:
-    found = ((float(each.parameters["cpu_threads"]), each.interval("p99_ms")) for each in group)
-    return [(threads, *interval) for threads, interval in found if interval]
+    points = []
+    for result in group:
+        if found := result.interval("p99_ms"):
+            threads = float(result.parameters["cpu_threads"])
+            points.append((threads, found.median / MS, found.low / MS, found.high / MS))
+    return points
