@@ -8,7 +8,7 @@ import sys
 from typing import Any, NoReturn
 
 from headway import json_file
-from headway.bench import drawing, interpreters
+from headway.bench import drawing, interpreters, results_file, review
 from headway.bench.experiment import STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.metadata import Circumstances, doubts
@@ -26,7 +26,6 @@ from headway.bench.results import Results, describe
 from headway.bench.rounds import Length, Rounds, watch_stops
 from headway.errors import CommandError
 
-SCHEMA = 1
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
 DEFAULT_VALUES = 5
 QUICK_S = 60.0
@@ -137,6 +136,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.source is not None:
+        return show(options)
     experiments = [named(name, EXPERIMENTS, "NAME") for name in dict.fromkeys(options.names)]
     experiments = experiments or list(EXPERIMENTS.values())
     choice = choose(options)
@@ -150,6 +151,19 @@ def run(options: argparse.Namespace) -> int:
     # What cannot be is refused before anything is measured.
     planned = [Rounds(each, choice, lengths, progress) for each in experiments]
     return measure(planned, experiments, choice, json_path)
+
+
+def show(options: argparse.Namespace) -> int:
+    """What a file has, without a measurement."""
+    parser = argparse.ArgumentParser()
+    prepare_parser(parser)
+    review.check_options(options, parser.parse_args([]))
+    metadata, shown = review.read(options.source, options.names)
+    print(review.heading(metadata))
+    for experiment, results in shown:
+        print(*report(experiment, results), sep="\n")
+    tell_doubts(metadata)
+    return 0
 
 
 def choose(options: argparse.Namespace) -> Choice:
@@ -249,10 +263,9 @@ def measure(
     metadata = circumstances.to_dict(
         choice.interpreter, policies=list(choice.policies), quick=choice.quick
     )
-    for doubt in doubts(metadata):
-        print(f"doubtful: {doubt}")
     if json_path is not None:
-        json_file.write_json(to_dict(metadata, shown), json_path)
+        results_file.write(json_path, metadata, shown)
+    tell_doubts(metadata)
     failed = any(result.failures for _, results in shown for result in results)
     return exit_code or int(failed)
 
@@ -276,22 +289,10 @@ def report(experiment: Experiment, results: Results) -> list[str]:
     return [*lines, *map(str, experiment.statements(results))]
 
 
-def to_dict(metadata: dict[str, Any], shown: list[tuple[Experiment, Results]]) -> dict[str, Any]:
-    """The benchmark results, schema 1."""
-    return {
-        "schema": SCHEMA,
-        "metadata": metadata,
-        "experiments": [
-            {
-                "name": experiment.name,
-                "unit": experiment.unit,
-                "calibration": results.calibration,
-                "rows": [result.to_dict() for result in results],
-                "statements": [each.to_dict() for each in experiment.statements(results)],
-            }
-            for experiment, results in shown
-        ],
-    }
+def tell_doubts(metadata: dict[str, Any]) -> None:
+    """What makes all that was shown worth less."""
+    for doubt in doubts(metadata):
+        print(f"doubtful: {doubt}")
 
 
 def end_at_signal(number: int, _: object) -> NoReturn:

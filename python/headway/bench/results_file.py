@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,7 +18,7 @@ from headway.bench import statistics
 from headway.bench.experiment import Experiment
 from headway.bench.results import Result, Results
 from headway.errors import CommandError, reason_of
-from headway.schema import find_field_problem, find_histogram_problem
+from headway.schema import OPTIONAL_NUMBER, find_field_problem, find_histogram_problem
 
 SCHEMA = 1
 STDIN = "-"
@@ -28,6 +27,17 @@ MAX_BYTES = 64 * 1024 * 1024
 FIRST_BYTES = 4096
 # Of 2**64 - 1.
 INTEGER_DIGITS = 20
+# Those that are read; each may be missing.
+METADATA_FIELDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("python", "time", "cpu"), (str,)),
+    **dict.fromkeys(("load", "steal", "cpus"), OPTIONAL_NUMBER),
+    "governor": (str, type(None)),
+    "policies": (list,),
+}
+EXPERIMENT_FIELDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("name", "unit"), (str,)),
+    **dict.fromkeys(("rows", "statements"), (list,)),
+}
 LOWER_IS_BETTER = {"s", "ms", "us", "ns", "bytes"}
 
 
@@ -47,9 +57,7 @@ class Kept(NamedTuple):
     experiments: list[KeptExperiment]
 
 
-def write(
-    path: str, metadata: dict[str, Any], shown: Iterable[tuple[Experiment, Results]]
-) -> None:
+def write(path: str, metadata: dict[str, Any], shown: Iterable[tuple[Experiment, Results]]) -> None:
     """`path` is one that json_file.check_path() found. Raises CommandError."""
     try:
         json_file.write_json(to_dict(metadata, shown), path)
@@ -129,8 +137,7 @@ def read(file: str, option: str = "FILE") -> Kept:
 
 
 def _read_bytes(file: str) -> bytes:
-    stream = sys.stdin.buffer if file == STDIN else open(file, "rb")
-    with stream:
+    with open(0 if file == STDIN else file, "rb", closefd=file != STDIN) as stream:
         start = stream.read(FIRST_BYTES)
         # Whatever it is, and however much of it: it is none of ours.
         if not start.lstrip().startswith(b"{"):
@@ -151,6 +158,8 @@ def _parse(data: bytes) -> Kept:
     if kept.get("schema") != SCHEMA:
         raise _Problem(f"schema is {kept.get('schema')!r:.40}, and must be {SCHEMA}")
     _check(find_field_problem(kept, {"metadata": (dict,), "experiments": (list,)}, ""))
+    known = {name: types for name, types in METADATA_FIELDS.items() if name in kept["metadata"]}
+    _check(find_field_problem(kept["metadata"], known, "metadata."))
     experiments = [
         _experiment(each, f"experiments[{index}].")
         for index, each in enumerate(kept["experiments"])
@@ -189,8 +198,7 @@ def _check_distinct(keys: Sequence[object], place: str, other: str) -> None:
 
 
 def _experiment(found: Any, place: str) -> KeptExperiment:
-    fields = {"name": (str,), "unit": (str,), "rows": (list,), "statements": (list,)}
-    _check(find_field_problem(found, fields, place))
+    _check(find_field_problem(found, EXPERIMENT_FIELDS, place))
     direction = found.get("higher_is_better")
     if not isinstance(direction, bool):
         if direction is not None:
@@ -202,7 +210,7 @@ def _experiment(found: Any, place: str) -> KeptExperiment:
     _check_distinct(
         [frozenset(row.parameters.items()) for row in rows],
         f"{place}rows[{{}}].parameters",
-        f"rows[{{}}]",
+        "rows[{}]",
     )
     for index, statement in enumerate(found["statements"]):
         _check_statement(statement, f"{place}statements[{index}].")

@@ -6,8 +6,8 @@ cases instead of 95 %. But every bootstrap median of an odd number of values is 
 that calibration can choose is between which two of the sorted values the interval lies; and how
 often the k-th value from both ends enclose the true median is known exactly, whatever the
 distribution (Thompson, "On confidence ranges for the median", Annals of Mathematical Statistics 7,
-1936): 1 - 2 P(Binomial(n, 1/2) < k). `interval` takes the narrowest that covers at least 95 %. So it
-does for an even number as well. What it covers (`coverage`):
+1936): 1 - 2 P(Binomial(n, 1/2) < k). `interval` takes the narrowest that covers at least 95 %, for
+an even number as well. What it covers (`coverage`):
 
     n           3      4      5      6      7      8      10     15     20     25
     coverage    75 %   87.5 % 93.8 % 96.9 % 98.4 % 99.2 % 97.9 % 96.5 % 95.9 % 95.7 %
@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -52,8 +53,8 @@ def interval(values: Sequence[float]) -> Interval:
 
 def coverage(count: int) -> float:
     """How sure `interval` is of so many values."""
-    rank = _rank(count)
-    return 1 - 2 * sum(math.comb(count, lower) for lower in range(rank)) / 2**count
+    outside = 2 * sum(math.comb(count, lower) for lower in range(_rank(count)))
+    return 1 - outside / (1 << count)
 
 
 @lru_cache
@@ -64,7 +65,7 @@ def _rank(count: int) -> int:
         # `outside` of 2**count ways leave at most `rank` values on one side of the median.
         ways = ways * (count - rank + 1) // rank
         outside += ways
-        if 2 * outside / 2**count > 1 - CONFIDENCE:
+        if 2 * outside / (1 << count) > 1 - CONFIDENCE:
             break
         rank += 1
     return rank
@@ -136,7 +137,7 @@ def _median_chances(count: int) -> list[tuple[int, float]]:
         return sum(_at_least(needed, count, place / count) for needed in middles) / len(middles)
 
     sums = [up_to(place) for place in range(count + 1)]
-    chances = [high - low for low, high in zip(sums, sums[1:], strict=False)]
+    chances = [high - low for low, high in pairwise(sums)]
     return [(place, chance) for place, chance in enumerate(chances) if chance > NEGLIGIBLE]
 
 
@@ -145,9 +146,7 @@ def _at_least(needed: int, count: int, share: float) -> float:
     if share == 0:
         return 0.0
     log_ways = math.lgamma(count + 1) - math.lgamma(needed + 1) - math.lgamma(count - needed + 1)
-    term = math.exp(
-        log_ways + needed * math.log(share) + (count - needed) * math.log1p(-share)
-    )
+    term = math.exp(log_ways + needed * math.log(share) + (count - needed) * math.log1p(-share))
     total = 0.0
     for successes in range(needed, count + 1):
         total += term
