@@ -8,8 +8,9 @@ import pytest
 
 from headway.bench.drawing import draw
 from headway.bench.experiment import STOCK, Choice, Row
-from headway.bench.experiments.latency import Latency, figures_of, long_enough_s
+from headway.bench.experiments.latency import Latency, long_enough_s
 from headway.bench.interpreters import this
+from headway.bench.pings import figures_of
 from headway.bench.results import Result, Results
 
 CALL_MS = 2.0
@@ -47,16 +48,17 @@ def test_figures_are_those_of_the_waits() -> None:
 
 
 def test_what_did_not_wait_an_interval_tells_nothing_of_its_multiples() -> None:
-    assert "at_multiples" not in figures_of([0.0001, 0.0049], 0.005)
-    assert "at_multiples" not in figures_of([0.0060], None)
+    assert "at_multiples" not in figures_of([0.0001, 0.0049] * 10, 0.005)
+    assert "at_multiples" not in figures_of([0.0060] * 10, None)
+    assert "at_multiples" not in figures_of([0.0060], 0.005)
 
 
 @pytest.mark.parametrize(
     ("waits_s", "median", "gathered"),
     [
         ([0.0051] * 8 + [0.0101] * 2, True, True),
-        ([0.0052, 0.0082, 0.0093, 0.0094], False, False),
-        ([0.00005] * 9 + [0.0051], False, True),
+        ([0.0052, 0.0082, 0.0093, 0.0094] * 3, False, False),
+        ([0.00005] * 11 + [0.0051] * 10, False, True),
     ],
 )
 def test_waits_that_gather_at_multiples(waits_s: list[float], median: bool, gathered: bool) -> None:

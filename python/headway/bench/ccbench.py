@@ -34,6 +34,7 @@ WORKLOADS = {
     "sha1": "SHA1 hashing (C)",
     "zlib": "zlib compression (C)",
 }
+KEEP_GIL = ("A", "B")
 THREADS = "threads"
 FREE_THREADED = "free-threaded"
 # Those that let a thread which was called to I/O have the GIL before ones that compute.

@@ -7,11 +7,10 @@ its percentiles.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from contextlib import ExitStack
 
 from headway.bench.ccbench import (
     FREE_THREADED,
+    KEEP_GIL,
     SWIFT_POLICIES,
     THREADS,
     WorkloadExperiment,
@@ -28,28 +27,21 @@ from headway.bench.experiment import (
     Parameters,
     Row,
 )
-from headway.bench.histogram import percentile
-from headway.bench.processes import NS, BenchmarkError, Setting, Window, program
-from headway.bench.processes import STOCK as PLAIN
+from headway.bench.pings import MS, NEAR_MULTIPLE, figures_of, waits
+from headway.bench.processes import Setting, program
 from headway.bench.results import Result, Results
 from headway.bench.statement import Statement
 from headway.bench.table import Cell, Chart, Series, Table, cell_of
 
 QUICK_SECONDS = 0.4
-WARM_UP_S = 0.2
 # As many a value, if the row waits as long as is expected and the time allows.
 PINGS = 400
 MEAN_PAUSE_S = 0.001
 LEAST_SECONDS, MOST_SECONDS = 1.0, 10.0
-# What a wait beside one of these is expected to take: the switch interval of each thread.
-KEEP_GIL = ("A", "B")
 
+VALUE = "p99_ms"
 COLUMNS = ("pings", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "max_ms", "at_multiples")
-PERCENTILES = {50: "p50_ms", 90: "p90_ms", 99: "p99_ms", 100: "max_ms"}
-# A wait is at a multiple of the interval if it is longer by at most this share of the interval.
-NEAR_MULTIPLE = 0.2
 LEAST_AT_MULTIPLES = 0.5
-MS = 1e3
 
 
 class Latency(WorkloadExperiment):
@@ -82,7 +74,7 @@ class Latency(WorkloadExperiment):
         workload, cpu_threads = row.parameters["workload"], row.parameters["cpu_threads"]
         waits_s = waits(row.setting, workload, cpu_threads, seconds)
         figures = figures_of(waits_s, row.parameters.get("switch_interval"))
-        return Measured(figures["p99_ms"], figures, waits_s)
+        return Measured(figures[VALUE], figures, waits_s)
 
     def tables(self, results: Results) -> list[Table]:
         rows = [
@@ -173,13 +165,12 @@ def within_a_millisecond(results: Results) -> list[Statement]:
     for policy in results.distinct("policy"):
         beside_a = results.where(policy=policy, workload="A")
         tails = [
-            each.median("p99_ms")
-            for each in beside_a
-            if each.values and each.parameters["cpu_threads"]
+            each.median() for each in beside_a if each.values and each.parameters["cpu_threads"]
         ]
         if policy in SWIFT_POLICIES and tails:
             text = f"{policy}, beside A threads: the longest p99 in ms"
-            statements.append(Statement(text, max(tails), high=1.0))
+            why = "a thread to which the GIL goes may yet wait for a processor that others have"
+            statements.append(Statement(text, max(tails), high=1.0, why=why))
     return statements
 
 
@@ -203,7 +194,7 @@ def within_a_call(results: Results) -> list[Statement]:
         if policy in SWIFT_POLICIES and result and call_ms:
             text = f"{policy}, beside one B thread: p99 in calls of B, which nothing preempts"
             why = "calls take longer than the calibration's where the machine has more to do"
-            calls = result.median("p99_ms") / call_ms
+            calls = result.median() / call_ms
             statements.append(Statement(text, calls, high=1.5, why=why))
     return statements
 
@@ -216,47 +207,12 @@ def call_s(setting: Setting, workload: str) -> float:
 
 
 def long_enough_s(row: Row) -> float:
-    """For PINGS."""
+    """For PINGS, if each waits for the switch interval of every thread that keeps the GIL."""
     parameters = row.parameters
     wait_s = 0.0
     if parameters["policy"] == STOCK and parameters["workload"] in KEEP_GIL:
         wait_s = parameters.get("switch_interval", 0.0) * parameters["cpu_threads"]
     return min(MOST_SECONDS, max(LEAST_SECONDS, PINGS * (MEAN_PAUSE_S + wait_s)))
-
-
-def waits(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> list[float]:
-    """Of each ping that was sent in the window, in seconds. Raises BenchmarkError if none came."""
-    with ExitStack() as running:
-        words = (workload, str(cpu_threads), str(setting.switch_interval_s))
-        server = running.enter_context(program(setting, "ping_server", *words))
-        port = str(server.answer()["port"])
-        # The client is the same whatever the server is.
-        client = running.enter_context(program(PLAIN, "ping_client", port))
-        client.answer()
-        window = Window.after(WARM_UP_S, seconds)
-        for told in (server, client):
-            told.measure(window)
-        pings = server.answer()["pings"]
-    found = [wait_ns / NS for sent_ns, wait_ns in pings if sent_ns >= window.begin_ns]
-    if not found:
-        raise BenchmarkError(
-            f"ping_server.py under {setting.name} received no ping in {seconds:g} s"
-        )
-    return found
-
-
-def figures_of(waits_s: Sequence[float], interval_s: float | None) -> dict[str, float]:
-    waits_ms = sorted(wait_s * MS for wait_s in waits_s)
-    figures = {
-        "pings": float(len(waits_ms)),
-        "mean_ms": statistics.fmean(waits_ms),
-        "std_ms": statistics.pstdev(waits_ms),
-        **{name: percentile(waits_ms, percent / 100) for percent, name in PERCENTILES.items()},
-    }
-    long = [wait_s / interval_s for wait_s in waits_s if wait_s >= interval_s] if interval_s else []
-    if long:
-        figures["at_multiples"] = sum(wait % 1 < NEAR_MULTIPLE for wait in long) / len(long)
-    return figures
 
 
 def heading(figure: str) -> str:
@@ -266,7 +222,7 @@ def heading(figure: str) -> str:
 def cells_of(result: Result) -> list[Cell]:
     if not result.values:
         return [cell_of(result), *(Cell() for _ in COLUMNS[1:])]
-    return [cell_of(result, figure) for figure in COLUMNS]
+    return [cell_of(result, "" if figure == VALUE else figure) for figure in COLUMNS]
 
 
 def distribution(title: str, results: Results) -> Chart:
@@ -292,7 +248,7 @@ def distribution(title: str, results: Results) -> Chart:
 def tail_points(group: Results) -> list[tuple[float, float, float, float]]:
     points = []
     for result in group:
-        if found := result.interval("p99_ms"):
+        if found := result.interval():
             threads = float(result.parameters["cpu_threads"])
             points.append((threads, found.median / MS, found.low / MS, found.high / MS))
     return points

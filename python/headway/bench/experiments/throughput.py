@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway.bench.ccbench import (
     FREE_THREADED,
+    KEEP_GIL,
     THREADS,
     WORKLOADS,
     WorkloadExperiment,
@@ -29,8 +30,7 @@ SECONDS = 0.5
 QUICK_SECONDS = 0.3
 WARM_UP_S = 0.1
 
-# Gains nothing from threads, and loses little.
-KEEP_GIL = ("A", "B")
+# What keeps the GIL gains nothing from threads, and loses little.
 NO_GAIN = (0.75, 1.15)
 # What runs without the GIL gains at least this share of a processor with each.
 LEAST_GAIN_PER_CPU = 0.7
