@@ -48,11 +48,12 @@ exit codes: 0 compared, 1 a regression was found, 2 a file or an option is wrong
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.epilog = EPILOG
+    parser.usage = "%(prog)s A B [--json OUT] [--fail-on-regression PERCENT]"
     parser.add_argument(
         "files",
         nargs="+",
-        metavar="FILE",
-        help="A and then B: results in JSON; - is stdin",
+        metavar="A B",
+        help="two files of results; - is stdin",
     )
     parser.add_argument("--json", metavar="OUT", help="also write the comparison to OUT")
     parser.add_argument(
@@ -67,7 +68,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if len(options.files) != 2:
         raise CommandError(
-            f"FILE: found {len(options.files)}; two are compared, A and then B", exit_code=2
+            f"A B: found {len(options.files)} files; two are compared, the earlier one first",
+            exit_code=2,
         )
     json_path = None if options.json is None else json_file.check_path(options.json)
     a, b = (results_file.read(file) for file in options.files)

@@ -18,7 +18,7 @@ from headway.bench.statistics import Interval
 
 # Of the metadata, what is another each time.
 VOLATILE = {"time", "seconds", "load", "steal"}
-TIMES = {"s", "ms", "us", "µs", "ns"}
+TIMES_AND_RATES = {"s", "ms", "us", "µs", "ns", "rpm"}
 # Enough values of both rows for any number of rows that there may be.
 MOST_VALUES = 25
 
@@ -62,7 +62,7 @@ class Difference(NamedTuple):
 
 
 def is_speed(unit: str) -> bool:
-    return unit.split(" ")[0] in TIMES or unit.endswith("/s")
+    return unit.split(" ")[0] in TIMES_AND_RATES or unit.endswith("/s")
 
 
 class Single(NamedTuple):

@@ -141,7 +141,8 @@ def _read_bytes(file: str) -> bytes:
         start = stream.read(FIRST_BYTES)
         # Whatever it is, and however much of it: it is none of ours.
         if not start.lstrip().startswith(b"{"):
-            raise ValueError(f"begins with {start[:20]!r}, and must be JSON: an object, {{...}}")
+            found = f"begins with {start[:8]!r}" if start else "is empty"
+            raise ValueError(f"{found}, and must be JSON: {{...}}")
         data = start + stream.read(MAX_BYTES + 1 - len(start))
     if len(data) > MAX_BYTES:
         raise ValueError(f"is larger than {MAX_BYTES >> 20} MiB, which no results are")
