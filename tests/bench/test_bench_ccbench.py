@@ -11,10 +11,9 @@ import pytest
 from launch import environment, execute
 
 from headway.bench import interpreters
-from headway.bench.ccbench import WORKLOADS, WorkloadExperiment, tables_by_threads
-from headway.bench.drawing import draw
 from headway.bench.experiment import STOCK, Choice, Row
 from headway.bench.experiments.bandwidth import Bandwidth
+from headway.bench.experiments.ccbench import WORKLOADS, WorkloadExperiment, tables_by_threads
 from headway.bench.experiments.latency import Latency
 from headway.bench.experiments.throughput import Throughput
 from headway.bench.processes import PROGRAMS
@@ -110,14 +109,16 @@ def test_tables_have_ratios_of_the_same_rounds() -> None:
     rows = [row(1, 400, 200, 100), row(2, 600, 300, 150), row(4)]
     left_out = Result({"policy": STOCK, "mode": "free-threaded"}, left_out="there is none")
     results = Results("throughput", "calls/s", [*rows, left_out], {})
-    calls, relative = map(draw, tables_by_threads(results, "threads", "calls a second", 1))
-    assert "1 thread" in calls
-    assert "2 threads" in calls
-    assert calls.splitlines()[-1] == "A: Pi calculation (Python)"
-    (line,) = [line for line in calls.splitlines() if "stock 5 ms" in line]
-    assert line.split()[-4:] == ["200!", "300!", "not", "measured"]
-    (line,) = [line for line in relative.splitlines() if "stock 5 ms" in line]
-    assert line.split()[-4:] == ["1.00", "1.50", "not", "measured"]
+    calls, relative = tables_by_threads(results, "threads", "calls a second", 1)
+    names = ["workload", "schedule"]
+    assert list(calls.headings) == [*names, "1 thread", "2 threads", "4 threads"]
+    assert calls.note == "A: Pi calculation (Python)"
+    (measured,), (ratios,) = calls.rows, relative.rows
+    assert [cell.text for cell in measured] == ["A", "stock 5 ms", "", "", "not measured"]
+    assert [cell.value for cell in measured[2:]] == [200, 300, None]
+    assert all(cell.unstable for cell in measured[2:4])
+    assert [cell.value for cell in ratios[2:]] == [1.0, 1.5, None]
+    assert (ratios[3].low, ratios[3].high) == (1.5, 1.5)
 
 
 def said_by(code: str, *arguments: str) -> dict[str, Any]:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from headway.bench.drawing import draw
 from headway.bench.experiment import STOCK, Choice, Row
 from headway.bench.experiments.latency import Latency, long_enough_s
+from headway.bench.experiments.pings import figures_of
 from headway.bench.interpreters import this
-from headway.bench.pings import figures_of
 from headway.bench.results import Result, Results
 
 CALL_MS = 2.0
@@ -114,13 +113,13 @@ def test_a_table_has_percentiles_and_reasons() -> None:
     failed = Result({**row("B", [1.0]).parameters})
     failed.failures = ["ping_server.py under stock 5 ms ended"]
     (table,) = Latency().tables(results(row("A", [0.0055] * 10), failed))
-    _, headings, measured, reason, note, legend = draw(table).splitlines()
-    assert headings.split()[-6:] == ["p50", "p90", "p99", "max", "at", "multiples"]
-    assert measured.split()[:5] == ["A", "stock", "5", "ms", "1"]
-    assert "5.50" in measured
-    assert "ping_server.py under stock 5 ms ended" in reason
-    assert note.startswith("at multiples: ")
-    assert legend == "A: Pi calculation (Python); B: regular expression (C)"
+    assert list(table.headings[-4:]) == ["p90", "p99", "max", "at multiples"]
+    measured, reason = table.rows
+    assert [cell.text for cell in measured[:3]] == ["A", "stock 5 ms", "1"]
+    assert [cell.value for cell in measured[3:]] == pytest.approx([10, *[5.5] * 5, 1.0])
+    assert [cell.text for cell in reason[:4]] == ["B", "stock 5 ms", "1", *failed.failures]
+    assert len(reason) == len(measured)
+    assert table.note.startswith("A: Pi calculation (Python); B: regular expression (C). At mult")
 
 
 def test_charts_show_how_waits_are_distributed() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.bench.ccbench import WORKLOADS
 from headway.bench.experiment import STOCK, Choice
+from headway.bench.experiments.ccbench import WORKLOADS
 from headway.bench.experiments.throughput import Throughput
 from headway.bench.interpreters import this
 from headway.bench.results import Result, Results

@@ -15,10 +15,10 @@ from functools import partial
 from typing import NamedTuple
 
 from headway.bench import interpreters, metadata
-from headway.bench.ccbench import WORKLOADS, WorkloadExperiment
 from headway.bench.command import end_at_signal, policies_for
 from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK, Choice, Measured
 from headway.bench.experiments.bandwidth import Bandwidth
+from headway.bench.experiments.ccbench import WORKLOADS, WorkloadExperiment
 from headway.bench.experiments.latency import Latency
 from headway.bench.experiments.throughput import Throughput
 from headway.bench.options import MAX_THREADS, interval_s, seconds, whole_number

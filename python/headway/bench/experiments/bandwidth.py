@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from headway.bench.ccbench import (
-    SWIFT_POLICIES,
-    THREADS,
-    WorkloadExperiment,
-    groups,
-    ratio,
-    ratio_series,
-    tables_by_threads,
-)
 from headway.bench.experiment import (
     DEFAULT_SWITCH_INTERVAL_S,
     STOCK,
@@ -20,6 +11,15 @@ from headway.bench.experiment import (
     Measured,
     Parameters,
     Row,
+)
+from headway.bench.experiments.ccbench import (
+    SWIFT_POLICIES,
+    THREADS,
+    WorkloadExperiment,
+    groups,
+    ratio,
+    ratio_series,
+    tables_by_threads,
 )
 from headway.bench.processes import STOCK as PLAIN
 from headway.bench.processes import BenchmarkError, Setting, Window, program

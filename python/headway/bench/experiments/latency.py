@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import statistics
 
-from headway.bench.ccbench import (
+from headway.bench.experiment import (
+    DEFAULT_SWITCH_INTERVAL_S,
+    STOCK,
+    Choice,
+    Measured,
+    Parameters,
+    Row,
+)
+from headway.bench.experiments.ccbench import (
     FREE_THREADED,
     KEEP_GIL,
     SWIFT_POLICIES,
@@ -19,15 +27,7 @@ from headway.bench.ccbench import (
     numbered,
     schedule_of,
 )
-from headway.bench.experiment import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    STOCK,
-    Choice,
-    Measured,
-    Parameters,
-    Row,
-)
-from headway.bench.pings import MS, NEAR_MULTIPLE, figures_of, waits
+from headway.bench.experiments.pings import MS, NEAR_MULTIPLE, figures_of, waits
 from headway.bench.processes import Setting, program
 from headway.bench.results import Result, Results
 from headway.bench.statement import Statement
@@ -89,11 +89,11 @@ class Latency(WorkloadExperiment):
         ]
         headings = ["workload", "schedule", "CPU threads", *map(heading, COLUMNS)]
         note = (
-            "at multiples: the share of waits of an interval or longer that end within "
-            f"{NEAR_MULTIPLE:g} intervals above a multiple of it; by chance, {NEAR_MULTIPLE:g}\n"
+            f"{legend(results)}. At multiples: the share of waits of an interval or longer that end "
+            f"within {NEAR_MULTIPLE:g} intervals above a multiple of it; by chance, it is as much."
         )
         title = "wait for the thread, ms: medians of each value's percentiles"
-        return [Table(title, headings, rows, 3, note + legend(results))]
+        return [Table(title, headings, rows, 3, note)]
 
     def charts(self, results: Results) -> list[Chart]:
         """Of each workload: how waits beside the most threads are distributed, by schedule; how

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from headway.bench.ccbench import (
+from headway.bench.experiment import (
+    DEFAULT_SWITCH_INTERVAL_S,
+    STOCK,
+    Choice,
+    Measured,
+    Parameters,
+    Row,
+)
+from headway.bench.experiments.ccbench import (
     FREE_THREADED,
     KEEP_GIL,
     THREADS,
@@ -12,14 +20,6 @@ from headway.bench.ccbench import (
     ratio,
     ratio_series,
     tables_by_threads,
-)
-from headway.bench.experiment import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    STOCK,
-    Choice,
-    Measured,
-    Parameters,
-    Row,
 )
 from headway.bench.processes import Setting, Window, program
 from headway.bench.results import Results
