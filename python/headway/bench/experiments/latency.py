@@ -89,8 +89,8 @@ class Latency(WorkloadExperiment):
         ]
         headings = ["workload", "schedule", "CPU threads", *map(heading, COLUMNS)]
         note = (
-            f"{legend(results)}. At multiples: the share of waits of an interval or longer that end "
-            f"within {NEAR_MULTIPLE:g} intervals above a multiple of it; by chance, it is as much."
+            f"{legend(results)}. At multiples: the share of waits of an interval or longer that "
+            f"end within {NEAR_MULTIPLE:g} intervals above a multiple of it; by chance, as much."
         )
         title = "wait for the thread, ms: medians of each value's percentiles"
         return [Table(title, headings, rows, 3, note)]
