@@ -128,10 +128,13 @@ def test_charts_show_how_waits_are_distributed() -> None:
     assert waits.title == "waits beside 1 thread of workload A"
     assert waits.multiples_of == 0.005
     assert [line.name for line in waits.series] == ["stock 5 ms", "priority 5 ms"]
-    (bound_s, share, *_), (last_s, last_share, *_) = waits.series[0].points
+    (bound_s, share, *_), *between, (last_s, last_share, *_) = waits.series[0].points
     assert 0.0051 < bound_s < 0.0055
     assert 0.0102 < last_s < 0.011
     assert (share, last_share) == (0.9, 0.1)
+    # No line is drawn through times that nothing took.
+    assert len(between) > 5
+    assert {share for _, share, *_ in between} == {0}
 
 
 def test_rows_that_wait_longer_are_measured_longer() -> None:

@@ -7,6 +7,7 @@ its percentiles.
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 from headway.bench.experiment import (
     DEFAULT_SWITCH_INTERVAL_S,
@@ -28,6 +29,7 @@ from headway.bench.experiments.ccbench import (
     schedule_of,
 )
 from headway.bench.experiments.pings import MS, NEAR_MULTIPLE, figures_of, waits
+from headway.bench.histogram import NS, upper_bound_ns
 from headway.bench.processes import Setting, program
 from headway.bench.results import Result, Results
 from headway.bench.statement import Statement
@@ -227,14 +229,11 @@ def cells_of(result: Result) -> list[Cell]:
 
 def distribution(title: str, results: Results) -> Chart:
     """Shares of all waits by bucket of the histogram."""
-    series = []
-    for result in results:
-        if histogram := result.histogram:
-            shares = [
-                (bound_s, count / histogram["count"]) for bound_s, count in histogram["buckets"]
-            ]
-            points = [(bound_s, share, share, share) for bound_s, share in shares]
-            series.append(Series(schedule_of(result), points))
+    series = [
+        Series(schedule_of(result), share_points(result.histogram))
+        for result in results
+        if result.histogram
+    ]
     return Chart(
         title,
         "wait (s)",
@@ -243,6 +242,17 @@ def distribution(title: str, results: Results) -> Chart:
         log_x=True,
         multiples_of=DEFAULT_SWITCH_INTERVAL_S,
     )
+
+
+def share_points(histogram: dict[str, Any]) -> list[tuple[float, float, float, float]]:
+    """At the upper bounds of buckets; those between, which a histogram leaves out, have nothing."""
+    shares: dict[int, float] = {}
+    for bound_s, count in histogram["buckets"]:
+        bound_ns = round(bound_s * NS)
+        while shares and (between_ns := upper_bound_ns(max(shares))) < bound_ns:
+            shares[between_ns] = 0.0
+        shares[bound_ns] = count / histogram["count"]
+    return [(bound_ns / NS, share, share, share) for bound_ns, share in shares.items()]
 
 
 def tail_points(group: Results) -> list[tuple[float, float, float, float]]:
