@@ -195,16 +195,7 @@ def choose(options: argparse.Namespace) -> Choice:
                 "has a GIL; a free-threaded build is needed",
                 exit_code=2,
             )
-    policies = tuple(dict.fromkeys(options.policy or DEFAULT_POLICIES))
-    if not interpreter.headway:
-        if options.policy and policies != (STOCK,):
-            raise CommandError(
-                f"--policy {policies[-1]}: {interpreter.path} has no Headway of its own; "
-                f"without it there is --policy {STOCK}",
-                exit_code=2,
-            )
-        policies = (STOCK,)
-    check_policies([policy for policy in policies if policy != STOCK], interpreter.path)
+    policies = policies_for(interpreter, _tuple(options.policy))
     return Choice(
         interpreter=interpreter,
         free_threaded=free_threaded,
@@ -217,6 +208,24 @@ def choose(options: argparse.Namespace) -> Choice:
         seconds=options.seconds,
         quick=options.quick,
     )
+
+
+def policies_for(
+    interpreter: interpreters.Interpreter, asked: tuple[str, ...] | None = None
+) -> tuple[str, ...]:
+    """What was asked for, or the default; without a Headway of the interpreter's own, its stock.
+    Raises CommandError (exit code 2) for what it does not know."""
+    if not interpreter.headway:
+        if asked and asked != (STOCK,):
+            raise CommandError(
+                f"--policy {asked[-1]}: {interpreter.path} has no Headway of its own; "
+                f"without it there is --policy {STOCK}",
+                exit_code=2,
+            )
+        return (STOCK,)
+    policies = asked or DEFAULT_POLICIES
+    check_policies([policy for policy in policies if policy != STOCK], interpreter.path)
+    return policies
 
 
 def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:

@@ -1,6 +1,6 @@
 """CPU-bound threads, and how much they get done.
 
-    computation.py THREADS [WORKLOAD]
+    computation.py THREADS [WORKLOAD [SWITCH_INTERVAL_S]]
 
 computes and does nothing else: what work gets done alone, or in a process of its own. Without a
 workload (see `workloads`) the work is the convoy's endless loop of additions and subtractions.
@@ -94,6 +94,8 @@ def control(
 
 def main() -> None:
     work = WORKLOADS[sys.argv[2]] if sys.argv[2:] else add_and_subtract
+    if sys.argv[3:]:
+        sys.setswitchinterval(float(sys.argv[3]))
     window.answer(**control(int(sys.argv[1]), work))
 
 
