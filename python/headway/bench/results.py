@@ -113,6 +113,11 @@ class Results:
         found = self.find(**parameters)
         return found if found and found.values else None
 
+    def median(self, figure: str = "", **parameters: Any) -> float:
+        """Of the only row that has these parameters; NaN if it is not there or has no values."""
+        found = self.find(**parameters)
+        return found.median(figure) if found else float("nan")
+
     def distinct(self, parameter: str) -> list[Any]:
         """The values of a parameter in the order of the rows."""
         found = [row.parameters for row in self]

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from headway.bench.experiment import Experiment
 from headway.bench.experiments.countdown import Countdown
+from headway.bench.experiments.hash import Hash
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(),)}
+EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(), Hash())}
