@@ -5,5 +5,6 @@ from __future__ import annotations
 from headway.bench.experiment import Experiment
 from headway.bench.experiments.countdown import Countdown
 from headway.bench.experiments.hash import Hash
+from headway.bench.experiments.race import Race
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(), Hash())}
+EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(), Hash(), Race())}
