@@ -6,5 +6,8 @@ from headway.bench.experiment import Experiment
 from headway.bench.experiments.countdown import Countdown
 from headway.bench.experiments.hash import Hash
 from headway.bench.experiments.race import Race
+from headway.bench.experiments.refcount import Refcount
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(), Hash(), Race())}
+EXPERIMENTS: dict[str, Experiment] = {
+    each.name: each for each in (Countdown(), Hash(), Race(), Refcount())
+}
