@@ -72,9 +72,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         metavar="P",
-        help=f"{STOCK} (plain python) or a policy of Headway; may be given again (default: "
-        + ", ".join(DEFAULT_POLICIES)
-        + ")",
+        help=f"{STOCK} (plain python; of wsgi: interval, which watches CPython's own rule) or a "
+        "policy of Headway; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
     )
     parser.add_argument(
         "--switch-interval",

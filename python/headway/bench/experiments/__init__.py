@@ -7,7 +7,15 @@ from headway.bench.experiments.countdown import Countdown
 from headway.bench.experiments.hash import Hash
 from headway.bench.experiments.race import Race
 from headway.bench.experiments.refcount import Refcount
+from headway.bench.experiments.wsgi import Wsgi
 
 EXPERIMENTS: dict[str, Experiment] = {
-    each.name: each for each in (Countdown(), Hash(), Race(), Refcount())
+    each.name: each
+    for each in (
+        Countdown(),
+        Hash(),
+        Race(),
+        Refcount(),
+        Wsgi(),
+    )
 }

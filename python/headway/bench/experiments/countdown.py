@@ -19,11 +19,11 @@ from headway.bench.experiment import (
     Parameters,
     Row,
 )
-from headway.bench.experiments.sharing import cores, line, scaling, several, threads_text
+from headway.bench.experiments.sharing import cores, scaling, several, threads_text
 from headway.bench.processes import Setting, Window, program
 from headway.bench.results import Results
 from headway.bench.statement import Statement
-from headway.bench.table import Chart, Table, pivot
+from headway.bench.table import Chart, Table, pivot, series_by, series_of, text_of
 from headway.errors import CommandError
 
 THREADS = (1, 2, 4, 8)
@@ -54,8 +54,8 @@ PUBLISHED_S = {
     0.000001: (6.89, 17.16, 31.68, 86.44),
 }
 SLACK = (
-    "Linux lets timers end up to 50 us late, so an interval below that is as long as that one; "
-    "see the rows with exact timers"
+    "Linux lets timers end up to 50 us late, so intervals below that are all alike; with exact "
+    "timers they are not"
 )
 
 
@@ -130,7 +130,7 @@ class Countdown(Experiment):
                 f"{title}: seconds per 100,000,000 decrements, by switch interval and threads",
                 "switch_interval",
                 "threads",
-                down_text=lambda interval_s: f"{interval_s:g} s",
+                down_text=_interval_text,
                 across_text=threads_text,
             )
             for title, found in _with_a_gil(results)
@@ -145,12 +145,9 @@ class Countdown(Experiment):
         charts = []
         free = _measured_free_threaded(results)
         for title, found in _with_a_gil(results):
-            lines = [
-                line(f"{interval_s:g} s", found.where(switch_interval=interval_s))
-                for interval_s in found.distinct("switch_interval")
-            ]
+            lines = series_by(found, "switch_interval", "threads")
             if free.rows:
-                lines.append(line("free-threaded", free))
+                lines.append(series_of(free, "free-threaded", "threads"))
             title = f"{title}: the same work by more threads, a line for each switch interval"
             charts.append(Chart(title, "threads", self.unit, lines, log_x=True, log_y=True))
         return charts
@@ -234,84 +231,80 @@ def _measured_free_threaded(results: Results) -> Results:
     return found
 
 
-def _time_s(
-    results: Results, policy: str, interval_s: float, threads: int, timers: str = "default"
-) -> float:
-    return results.median(**_parameters(policy, interval_s, threads, timers))
+def _interval_text(interval_s: object) -> str:
+    return text_of("switch_interval", interval_s)
 
 
 def _no_gain(results: Results) -> list[Statement]:
     """Of threads at the default switch interval; nor any cost of small ones for one thread."""
     default_s = DEFAULT_SWITCH_INTERVAL_S
-    one_s = _time_s(results, STOCK, default_s, 1)
+    one = _parameters(STOCK, default_s, 1)
     found = [
         Statement(
             f"at 5 ms, {threads} threads take as long as one: ratio of the times",
-            _time_s(results, STOCK, default_s, threads) / one_s,
+            results.ratio(_parameters(STOCK, default_s, threads), one),
             0.85,
             1.2,
         )
         for threads in several(results)
     ]
-    smallest_s = min(results.distinct("switch_interval"))
+    smallest_s = min(results.distinct("switch_interval"), default=default_s)
     if smallest_s < default_s:
-        text = f"one thread takes as long at {smallest_s:g} s as at 5 ms: ratio of the times"
-        ratio = _time_s(results, STOCK, smallest_s, 1) / one_s
+        at = _interval_text(smallest_s)
+        text = f"one thread takes as long at {at} as at 5 ms: ratio of the times"
+        ratio = results.ratio(_parameters(STOCK, smallest_s, 1), one)
         found.append(Statement(text, ratio, 0.85, 1.15))
     return found
 
 
 def _growth(results: Results) -> list[Statement]:
     """What the smallest intervals cost several threads, and that each smaller one costs more."""
-    if not several(results):
-        return []
-    most = max(several(results))
     found = []
-    for timers, why in (("default", SLACK), ("exact", "")):
-        costs = {
-            interval_s: _time_s(results, STOCK, interval_s, most, timers)
-            / _time_s(results, STOCK, interval_s, 1, timers)
-            for interval_s in sorted(results.distinct("switch_interval"), reverse=True)
-            if interval_s <= SMALL_INTERVAL_S
-        }
-        costs = {interval_s: cost for interval_s, cost in costs.items() if not math.isnan(cost)}
+    most = max(several(results), default=1)
+    small_s = [each for each in results.distinct("switch_interval") if each <= SMALL_INTERVAL_S]
+    for timers, why in (("default", SLACK), ("exact", "")) if most > 1 else ():
+        costs = {}
+        for interval_s in sorted(small_s, reverse=True):
+            cost = results.ratio(
+                _parameters(STOCK, interval_s, most, timers),
+                _parameters(STOCK, interval_s, 1, timers),
+            )
+            if not math.isnan(cost):
+                costs[_interval_text(interval_s)] = cost
         if not costs:
             continue
-        with_timers = f"{timers} timers, {most} threads"
-        smallest_s, cost = list(costs.items())[-1]
-        text = f"{with_timers} at {smallest_s:g} s: their time over one thread's"
+        smallest, cost = list(costs.items())[-1]
+        text = f"{timers} timers, at {smallest}: the time of {most} threads over that of one"
         found.append(Statement(text, cost, low=1.3, why=why))
         if len(costs) > 1:
             steps = [after / before for before, after in pairwise(costs.values())]
-            listed = ", ".join(f"{each:g}" for each in costs)
-            text = f"{with_timers}: it rises from each interval of {listed} s to the next, by"
+            text = f"{timers} timers: it rises at each step of {', '.join(costs)}, by at least"
             found.append(Statement(text, min(steps), low=1.15, why=why))
     return found
 
 
 def _policies(results: Results) -> list[Statement]:
     """No gain under them either; and what they make of the cost of small intervals."""
-    if not several(results):
-        return []
-    most = max(several(results))
-    smallest_s = min(results.distinct("switch_interval"))
     found = []
+    most = max(several(results), default=1)
+    smallest_s = min(results.distinct("switch_interval"), default=math.inf)
     for policy in results.distinct("policy"):
-        if policy == STOCK:
+        if policy == STOCK or most == 1:
             continue
         default_s = DEFAULT_SWITCH_INTERVAL_S
         text = f"{policy}, at 5 ms: {most} threads take as long as one: ratio of the times"
-        ratio = _time_s(results, policy, default_s, most) / _time_s(results, policy, default_s, 1)
+        ratio = results.ratio(
+            _parameters(policy, default_s, most), _parameters(policy, default_s, 1)
+        )
         found.append(Statement(text, ratio, 0.85, 1.2))
-        for timers in ("default", "exact"):
-            if smallest_s > SMALL_INTERVAL_S:
-                continue
+        for timers in ("default", "exact") if smallest_s <= SMALL_INTERVAL_S else ():
             text = (
-                f"{policy}, {timers} timers, at {smallest_s:g} s: {most} threads take no longer "
-                "than under stock: ratio of the times"
+                f"{policy}, {timers} timers, at {_interval_text(smallest_s)}: {most} threads take "
+                "no longer than under stock: ratio of the times"
             )
-            ratio = _time_s(results, policy, smallest_s, most, timers) / _time_s(
-                results, STOCK, smallest_s, most, timers
+            ratio = results.ratio(
+                _parameters(policy, smallest_s, most, timers),
+                _parameters(STOCK, smallest_s, most, timers),
             )
             found.append(Statement(text, ratio, high=1.1))
     return found

@@ -14,11 +14,11 @@ from headway.bench.experiment import (
     Parameters,
     Row,
 )
-from headway.bench.experiments.sharing import cores, line, scaling, threads_text
+from headway.bench.experiments.sharing import cores, scaling, threads_text
 from headway.bench.processes import Setting, Window, program
 from headway.bench.results import Results
 from headway.bench.statement import Statement
-from headway.bench.table import Chart, Table, pivot
+from headway.bench.table import Chart, Table, pivot, series_of
 from headway.errors import CommandError
 
 THREADS = (1, 2, 4, 8)
@@ -121,7 +121,9 @@ class Hash(Experiment):
                 for interval_s in found.distinct("switch_interval"):
                     free = mode == "free-threaded"
                     name = mode if free else f"{policy}, {interval_s * 1e3:g} ms"
-                    lines.append(line(name, found.where(switch_interval=interval_s)))
+                    lines.append(
+                        series_of(found.where(switch_interval=interval_s), name, "threads")
+                    )
         lines = [each for each in lines if each.points]
         return [Chart("Eight messages of 128 MB by more threads", "threads", self.unit, lines)]
 
@@ -159,8 +161,7 @@ def hash_messages(setting: Setting, threads: int, message_bytes: int) -> float:
 def _cost_of(policy: str, results: Results) -> float:
     """The median, over the counts of threads, of its times over those of stock."""
     ratios = [
-        results.median(policy=policy, threads=threads)
-        / results.median(policy=STOCK, threads=threads)
+        results.ratio({"policy": policy, "threads": threads}, {"policy": STOCK, "threads": threads})
         for threads in results.where(policy=policy).distinct("threads")
     ]
     known = [ratio for ratio in ratios if not math.isnan(ratio)]

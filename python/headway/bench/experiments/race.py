@@ -22,7 +22,7 @@ from headway.bench.experiment import (
 from headway.bench.processes import Window, program
 from headway.bench.results import Results
 from headway.bench.statement import Statement
-from headway.bench.table import Cell, Chart, Series, Table, pivot
+from headway.bench.table import Cell, Chart, Table, pivot, series_by, text_of
 from headway.errors import CommandError
 
 PLAIN = "x += 1"
@@ -34,15 +34,16 @@ THREADS = (4,)
 INTERVALS_S = (0.005, 0.0001, 0.000001)
 POLICY_INTERVALS_S = (0.005, 0.000001)
 SMALL_INTERVAL_S = 0.000001
+SMALL = text_of("switch_interval", SMALL_INTERVAL_S)
 # What each thread adds in a run: as published, and for many switch intervals.
 SHORT, LONG = 1_000, 200_000
 QUICK_CASES = (
+    (CALL, DEFAULT_SWITCH_INTERVAL_S, SHORT),
+    (CALL, SMALL_INTERVAL_S, SHORT),
+    (CALL, DEFAULT_SWITCH_INTERVAL_S, LONG),
+    (CALL, SMALL_INTERVAL_S, LONG),
     (PLAIN, SMALL_INTERVAL_S, SHORT),
     (PLAIN, SMALL_INTERVAL_S, LONG),
-    (CALL, SMALL_INTERVAL_S, SHORT),
-    (CALL, SMALL_INTERVAL_S, LONG),
-    (CALL, DEFAULT_SWITCH_INTERVAL_S, SHORT),
-    (CALL, DEFAULT_SWITCH_INTERVAL_S, LONG),
     (LOCKED, SMALL_INTERVAL_S, LONG),
 )
 QUICK_POLICY_CASES = ((PLAIN, SMALL_INTERVAL_S, LONG),)
@@ -135,7 +136,7 @@ class Race(Experiment):
                             "additions each a run, by form and switch interval",
                             "form",
                             "switch_interval",
-                            across_text=lambda interval_s: f"{interval_s:g} s",
+                            across_text=_interval_text,
                         )
                     )
         free = results.where(mode="free-threaded")
@@ -152,9 +153,8 @@ class Race(Experiment):
         for additions in stock.distinct("additions"):
             for threads in stock.distinct("threads"):
                 found = stock.where(additions=additions, threads=threads)
-                lines = [_by_interval(form, found.where(form=form)) for form in FORMS]
+                lines = series_by(found, "form", "switch_interval")
                 title = f"stock: lost updates by {threads} threads, {additions:,} additions a run"
-                lines = [line for line in lines if line.points]
                 charts.append(Chart(title, "switch interval, s", self.unit, lines, log_x=True))
         return charts
 
@@ -198,6 +198,10 @@ def _cases(choice: Choice, policy: str) -> Iterator[Case]:
                 yield form, interval_s, additions
 
 
+def _interval_text(interval_s: object) -> str:
+    return text_of("switch_interval", interval_s)
+
+
 def _additions_text(additions: object) -> str:
     return f"{additions:,} a run"
 
@@ -238,15 +242,6 @@ def _verdicts(results: Results) -> Table:
     )
 
 
-def _by_interval(form: str, results: Results) -> Series:
-    points = []
-    for result in results:
-        interval = result.interval()
-        if interval is not None:
-            points.append((result.parameters["switch_interval"], *interval))
-    return Series(form, sorted(points))
-
-
 def _locked(results: Results) -> list[Statement]:
     ways = [(policy, "threads") for policy in results.where(mode="threads").distinct("policy")]
     return [
@@ -261,19 +256,18 @@ def _locked(results: Results) -> list[Statement]:
 
 
 def _by_form(results: Results) -> list[Statement]:
-    small = {"switch_interval": SMALL_INTERVAL_S}
     with_a_gil = _most(results, PLAIN, STOCK)
     return [
         Statement(
-            f"published: {PLAIN} loses updates at {SMALL_INTERVAL_S:g} s: most lost per million",
-            _most(results, PLAIN, STOCK, **small),
+            f"published: {PLAIN} loses updates at {SMALL}: most lost per million",
+            _most(results, PLAIN, STOCK, switch_interval=SMALL_INTERVAL_S),
             low=1,
             why=WHERE_IT_LOOKS,
         ),
         Statement(
-            f"a call between load and store, {CALL}, loses updates at {SMALL_INTERVAL_S:g} s: most "
+            f"a call between load and store, {CALL}, loses updates at {SMALL}: most "
             "lost per million",
-            _most(results, CALL, STOCK, **small),
+            _most(results, CALL, STOCK, switch_interval=SMALL_INTERVAL_S),
             low=1,
         ),
         Statement(
@@ -300,6 +294,6 @@ def _by_length(results: Results) -> list[Statement]:
     ):
         lost_at_small = lost(additions, SMALL_INTERVAL_S)
         ratio = lost(additions, DEFAULT_SWITCH_INTERVAL_S) / (lost_at_small or math.nan)
-        text = f"{CALL} in runs of {additions:,} additions: {text}, of those at 1e-06 s: share"
+        text = f"{CALL} in runs of {additions:,} additions: {text}, of those at {SMALL}: share"
         found.append(Statement(text, ratio, low, high))
     return found

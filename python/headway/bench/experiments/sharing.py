@@ -1,6 +1,5 @@
-"""What experiments have in common in which threads share out one amount of work: `threads` across a
-table, along a chart, and how far the time falls with them.
-"""
+"""What experiments have in common in which threads share out one amount of work: how far the time
+falls as threads are added."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import os
 from headway.bench.experiment import Parameters
 from headway.bench.results import Results
 from headway.bench.statement import Statement
-from headway.bench.table import Series
+from headway.bench.table import label_of
 
 NO_CORES = (
     "cores that others use meanwhile (steal, load), or hyper-threads of one core, bring less than "
@@ -23,20 +22,7 @@ def cores() -> Parameters:
 
 
 def threads_text(threads: object) -> str:
-    return "1 thread" if threads == 1 else f"{threads} threads"
-
-
-def line(name: str, results: Results) -> Series:
-    """Times by threads. `results` have one row for each count."""
-    points, published = [], []
-    for result in results:
-        threads = result.parameters["threads"]
-        interval = result.interval()
-        if interval is not None:
-            points.append((threads, *interval))
-        if result.published is not None:
-            published.append((threads, result.published))
-    return Series(name, points, published)
+    return label_of("threads", threads)
 
 
 def several(results: Results) -> list[int]:
@@ -52,14 +38,14 @@ def scaling(name: str, results: Results) -> list[Statement]:
     found = []
     if within:
         most = max(within)
-        speedup = results.median(threads=1) / results.median(threads=most)
+        speedup = results.ratio({"threads": 1}, {"threads": most})
         text = (
             f"{name}: {most} threads on {cpus} cores are {most} times as fast as one: share of it"
         )
         found.append(Statement(text, speedup / most, low=0.75, why=NO_CORES))
     if len(beyond) > 1:
         fewest, most = min(beyond), max(beyond)
-        ratio = results.median(threads=most) / results.median(threads=fewest)
+        ratio = results.ratio({"threads": most}, {"threads": fewest})
         text = (
             f"{name}: {most} threads on {cpus} cores take as long as {threads_text(fewest)}: "
             "ratio of the times"
