@@ -49,7 +49,9 @@ pub fn measure<C: Count>(threads: usize, pairs: u64, shared: bool) -> Found {
             })
             .collect();
         let began = counting.into_iter().map(|each| each.join().expect("it does not panic")).min();
-        merging.map(|merging| merging.join().expect("it does not panic"));
+        if let Some(merging) = merging {
+            merging.join().expect("it does not panic");
+        }
         began.expect("there is a thread")
     });
     let ns = began.elapsed().as_nanos() as u64;
