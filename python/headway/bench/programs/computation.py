@@ -85,9 +85,12 @@ def control(
     cpu_threads: int, work: Callable[[], object] = add_and_subtract, **ready: Any
 ) -> dict[str, Any]:
     """A program's conversation up to its answer; its CPU-bound threads start with the warm-up."""
+    return conduct(Computation(cpu_threads, work), **ready)
+
+
+def conduct(computation: Computation, **ready: Any) -> dict[str, Any]:
     window.say(**ready)
     times = window.hear_window()
-    computation = Computation(cpu_threads, work)
     computation.start()
     return measure(times, computation)
 
