@@ -21,6 +21,7 @@ from typing import Any, NoReturn, TypeVar
 
 try:
     from headway.bench.processes import BenchmarkError, check_policies
+    from headway.bench.progress import clear_progress, progress
 except ImportError:
     sys.exit(f"bench: {sys.executable} has no headway: `make build`, then use .venv/bin/python")
 
@@ -246,18 +247,3 @@ def measure_undisturbed(cell: Cell, measure: Callable[[Cell], Found], text: str)
             if not continued.is_set():
                 return found
         progress(f"{text}: stopped meanwhile, once more")
-
-
-def progress(text: str) -> None:
-    """One line that replaces the last on a terminal, a line of its own elsewhere."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
-    else:
-        sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
-
-
-def clear_progress() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()

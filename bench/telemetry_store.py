@@ -35,6 +35,7 @@ from reported import as_another, mean_bytes, read_ticks
 from headway import _native
 from headway.bench import process_tree
 from headway.bench.processes import BenchmarkError, Program, started
+from headway.bench.progress import clear_progress, progress
 from headway.telemetry import schema
 from headway.telemetry.history import History
 from headway.telemetry.marks import set_mark
@@ -177,9 +178,9 @@ def measure_month(
     path: Path, records: Sequence[bytes], options: argparse.Namespace, figures: Figures[Cell]
 ) -> list[Target]:
     now = time.time() // 3600 * 3600
-    sitting.progress("telemetry_store: a month of rows")
+    progress("telemetry_store: a month of rows")
     make_month(str(path), records, now)
-    sitting.clear_progress()
+    clear_progress()
     size = sum(os.stat(each).st_size for each in path.parent.iterdir())
     figures.record(MONTH, value=size / 1e6)
     targets = [Target("a month of 50 processes", size / 1e6, 1000, at_most=True, unit="MB")]

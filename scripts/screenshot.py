@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 SHOP = Path(__file__).resolve().parent.parent / "examples" / "shop"
-HEADWAY = Path(sys.executable).with_name("headway")
+sys.path.append(str(SHOP))
+
+from running import running  # noqa: E402
+
 THREADS, LIGHT_VISITORS, HEAVY_VISITORS = 5, 6, 2
-START_TIMEOUT_S, STOP_TIMEOUT_S = 30, 20
 # The last ticks of a run, which the server sends as it ends, and the first of the next.
 PAUSE_S = 3
 WIDTH, HEIGHT = 1360, 900
@@ -32,34 +30,11 @@ WIDTH, HEIGHT = 1360, 900
 Phase = tuple[float, float]
 
 
-@contextmanager
-def running(folder: Path, name: str, *arguments: str) -> Iterator[str]:
-    """`headway ARGUMENTS` from the moment that it listens, and its URL; stopped by its own pid."""
-    messages = folder / f"{name}.log"
-    with messages.open("w") as stderr:
-        process = subprocess.Popen(
-            [str(HEADWAY), *arguments], cwd=SHOP, stdout=stderr, stderr=stderr
-        )
-    try:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not (found := re.search(r"http://[\d.]+:\d+", messages.read_text())):
-            if time.monotonic() > deadline or process.poll() is not None:
-                raise SystemExit(f"screenshot: {name} did not start:\n{messages.read_text()}")
-            time.sleep(0.05)
-        yield found[0]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 def record(folder: Path, socket: str, policy: str, seconds: float) -> Phase:
     """One run of the shop under load; returns when it was, its first second left out."""
     options = ("--threads", str(THREADS), "--policy", policy, "--telemetry", f"unix:{socket}")
-    with running(folder, policy, "serve", "shop:app", "--bind", "127.0.0.1:0", *options) as url:
+    command = ("serve", "shop:app", "--bind", "127.0.0.1:0", *options)
+    with running(folder / f"{policy}.log", command) as (url, _):
         host, port = url.removeprefix("http://").split(":")
         start = time.time()
         load = [sys.executable, "load.py", host, port, "--seconds", str(seconds)]
@@ -110,8 +85,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="screenshot-") as name:
         folder = Path(name)
         socket = str(folder / "telemetry.sock")
-        recorder = ("--listen", f"unix:{socket}", "--http", "127.0.0.1:0", "--no-store")
-        with running(folder, "telemetry", "telemetry", *recorder) as url:
+        recorder = ["telemetry", "--listen", f"unix:{socket}", "--http", "127.0.0.1:0"]
+        with running(folder / "telemetry.log", [*recorder, "--no-store"]) as (url, _):
             before = record(folder, socket, "interval", arguments.seconds)
             after = record(folder, socket, "deadline", arguments.seconds)
             take_picture(address_of(url, before, after), chromium, arguments.path)

@@ -10,8 +10,6 @@ import argparse
 import http.client
 import json
 import math
-import re
-import signal
 import statistics
 import subprocess
 import sys
@@ -24,14 +22,12 @@ from typing import Any, NamedTuple
 
 import recorder
 from recorder import Recorder
+from running import HEADWAY, running
 
 HERE = Path(__file__).resolve().parent
-HEADWAY = Path(sys.executable).with_name("headway")
 THREADS = 4
 LIGHT_VISITORS = 4
 HEAVY_VISITORS = 2
-START_TIMEOUT_S = 30
-STOP_TIMEOUT_S = 10
 
 PAGES = ("home", "product", "cart", "recommendations")
 GIL_STATES = ("held", "handoff", "idle")
@@ -60,35 +56,15 @@ class Phase(NamedTuple):
 def serving(folder: Path, policy: str, telemetry: str) -> Iterator[Server]:
     """The shop's server, from the moment that it listens; stopped on the way out, by its pid."""
     access_log, messages = folder / f"access-{policy}.log", folder / f"server-{policy}.log"
-    command = [str(HEADWAY), "serve", "watched:app", "--bind", "127.0.0.1:0"]
+    command = ["serve", "watched:app", "--bind", "127.0.0.1:0"]
     command += ["--threads", str(THREADS), "--access-log", f"json:{access_log}"]
     command += ["--policy", policy, "--telemetry", telemetry]
-    with messages.open("w") as stderr:
-        process = subprocess.Popen(command, cwd=HERE, stdout=stderr, stderr=stderr)
-    try:
-        host, port = wait_for_address(process, messages)
-        server = Server(host, port, access_log)
+    with running(messages, command) as (url, _):
+        host, port = url.removeprefix("http://").split(":")
+        server = Server(host, int(port), access_log)
         # The first visit to a page compiles its template.
         put_load(server, 0.5, 1, 1)
         yield server
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def wait_for_address(process: "subprocess.Popen[bytes]", messages: Path) -> tuple[str, int]:
-    """Where the server says that it listens. Raises SystemExit if it ends or says nothing."""
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        found = re.search(r"http://([\d.]+):(\d+)", messages.read_text())
-        if found:
-            return found[1], int(found[2])
-        time.sleep(0.05)
-    raise SystemExit(f"demo: the server did not start; it said:\n{messages.read_text()}")
 
 
 def read_gil(server: Server) -> dict[str, Any]:
@@ -238,29 +214,28 @@ def main() -> None:
     seconds = arguments.seconds
     if not HEADWAY.exists():
         raise SystemExit(f"demo: found no {HEADWAY}: run it with `make demo`")
-    with tempfile.TemporaryDirectory(prefix="headway-demo-") as name:
-        recording = Recorder(HEADWAY, Path(name))
-        try:
-            print(
-                f"Serving examples/shop with {THREADS} threads, {seconds:g} seconds of load in "
-                f"all.\nThe dashboard, while it runs: {recording.url}/",
-                flush=True,
-            )
-            phases = []
-            for phase in run_all(Path(name), seconds, recording):
-                print_phase(phase)
-                phases.append(phase)
-                if len(phases) == 2:
-                    print(f"\n{explain(*phases)}", flush=True)
-            if len(phases) == 3:
-                print(f"\n{explain_policy(*phases[1:])}")
-            spans = [(phase.title, phase.start, phase.end) for phase in phases]
-            print(f"\nWhat the recorder makes of it:\n{recorder.explain(recording.compare(spans))}")
-            if arguments.keep:
-                print(f"\nThe dashboard is at {recording.url}/ until Ctrl-C.", flush=True)
-                recording.wait()
-        finally:
-            recording.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix="headway-demo-") as name,
+        recorder.recording(Path(name)) as recording,
+    ):
+        print(
+            f"Serving examples/shop with {THREADS} threads, {seconds:g} seconds of load in "
+            f"all.\nThe dashboard, while it runs: {recording.url}/",
+            flush=True,
+        )
+        phases = []
+        for phase in run_all(Path(name), seconds, recording):
+            print_phase(phase)
+            phases.append(phase)
+            if len(phases) == 2:
+                print(f"\n{explain(*phases)}", flush=True)
+        if len(phases) == 3:
+            print(f"\n{explain_policy(*phases[1:])}")
+        spans = [(phase.title, phase.start, phase.end) for phase in phases]
+        print(f"\nWhat the recorder makes of it:\n{recorder.explain(recording.compare(spans))}")
+        if arguments.keep:
+            print(f"\nThe dashboard is at {recording.url}/ until Ctrl-C.", flush=True)
+            recording.wait()
 
 
 if __name__ == "__main__":

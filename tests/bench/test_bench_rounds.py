@@ -1,4 +1,4 @@
-"""The rounds of an experiment: their order, their end, and what becomes of a measurement that fails."""
+"""The rounds of an experiment: their order, their end, and measurements that fail."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from headway import json_file
 from headway.bench import drawing, interpreters
 from headway.bench.experiment import STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
-from headway.bench.metadata import Circumstances
+from headway.bench.metadata import Circumstances, doubts
 from headway.bench.options import (
     at_least_one,
     interval_s,
@@ -21,6 +21,7 @@ from headway.bench.options import (
     thread_count,
 )
 from headway.bench.processes import check_policies
+from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Results, describe
 from headway.bench.rounds import Length, Rounds, watch_stops
 from headway.errors import CommandError
@@ -236,10 +237,12 @@ def measure(
         if exit_code:
             print("Interrupted: this is what had been measured.", file=sys.stderr)
             break
+    metadata = circumstances.to_dict(
+        choice.interpreter, policies=list(choice.policies), quick=choice.quick
+    )
+    for doubt in doubts(metadata):
+        print(f"doubtful: {doubt}")
     if json_path is not None:
-        metadata = circumstances.to_dict(
-            choice.interpreter, policies=list(choice.policies), quick=choice.quick
-        )
         json_file.write_json(to_dict(metadata, shown), json_path)
     failed = any(result.failures for _, results in shown for result in results)
     return exit_code or int(failed)
@@ -285,18 +288,3 @@ def to_dict(metadata: dict[str, Any], shown: list[tuple[Experiment, Results]]) -
 def end_at_signal(number: int, _: object) -> NoReturn:
     """Unwinds, so that what was started is ended."""
     raise SystemExit(128 + number)
-
-
-def progress(text: str) -> None:
-    """One line that replaces the last on a terminal, a line of its own elsewhere."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
-    else:
-        sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
-
-
-def clear_progress() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()

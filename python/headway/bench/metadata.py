@@ -18,6 +18,9 @@ GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 # Places in the first line of /proc/stat behind its name, see proc(5).
 STEAL_TICKS = 7
 ALL_TICKS = 8
+# Beyond these, a result is told to be doubtful.
+MAX_LOAD = 0.5
+MAX_STEAL = 0.02
 
 
 class Circumstances:
@@ -51,6 +54,24 @@ class Circumstances:
             "seconds": time.time() - self._began,
             **more,
         }
+
+
+def doubts(metadata: dict[str, Any]) -> list[str]:
+    """Lines on what makes these measurements worth less than they could be, after pyperf's
+    `system check`; what a file does not tell is not doubted."""
+    found = []
+    load, cpus = metadata.get("load") or 0.0, metadata.get("cpus") or 1
+    if load > MAX_LOAD * cpus:
+        found.append(f"the machine was busy before: load {load:.1f} on {cpus} processors")
+    steal = metadata.get("steal") or 0.0
+    if steal > MAX_STEAL:
+        found.append(f"a hypervisor gave {steal:.1%} of the processors' time to others")
+    governor = metadata.get("governor") or "performance"
+    if governor != "performance":
+        found.append(f"the processors' clock follows the load: governor {governor}")
+    if metadata.get("debug"):
+        found.append("the interpreter is a debug build")
+    return found
 
 
 def ticks() -> list[int]:

@@ -14,12 +14,11 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.errors import CommandError, Error
 from headway.server.children import Children
 from headway.server.control import Message
-from headway.server.dashboard import Dashboard
 from headway.server.deaths import Deaths
 from headway.server.inquiry import Inquiry
 from headway.server.listeners import Listeners, inherited_from_systemd
@@ -32,6 +31,9 @@ from headway.server.signals import Signals
 from headway.server.status import StatusSocket, draw, of_deaths, of_process
 from headway.server.succession import Succession
 from headway.server.watching import Watcher
+
+if TYPE_CHECKING:
+    from headway.server.dashboard import Dashboard
 
 # More of one process than these are not kept.
 MAX_MODULES = 500
@@ -58,6 +60,8 @@ def supervise(
             stack.enter_context(pid_file(settings.pid_file))
         dashboard = None
         if settings.dashboard:
+            from headway.server.dashboard import Dashboard
+
             dashboard = Dashboard(
                 settings.dashboard_http, settings.dashboard_store, settings.telemetry
             )

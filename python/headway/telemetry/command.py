@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 from headway.errors import CommandError
 from headway.server.binding import Address, parse_address
+from headway.server.settings import DEFAULT_DASHBOARD
 from headway.telemetry import otlp
 from headway.telemetry.ending import ending
 from headway.telemetry.recording import (
@@ -20,7 +21,6 @@ from headway.telemetry.recording import (
 )
 from headway.telemetry.relay import read_token
 from headway.telemetry.settings import (
-    DEFAULT_HTTP,
     Settings,
     default_socket,
     default_store,
@@ -105,7 +105,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--http",
         metavar="HOST:PORT | unix:PATH",
         type=_address,
-        help=f"where the site is (default: {DEFAULT_HTTP}); beyond this machine it needs a token",
+        help=f"where the site is (default: {DEFAULT_DASHBOARD}); beyond this machine it needs "
+        "a token",
     )
     showing.add_argument("--no-http", action="store_true", help="no site")
     showing.add_argument(
@@ -201,7 +202,7 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
             raise CommandError(f"--{name} needs --token-file FILE", exit_code=2)
     keeps = arguments.store or not (arguments.no_store or arguments.forward)
     shows = arguments.http or not (arguments.no_http or arguments.forward)
-    http = (arguments.http or DEFAULT_HTTP) if shows else None
+    http = (arguments.http or DEFAULT_DASHBOARD) if shows else None
     if http is not None and not http.is_local and not arguments.token_file:
         raise CommandError(
             f"--http {http}: it can be reached from other hosts, so it needs --token-file FILE",

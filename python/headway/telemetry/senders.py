@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from headway.telemetry.shape import TIMEOUTS
+
 # A stamp may be so far behind our clock, as a relay that was cut off sends it, and so far ahead,
 # before it is not believed.
 MAX_BEHIND_S = 86_400.0
@@ -50,16 +52,7 @@ IDENTITY = frozenset(
         "cgroup_cpu_limit",
         "cgroup_memory_limit",
         "kernel_hints",
-        "request_timeout",
-        "interrupt_timeout",
-        "queue_timeout",
-        "graceful_timeout",
-        "shutdown_timeout",
-        "deadlock_timeout",
-        "inactivity_timeout",
-        "restart_interval",
-        "maximum_requests",
-        "startup_timeout",
+        *TIMEOUTS,
     )
 )
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from headway.server.binding import Address
 from headway.telemetry.store import DEFAULT_LIMIT_BYTES
 
-DEFAULT_HTTP = Address("127.0.0.1", 8888)
 SOCKET_NAME = "headway-telemetry.sock"
 STORE_NAME = "telemetry.sqlite"
 

@@ -8,11 +8,11 @@ import { line } from "../charts/percentiles";
 import type { GcEvent } from "../events";
 import * as format from "../format";
 import type { Distribution, GcAnswer, Series } from "../model";
-import { showRange } from "../navigation";
 import { describe, refreshSeconds } from "../range";
 import { useSeries } from "../series";
 import { Trouble } from "../trouble";
 import { Figures } from "./figures";
+import { overTime } from "./over_time";
 import { asked, type PageProps } from "./props";
 
 const LIMIT = 200;
@@ -72,14 +72,7 @@ function Charts({ series, stale }: { series: Series; stale: boolean }) {
       ],
     };
   }, [points]);
-  const shared = {
-    times: drawn.times,
-    from: series.from,
-    to: series.to,
-    markers: series.markers,
-    stale,
-    onRange: showRange,
-  };
+  const shared = overTime(series, drawn.times, stale);
   return (
     <section class="grid" aria-label="Over time">
       <LineChart

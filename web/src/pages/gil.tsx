@@ -10,12 +10,12 @@ import { happens, line } from "../charts/percentiles";
 import { formatRow, parseRow, type Row } from "../comparison";
 import * as format from "../format";
 import type { Distribution, Histogram, Series } from "../model";
-import { showRange } from "../navigation";
 import { describe, moments, refreshSeconds } from "../range";
 import { shareAbove } from "../scales";
 import { useSeries } from "../series";
 import { Trouble } from "../trouble";
 import { Holders } from "./holders";
+import { overTime } from "./over_time";
 import { asked, type PageProps } from "./props";
 
 /** Of a range in which nothing was counted. */
@@ -253,14 +253,7 @@ function Shares({ series, stale }: { series: Series; stale: boolean }) {
       ],
     };
   }, [points]);
-  const shared = {
-    times: drawn.times,
-    from: series.from,
-    to: series.to,
-    markers: series.markers,
-    stale,
-    onRange: showRange,
-  };
+  const shared = overTime(series, drawn.times, stale);
   return (
     <section class="grid" aria-label="Over time">
       <LineChart

@@ -8,11 +8,11 @@ import { LineChart } from "../charts/lines";
 import { happens, line, percentileLines } from "../charts/percentiles";
 import * as format from "../format";
 import type { Measured, Series, Varying } from "../model";
-import { showRange } from "../navigation";
 import { describe, isLive, refreshSeconds } from "../range";
 import { useSeries } from "../series";
 import { Trouble } from "../trouble";
 import { VerdictCard } from "../verdict";
+import { overTime } from "./over_time";
 import { ProcessTable } from "./process_table";
 import { asked, type PageProps } from "./props";
 import { Tiles } from "./tiles";
@@ -135,14 +135,7 @@ function Charts({ series, measured, stale }: ChartsProps) {
     };
   }, [points]);
 
-  const shared = {
-    times: drawn.times,
-    from: series.from,
-    to: series.to,
-    markers: series.markers,
-    stale,
-    onRange: showRange,
-  };
+  const shared = overTime(series, drawn.times, stale);
   const config = measured?.config;
   const allowed = one(config?.cpu_limit);
   const withGil = config?.gil_mode !== "disabled";
