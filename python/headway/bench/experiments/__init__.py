@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from headway.bench.experiment import Experiment
 from headway.bench.experiments.countdown import Countdown
+from headway.bench.experiments.echo import Echo
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(),)}
+EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(), Echo())}

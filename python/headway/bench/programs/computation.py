@@ -68,6 +68,8 @@ def measure(times: window.Window, computation: Computation) -> dict[str, Any]:
     window.sleep_until(times.begin_ns)
     before = gil.snapshot() if gil else None
     began_ns, cpu_before_s = time.monotonic_ns(), time.process_time()
+    if began_ns >= times.end_ns:
+        raise RuntimeError("the threads started only after the window's end")
     done_before = computation.done()
     window.sleep_until(times.end_ns)
     ended_ns, cpu_s = time.monotonic_ns(), time.process_time() - cpu_before_s

@@ -35,9 +35,9 @@ def computation_of(cpu_threads: int, *where: str) -> Computation:
     if not where:
         return Computation(cpu_threads)
     # CPython from 3.12 on.
-    from own_gils import OwnGils
+    from sub_interpreters import SubInterpreters
 
-    return OwnGils(cpu_threads)
+    return SubInterpreters(cpu_threads)
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ import sys
 from computation import Computation, add_and_subtract
 
 PLACE_BYTES = 8
-IMPORT = "import own_gils"
-COMPUTE = "own_gils.compute(descriptor, size, index)"
+IMPORT = "import sub_interpreters"
+COMPUTE = "sub_interpreters.compute(descriptor, size, index)"
 # Of CPython's own: what the standard library puts around it is from 3.14 on.
 interpreters = importlib.import_module(
     "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
@@ -36,13 +36,13 @@ def compute(descriptor: int, size: int, index: int) -> None:
         shared[index] += 1
 
 
-class OwnGils(Computation):
+class SubInterpreters(Computation):
     """As its base. The sub-interpreters are there, with what they import, before it starts."""
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
         self._size = PLACE_BYTES * (threads + 1)
-        self._descriptor = os.memfd_create("own_gils")
+        self._descriptor = os.memfd_create("sub_interpreters")
         os.ftruncate(self._descriptor, self._size)
         self._shared = places(self._descriptor, self._size)
         self._interpreters = [interpreters.create() for _ in range(threads)]
