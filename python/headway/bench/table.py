@@ -53,11 +53,13 @@ class Chart(NamedTuple):
 
 
 def cell_of(result: Result | None, figure: str = "") -> Cell:
-    """A result's value, or another figure of it; its reason where it has none."""
+    """A result's value, or another figure of it; that it has none, the reason for which stands
+    elsewhere."""
     if result is None:
         return Cell(text="")
     if not result.values:
-        return Cell(text=result.reason, published=None if figure else result.published)
+        why = "left out" if result.left_out else "failed" if result.failures else "-"
+        return Cell(text=why, published=None if figure else result.published)
     found = result.interval(figure)
     if found is None:
         return Cell(text="-")

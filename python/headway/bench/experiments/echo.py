@@ -32,7 +32,7 @@ from headway.bench.statement import Statement
 from headway.bench.table import Chart, Table
 from headway.errors import CommandError
 
-SECONDS = 0.6
+SECONDS = 0.5
 QUICK_SECONDS = 0.4
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
-from headway.bench.drawing import number
 from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK
 from headway.bench.experiments.echo_value import FREE, PROCESSES, THREADS
 from headway.bench.results import Result, Results
@@ -19,7 +17,12 @@ def reference_interval_s(results: Results) -> float:
 
 
 def convoy(results: Results, policy: str) -> Results:
-    return results.where(policy=policy, mode=THREADS, cores=FREE)
+    """From the longest interval to the shortest."""
+    found = results.where(policy=policy, mode=THREADS, cores=FREE)
+    found.rows.sort(
+        key=lambda row: (-row.parameters["switch_interval"], row.parameters["cpu_threads"])
+    )
+    return found
 
 
 def tables(results: Results) -> list[Table]:
@@ -199,7 +202,7 @@ def milliseconds(row: Result, figure: str) -> Cell:
 
 def interval_text(interval_s: object) -> str:
     assert isinstance(interval_s, (int, float))
-    return f"{number(interval_s * 1e3)} ms" if math.isfinite(interval_s) else "-"
+    return f"{interval_s * 1e3:g} ms"
 
 
 def threads_text(count: object) -> str:

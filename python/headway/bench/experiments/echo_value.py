@@ -27,7 +27,7 @@ ALONE_SHARE = 0.5  # of a value's seconds
 # A convoy's request takes about two switch intervals for each CPU-bound thread.
 INTERVALS_PER_REQUEST = 2
 REQUESTS = 10
-MOST_SECONDS = 6.0
+MOST_SECONDS = 5.0
 
 
 class Beside(NamedTuple):
@@ -53,7 +53,8 @@ class Beside(NamedTuple):
         return max(base_s, min(REQUESTS * self.request_s, MOST_SECONDS))
 
 
-def measure(beside: Beside, seconds: float) -> Measured:
+def measure(beside: Beside, seconds: float, server: str = "echo_server") -> Measured:
+    """`server` is a program of `programs/`."""
     alone = beside.server._replace(policy=None)
     alone_per_s = work_alone(alone, min(seconds, 1.0) * ALONE_SHARE) if beside.cpu_threads else 0.0
     server_cores, client_cores = processors(beside.cores)
@@ -63,7 +64,7 @@ def measure(beside: Beside, seconds: float) -> Measured:
         words.append(INTERPRETERS)
     with ExitStack() as running:
         with started_on(server_cores):
-            serving = running.enter_context(program(beside.server, "echo_server", *words))
+            serving = running.enter_context(program(beside.server, server, *words))
             workers = [
                 running.enter_context(program(beside.plain, "computation", "1"))
                 for _ in range(beside.cpu_threads - in_server)
