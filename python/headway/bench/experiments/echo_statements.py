@@ -179,7 +179,7 @@ def processes(rates: Rates) -> Iterator[Statement]:
 
 def processes_by_number(rates: Rates) -> Iterator[Statement]:
     found = rates.of_counts(lambda count: rates.rate(count, mode=PROCESSES))
-    if len(found) > 1:
+    if len(found) > 1 and any(found.values()):
         yield Statement(
             "the number of CPU-bound processes barely matters: the slowest of the fastest",
             min(found.values()) / max(found.values()),
@@ -217,7 +217,7 @@ def one_core(rates: Rates) -> Iterator[Statement]:
             10,
         )
     found = rates.of_counts(lambda count: rates.rate(count, cores=ONE))
-    if len(found) > 1 and 1 in found:
+    if len(found) > 1 and found.get(1):
         most = max(found)
         yield Statement(
             f"stock: on one processor requests/s collapse: {most} CPU-bound threads of 1",

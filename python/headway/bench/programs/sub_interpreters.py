@@ -47,7 +47,7 @@ class SubInterpreters(Computation):
         self._shared = places(self._descriptor, self._size)
         self._interpreters = [interpreters.create() for _ in range(threads)]
         for index in range(threads):
-            self._run(index, IMPORT)
+            self._execute(index, IMPORT)
 
     def stop(self) -> None:
         self._shared[-1] = 1
@@ -57,9 +57,9 @@ class SubInterpreters(Computation):
         return sum(self._shared[:-1])
 
     def _compute(self, index: int) -> None:
-        self._run(index, COMPUTE)
+        self._execute(index, COMPUTE)
 
-    def _run(self, index: int, script: str) -> None:
+    def _execute(self, index: int, script: str) -> None:
         told = {"descriptor": self._descriptor, "size": self._size, "index": index}
         # 3.12 raises what the script raised, later versions return it.
         failure = interpreters.run_string(self._interpreters[index], script, told)
