@@ -33,7 +33,7 @@ from headway.bench.table import Chart, Table
 from headway.errors import CommandError
 
 SECONDS = 0.5
-QUICK_SECONDS = 0.4
+QUICK_SECONDS = 0.3
 
 
 class Group(NamedTuple):

@@ -32,9 +32,9 @@ def tables(results: Results) -> list[Table]:
     plain = at_reference.where(policy=STOCK, cores=FREE)
     found = [by_interval(results, policy) for policy in results.distinct("policy")]
     found += [figures(at_reference.where(mode=THREADS, cores=FREE), plain)]
-    if len(plain.distinct("mode")) > 1:
+    if set(plain.distinct("mode")) - {THREADS}:
         found += [by_mode(plain, "requests/s"), by_mode(plain, "CPU work", "work_share")]
-    if len(results.distinct("cores")) > 1:
+    if set(results.distinct("cores")) - {FREE}:
         found += [by_cores(at_reference.where(mode=THREADS))]
     return [table for table in found if table.rows]
 

@@ -21,9 +21,10 @@ THREADS, PROCESSES, INTERPRETERS, FREE_THREADED = MODES
 # On which processors server and client run: as the kernel sees fit, on one each, both on one.
 FREE, CLIENT_ELSEWHERE, ONE = ("free", "client elsewhere", "one")
 
-WARM_UP_S = 0.3
+WARM_UP_S = 0.2
 ALONE_WARM_UP_S = 0.05
-ALONE_SHARE = 0.5  # of a value's seconds
+ALONE_SHARE = 0.5  # of a value's seconds, of one second at most
+LEAST_ALONE_S = 0.2
 # A convoy's request takes about two switch intervals for each CPU-bound thread.
 INTERVALS_PER_REQUEST = 2
 REQUESTS = 10
@@ -56,7 +57,7 @@ class Beside(NamedTuple):
 def measure(beside: Beside, seconds: float, server: str = "echo_server") -> Measured:
     """`server` is a program of `programs/`."""
     alone = beside.server._replace(policy=None)
-    alone_per_s = work_alone(alone, min(seconds, 1.0) * ALONE_SHARE) if beside.cpu_threads else 0.0
+    alone_per_s = work_alone(alone, seconds) if beside.cpu_threads else 0.0
     server_cores, client_cores = processors(beside.cores)
     in_server = 0 if beside.mode == PROCESSES else beside.cpu_threads
     words = [str(in_server), str(beside.server.switch_interval_s)]
@@ -89,10 +90,12 @@ def measure(beside: Beside, seconds: float, server: str = "echo_server") -> Meas
 
 
 def work_alone(setting: Setting, seconds: float) -> float:
-    """What one CPU-bound thread gets done a second with nothing else in its process."""
+    """What one CPU-bound thread gets done a second with nothing else in its process, before a value
+    that takes `seconds`."""
+    alone_s = max(LEAST_ALONE_S, ALONE_SHARE * min(seconds, 1.0))
     with program(setting, "computation", "1") as worker:
         worker.answer()
-        worker.measure(Window.after(ALONE_WARM_UP_S, seconds))
+        worker.measure(Window.after(ALONE_WARM_UP_S, alone_s))
         done_per_s: float = worker.answer()["work_per_s"]
     if not done_per_s:
         raise BenchmarkError(f"computation.py under {setting.name} got nothing done alone")
