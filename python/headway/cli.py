@@ -39,6 +39,11 @@ VERBS = (
     Verb("telemetry", "headway.telemetry.command", "record what processes report, and show it"),
     Verb("top", "headway.top.command", "show in a terminal what processes report"),
     Verb("bench", "headway.bench.command", "measure what the GIL does to threads"),
+    Verb(
+        "bench-compare",
+        "headway.bench.compare_command",
+        "compare two files of what `bench` measured",
+    ),
     Verb("status", "headway.server.status_command", "show which processes a server has"),
 )
 

@@ -31,9 +31,9 @@ ESCAPES = {
 }
 
 
-def check_path(file: str) -> str:
-    """The absolute path that --json FILE names, or STDOUT; CommandError (exit code 2) if it cannot
-    be written. Leaves what is there as it is."""
+def check_path(file: str, option: str = "--json") -> str:
+    """The absolute path that `option` FILE names, or STDOUT; CommandError (exit code 2) if it
+    cannot be written. Leaves what is there as it is."""
     path = os.path.abspath(file)
     trial = ""
     try:
@@ -57,7 +57,7 @@ def check_path(file: str) -> str:
             raise PermissionError(0, "Permission denied")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CommandError(f"--json {file!r} cannot be written: {reason}", exit_code=2) from error
+        raise CommandError(f"{option} {file!r} cannot be written: {reason}", exit_code=2) from error
     return path
 
 
@@ -76,7 +76,11 @@ def is_special(path: str) -> bool:
 
 def write_json(report: dict[str, Any], path: str) -> None:
     """Writes `report` to `path`. Raises OSError; TypeError for what JSON has no word for."""
-    data = (to_json(report) + "\n").encode("ascii")
+    write(f"{to_json(report)}\n".encode("ascii"), path)
+
+
+def write(data: bytes, path: str) -> None:
+    """Raises OSError."""
     if is_special(path):
         to_stdout = path == STDOUT
         descriptor = 1 if to_stdout else os.open(path, os.O_WRONLY | os.O_APPEND)

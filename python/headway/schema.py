@@ -82,7 +82,7 @@ def _find_report_problem(report: Any, place: str) -> str:
             present = {} if problem else {k: v for k, v in LATER_FIELDS.items() if k in row}
             problem = problem or find_field_problem(row, present, where)
             for name in () if problem else ("wait", "hold"):
-                problem = problem or _find_histogram_problem(row[name], f"{where}{name}.")
+                problem = problem or find_histogram_problem(row[name], f"{where}{name}.")
     if not problem and report.get("free_threading") is not None:
         problem = _find_free_threading_problem(report["free_threading"], f"{place}free_threading.")
     for index, child in enumerate(() if problem else report["children"]):
@@ -99,7 +99,7 @@ def _find_free_threading_problem(row: Any, place: str) -> str:
         places.append((thread, where))
     for each, where in () if problem else places:
         for name in ("parked", "suspended"):
-            problem = problem or _find_histogram_problem(each[name], f"{where}{name}.")
+            problem = problem or find_histogram_problem(each[name], f"{where}{name}.")
         problem = problem or find_field_problem(
             each["stopping"], STOPPING_FIELDS, f"{where}stopping."
         )
@@ -119,7 +119,7 @@ def find_field_problem(row: Any, fields: dict[str, tuple[type, ...]], place: str
     return ""
 
 
-def _find_histogram_problem(histogram: Any, place: str) -> str:
+def find_histogram_problem(histogram: Any, place: str) -> str:
     problem = find_field_problem(histogram, HISTOGRAM_FIELDS, place)
     for index, bucket in enumerate(() if problem else histogram["buckets"]):
         pair = isinstance(bucket, list) and len(bucket) == 2

@@ -17,7 +17,7 @@ import pytest
 from launch import environment, execute, headway
 
 from headway.bench import interpreters
-from headway.bench.experiment import STOCK, Choice
+from headway.bench.experiment import STOCK, Choice, Measured, Row
 from headway.bench.experiments import echo_value
 from headway.bench.experiments.echo import PUBLISHED_PER_S, Echo
 from headway.bench.experiments.echo_value import Beside, answered_in, started_on
@@ -32,6 +32,7 @@ WITH_GIL = THIS._replace(free_threading=False, version="3.13.0")
 POLICIES = (STOCK, "priority", "deadline")
 FULL = Choice(WITH_GIL, WITH_GIL._replace(free_threading=True), POLICIES)
 SECONDS = 0.1
+LATE = "the threads started only after the window's end"
 
 Parameters = dict[str, Any]
 
@@ -267,7 +268,7 @@ def test_the_published_figures_agree_with_every_statement() -> None:
         ("stock: server and client on one processor do better", 120),
         ("stock: on one processor requests/s collapse: 8 CPU-bound threads", 10 / 12_000),
         ("priority: times stock's requests/s at 5 ms", 200),
-        ("priority: CPU-bound threads use what", 0.9),
+        ("priority: CPU-bound threads get the GIL", 0.9),
     ],
 )
 def test_statements_compute_their_number(beginning: str, value: float) -> None:
@@ -307,7 +308,7 @@ def changed(factor: float, **wanted: Any) -> Callable[[Parameters], float]:
         ("stock: on one processor requests/s collapse", lambda _: 10_000.0),
         ("stock: a processor for the server alone", changed(9, cores="client elsewhere")),
         ("priority: times stock's requests/s at 5 ms", changed(0.1, policy="priority")),
-        ("deadline: requests/s of those with processes", changed(0.1, policy="deadline")),
+        ("deadline: as many requests/s as beside processes", changed(0.1, policy="deadline")),
         (
             "deadline: costs nothing without CPU-bound threads",
             changed(0.5, policy="deadline", cpu_threads=0),
@@ -330,14 +331,14 @@ def test_a_policy_that_starves_who_computes_is_found_out() -> None:
     assert starved is not None
     starved.figures["work_share"] = [0.3] * 3
     found = {each.text: each for each in ECHO.statements(results)}
-    assert not one(found, "priority: CPU-bound threads use what").agrees
-    assert one(found, "deadline: CPU-bound threads use what").agrees
+    assert not one(found, "priority: CPU-bound threads get the GIL").agrees
+    assert one(found, "deadline: CPU-bound threads get the GIL").agrees
 
 
 def test_no_request_at_all_is_a_result() -> None:
     """Nothing is divided by it, and no logarithm is taken of it."""
     said = [each.text for each in ECHO.statements(made(lambda _: 0.0))]
-    assert [text for text in said if "CPU-bound threads use what" not in text] == []
+    assert [text for text in said if "CPU-bound threads get the GIL" not in text] == []
     charts = ECHO.charts(made(lambda _: 0.0))
     assert [series.points for chart in charts for series in chart.series if series.points] == []
     first = ECHO.tables(made(lambda _: 0.0))[0]
@@ -403,14 +404,24 @@ def test_the_chart_has_a_line_for_each_number_of_threads() -> None:
 def check_value(choice: Choice, **wanted: Any) -> dict[str, float]:
     (found,) = [row for row in ECHO.rows(choice) if wanted.items() <= row.parameters.items()]
     assert found.left_out == ""
-    measured = ECHO.measure(found, choice, {})
+    measured = measure(found, choice)
     figures = dict(measured.figures)
     assert measured.value > 0
     assert 0 < figures["p50_s"] <= figures["p99_s"] <= figures["max_s"]
-    # A client that asks without a pause: no more requests than the quickest allow.
     assert ("work_share" in figures) == bool(found.parameters["cpu_threads"])
     assert figures.get("work_share", 1) >= 0
     return figures
+
+
+def measure(found: Row, choice: Choice) -> Measured:
+    """A machine that stands still for the whole of so short a value gets another try."""
+    for _ in range(2):
+        try:
+            return ECHO.measure(found, choice, {})
+        except BenchmarkError as error:
+            if LATE not in str(error):
+                raise
+    return ECHO.measure(found, choice, {})
 
 
 def chosen(*threads: int, policies: tuple[str, ...] = (STOCK,)) -> Choice:
@@ -481,7 +492,7 @@ def test_threads_that_start_too_late_bring_no_value() -> None:
     with program(chosen(1).setting(), "computation", "1") as computing:
         computing.answer()
         computing.measure(Window(1, 2))
-        with pytest.raises(BenchmarkError, match="started only after the window's end"):
+        with pytest.raises(BenchmarkError, match=LATE):
             computing.answer()
 
 
@@ -505,9 +516,22 @@ def test_a_client_that_gets_no_answer_says_so() -> None:
     assert answered is False
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("echo", "--mode", "fibers"), "argument --mode: invalid choice: 'fibers'"),
+        (("countdown", "--mode", "processes"), "--mode: countdown has none; it has --policy, "),
+    ],
+)
+def test_a_mode_that_is_none_is_refused(words: tuple[str, ...], said: str) -> None:
+    result = headway("bench", *words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"headway bench: {said}")
+
+
 def test_the_command_measures_and_keeps_what_it_shows(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
-    words = ("echo", "--quick", "--values", "2", "--seconds", str(SECONDS), "--policy", STOCK)
+    words = ("echo", "--quick", "--values", "1", "--seconds", "0.3", "--policy", STOCK)
     result = headway("bench", *words, "--mode", "threads", "--json", file)
     assert result.returncode == 0, result.stderr
     assert "stock: requests/s, by switch interval and CPU-bound threads" in result.stdout
@@ -518,5 +542,5 @@ def test_the_command_measures_and_keeps_what_it_shows(tmp_path: Path) -> None:
         row(2),
         row(1, 0.0001),
     ]
-    assert all(len(each["values"]) == 2 for each in experiment["rows"])
+    assert all(len(each["values"]) == 1 for each in experiment["rows"])
     assert len(experiment["statements"]) == 3

@@ -7,8 +7,8 @@
 //!
 //! Each part adds its functions to the module: `declaration` (what extension modules say of
 //! themselves), `gc_watch` (passes of the garbage collector), `gil` (the meter), `last_report` (a report
-//! for a process that a signal ends), `process` (what a process is to the kernel), `server` (the WSGI
-//! server), `stacks` (Python stacks without the GIL), `telemetry` (what is sent and kept of all that),
+//! for a process that a signal ends), `process` (what a process is to the kernel), `refcounts` (what counting
+//! references costs), `server` (the WSGI server), `stacks` (Python stacks without the GIL), `telemetry` (what is sent and kept of all that),
 //! `toml_text`
 //! (configuration files).
 
@@ -23,6 +23,7 @@ mod gil;
 mod host;
 mod last_report;
 mod process;
+mod refcounts;
 mod report;
 mod server;
 mod stacks;
@@ -87,6 +88,7 @@ unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
         gil::methods(),
         last_report::methods(),
         process::methods(),
+        refcounts::methods(),
         server::methods(),
         server::interpreter_methods(),
         stacks::methods(),

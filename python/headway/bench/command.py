@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from headway import json_file
-from headway.bench import drawing, interpreters
+from headway.bench import drawing, interpreters, results_file, review
 from headway.bench.experiment import MODES, STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.metadata import Circumstances, doubts
@@ -22,11 +24,14 @@ from headway.bench.options import (
 )
 from headway.bench.processes import check_policies
 from headway.bench.progress import clear_progress, progress
-from headway.bench.results import Results, describe
+from headway.bench.results import Results
 from headway.bench.rounds import Length, Rounds, watch_stops
 from headway.errors import CommandError
+from headway.terminal import Style
 
-SCHEMA = 1
+# Takes the metadata, and what was shown.
+PageWriter = Callable[[dict[str, Any], list[tuple[Experiment, Results]]], None]
+
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
 DEFAULT_VALUES = 5
 QUICK_S = 60.0
@@ -67,9 +72,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         metavar="P",
-        help=f"{STOCK} (plain python) or a policy of Headway; may be given again (default: "
-        + ", ".join(DEFAULT_POLICIES)
-        + ")",
+        help=f"{STOCK} (plain python; of wsgi: interval, which watches CPython's own rule) or a "
+        "policy of Headway; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
     )
     parser.add_argument(
         "--switch-interval",
@@ -144,19 +148,46 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.source is not None:
+        return show(options)
     experiments = [named(name, EXPERIMENTS, "NAME") for name in dict.fromkeys(options.names)]
     experiments = experiments or list(EXPERIMENTS.values())
     choice = choose(options)
     for experiment in experiments:
         check_heeded(experiment, options)
     json_path = None if options.json is None else json_file.check_path(options.json)
+    write_page = None if options.html is None else page_writer(options.html)
     lengths = Length(
         options.values or (None if options.quick else DEFAULT_VALUES),
         QUICK_S / len(experiments) if options.quick else None,
     )
     # What cannot be is refused before anything is measured.
     planned = [Rounds(each, choice, lengths, progress) for each in experiments]
-    return measure(planned, experiments, choice, json_path)
+    return measure(planned, experiments, choice, json_path, write_page)
+
+
+def page_writer(file: str) -> PageWriter:
+    """What makes the page in the end. Raises CommandError (exit code 2) for a page that cannot be
+    written, and where matplotlib is missing: nobody else needs it."""
+    from headway.bench import page
+
+    return functools.partial(page.write, json_file.check_path(file, "--html"))
+
+
+def show(options: argparse.Namespace) -> int:
+    """What a file has, without a measurement."""
+    parser = argparse.ArgumentParser()
+    prepare_parser(parser)
+    review.check_options(options, parser.parse_args([]))
+    metadata, shown = review.read(options.source, options.names)
+    write_page = None if options.html is None else page_writer(options.html)
+    print(review.heading(metadata))
+    for experiment, results in shown:
+        print(*report(experiment, results), sep="\n")
+    if write_page is not None:
+        write_page(metadata, shown)
+    tell_doubts(metadata)
+    return 0
 
 
 def choose(options: argparse.Namespace) -> Choice:
@@ -223,7 +254,11 @@ def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
 
 
 def measure(
-    planned: list[Rounds], experiments: list[Experiment], choice: Choice, json_path: str | None
+    planned: list[Rounds],
+    experiments: list[Experiment],
+    choice: Choice,
+    json_path: str | None,
+    write_page: PageWriter | None,
 ) -> int:
     """What was measured until an interruption is shown and kept like everything else."""
     watch_stops()
@@ -249,10 +284,11 @@ def measure(
     metadata = circumstances.to_dict(
         choice.interpreter, policies=list(choice.policies), quick=choice.quick
     )
-    for doubt in doubts(metadata):
-        print(f"doubtful: {doubt}")
     if json_path is not None:
-        json_file.write_json(to_dict(metadata, shown), json_path)
+        results_file.write(json_path, metadata, shown)
+    if write_page is not None:
+        write_page(metadata, shown)
+    tell_doubts(metadata)
     failed = any(result.failures for _, results in shown for result in results)
     return exit_code or int(failed)
 
@@ -267,31 +303,24 @@ def heading(choice: Choice) -> str:
 
 def report(experiment: Experiment, results: Results) -> list[str]:
     """An experiment as the terminal shows it, line by line."""
-    lines = ["", f"== {experiment.name}: {experiment.summary} ==", experiment.shows, ""]
-    for table in experiment.tables(results):
-        lines += [drawing.draw(table), ""]
-    for result in results:
-        if result.reason:
-            lines.append(f"without {describe(result.parameters)}: {result.reason}")
-    return [*lines, *map(str, experiment.statements(results))]
+    style = Style.of_stream(1, sys.stdout.encoding or "ascii")
+    tables, marks = experiment.tables(results), drawing.mark_reasons(results)
+    title = style.bold(f"== {experiment.name}: {experiment.summary} ==")
+    lines = ["", title, *drawing.wrap(experiment.shows, style), ""]
+    drawn = [drawing.draw(table, style, marks) for table in tables]
+    for text in drawn:
+        lines += [text, ""]
+    lines += drawing.legend(tables, drawn, style)
+    lines += drawing.draw_reasons(results, marks)
+    for statement in experiment.statements(results):
+        lines += drawing.draw_statement(statement, style)
+    return lines
 
 
-def to_dict(metadata: dict[str, Any], shown: list[tuple[Experiment, Results]]) -> dict[str, Any]:
-    """The benchmark results, schema 1."""
-    return {
-        "schema": SCHEMA,
-        "metadata": metadata,
-        "experiments": [
-            {
-                "name": experiment.name,
-                "unit": experiment.unit,
-                "calibration": results.calibration,
-                "rows": [result.to_dict() for result in results],
-                "statements": [each.to_dict() for each in experiment.statements(results)],
-            }
-            for experiment, results in shown
-        ],
-    }
+def tell_doubts(metadata: dict[str, Any]) -> None:
+    """What makes all that was shown worth less."""
+    for doubt in doubts(metadata):
+        print(f"doubtful: {doubt}")
 
 
 def end_at_signal(number: int, _: object) -> NoReturn:

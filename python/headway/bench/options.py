@@ -55,6 +55,16 @@ def number_up_to(text: str, most: float) -> float:
     return value
 
 
+def percentage(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1000:
+        raise argparse.ArgumentTypeError(f"found {text!r}; it is a percentage from 0 to 1000")
+    return value
+
+
 def shape(text: str) -> tuple[int, int]:
     """PxT."""
     processes, cross, threads = text.partition("x")

@@ -1,15 +1,17 @@
-"""What was measured of one experiment, row by row; to and from the results' schema 1.
+"""What was measured of one experiment, row by row.
 
-The same object while it is measured and after it was read back, so what a reader of the file sees
-is what the terminal showed. It knows nothing of how values came about.
+The same object while it is measured and after it was read back (`results_file`), so what a reader
+of the file sees is what the terminal showed. It knows nothing of how values came about.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from headway.bench import statistics
+from headway.bench.histogram import histogram
 from headway.bench.statistics import Interval
 
 
@@ -20,7 +22,8 @@ def describe(parameters: dict[str, Any]) -> str:
 
 class Result:
     """One row. `values` are in the order of the rounds, as are those of each figure. `failures`
-    are the reasons of measurements that brought none."""
+    are the reasons of measurements that brought none. A file keeps the histogram of `samples_s`,
+    not these: see `histogram`."""
 
     def __init__(
         self, parameters: dict[str, Any], published: float | None = None, left_out: str = ""
@@ -31,6 +34,7 @@ class Result:
         self.values: list[float] = []
         self.figures: dict[str, list[float]] = {}
         self.samples_s: list[float] = []
+        self.kept_histogram: dict[str, Any] | None = None
         self.failures: list[str] = []
 
     @property
@@ -43,7 +47,8 @@ class Result:
     def interval(self, figure: str = "") -> Interval | None:
         """The median of the values, or of another figure, within its confidence interval."""
         values = self.figures.get(figure, []) if figure else self.values
-        return statistics.interval(values) if values else None
+        known = [value for value in values if math.isfinite(value)]
+        return statistics.interval(known) if known else None
 
     @property
     def unstable(self) -> bool:
@@ -54,29 +59,19 @@ class Result:
         found = self.interval(figure)
         return found.median if found else float("nan")
 
-    def to_dict(self) -> dict[str, Any]:
-        found = self.interval()
-        row: dict[str, Any] = {
-            "parameters": self.parameters,
-            "median": found.median if found else None,
-            "low": found.low if found else None,
-            "high": found.high if found else None,
-            "values": self.values,
-            "published": self.published,
-            "unstable": self.unstable,
-        }
-        if self.figures:
-            row["figures"] = {
-                name: {**statistics.interval(values)._asdict(), "values": values}
-                for name, values in self.figures.items()
-            }
-        if self.samples_s:
-            row["histogram"] = statistics.histogram(self.samples_s)
-        if self.left_out:
-            row["left_out"] = self.left_out
-        if self.failures:
-            row["failures"] = self.failures
-        return row
+    @property
+    def histogram(self) -> dict[str, Any] | None:
+        """A HIST of the single times, if there were any."""
+        return histogram(self.samples_s) if self.samples_s else self.kept_histogram
+
+    def ratio(self, base: Result) -> Interval | None:
+        """Its values by those of another row of the same rounds; None where one has none."""
+        if not self.values or not base.values:
+            return None
+        if self.failures or base.failures:
+            # It is not known which rounds they lack.
+            return statistics.ratio(self.values, base.values)
+        return statistics.paired_ratio(self.values, base.values)
 
 
 class Results:

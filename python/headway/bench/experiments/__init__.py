@@ -5,5 +5,15 @@ from __future__ import annotations
 from headway.bench.experiment import Experiment
 from headway.bench.experiments.countdown import Countdown
 from headway.bench.experiments.echo import Echo
+from headway.bench.experiments.refcount import Refcount
+from headway.bench.experiments.wsgi import Wsgi
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (Countdown(), Echo())}
+EXPERIMENTS: dict[str, Experiment] = {
+    each.name: each
+    for each in (
+        Countdown(),
+        Echo(),
+        Refcount(),
+        Wsgi(),
+    )
+}

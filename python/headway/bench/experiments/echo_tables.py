@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headway.bench import statistics
 from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK
 from headway.bench.experiments.echo_value import FREE, PROCESSES, THREADS
 from headway.bench.results import Result, Results
@@ -187,10 +188,9 @@ def points(rows: Results, parameter: str) -> list[tuple[float, float, float, flo
 
 
 def ratio(row: Result, other: Result | None) -> Cell:
-    """Of the medians."""
-    if other is None or not row.values or not other.median():
+    if other is None or not row.values:
         return Cell(text="-")
-    return Cell(row.median() / other.median())
+    return Cell(*statistics.paired_ratio(row.values, other.values))
 
 
 def milliseconds(row: Result, figure: str) -> Cell:

@@ -7,13 +7,13 @@ of rows, of rounds, or of what is made of the figures.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from headway.bench.experiment import MODES, Measured
+from headway.bench.histogram import percentile
 from headway.bench.processes import NS, BenchmarkError, Setting, Window, program
 
 # Where the CPU-bound work runs: in the server's process, unless it is "processes".
@@ -148,11 +148,6 @@ def latencies(asked: dict[str, Any]) -> dict[str, float]:
         "p99_s": percentile(ordered, 0.99),
         "max_s": ordered[-1],
     }
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all are not above."""
-    return ordered[math.ceil(share * len(ordered)) - 1]
 
 
 def gil_shares(report: dict[str, Any], setting: Setting) -> dict[str, float]:

@@ -1,0 +1,105 @@
+"""One value of `wsgi`: a server is started afresh, put under load and weighed.
+
+The clients are a process of their own (`programs/http_load.py`). Knows nothing of which rows were
+chosen, nor of what is made of the values.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from headway.bench import process_tree
+from headway.bench.experiment import Measured
+from headway.bench.experiments.wsgi_reports import Reports
+from headway.bench.experiments.wsgi_server import Served, Shape, serving
+from headway.bench.processes import NS, STOCK, BenchmarkError, Setting, Window, program
+
+CONNECTIONS = 10
+
+
+def work_s(setting: Setting, loops: int) -> float:
+    """How long so many loops take one thread."""
+    with program(setting, "wsgi_page", str(loops)) as page:
+        seconds: float = page.answer()["seconds"]
+    return seconds
+
+
+def load_server(
+    shape: Shape, path: str, fixed_loops: int, warm_up_s: float, seconds: float
+) -> Measured:
+    """Requests a minute. The server has ended when its last reports are read."""
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as name:
+        folder = Path(name)
+        # Apache's processes are another user's where root starts it.
+        folder.chmod(0o755)
+        socket = folder / "reports"
+        with (
+            Reports(socket) as reports,
+            serving(shape, folder, socket, fixed_loops) as served,
+        ):
+            workers = reports.wait_for_workers(served)
+            window, answer, used = load(served, workers, path, warm_up_s, seconds)
+        reported, waits_s = reports.figures(shape, window)
+    latencies_s = sorted(answer["latencies_s"])
+    if not latencies_s:
+        raise BenchmarkError(f"{shape} answered nothing; {answer['errors']} requests failed")
+    figures = {
+        **reported,
+        **used,
+        "errors": float(answer["errors"]),
+        "client_p50_s": median(latencies_s),
+        "client_p99_s": latencies_s[int(0.99 * (len(latencies_s) - 1))],
+        "client_cpu_share": answer["cpu_s"] / (warm_up_s + seconds),
+    }
+    return Measured(60 * len(latencies_s) / seconds, figures, waits_s)
+
+
+def load(
+    served: Served, workers: list[int], path: str, warm_up_s: float, seconds: float
+) -> tuple[Window, dict[str, Any], dict[str, float]]:
+    """The window, what the clients say of it, and what the server used within it."""
+    words = (str(served.port), path, str(CONNECTIONS))
+    with program(STOCK, "http_load", *words) as clients:
+        clients.answer()
+        window = Window.after(warm_up_s, seconds)
+        clients.measure(window)
+        sleep_until(window.begin_ns)
+        began_s, before = time.monotonic(), process_tree.tree(served.pid)
+        sleep_until(window.end_ns)
+        ended_s, after = time.monotonic(), process_tree.tree(served.pid)
+        answer = clients.answer()
+    if lost := set(workers) - after.keys():
+        served.fail(f"lost {len(lost)} of its processes")
+    return window, answer, usage(before, after, workers, ended_s - began_s)
+
+
+def usage(
+    before: dict[int, list[str]], after: dict[int, list[str]], workers: list[int], seconds: float
+) -> dict[str, float]:
+    """Of those that serve, and of all, such as a supervisor or Apache's own process, too."""
+
+    def cores(pids: Iterable[int]) -> float:
+        now = sum(process_tree.used_s(after[pid]) for pid in pids if pid in after)
+        then = sum(process_tree.used_s(before[pid]) for pid in pids if pid in before)
+        return (now - then) / seconds
+
+    def rss_bytes(pids: Iterable[int]) -> int:
+        return process_tree.PAGE_BYTES * sum(
+            int(after[pid][process_tree.RSS_PAGES]) for pid in pids if pid in after
+        )
+
+    return {
+        "cpu_per_process": cores(workers) / len(workers),
+        "cpu_total": cores(after.keys()),
+        "rss_bytes": float(rss_bytes(after.keys())),
+        "rss_per_process": rss_bytes(workers) / len(workers),
+    }
+
+
+def sleep_until(time_ns: int) -> None:
+    time.sleep(max(0, time_ns - time.monotonic_ns()) / NS)

@@ -1,0 +1,229 @@
+"""The tables and charts of `wsgi`, with what was published beside.
+
+A table has a configuration after the other, as the published ones grew. Those figures are of a host
+of about ten cores, so what is to be compared is the shape: each row's share of 10 x 1. They stand
+beside `deadline` alone, the reading of the page that they can be had from. Made from `Results`
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headway.bench.experiment import STOCK, Parameters
+from headway.bench.experiments.wsgi_rows import DEADLINE, FREE_THREADED, GIL, UNSCHEDULED
+from headway.bench.experiments.wsgi_server import HEADWAY, MOD_WSGI
+from headway.bench.results import Result, Results
+from headway.bench.table import Cell, Chart, Series, Table, cell_of
+
+MS, MB = 1e-3, 1e6
+
+
+class Published(NamedTuple):
+    """A row of seeds 000 and 001: mod_wsgi 6.0, a page of 3 ms of Python, 10 requests at once."""
+
+    rpm: float
+    response_s: float
+    application_s: float | None = None
+    gil_wait_p50_s: float | None = None
+    gil_wait_p95_s: float | None = None
+    gil_wait_p99_s: float | None = None
+    cpu_per_process: float | None = None
+    cpu_total: float | None = None
+    rss_bytes: float | None = None
+
+
+# By processes, threads, mode and switch interval.
+PUBLISHED = {
+    (10, 1, GIL, 0.005): Published(
+        134e3, 0.004, 0.0043, cpu_per_process=0.66, cpu_total=6.6, rss_bytes=200e6
+    ),
+    (2, 5, GIL, 0.005): Published(37e3, 0.016, 0.011, 0.005, 0.013, 0.018, 0.95, 1.9),
+    (2, 5, GIL, 0.002): Published(42e3, 0.014, 0.013, None, 0.006, 0.010),
+    (2, 5, GIL, 0.0001): Published(121e3, 0.005, 0.0047, None, 0.0012, 0.0012, 0.90, 1.8),
+    (2, 5, FREE_THREADED, 0.005): Published(131e3, 0.004, cpu_per_process=3.3, cpu_total=6.6),
+    (1, 10, FREE_THREADED, 0.005): Published(
+        134e3, 0.004, cpu_per_process=6.65, cpu_total=6.65, rss_bytes=31e6
+    ),
+}
+BASE = PUBLISHED[10, 1, GIL, 0.005]
+HEADINGS = (
+    "configuration",
+    "requests/min",
+    "of 10x1",
+    "response ms",
+    "app ms",
+    "GIL p50 ms",
+    "p95 ms",
+    "p99 ms",
+    "CPU/process",
+    "CPU",
+    "RSS MB",
+)
+NOTES = {
+    HEADWAY: "response and app: means; GIL: what a take of it waited; CPU and RSS: with the "
+    "supervisor. Without a named policy: interval, CPython's own rule, watched, which is also what "
+    "--policy stock means here.",
+    MOD_WSGI: "response and app: means; GIL: what a request waited for it at mod_wsgi's own takes; "
+    "CPU and RSS: with Apache's own processes.",
+}
+READING = (
+    " Published for about ten cores: 121,000 pages a minute of 3 ms each would be 6 cores of work, "
+    "and 1.8 were used, so a page stopped when 3 ms had passed."
+)
+
+
+def published(parameters: Parameters) -> Published | None:
+    """Nobody else has measured Headway's policies, nor said that work was fixed."""
+    if parameters["workload"] != DEADLINE or parameters["policy"] not in (STOCK, UNSCHEDULED):
+        return None
+    names = ("processes", "threads", "mode", "switch_interval")
+    processes, threads, mode, interval_s = (parameters[name] for name in names)
+    return PUBLISHED.get((processes, threads, mode, interval_s))
+
+
+def configuration(parameters: Parameters) -> str:
+    shape = f"{parameters['processes']} x {parameters['threads']}"
+    if parameters["mode"] == FREE_THREADED:
+        return f"{shape}, free-threaded"
+    interval = f"{shape}, {parameters['switch_interval'] * 1e3:g} ms"
+    is_scheduled = parameters["policy"] not in (STOCK, UNSCHEDULED)
+    return f"{interval}, {parameters['policy']}" if is_scheduled else interval
+
+
+def one_thread_each(results: Results) -> Result | None:
+    """The row that others are held against: no two threads share a GIL there."""
+    found = [each for each in results if each.parameters["threads"] == 1 and each.values]
+    return found[0] if found else None
+
+
+def tables(results: Results) -> list[Table]:
+    return [
+        Table(
+            f"{server}, workload {workload}",
+            HEADINGS,
+            lines(results.where(server=server, workload=workload)),
+            note=NOTES[server] + (READING if workload == DEADLINE else ""),
+        )
+        for server in results.distinct("server")
+        for workload in results.distinct("workload")
+    ]
+
+
+def lines(results: Results) -> list[list[Cell]]:
+    base = one_thread_each(results)
+    return [line(each, base) for each in results if not each.left_out]
+
+
+def line(result: Result, base: Result | None) -> list[Cell]:
+    found = published(result.parameters)
+    cells = [
+        scaled(cell_of(result, "response_mean_s"), MS, found and found.response_s),
+        scaled(cell_of(result, "application_mean_s"), MS, found and found.application_s),
+        scaled(cell_of(result, "gil_wait_p50_s"), MS, found and found.gil_wait_p50_s),
+        scaled(cell_of(result, "gil_wait_p95_s"), MS, found and found.gil_wait_p95_s),
+        scaled(cell_of(result, "gil_wait_p99_s"), MS, found and found.gil_wait_p99_s),
+        scaled(cell_of(result, "cpu_per_process"), 1, found and found.cpu_per_process),
+        scaled(cell_of(result, "cpu_total"), 1, found and found.cpu_total),
+        scaled(cell_of(result, "rss_bytes"), MB, found and found.rss_bytes),
+    ]
+    if not result.values:
+        # The reason is said once.
+        cells = [cell._replace(text="") for cell in cells]
+    return [
+        Cell(text=configuration(result.parameters)),
+        cell_of(result),
+        share(result, base),
+        *cells,
+    ]
+
+
+def share(result: Result, base: Result | None) -> Cell:
+    """Of the requests of 10 x 1."""
+    found = published(result.parameters)
+    if base is None or not result.values:
+        return Cell(text="")
+    ratio = result.median() / base.median()
+    return Cell(ratio, published=found.rpm / BASE.rpm if found else None)
+
+
+def scaled(cell: Cell, unit: float, published_value: float | None) -> Cell:
+    if cell.value is None or cell.low is None or cell.high is None:
+        return cell
+    return cell._replace(
+        value=cell.value / unit,
+        low=cell.low / unit,
+        high=cell.high / unit,
+        published=None if published_value is None else published_value / unit,
+    )
+
+
+def charts(results: Results) -> list[Chart]:
+    found = []
+    for server in results.distinct("server"):
+        for workload in results.distinct("workload"):
+            some = results.where(server=server, workload=workload)
+            name = f"{server}, workload {workload}"
+            found += [share_chart(name, some), waits_chart(name, some)]
+    return [chart for chart in found if any(series.points for series in chart.series)]
+
+
+def share_chart(name: str, results: Results) -> Chart:
+    """Of shapes whose threads share GILs."""
+    base = one_thread_each(results)
+    series = []
+    for shape, some in by_shape(results) if base else ():
+        points, theirs = [], []
+        for result in some:
+            interval = result.interval()
+            if base is None or interval is None:
+                continue
+            interval_s, scale = result.parameters["switch_interval"], base.median()
+            points.append((interval_s, *(each / scale for each in interval)))
+            if (found := published(result.parameters)) is not None:
+                theirs.append((interval_s, found.rpm / BASE.rpm))
+        series.append(Series(shape, points, theirs))
+    title = f"{name}: requests, by switch interval"
+    return Chart(title, "switch interval (s)", "share of 10 x 1's requests", series, log_x=True)
+
+
+def waits_chart(name: str, results: Results) -> Chart:
+    """Of the first such shape."""
+    series = []
+    for _, some in list(by_shape(results))[:1]:
+        for percentile in ("p50", "p95", "p99"):
+            points, theirs = [], []
+            for result in some:
+                interval = result.interval(f"gil_wait_{percentile}_s")
+                if interval is None or min(interval) <= 0:
+                    continue
+                interval_s = result.parameters["switch_interval"]
+                points.append((interval_s, *(each / MS for each in interval)))
+                found = published(result.parameters)
+                value = getattr(found, f"gil_wait_{percentile}_s") if found else None
+                if value is not None:
+                    theirs.append((interval_s, value / MS))
+            series.append(Series(percentile, points, theirs))
+    title = f"{name}: waits for the GIL, by switch interval"
+    return Chart(title, "switch interval (s)", "wait (ms)", series, log_x=True, log_y=True)
+
+
+def by_shape(results: Results) -> Iterable[tuple[str, list[Result]]]:
+    """The rows that nobody schedules, by the switch interval."""
+    rows = [
+        each
+        for each in results.where(mode=GIL)
+        if each.parameters["threads"] > 1 and each.parameters["policy"] in (STOCK, UNSCHEDULED)
+    ]
+    shapes = dict.fromkeys(
+        (each.parameters["processes"], each.parameters["threads"]) for each in rows
+    )
+    for processes, threads in shapes:
+        some = [
+            each
+            for each in rows
+            if (each.parameters["processes"], each.parameters["threads"]) == (processes, threads)
+        ]
+        some.sort(key=lambda each: each.parameters["switch_interval"])
+        yield f"{processes} x {threads}", some
