@@ -5,6 +5,7 @@ from __future__ import annotations
 from headway.bench.experiment import Experiment
 from headway.bench.experiments.bandwidth import Bandwidth
 from headway.bench.experiments.countdown import Countdown
+from headway.bench.experiments.echo import Echo
 from headway.bench.experiments.hash import Hash
 from headway.bench.experiments.latency import Latency
 from headway.bench.experiments.race import Race
@@ -20,6 +21,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Bandwidth(),
         Countdown(),
         Hash(),
+        Echo(),
         Race(),
         Refcount(),
         Wsgi(),
