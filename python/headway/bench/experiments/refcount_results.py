@@ -76,20 +76,13 @@ def _costs(results: Results) -> Table:
                 _number(percent)._replace(published=published.get(kind)),
             ]
         )
-    headings = (
-        "kind",
-        "CPU ns",
-        "elapsed ns",
-        "a bytecode ns",
-        "% of a bytecode",
-        "times plain",
-        "slows programs by %",
-    )
+    headings = ("kind", "CPU", "elapsed", "bytecode", "% of it", "x plain", "slows by %")
     note = (
-        f"Slows programs: an estimate, at {PAIRS_PER_BYTECODE:.2f} pairs a bytecode. CPython's own "
-        "counts are those of list.copy(), with the copying."
+        "elapsed: without what another thread counts for it. bytecode: one of this interpreter's. "
+        f"slows by %: a program that counted plainly, estimated at {PAIRS_PER_BYTECODE:.2f} pairs "
+        "a bytecode. CPython's own counts are those of list.copy(), with the copying."
     )
-    return Table("One thread: an increment and a decrement", headings, rows, 1, note)
+    return Table("One thread: ns for an increment and a decrement", headings, rows, 1, note)
 
 
 def _by_threads(results: Results) -> Table:
