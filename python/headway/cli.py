@@ -44,6 +44,7 @@ VERBS = (
         "headway.bench.compare_command",
         "compare two files of what `bench` measured",
     ),
+    Verb("ccbench", "headway.bench.ccbench_command", "the same as ccbench did, in its form"),
     Verb("status", "headway.server.status_command", "show which processes a server has"),
 )
 

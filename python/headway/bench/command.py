@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from headway import json_file
 from headway.bench import drawing, interpreters, results_file, review
-from headway.bench.experiment import STOCK, Choice, Experiment
+from headway.bench.experiment import MODES, STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.interpreters import Interpreter
 from headway.bench.metadata import Circumstances, doubts
@@ -95,6 +95,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="W",
         help="of the experiments that have several; may be given again (default: all)",
+    )
+    parser.add_argument(
+        "--mode",
+        action="append",
+        choices=MODES,
+        help="where work runs; interpreters are such with a GIL of their own; may be given again "
+        "(default: all that the experiment has)",
     )
     parser.add_argument(
         "--shape",
@@ -196,16 +203,7 @@ def choose(options: argparse.Namespace) -> Choice:
                 "has a GIL; a free-threaded build is needed",
                 exit_code=2,
             )
-    policies = tuple(dict.fromkeys(options.policy or DEFAULT_POLICIES))
-    if not interpreter.headway:
-        if options.policy and policies != (STOCK,):
-            raise CommandError(
-                f"--policy {policies[-1]}: {interpreter.path} has no Headway of its own; "
-                f"without it there is --policy {STOCK}",
-                exit_code=2,
-            )
-        policies = (STOCK,)
-    check_policies([policy for policy in policies if policy != STOCK], interpreter.path)
+    policies = policies_for(interpreter, _tuple(options.policy))
     return Choice(
         interpreter=interpreter,
         free_threaded=free_threaded,
@@ -213,11 +211,30 @@ def choose(options: argparse.Namespace) -> Choice:
         switch_intervals_s=_tuple(options.switch_interval),
         threads=_tuple(options.threads),
         workloads=_tuple(options.workload),
+        modes=_tuple(options.mode),
         shapes=_tuple(options.shape),
         server=options.server,
         seconds=options.seconds,
         quick=options.quick,
     )
+
+
+def policies_for(
+    interpreter: interpreters.Interpreter, asked: tuple[str, ...] | None = None
+) -> tuple[str, ...]:
+    """What was asked for, or the default; without a Headway of the interpreter's own, its stock.
+    Raises CommandError (exit code 2) for what it does not know."""
+    if not interpreter.headway:
+        if asked and asked != (STOCK,):
+            raise CommandError(
+                f"--policy {asked[-1]}: {interpreter.path} has no Headway of its own; "
+                f"without it there is --policy {STOCK}",
+                exit_code=2,
+            )
+        return (STOCK,)
+    policies = asked or DEFAULT_POLICIES
+    check_policies([policy for policy in policies if policy != STOCK], interpreter.path)
+    return policies
 
 
 def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
@@ -232,6 +249,7 @@ def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
         "switch-interval": options.switch_interval,
         "threads": options.threads,
         "workload": options.workload,
+        "mode": options.mode,
         "shape": options.shape,
         "server": options.server != "headway",
     }

@@ -1,6 +1,6 @@
 """Notes when each UDP ping is received, beside CPU-bound threads with a workload of ccbench's.
 
-    ping_server.py WORKLOAD CPU_THREADS
+    ping_server.py WORKLOAD CPU_THREADS [SWITCH_INTERVAL_S]
 
 A ping holds the time when it was sent; its latency ends when the thread "ping" is back from recv in
 Python. The datagram then goes back, which lets the client send the next.
@@ -29,6 +29,8 @@ def receive_pings(server: socket.socket, pings: list[tuple[int, int]]) -> None:
 
 def main() -> None:
     work, cpu_threads = WORKLOADS[sys.argv[1]], int(sys.argv[2])
+    if sys.argv[3:]:
+        sys.setswitchinterval(float(sys.argv[3]))
     pings: list[tuple[int, int]] = []
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 0))

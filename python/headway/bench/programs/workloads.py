@@ -1,15 +1,18 @@
-"""ccbench's three kinds of CPU-bound work, in calls of a fraction of a millisecond to some.
+"""ccbench's kinds of CPU-bound work, in calls of a fraction of a millisecond to some.
 
 A is pure Python: digits of pi. B is C code that keeps the GIL: a regular expression. C is C code
-that drops it: bz2. Knows nothing of threads.
+that drops it: bz2; so are sha1 and zlib, which later versions of ccbench had. Knows nothing of
+threads.
 """
 
 from __future__ import annotations
 
 import bz2
+import hashlib
 import re
 import sys
 import time
+import zlib
 from collections.abc import Callable
 
 import window
@@ -17,6 +20,9 @@ import window
 PI_DIGITS = 50
 TEXT_LINES = 400
 BZ2_BYTES = 6_000
+SHA1_BYTES = 150_000
+ZLIB_BYTES = 15_000
+ZLIB_LEVEL = 5
 CALLS = 200
 
 
@@ -39,7 +45,9 @@ TEXT = "\n".join(
     for line in range(TEXT_LINES)
 )
 DEFINITION = re.compile(r"^\s*(def|class)\s+\w+|.*\blambda\b\s*:|^\s*@\w+", re.MULTILINE)
-DATA = (TEXT * 2).encode()[:BZ2_BYTES]
+BZ2_DATA, SHA1_DATA, ZLIB_DATA = (
+    (TEXT * 8).encode()[:size] for size in (BZ2_BYTES, SHA1_BYTES, ZLIB_BYTES)
+)
 
 
 def find_definitions() -> int:
@@ -47,13 +55,23 @@ def find_definitions() -> int:
 
 
 def compress() -> int:
-    return len(bz2.compress(DATA))
+    return len(bz2.compress(BZ2_DATA))
+
+
+def digest() -> bytes:
+    return hashlib.sha1(SHA1_DATA).digest()
+
+
+def compress_and_restore() -> int:
+    return len(zlib.decompress(zlib.compress(ZLIB_DATA, ZLIB_LEVEL)))
 
 
 WORKLOADS: dict[str, Callable[[], object]] = {
     "A": pi_digits,
     "B": find_definitions,
     "C": compress,
+    "sha1": digest,
+    "zlib": compress_and_restore,
 }
 
 
