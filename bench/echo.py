@@ -145,8 +145,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     figures: Figures[Cell] = Figures()
     measure_cell = partial(echo_cell.measure, seconds=options.seconds, server=SERVER)
     for cell, found in sitting.rounds(NAME, options.rounds, cells, measure_cell):
-        if cell.cpu_threads and "handoff_share" in found:
-            found["left_share"] = 1 - found["io_held_share"] - found["handoff_share"]
+        if cell.cpu_threads and "left_share" in found:
             found["work_of_left"] = ratio(found["work_share"], found["left_share"])
         figures.record(cell, **found)
     print_table(figures, counts)

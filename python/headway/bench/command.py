@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from headway import json_file
 from headway.bench import drawing, interpreters, results_file, review
-from headway.bench.experiment import STOCK, Choice, Experiment
+from headway.bench.experiment import MODES, STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.metadata import Circumstances, doubts
 from headway.bench.options import (
@@ -94,6 +94,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="W",
         help="of the experiments that have several; may be given again (default: all)",
+    )
+    parser.add_argument(
+        "--mode",
+        action="append",
+        choices=MODES,
+        help="where work runs; interpreters are such with a GIL of their own; may be given again "
+        "(default: all that the experiment has)",
     )
     parser.add_argument(
         "--shape",
@@ -203,6 +210,7 @@ def choose(options: argparse.Namespace) -> Choice:
         switch_intervals_s=_tuple(options.switch_interval),
         threads=_tuple(options.threads),
         workloads=_tuple(options.workload),
+        modes=_tuple(options.mode),
         shapes=_tuple(options.shape),
         server=options.server,
         seconds=options.seconds,
@@ -240,6 +248,7 @@ def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
         "switch-interval": options.switch_interval,
         "threads": options.threads,
         "workload": options.workload,
+        "mode": options.mode,
         "shape": options.shape,
         "server": options.server != "headway",
     }

@@ -22,6 +22,9 @@ from headway.bench.table import Chart, Table
 # In the place of a policy: plain python, without Headway.
 STOCK = "stock"
 DEFAULT_SWITCH_INTERVAL_S = 0.005
+# Where work runs: threads of one process, processes, sub-interpreters with a GIL each, or threads
+# without a GIL.
+MODES = ("threads", "processes", "interpreters", "free-threaded")
 
 Parameters = dict[str, Any]
 
@@ -41,6 +44,7 @@ class Choice:
     switch_intervals_s: tuple[float, ...] | None = None
     threads: tuple[int, ...] | None = None
     workloads: tuple[str, ...] | None = None
+    modes: tuple[str, ...] | None = None
     shapes: tuple[tuple[int, int], ...] | None = None
     server: str = "headway"
     seconds: float | None = None

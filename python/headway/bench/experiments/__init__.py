@@ -5,6 +5,7 @@ from __future__ import annotations
 from headway.bench.experiment import Experiment
 from headway.bench.experiments.bandwidth import Bandwidth
 from headway.bench.experiments.countdown import Countdown
+from headway.bench.experiments.echo import Echo
 from headway.bench.experiments.latency import Latency
 from headway.bench.experiments.refcount import Refcount
 from headway.bench.experiments.throughput import Throughput
@@ -17,6 +18,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Latency(),
         Bandwidth(),
         Countdown(),
+        Echo(),
         Refcount(),
         Wsgi(),
     )

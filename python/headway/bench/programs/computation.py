@@ -28,21 +28,26 @@ def add_and_subtract() -> None:
 
 
 class Computation:
-    """Threads that call `work` until they are stopped, and how often they did."""
+    """Threads that call `work` until they are stopped, and how often they did.
+
+    They are there from the beginning and wait: to start one after another takes as many turns at
+    the GIL, each longer than the one before.
+    """
 
     def __init__(self, threads: int, work: Callable[[], object] = add_and_subtract) -> None:
         self._work = work
+        self._started = threading.Event()
         self._stopping = False
         self._done = [0] * threads
         self._threads = [
-            threading.Thread(target=self._compute, args=(index,), name=f"compute-{index}")
+            threading.Thread(target=self._run, args=(index,), name=f"compute-{index}", daemon=True)
             for index in range(threads)
         ]
+        for thread in self._threads:
+            thread.start()
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.daemon = True
-            thread.start()
+        self._started.set()
 
     def stop(self) -> None:
         self._stopping = True
@@ -51,6 +56,10 @@ class Computation:
 
     def done(self) -> int:
         return sum(self._done)
+
+    def _run(self, index: int) -> None:
+        self._started.wait()
+        self._compute(index)
 
     def _compute(self, index: int) -> None:
         work = self._work
@@ -68,6 +77,8 @@ def measure(times: window.Window, computation: Computation) -> dict[str, Any]:
     window.sleep_until(times.begin_ns)
     before = gil.snapshot() if gil else None
     began_ns, cpu_before_s = time.monotonic_ns(), time.process_time()
+    if began_ns >= times.end_ns:
+        raise RuntimeError("the threads started only after the window's end")
     done_before = computation.done()
     window.sleep_until(times.end_ns)
     ended_ns, cpu_s = time.monotonic_ns(), time.process_time() - cpu_before_s
@@ -84,10 +95,13 @@ def measure(times: window.Window, computation: Computation) -> dict[str, Any]:
 def control(
     cpu_threads: int, work: Callable[[], object] = add_and_subtract, **ready: Any
 ) -> dict[str, Any]:
-    """A program's conversation up to its answer; its CPU-bound threads start with the warm-up."""
+    """A program's conversation up to its answer; its threads compute from the warm-up on."""
+    return conduct(Computation(cpu_threads, work), **ready)
+
+
+def conduct(computation: Computation, **ready: Any) -> dict[str, Any]:
     window.say(**ready)
     times = window.hear_window()
-    computation = Computation(cpu_threads, work)
     computation.start()
     return measure(times, computation)
 
