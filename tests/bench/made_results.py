@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from headway.bench.experiment import Choice, Experiment, Measured, Parameters, Row
@@ -46,6 +47,27 @@ def row(
 
 def results(*rows: Result, name: str = "made", unit: str = "s") -> Results:
     return Results(name, unit, list(rows), {"loops": 1_000_000})
+
+
+def measured(
+    experiment: Experiment,
+    choice: Choice,
+    value: Callable[[Parameters], float],
+    **calibration: Any,
+) -> Results:
+    """An experiment's own rows, each with three values that `value` makes up of its parameters."""
+    found = []
+    for each in experiment.rows(choice):
+        result = Result(each.parameters, experiment.published(each.parameters), each.left_out)
+        result.values = [] if each.left_out else [value(each.parameters)] * 3
+        found.append(result)
+    return Results(experiment.name, experiment.unit, found, calibration)
+
+
+def statement(experiment: Experiment, found: Results, words: str) -> Statement:
+    """The only one with these words."""
+    (one,) = [each for each in experiment.statements(found) if words in each.text]
+    return one
 
 
 class Made(Experiment):

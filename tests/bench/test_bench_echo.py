@@ -8,6 +8,7 @@ import random
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +18,7 @@ import pytest
 from launch import environment, execute, headway
 
 from headway.bench import interpreters
-from headway.bench.experiment import STOCK, Choice, Measured, Row
+from headway.bench.experiment import MODES, STOCK, Choice, Measured, Row
 from headway.bench.experiments import echo_value
 from headway.bench.experiments.echo import PUBLISHED_PER_S, Echo
 from headway.bench.experiments.echo_value import Beside, answered_in, started_on
@@ -113,6 +114,22 @@ def test_what_is_chosen_is_measured_and_nothing_twice() -> None:
         row(3, 0.002, cores="one"),
         row(3, 0.002, "priority", cores="one"),
     ]
+
+
+def test_what_has_one_interval_has_that_of_the_tables_that_compare() -> None:
+    """5 ms if it was chosen, the first otherwise."""
+    for intervals_s, expected in (((0.1, 0.005), 0.005), ((0.1, 0.01), 0.1)):
+        choice = replace(FULL, switch_intervals_s=intervals_s, threads=(1,))
+        elsewhere = [
+            each
+            for each in parameters(choice)
+            if (each["mode"], each["cores"]) != ("threads", "free")
+        ]
+        assert {each["mode"] for each in elsewhere} == set(MODES)
+        assert {each["switch_interval"] for each in elsewhere} == {expected}
+        titles = [table.title for table in ECHO.tables(made(as_published, choice))]
+        assert f"requests at {expected * 1e3:g} ms, by policy" in titles
+        assert "requests/s, by the processors that server and client may use" in titles
 
 
 def test_without_cpu_bound_work_there_is_nowhere_for_it_to_run() -> None:

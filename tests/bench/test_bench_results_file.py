@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from launch import execute, headway
 
-from headway.bench import results_file
+from headway.bench import interpreters, results_file
+from headway.bench.experiment import STOCK, Choice
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.results import Result, Results
 from headway.bench.review import Listed
@@ -76,6 +77,25 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     again = results_file.read(str(write(tmp_path / "b.json", read, python="3.13.0")))
     assert again.metadata == kept.metadata
     assert (tmp_path / "b.json").read_bytes() == (tmp_path / "a.json").read_bytes()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_shows_the_same_from_a_file(tmp_path: Path, name: str) -> None:
+    """Its rows with made-up values: all that tables, charts and statements need is in the file."""
+    experiment = EXPERIMENTS[name]
+    rows = experiment.rows(Choice(interpreters.this(), policies=(STOCK, "priority"), quick=True))
+    results = Results(name, experiment.unit, [], {})
+    for place, each in enumerate(rows):
+        row = Result(each.parameters, experiment.published(each.parameters), each.left_out)
+        if not each.left_out:
+            row.values = [1.0 + place, 1.25 + place, 1.125 + place]
+        results.rows.append(row)
+    path = tmp_path / "a.json"
+    results_file.write(str(path), {}, [(experiment, results)])
+    read = results_file.read(str(path)).experiments[0].results
+    for make in (experiment.tables, experiment.charts, experiment.statements):
+        # By what they look like: NaN is not equal to itself.
+        assert repr(make(read)) == repr(make(results))
 
 
 def test_a_row_says_how_sure_its_interval_is(tmp_path: Path) -> None:
@@ -259,6 +279,16 @@ def test_the_file_that_the_next_tests_spoil_is_valid(tmp_path: Path) -> None:
         (("experiments",), {}, "experiments is {}, and must be a list"),
         (("experiments", 0), "made", "experiments[0] is 'made', and must be an object"),
         (("experiments", 0, "name"), 1, "experiments[0].name is 1, and must be a string"),
+        (
+            ("experiments", 0, "name"),
+            "\x1b[2J",
+            "experiments[0].name is '\\x1b[2J', and must be printable",
+        ),
+        (
+            (*ROW, "parameters", "policy"),
+            "two\nlines",
+            "experiments[0].rows[0].parameters.policy is 'two\\nlines', and must be printable",
+        ),
         (("experiments", 0, "rows"), None, "experiments[0].rows is None, and must be a list"),
         (
             ("experiments", 0, "higher_is_better"),

@@ -8,9 +8,9 @@ from made_results import results, row
 from headway.bench.table import Cell, label_of, listing, pivot, series_by, series_of, text_of
 
 RATES = results(
-    row([100.0], 90.0, switch_interval=0.005, threads=1),
-    row([40.0], 50.0, switch_interval=0.005, threads=2),
-    row([500.0], 450.0, switch_interval=0.001, threads=1),
+    row([100.0] * 3, 90.0, switch_interval=0.005, threads=1),
+    row([40.0] * 3, 50.0, switch_interval=0.005, threads=2),
+    row([500.0] * 3, 450.0, switch_interval=0.001, threads=1),
     row([], None, "no second core", switch_interval=0.001, threads=2),
 )
 
@@ -24,7 +24,7 @@ def test_a_pivot_has_one_parameter_down_and_one_across() -> None:
 
 
 def test_a_listing_has_a_line_for_each_row() -> None:
-    measured = row([3.0], 4.0, figures={"p99_s": [0.5]}, policy="stock", switch_interval=0.005)
+    measured = row([3.0] * 3, 4.0, figures={"p99_s": [0.5]}, policy="stock", switch_interval=0.005)
     missing = row([], None, "no GIL to wait for", policy="stock", switch_interval=0.1)
     table = listing(
         results(measured, missing),

@@ -341,7 +341,20 @@ def test_charts_go_by_the_switch_interval() -> None:
     assert [point[:2] for point in share.series[0].points] == [(0.0001, 0.75), (0.005, 0.25)]
     assert share.series[0].published[1] == (0.005, pytest.approx(37 / 134))
     assert [series.name for series in found.series] == ["p50", "p95", "p99"]
-    assert found.series[1].points[1][:2] == (0.005, pytest.approx(13))
+    assert found.series[1].points[1][:2] == (0.005, 0.013)
+    assert found.series[1].published == [(0.0001, 0.0012), (0.005, 0.013)]
+
+
+def test_a_chart_shows_single_waits_beside_multiples_of_the_interval() -> None:
+    row = result_of(25, (2, 5), contended_gil_wait_p50_s=0.005)
+    row.samples_s = [0.0101] * 60 + [0.0001] * 30 + [1.0] * 10
+    chart = EXPERIMENT.charts(Results("wsgi", EXPERIMENT.unit, [row], {}))[-1]
+    assert chart.multiples_of == 0.005
+    shares = {round(x / 0.005 - 1 / 16, 3): y for x, y, *_ in chart.series[0].points}
+    assert len(shares) == 40
+    assert shares[0] == pytest.approx(0.3)
+    assert shares[2] + shares[1.875] == pytest.approx(0.6)
+    assert sum(shares.values()) == pytest.approx(0.9)
 
 
 # Distributions.
@@ -414,7 +427,7 @@ def answering(*answers: bytes) -> Iterator[int]:
             thread.join()
 
 
-def loaded(port: int, connections: int = 1, seconds: float = 0.3) -> dict[str, Any]:
+def loaded(port: int, connections: int = 1, seconds: float = 1.5) -> dict[str, Any]:
     with program(PLAIN, "http_load", str(port), "/", str(connections)) as clients:
         clients.answer()
         clients.measure(Window.after(0.0, seconds))
@@ -458,9 +471,10 @@ def check_value(row: Row, found: Measured) -> None:
     least_s = 0.004 if row.parameters["workload"] == "deadline" else 0.001
     assert least_s <= figures["application_p50_s"] <= figures["application_p99_s"]
     assert figures["response_mean_s"] >= figures["application_mean_s"]
-    assert figures["cpu_per_process"] > 0
-    # In ticks of the kernel's.
-    assert figures["cpu_total"] >= figures["cpu_per_process"] * row.parameters["processes"] - 0.1
+    # Nobody knows where the machine was too busy to look in time.
+    if "cpu_total" in figures:
+        of_workers = figures["cpu_per_process"] * row.parameters["processes"]
+        assert figures["cpu_total"] >= of_workers - 0.001
     assert figures["rss_bytes"] > figures["rss_per_process"] > 1_000_000
     assert figures["gil_wait_p50_s"] <= figures["gil_wait_p95_s"] <= figures["gil_wait_p99_s"]
     assert found.samples_s == sorted(found.samples_s)
@@ -494,7 +508,7 @@ def test_headway_serves_without_a_gil() -> None:
     found = EXPERIMENT.measure(row, choice, EXPERIMENT.calibrate(choice))
     assert found.value > 0
     assert found.figures["work_s"] > 0
-    assert found.samples_s == ()
+    assert not found.samples_s
 
 
 def test_a_server_that_cannot_start_is_told_with_what_it_said() -> None:

@@ -319,8 +319,8 @@ def report(experiment: Experiment, results: Results) -> list[str]:
     drawn = [drawing.draw(table, style, marks) for table in tables]
     for text in drawn:
         lines += [text, ""]
-    lines += drawing.legend(tables, drawn, style)
-    lines += drawing.draw_reasons(results, marks)
+    notes = [*drawing.legend(tables, drawn, style), *drawing.draw_reasons(results, marks)]
+    lines += [*notes, ""] if notes else []
     for statement in experiment.statements(results):
         lines += drawing.draw_statement(statement, style)
     return lines

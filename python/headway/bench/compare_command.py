@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from typing import Any
 
-from headway import json_file
+from headway import columns, json_file
 from headway.bench import comparison, drawing, results_file
 from headway.bench.comparison import Comparison, Difference
 from headway.bench.metadata import doubts
@@ -19,8 +20,11 @@ from headway.bench.rank_test import LEVEL
 from headway.bench.results import Result, describe
 from headway.bench.table import Cell, Table
 from headway.errors import CommandError, reason_of
+from headway.terminal import Style
 
 SCHEMA = 1
+# Columns; what files hold may be any length.
+MAX_LINE = 300
 DESCRIPTION = """\
 Compares two files of `headway bench --json FILE`, row by row: how B's median stands to A's. Rows
 are the same if their experiment and all their parameters are.
@@ -55,7 +59,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="A B",
         help="two files of results; - is stdin",
     )
-    parser.add_argument("--json", metavar="OUT", help="also write the comparison to OUT")
+    parser.add_argument(
+        "--json",
+        metavar="OUT",
+        help="also write the comparison to OUT; with - that goes to stdout, and the text to stderr",
+    )
     parser.add_argument(
         "--fail-on-regression",
         type=percentage,
@@ -76,12 +84,17 @@ def run(options: argparse.Namespace) -> int:
     found = comparison.compare(a, b)
     if options.fail_on_regression is not None:
         check_provable(found)
-    print(*report(found, options.files, (a.metadata, b.metadata)), sep="\n")
+    stream = sys.stderr if json_path == json_file.STDOUT else sys.stdout
+    style = Style.of_stream(stream.fileno(), stream.encoding or "ascii")
+    print(*report(found, options.files, (a.metadata, b.metadata), style), sep="\n", file=stream)
     if json_path is not None:
         write(json_path, to_dict(found, options.files, (a.metadata, b.metadata)))
     if options.fail_on_regression is None:
         return 0
-    return tell_regressions(found, options.fail_on_regression)
+    regressions = find_regressions(found, options.fail_on_regression)
+    none = f"No row is significantly worse by more than {options.fail_on_regression:g} %."
+    print(*(regressions or [none]), sep="\n", file=stream)
+    return int(bool(regressions))
 
 
 def check_provable(found: Comparison) -> None:
@@ -100,19 +113,27 @@ def check_provable(found: Comparison) -> None:
 
 
 def report(
-    found: Comparison, files: list[str], metadata: tuple[dict[str, Any], dict[str, Any]]
+    found: Comparison,
+    files: list[str],
+    metadata: tuple[dict[str, Any], dict[str, Any]],
+    style: Style,
 ) -> list[str]:
     """Line by line."""
     lines = []
     for name, file, told in zip("AB", files, metadata, strict=True):
-        lines.append(f"{name}: {file}, CPython {told.get('python', '(unknown)')}")
+        text = f"{name}: {file}, CPython {told.get('python', '(unknown)')}"
+        lines.append(columns.name(text, MAX_LINE))
         lines += [f"   doubtful: {doubt}" for doubt in doubts(told)]
-    lines += [f"{name} differs: {a!r} in A, {b!r} in B" for name, a, b in found.metadata]
+    lines += [
+        columns.name(f"{name} differs: {a!r} in A, {b!r} in B", MAX_LINE)
+        for name, a, b in found.metadata
+    ]
     names = dict.fromkeys(each.experiment for each in found.differences)
     for name in names:
         rows = [each for each in found.differences if each.experiment == name]
-        lines += ["", drawing.draw(table(name, rows))]
-    lines += ["", *map(str, found.singles)] if found.singles else [""]
+        lines += ["", drawing.draw(table(name, rows), style)]
+    singles = [columns.name(each, MAX_LINE) for each in found.singles]
+    lines += ["", *singles] if singles else [""]
     return [*lines, *summary(found)]
 
 
@@ -121,17 +142,17 @@ def table(name: str, rows: list[Difference]) -> Table:
     headings = [key.replace("_", " ") for key in parameters]
     return Table(
         f"{name}, in {rows[0].unit}" if rows[0].unit else name,
-        [*headings, "A", "B", "B / A", "95 % of B / A", "p", "p of all", ""],
+        [*headings, "A", "B", "B / A", "B is", "95 % of B / A", "p", "p of all"],
         [
             [
                 *(Cell(text=str(row.a.parameters.get(key, ""))) for key in parameters),
                 median(row.a),
                 median(row.b),
                 Cell(text=f"{row.ratio.median:.3f}"),
+                Cell(text=row.verdict or "-"),
                 Cell(text=f"{row.ratio.low:.3f} to {row.ratio.high:.3f}"),
                 Cell(text=p_text(row.p)),
                 Cell(text=p_text(row.corrected)),
-                Cell(text=row.verdict or "-"),
             ]
             for row in rows
         ],
@@ -155,30 +176,26 @@ def summary(found: Comparison) -> list[str]:
     without = counts.pop("", 0)
     parts = [f"{count} {verdict}" for verdict, count in counts.items()]
     lines = [
-        f"{compared} rows compared: "
+        f"{compared} {'row' if compared == 1 else 'rows'} compared: "
         + ", ".join([*parts, f"{without} without a significant difference"])
         + f" (p of all under {LEVEL})"
     ]
     if not found.provable:
         lines.append(
-            f"No row could have been significant beside {compared - 1} others with so few values: "
-            f"{found.values_needed} of each in both files are enough"
+            "With so few values no row can be significant, however far apart: "
+            f"{found.values_needed} of each in both files are enough."
         )
     return lines
 
 
-def tell_regressions(found: Comparison, percent: float) -> int:
-    """The exit code."""
-    regressions = found.regressions(percent / 100)
-    broken = [each for each in found.singles if each.broke]
-    for row in regressions:
-        place = f"{row.experiment}, {describe(row.a.parameters)}"
-        print(f"regression: {place}: {row.verdict} by {row.worse_by:.1%}")
-    for single in broken:
-        print(f"regression: {single}")
-    if not regressions and not broken:
-        print(f"No row is significantly worse by more than {percent:g} %.")
-    return int(bool(regressions or broken))
+def find_regressions(found: Comparison, percent: float) -> list[str]:
+    """A line for each."""
+    worse = [
+        f"{row.experiment}, {describe(row.a.parameters)}: {row.verdict} by {row.worse_by:.1%}"
+        for row in found.regressions(percent / 100)
+    ]
+    broken = [columns.name(each, MAX_LINE) for each in found.singles if each.broke]
+    return [f"regression: {each}" for each in (*worse, *broken)]
 
 
 def to_dict(

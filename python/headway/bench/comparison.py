@@ -56,7 +56,7 @@ class Difference(NamedTuple):
             return ""
         # Nobody knows which way is better, or there is no ratio.
         if not self.worse_by or math.isnan(self.worse_by):
-            return "differs"
+            return "different"
         words = ("faster", "slower") if is_speed(self.unit) else ("better", "worse")
         return words[self.worse_by > 0]
 

@@ -2,7 +2,7 @@
 
 A figure is a median, how far its confidence interval goes (in per cent of it, to the farther
 side), and what was published, each aligned with those above and below. A table that is too wide
-does without the confidence intervals; if that is not enough, it is broken between columns, with
+does without the confidence intervals if it fits then; otherwise it is broken between columns, with
 the names of its rows before each part.
 """
 
@@ -23,7 +23,7 @@ from headway.terminal import Style
 INDENT = "  "
 GAP = "  "
 # Headings of narrow columns are broken between words, but not below this width.
-MIN_HEADING = 8
+MIN_HEADING = 10
 # Of the rows that have the same reason, as many are named.
 MOST_NAMED = 3
 UNSTABLE = "!"
@@ -46,13 +46,13 @@ def number(value: float) -> str:
 def draw(table: Table, style: Style = PLAIN, marks: Mapping[str, str] | None = None) -> str:
     """Aligned columns: the first `names` to the left, figures to the right. `marks` stand for
     texts that are told elsewhere."""
-    names, figures = _columns(table, style, marks or {}, True)
-    parts = _parts(names, figures, style.width)
-    without = ""
-    if len(parts) > 1 and any(cell.low is not None for line in table.rows for cell in line):
-        needed = sum(len(GAP) + column.width for column in (*names, *figures))
-        without = f"Confidence intervals would need {needed} columns here."
-        parts = _parts(*_columns(table, style, marks or {}, False), style.width)
+    columns_with = _columns(table, style, marks or {}, True)
+    parts, without = _parts(*columns_with, style.width), ""
+    if len(parts) > 1:
+        fewer = _parts(*_columns(table, style, marks or {}, False), style.width)
+        if len(fewer) == 1:
+            needed = sum(len(GAP) + column.width for each in columns_with for column in each)
+            parts, without = fewer, f"Confidence intervals would need {needed} columns here."
     lines = [*wrap(table.title, style)]
     for part in parts:
         lines += _side_by_side(part)
@@ -81,7 +81,9 @@ def legend(tables: Sequence[Table], drawn: Iterable[str], style: Style = PLAIN) 
         signs.append(f"{_plus_minus(style)} to the farther end of the {share} confidence interval")
     if any(cell.unstable for cell in cells):
         share = f"{100 * UNSTABLE_WIDTH:g} %"
-        signs.append(f"{UNSTABLE} unstable: the interval is wider than {share} of the median")
+        signs.append(
+            f"{UNSTABLE} unstable: one value, or an interval wider than {share} of the median"
+        )
     if any(cell.published is not None for cell in cells):
         signs.append("in parentheses: published")
     return wrap("; ".join(signs), style)

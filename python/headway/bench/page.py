@@ -26,12 +26,13 @@ DASH = "\N{EN DASH}"
 HOW_TO_READ = (
     "Each value was measured by processes of its own, and all rows of an experiment in every "
     "round, so that what else the machine did hit all alike. A figure is the median of a row's "
-    f"values; below it is its {100 * CONFIDENCE:g} % confidence interval, by bootstrap, and what "
-    "was published for the same. A row is marked as unstable if that interval is wider than "
-    f"{100 * UNSTABLE_WIDTH:g} % of the median. In charts bars are confidence intervals, and what "
-    "was published is hollow and dashed. Statements are sentences that the published results make, "
-    "or that Headway makes: a number that was computed from these measurements decides whether "
-    "they agree."
+    f"values; below it are its {100 * CONFIDENCE:g} % confidence interval (of five values or "
+    "fewer, their whole range) and what was published for the same. A row is marked as unstable "
+    "if there is one value only, or if that interval is wider than "
+    f"{100 * UNSTABLE_WIDTH:g} % of the median. In charts bars and bands are confidence "
+    "intervals, and what was published is hollow and dashed. Statements are sentences that the "
+    "published results make, or that Headway makes: a number that was computed from these "
+    "measurements decides whether they agree."
 )
 
 Shown = Sequence[tuple[Experiment, Results]]

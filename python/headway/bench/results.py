@@ -108,6 +108,13 @@ class Results:
         found = self.find(**parameters)
         return found if found and found.values else None
 
+    def ratio(self, over: dict[str, Any], base: dict[str, Any]) -> float:
+        """The median of the ratios of two rows, round by round; NaN if one has no values. Each is
+        the only row that has these parameters."""
+        value, other = self.find(**over), self.find(**base)
+        found = value.ratio(other) if value and other else None
+        return found.median if found else math.nan
+
     def distinct(self, parameter: str) -> list[Any]:
         """The values of a parameter in the order of the rows."""
         found = [row.parameters for row in self]

@@ -200,6 +200,8 @@ def _check_distinct(keys: Sequence[object], place: str, other: str) -> None:
 
 def _experiment(found: Any, place: str) -> KeptExperiment:
     _check(find_field_problem(found, EXPERIMENT_FIELDS, place))
+    for name in ("name", "unit"):
+        _check_printable(found[name], f"{place}{name}")
     direction = found.get("higher_is_better")
     if not isinstance(direction, bool):
         if direction is not None:
@@ -219,6 +221,12 @@ def _experiment(found: Any, place: str) -> KeptExperiment:
     return KeptExperiment(results, direction, found["statements"])
 
 
+def _check_printable(text: str, place: str) -> None:
+    """It goes to terminals as it is."""
+    if not text.isprintable():
+        raise _Problem(f"{place} is {text!r:.40}, and must be printable")
+
+
 def _direction(unit: str) -> bool | None:
     """By the unit, where the file has nothing else."""
     if unit.endswith("/s"):
@@ -228,17 +236,22 @@ def _direction(unit: str) -> bool | None:
 
 def _check_statement(found: Any, place: str) -> None:
     _check(find_field_problem(found, {"text": (str,)}, place))
+    _check_printable(found["text"], f"{place}text")
     _number(found.get("value"), f"{place}value")
     if not isinstance(found.get("agrees"), bool):
         raise _Problem(f"{place}agrees is {found.get('agrees')!r:.40}, and must be a boolean")
     for name in ("allowed", "why"):
         _check(find_field_problem({name: "", **found}, {name: (str,)}, place))
+        _check_printable(found.get(name, ""), f"{place}{name}")
 
 
 def _result(found: Any, place: str) -> Result:
     _check(find_field_problem(found, {"parameters": (dict,), "values": (list,)}, place))
     for name, value in found["parameters"].items():
-        if not isinstance(value, (str, bool, type(None))):
+        _check_printable(name, f"a name in {place}parameters")
+        if isinstance(value, str):
+            _check_printable(value, f"{place}parameters.{name}")
+        elif not isinstance(value, (bool, type(None))):
             _number(value, f"{place}parameters.{name}", "text, a number, a boolean or null")
     left_out = found.get("left_out", "")
     _check(find_field_problem({"left_out": left_out}, {"left_out": (str,)}, place))

@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
+from headway import columns
 from headway.bench import results_file
 from headway.bench.experiment import Choice, Experiment, Measured, Parameters, Row
 from headway.bench.experiments import EXPERIMENTS
@@ -34,6 +35,9 @@ MEASURING = (
     "free_threaded",
     "json",
 )
+
+# Columns; a line of a file that somebody else wrote may be any length.
+MAX_HEADING = 300
 
 Shown = list[tuple[Experiment, Results]]
 
@@ -88,7 +92,7 @@ def heading(metadata: dict[str, Any]) -> str:
         f"measured at {metadata['time']}" if "time" in metadata else "",
         f"on {metadata['cpu']}" if "cpu" in metadata else "",
     ]
-    return "; ".join(filter(None, parts))
+    return columns.name("; ".join(filter(None, parts)), MAX_HEADING)
 
 
 class Listed(Experiment):

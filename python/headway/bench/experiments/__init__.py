@@ -6,7 +6,9 @@ from headway.bench.experiment import Experiment
 from headway.bench.experiments.bandwidth import Bandwidth
 from headway.bench.experiments.countdown import Countdown
 from headway.bench.experiments.echo import Echo
+from headway.bench.experiments.hash import Hash
 from headway.bench.experiments.latency import Latency
+from headway.bench.experiments.race import Race
 from headway.bench.experiments.refcount import Refcount
 from headway.bench.experiments.throughput import Throughput
 from headway.bench.experiments.wsgi import Wsgi
@@ -18,7 +20,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         Latency(),
         Bandwidth(),
         Countdown(),
+        Hash(),
         Echo(),
+        Race(),
         Refcount(),
         Wsgi(),
     )

@@ -142,7 +142,7 @@ class Echo(Experiment):
 def rows_of(group: Group, choice: Choice) -> Iterator[Row]:
     intervals_s = choice.switch_intervals_s or group.intervals_s
     if (group.mode, group.cores) != (THREADS, FREE):
-        intervals_s = intervals_s[:1]
+        intervals_s = (echo_tables.reference_interval_s(intervals_s),)
     for policy in choice.policies:
         if (policy != STOCK) != group.policies:
             continue
@@ -156,7 +156,7 @@ def rows_of(group: Group, choice: Choice) -> Iterator[Row]:
                     yield Row(
                         {
                             "policy": policy,
-                            "switch_interval": setting.switch_interval_s,
+                            "switch_interval": interval_s,
                             "cpu_threads": cpu_threads,
                             "mode": group.mode,
                             "cores": group.cores,

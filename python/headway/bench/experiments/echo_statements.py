@@ -262,7 +262,7 @@ def of_policy(rates: Rates, policy: str) -> Iterator[Statement]:
             f"{policy}: as many requests/s as beside processes: share of theirs, the least beside "
             f"{counts_text(shares)}",
             min(shares.values()),
-            0.8,
+            0.7,
         )
     kept = rates.of_counts(lambda count: work_of_left(rates.row(count, policy=policy)))
     if kept:
@@ -270,7 +270,7 @@ def of_policy(rates: Rates, policy: str) -> Iterator[Statement]:
             f"{policy}: CPU-bound threads get the GIL's time that requests and handoffs leave: "
             f"share of it, the least beside {counts_text(kept)}",
             min(kept.values()),
-            0.85,
+            0.8,
         )
     free = ratio(rate(0), rates.rate(0))
     if free > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from headway.bench import statistics
 from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK
@@ -11,10 +11,10 @@ from headway.bench.results import Result, Results
 from headway.bench.table import Cell, Chart, Series, Table, cell_of, pivot
 
 
-def reference_interval_s(results: Results) -> float:
-    """At which rows that do not differ in their interval are compared."""
-    found: list[float] = results.distinct("switch_interval")
-    return DEFAULT_SWITCH_INTERVAL_S if DEFAULT_SWITCH_INTERVAL_S in found else found[0]
+def reference_interval_s(intervals_s: Sequence[float]) -> float:
+    """The one at which all is compared that does not differ in it."""
+    there = DEFAULT_SWITCH_INTERVAL_S in intervals_s
+    return DEFAULT_SWITCH_INTERVAL_S if there else intervals_s[0]
 
 
 def convoy(results: Results, policy: str) -> Results:
@@ -29,10 +29,11 @@ def convoy(results: Results, policy: str) -> Results:
 def tables(results: Results) -> list[Table]:
     if not results.rows:
         return []
-    at_reference = results.where(switch_interval=reference_interval_s(results))
+    interval_s = reference_interval_s(results.distinct("switch_interval"))
+    at_reference = results.where(switch_interval=interval_s)
     plain = at_reference.where(policy=STOCK, cores=FREE)
     found = [by_interval(results, policy) for policy in results.distinct("policy")]
-    found += [figures(at_reference.where(mode=THREADS, cores=FREE), plain)]
+    found += [figures(at_reference.where(mode=THREADS, cores=FREE), plain, interval_s)]
     if set(plain.distinct("mode")) - {THREADS}:
         found += [by_mode(plain, "requests/s"), by_mode(plain, "CPU work", "work_share")]
     if set(results.distinct("cores")) - {FREE}:
@@ -51,9 +52,8 @@ def by_interval(results: Results, policy: str) -> Table:
     )
 
 
-def figures(rows: Results, plain: Results) -> Table:
+def figures(rows: Results, plain: Results, interval_s: float) -> Table:
     """Policies beside each other, and how long a request takes."""
-    interval = interval_text(reference_interval_s(rows)) if rows.rows else ""
     lines = []
     for cpu_threads in sorted(rows.distinct("cpu_threads")):
         stock = rows.measured(policy=STOCK, cpu_threads=cpu_threads)
@@ -72,7 +72,7 @@ def figures(rows: Results, plain: Results) -> Table:
                 ]
             )
     return Table(
-        f"requests at {interval}, by policy",
+        f"requests at {interval_text(interval_s)}, by policy",
         (
             "CPU-bound",
             "policy",
@@ -162,7 +162,7 @@ def interval_chart(results: Results, policy: str) -> Chart | None:
 def threads_chart(results: Results) -> Iterator[Chart]:
     if not results.rows:
         return
-    interval_s = reference_interval_s(results)
+    interval_s = reference_interval_s(results.distinct("switch_interval"))
     rows = results.where(switch_interval=interval_s, cores=FREE)
     if len(rows.distinct("cpu_threads")) < 2:
         return

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from headway.bench.experiment import Choice, Experiment, Measured, Parameters, Row
-from headway.bench.experiments import wsgi_rows, wsgi_statements, wsgi_tables
+from headway.bench.experiments import wsgi_charts, wsgi_rows, wsgi_statements, wsgi_tables
 from headway.bench.experiments.wsgi_load import load_server, work_s
 from headway.bench.results import Results
 from headway.bench.statement import Statement
@@ -70,7 +70,7 @@ class Wsgi(Experiment):
         return wsgi_tables.tables(results)
 
     def charts(self, results: Results) -> list[Chart]:
-        return wsgi_tables.charts(results)
+        return wsgi_charts.charts(results)
 
     def statements(self, results: Results) -> list[Statement]:
         return wsgi_statements.statements(results)

@@ -30,7 +30,7 @@ PERCENTILES = ("p50", "p95", "p99")
 MULTIPLES = 3
 HALF_WIDTH = 0.125
 # Waits that stand for a value's histogram.
-SAMPLES = 200
+SAMPLES = 500
 # Of a bucket's upper bound, so that it is within the bucket: these are 1/17 to 1/32 of it wide.
 INSIDE = 1 - 1 / 40
 

@@ -65,7 +65,7 @@ def of_small_intervals(results: Results) -> list[Statement]:
         small = unscheduled(results, SMALL_S, workload=workload, **TWO_BY_FIVE)
         if usual is None or small is None:
             continue
-        ratio = small.median() / usual.median()
+        ratio = ratio_of(small, usual)
         name = f"{server_of(usual)}, {workload}: 2 x 5 with a switch interval of 0.1 ms"
         if workload == DEADLINE:
             text = f"{name} gains, requests of those at 5 ms (published: 3.3)"
@@ -125,7 +125,7 @@ def of_shapes(results: Results) -> list[Statement]:
     )
     cpus = results.calibration.get("cpus", 0)
     why = f"published of about ten cores; there are {cpus} here, and two processes can have 2"
-    return [Statement(text, usual.median() / base.median(), high=0.95, why=why)]
+    return [Statement(text, ratio_of(usual, base), high=0.95, why=why)]
 
 
 def of_free_threading(results: Results) -> list[Statement]:
@@ -136,7 +136,7 @@ def of_free_threading(results: Results) -> list[Statement]:
             base = one_thread_each(results.where(workload=workload))
             if row is None or base is None:
                 continue
-            ratio, less = row.median() / base.median(), ""
+            ratio, less = ratio_of(row, base), ""
             if workload == FIXED:
                 # The same work takes one thread of this build as many times as long.
                 ratio *= row.median("work_s") / base.median("work_s")
@@ -185,12 +185,18 @@ def of_policies(results: Results) -> list[Statement]:
         name = f"{server_of(row)}, fixed: 2 x 5 under {policy}"
         if usual is not None:
             text = f"{name} serves what 2 x 5 under {UNSCHEDULED} does, requests of those"
-            found.append(Statement(text, row.median() / usual.median(), low=0.93, why=OTHERS_WORK))
+            found.append(Statement(text, ratio_of(row, usual), low=0.93, why=OTHERS_WORK))
         # Two GILs are no bound where there are no more cores.
         if base is not None and results.calibration.get("cpus", 0) <= 2:
             text = f"{name} serves what {shape_of(base)} does on two cores, requests of those"
-            found.append(Statement(text, row.median() / base.median(), low=0.9, why=OTHERS_WORK))
+            found.append(Statement(text, ratio_of(row, base), low=0.9, why=OTHERS_WORK))
     return found
+
+
+def ratio_of(result: Result, base: Result) -> float:
+    """Round by round."""
+    ratio = result.ratio(base)
+    return ratio.median if ratio else math.nan
 
 
 def server_of(result: Result) -> str:

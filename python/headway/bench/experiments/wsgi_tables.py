@@ -1,4 +1,4 @@
-"""The tables and charts of `wsgi`, with what was published beside.
+"""The tables of `wsgi`, with what was published beside.
 
 A table has a configuration after the other, as the published ones grew. Those figures are of a host
 of about ten cores, so what is to be compared is the shape: each row's share of 10 x 1. They stand
@@ -8,14 +8,13 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from headway.bench.experiment import STOCK, Parameters
 from headway.bench.experiments.wsgi_rows import DEADLINE, FREE_THREADED, GIL, UNSCHEDULED
 from headway.bench.experiments.wsgi_server import HEADWAY, MOD_WSGI
 from headway.bench.results import Result, Results
-from headway.bench.table import Cell, Chart, Series, Table, cell_of
+from headway.bench.table import Cell, Table, cell_of
 
 MS, MB = 1e-3, 1e6
 
@@ -55,8 +54,8 @@ HEADINGS = (
     "response ms",
     "app ms",
     "GIL p50 ms",
-    "p95 ms",
-    "p99 ms",
+    "GIL p95 ms",
+    "GIL p99 ms",
     "CPU/process",
     "CPU",
     "RSS MB",
@@ -140,12 +139,12 @@ def line(result: Result, base: Result | None) -> list[Cell]:
 
 
 def share(result: Result, base: Result | None) -> Cell:
-    """Of the requests of 10 x 1."""
+    """Of the requests of 10 x 1, round by round."""
     found = published(result.parameters)
-    if base is None or not result.values:
+    ratio = result.ratio(base) if base is not None else None
+    if ratio is None:
         return Cell(text="")
-    ratio = result.median() / base.median()
-    return Cell(ratio, published=found.rpm / BASE.rpm if found else None)
+    return Cell(*ratio, published=found.rpm / BASE.rpm if found else None)
 
 
 def scaled(cell: Cell, unit: float, published_value: float | None) -> Cell:
@@ -157,73 +156,3 @@ def scaled(cell: Cell, unit: float, published_value: float | None) -> Cell:
         high=cell.high / unit,
         published=None if published_value is None else published_value / unit,
     )
-
-
-def charts(results: Results) -> list[Chart]:
-    found = []
-    for server in results.distinct("server"):
-        for workload in results.distinct("workload"):
-            some = results.where(server=server, workload=workload)
-            name = f"{server}, workload {workload}"
-            found += [share_chart(name, some), waits_chart(name, some)]
-    return [chart for chart in found if any(series.points for series in chart.series)]
-
-
-def share_chart(name: str, results: Results) -> Chart:
-    """Of shapes whose threads share GILs."""
-    base = one_thread_each(results)
-    series = []
-    for shape, some in by_shape(results) if base else ():
-        points, theirs = [], []
-        for result in some:
-            interval = result.interval()
-            if base is None or interval is None:
-                continue
-            interval_s, scale = result.parameters["switch_interval"], base.median()
-            points.append((interval_s, *(each / scale for each in interval)))
-            if (found := published(result.parameters)) is not None:
-                theirs.append((interval_s, found.rpm / BASE.rpm))
-        series.append(Series(shape, points, theirs))
-    title = f"{name}: requests, by switch interval"
-    return Chart(title, "switch interval (s)", "share of 10 x 1's requests", series, log_x=True)
-
-
-def waits_chart(name: str, results: Results) -> Chart:
-    """Of the first such shape."""
-    series = []
-    for _, some in list(by_shape(results))[:1]:
-        for percentile in ("p50", "p95", "p99"):
-            points, theirs = [], []
-            for result in some:
-                interval = result.interval(f"gil_wait_{percentile}_s")
-                if interval is None or min(interval) <= 0:
-                    continue
-                interval_s = result.parameters["switch_interval"]
-                points.append((interval_s, *(each / MS for each in interval)))
-                found = published(result.parameters)
-                value = getattr(found, f"gil_wait_{percentile}_s") if found else None
-                if value is not None:
-                    theirs.append((interval_s, value / MS))
-            series.append(Series(percentile, points, theirs))
-    title = f"{name}: waits for the GIL, by switch interval"
-    return Chart(title, "switch interval (s)", "wait (ms)", series, log_x=True, log_y=True)
-
-
-def by_shape(results: Results) -> Iterable[tuple[str, list[Result]]]:
-    """The rows that nobody schedules, by the switch interval."""
-    rows = [
-        each
-        for each in results.where(mode=GIL)
-        if each.parameters["threads"] > 1 and each.parameters["policy"] in (STOCK, UNSCHEDULED)
-    ]
-    shapes = dict.fromkeys(
-        (each.parameters["processes"], each.parameters["threads"]) for each in rows
-    )
-    for processes, threads in shapes:
-        some = [
-            each
-            for each in rows
-            if (each.parameters["processes"], each.parameters["threads"]) == (processes, threads)
-        ]
-        some.sort(key=lambda each: each.parameters["switch_interval"])
-        yield f"{processes} x {threads}", some
