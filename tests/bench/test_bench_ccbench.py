@@ -83,12 +83,6 @@ def test_rows_without_a_gil_need_a_free_threaded_build(experiment: WorkloadExper
     assert {row.parameters["mode"] for row in rows} == {"threads"}
 
 
-def test_a_workload_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(CommandError, match="--workload 'D': there are A, B, C, sha1, zlib") as said:
-        Latency().rows(replace(CHOICE, workloads=("A", "D")))
-    assert said.value.exit_code == 2
-
-
 def test_no_thread_computes_nothing() -> None:
     with pytest.raises(CommandError, match="--threads 0: throughput takes from 1 on") as said:
         Throughput().rows(replace(CHOICE, threads=(0,)))

@@ -15,6 +15,11 @@ from pathlib import Path
 import pytest
 from launch import headway, start
 
+from headway.bench import interpreters
+from headway.bench.command import with_workloads
+from headway.bench.experiment import Choice
+from headway.bench.experiments import EXPERIMENTS
+
 SHORT = ("--values", "1", "--seconds", "0.05", "--switch-interval", "0.005")
 FREE_THREADING = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 # What this environment was made from, which has no Headway.
@@ -62,6 +67,28 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 )
 def test_bad_input_is_one_line(options: tuple[str, ...], said: str) -> None:
     assert refused("countdown", *options).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("names", "workload", "known"),
+    [
+        (["latency"], "D", "A, B, C, sha1, zlib"),
+        (["wsgi"], "A", "deadline, fixed"),
+        (["wsgi", "latency"], "A", "deadline, fixed"),
+        ([], "D", "A, B, C, sha1, zlib, deadline, fixed"),
+    ],
+)
+def test_a_workload_that_is_not_there_lists_those_that_are(
+    names: list[str], workload: str, known: str
+) -> None:
+    said = refused(*names, "--workload", workload)
+    assert said == f"--workload {workload!r}: there are {known}"
+
+
+def test_all_experiments_at_once_are_those_that_have_the_workload() -> None:
+    choice = Choice(interpreters.this(), workloads=("fixed",))
+    found = with_workloads(list(EXPERIMENTS.values()), choice, False)
+    assert [each.name for each in found] == ["wsgi"]
 
 
 def test_a_policy_that_nobody_knows_is_refused() -> None:

@@ -41,7 +41,7 @@ def made_results() -> Results:
     three = made_row("deadline", 1, [])
     three.failures = ["it died"]
     four = Result({"policy": "deadline", "switch_interval": 0.005, "threads": 2}, None, "left out")
-    return Results("countdown", "s", [one, two, three, four], {"decrements": 12345})
+    return Results("countdown", COUNTDOWN.unit, [one, two, three, four], {"decrements": 12345})
 
 
 def write(path: Path, results: Results, **metadata: Any) -> Path:
@@ -56,7 +56,11 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     (experiment,) = kept.experiments
     assert experiment.higher_is_better is False
     read = experiment.results
-    assert (read.name, read.unit, read.calibration) == ("countdown", "s", {"decrements": 12345})
+    assert (read.name, read.unit, read.calibration) == (
+        "countdown",
+        COUNTDOWN.unit,
+        {"decrements": 12345},
+    )
     for one, other in zip(written, read, strict=True):
         assert other.parameters == one.parameters
         assert other.values == one.values
@@ -175,9 +179,9 @@ def test_an_experiment_that_the_file_lacks_is_named(tmp_path: Path) -> None:
 def test_rows_of_another_version_are_refused(tmp_path: Path) -> None:
     odd = Result({"policy": "stock", "colour": "red"})
     odd.values = [1.0]
-    file = write(tmp_path / "a.json", Results("countdown", "s", [odd], {}))
+    file = write(tmp_path / "a.json", Results("refcount", "ns", [odd], {}))
     assert refused("--from", file).startswith(
-        f"--from '{file}': the rows of countdown are not those of this version's countdown: "
+        f"--from '{file}': the rows of refcount are not those of this version's refcount: "
     )
 
 

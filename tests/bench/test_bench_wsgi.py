@@ -118,12 +118,6 @@ def test_an_interpreter_without_headway_leaves_all_rows_out() -> None:
     assert all(row.left_out for row in rows)
 
 
-def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(CommandError, match="--workload 'fast': there are deadline, fixed") as said:
-        EXPERIMENT.rows(changed(workloads=("fast",)))
-    assert said.value.exit_code == 2
-
-
 def test_mod_wsgi_that_is_missing_is_refused_with_how_to_have_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

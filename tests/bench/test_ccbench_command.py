@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from launch import GIL_ENABLED, headway, start
 
-SHORT = ("-n", "1", "--seconds", "0.05")
+SHORT = ("-n", "1", "--seconds", "0.3")
 TITLES = r"== CPython 3\.\d+\.\d+\S* \([^)]*\) ==\n== \S+ Linux on '.*' ==\n"
 THROUGHPUT = "--- Throughput ---\n\n" + "".join(
     rf"{task}\n\nthreads=1: \d+ iterations/s\.\n\n"

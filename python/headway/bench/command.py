@@ -7,6 +7,7 @@ import functools
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from headway import json_file
@@ -162,9 +163,32 @@ def run(options: argparse.Namespace) -> int:
         options.values or (None if options.quick else DEFAULT_VALUES),
         QUICK_S / len(experiments) if options.quick else None,
     )
+    if options.workload:
+        experiments = with_workloads(experiments, choice, bool(options.names))
     # What cannot be is refused before anything is measured.
-    planned = [Rounds(each, choice, lengths, progress) for each in experiments]
+    planned = [Rounds(each, known_to(each, choice), lengths, progress) for each in experiments]
     return measure(planned, experiments, choice, json_path, write_page)
+
+
+def with_workloads(
+    experiments: list[Experiment], choice: Choice, by_name: bool
+) -> list[Experiment]:
+    """Those that have some of the chosen workloads; each of them that was named has to have all,
+    and each workload has to be somebody's."""
+    known = {name: name for each in experiments for name in each.known_workloads}
+    for workload in choice.workloads or ():
+        named(workload, known, "--workload")
+        for each in experiments if by_name else ():
+            named(workload, {name: name for name in each.known_workloads}, "--workload")
+    return [each for each in experiments if known_to(each, choice).workloads]
+
+
+def known_to(experiment: Experiment, choice: Choice) -> Choice:
+    """The choice with the workloads that the experiment has."""
+    if choice.workloads is None:
+        return choice
+    known = [each for each in choice.workloads if each in experiment.known_workloads]
+    return replace(choice, workloads=tuple(known))
 
 
 def page_writer(file: str) -> PageWriter:

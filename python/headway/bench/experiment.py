@@ -114,6 +114,8 @@ class Experiment(ABC):
     # Of the options that choose rows (Choice's fields in the words of the command line), those that
     # it heeds; another is refused.
     heeds: ClassVar[frozenset[str]] = frozenset({"policy", "switch-interval", "threads"})
+    # What --workload may choose from, if it heeds that.
+    known_workloads: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def rows(self, choice: Choice) -> list[Row]:

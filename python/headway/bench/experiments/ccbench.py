@@ -20,7 +20,6 @@ from headway.bench.experiment import (
     Parameters,
     Row,
 )
-from headway.bench.options import named
 from headway.bench.processes import Setting
 from headway.bench.results import Result, Results
 from headway.bench.table import Cell, Series, Table, cell_of
@@ -51,6 +50,8 @@ class WorkloadExperiment(Experiment):
     threads_are: ClassVar[str]
     least_threads: ClassVar[int]
     # Defaults, and those of --quick.
+    known_workloads = tuple(WORKLOADS)
+    # Those that are measured unless others are asked for.
     workloads: ClassVar[tuple[str, ...]]
     quick_workloads: ClassVar[tuple[str, ...]]
     threads: ClassVar[tuple[int, ...]] = (1, 2, 4)
@@ -94,8 +95,6 @@ class WorkloadExperiment(Experiment):
         ]
 
     def _workloads(self, choice: Choice) -> tuple[str, ...]:
-        for workload in choice.workloads or ():
-            named(workload, WORKLOADS, "--workload")
         return choice.workloads or (self.quick_workloads if choice.quick else self.workloads)
 
     def _threads(self, choice: Choice) -> tuple[int, ...]:

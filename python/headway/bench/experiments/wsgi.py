@@ -36,6 +36,7 @@ class Wsgi(Experiment):
         "what takes 3 ms (fixed), it gains nothing, or costs."
     )
     heeds = frozenset({"policy", "switch-interval", "workload", "shape", "server"})
+    known_workloads = tuple(wsgi_rows.WORKLOADS)
 
     def rows(self, choice: Choice) -> list[Row]:
         return wsgi_rows.rows(choice)

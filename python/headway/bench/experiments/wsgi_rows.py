@@ -11,7 +11,6 @@ from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK, Choice, P
 from headway.bench.experiments import wsgi_apache
 from headway.bench.experiments.wsgi_server import MOD_WSGI, Shape
 from headway.bench.interpreters import Interpreter
-from headway.bench.options import named
 from headway.errors import CommandError
 
 # The pages of `programs/wsgi_page.py`.
@@ -28,8 +27,6 @@ GIL, FREE_THREADED = "gil", "free-threaded"
 
 def rows(choice: Choice) -> list[Row]:
     """Raises CommandError (exit code 2) for what cannot be."""
-    for workload in choice.workloads or ():
-        named(workload, WORKLOADS, "--workload")
     without = missing(choice.server, choice.interpreter, False)
     if without and choice.server == MOD_WSGI:
         raise CommandError(f"--server {MOD_WSGI}: {without}", exit_code=2)
