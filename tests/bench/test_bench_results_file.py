@@ -14,15 +14,53 @@ from typing import Any
 import pytest
 from launch import execute, headway
 
-from headway.bench import interpreters, results_file
-from headway.bench.experiment import STOCK, Choice
+from headway.bench import interpreters, results_file, review
+from headway.bench.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.results import Result, Results
 from headway.bench.review import Listed
+from headway.bench.statement import Statement
+from headway.bench.table import Chart, Series, Table, pivot
 from headway.errors import CommandError
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-COUNTDOWN = EXPERIMENTS["countdown"]
+
+
+class Made(Experiment):
+    """A table, a chart and a statement of rows by policy and threads."""
+
+    name = "made"
+    unit = "s"
+    summary = "made up"
+    shows = "Nothing."
+    higher_is_better = False
+
+    def rows(self, choice: Choice) -> list[Row]:
+        raise NotImplementedError
+
+    def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
+        raise NotImplementedError
+
+    def published(self, parameters: Parameters) -> float | None:
+        return None
+
+    def tables(self, results: Results) -> list[Table]:
+        return [pivot(results, "made", "policy", "threads")]
+
+    def charts(self, results: Results) -> list[Chart]:
+        histograms = [row.histogram for row in results if row.histogram]
+        points = [(x, y, y, y) for each in histograms for x, y in each["buckets"]]
+        return [Chart("made", "s", "count", [Series("all", points)])]
+
+    def statements(self, results: Results) -> list[Statement]:
+        one = results.find(policy="stock", threads=1)
+        two = results.find(policy="stock", threads=2)
+        assert one
+        assert two
+        return [Statement("Two take longer", two.median() / one.median(), 2.0, why="made up")]
+
+
+MADE = Made()
 
 
 def made_row(policy: str, threads: int, values: list[float]) -> Result:
@@ -41,11 +79,11 @@ def made_results() -> Results:
     three = made_row("deadline", 1, [])
     three.failures = ["it died"]
     four = Result({"policy": "deadline", "switch_interval": 0.005, "threads": 2}, None, "left out")
-    return Results("countdown", COUNTDOWN.unit, [one, two, three, four], {"decrements": 12345})
+    return Results("made", "s", [one, two, three, four], {"decrements": 12345})
 
 
 def write(path: Path, results: Results, **metadata: Any) -> Path:
-    results_file.write(str(path), metadata, [(COUNTDOWN, results)])
+    results_file.write(str(path), metadata, [(MADE, results)])
     return path
 
 
@@ -56,11 +94,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     (experiment,) = kept.experiments
     assert experiment.higher_is_better is False
     read = experiment.results
-    assert (read.name, read.unit, read.calibration) == (
-        "countdown",
-        COUNTDOWN.unit,
-        {"decrements": 12345},
-    )
+    assert (read.name, read.unit, read.calibration) == ("made", "s", {"decrements": 12345})
     for one, other in zip(written, read, strict=True):
         assert other.parameters == one.parameters
         assert other.values == one.values
@@ -71,11 +105,11 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
         assert other.interval() == one.interval()
         assert other.interval("p99_s") == one.interval("p99_s")
         assert other.histogram == one.histogram
-    assert COUNTDOWN.tables(read) == COUNTDOWN.tables(written)
-    assert COUNTDOWN.charts(read) == COUNTDOWN.charts(written)
-    statements = COUNTDOWN.statements(written)
+    assert MADE.tables(read) == MADE.tables(written)
+    assert MADE.charts(read) == MADE.charts(written)
+    statements = MADE.statements(written)
     assert statements
-    assert COUNTDOWN.statements(read) == statements
+    assert MADE.statements(read) == statements
     assert experiment.statements == [each.to_dict() for each in statements]
     # Once more, from what was read.
     again = results_file.read(str(write(tmp_path / "b.json", read, python="3.13.0")))
@@ -171,17 +205,26 @@ def test_options_that_measure_are_refused_beside_from(
 
 def test_an_experiment_that_the_file_lacks_is_named(tmp_path: Path) -> None:
     file = write(tmp_path / "a.json", made_results())
-    assert refused("countdwon", "--from", file) == (
-        f"NAME 'countdwon': there are in '{file}': countdown"
-    )
+    assert refused("mode", "--from", file) == (f"NAME 'mode': there are in '{file}': made")
 
 
-def test_rows_of_another_version_are_refused(tmp_path: Path) -> None:
-    odd = Result({"policy": "stock", "colour": "red"})
-    odd.values = [1.0]
-    file = write(tmp_path / "a.json", Results("refcount", "ns", [odd], {}))
-    assert refused("--from", file).startswith(
-        f"--from '{file}': the rows of refcount are not those of this version's refcount: "
+def test_rows_of_another_version_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXPERIMENTS, "made", MADE)
+    good = write(tmp_path / "a.json", made_results())
+    ((experiment, _),) = review.read(str(good))[1]
+    assert experiment is MADE
+    found = json.loads(good.read_text())
+    found["experiments"][0]["rows"][0]["parameters"] = {"policy": "stock", "colour": "red"}
+    file = tmp_path / "b.json"
+    file.write_text(json.dumps(found))
+    with pytest.raises(CommandError) as caught:
+        review.read(str(file))
+    assert caught.value.exit_code == 2
+    assert str(caught.value) == (
+        f"--from '{file}': the rows of made are not those of this version's made: "
+        "KeyError 'threads'"
     )
 
 

@@ -35,7 +35,8 @@ from headway.terminal import Style
 PageWriter = Callable[[dict[str, Any], list[tuple[Experiment, Results]]], None]
 
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
-DEFAULT_VALUES = 5
+# The fewest whose confidence interval covers 95 %.
+DEFAULT_VALUES = 6
 QUICK_S = 60.0
 
 DESCRIPTION = """\
