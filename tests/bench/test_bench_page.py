@@ -226,29 +226,50 @@ def test_charts_have_a_name_and_are_described(document: Document) -> None:
         "requests/s by switch interval. "
         "1 threads, measured: 3,205 at 100 µs, 101 at 5 ms. "
         "1 threads, published: 3,000 at 100 µs, 90 at 5 ms. "
-        "2 threads, measured: 50 at 5 ms, 50 at 5 ms. "
-        "2 threads, published: 45 at 5 ms, 45 at 5 ms."
+        "2 threads, measured: 50 at 5 ms. "
+        "2 threads, published: 45 at 5 ms."
+    )
+    assert (
+        drawings[2].children[1].text
+        == "share (%) by wait. waits, measured, at its highest: 6 at 5 ms."
     )
 
 
 def texts(svg: str) -> list[str]:
-    return [each.text for each in Document(svg).all("text")]
+    return texts_of(Document(svg).root)
+
+
+def texts_of(drawing: Element) -> list[str]:
+    return [each.text for each in drawing.all("text")]
 
 
 def test_axes_name_what_was_measured_and_publications_have_a_line(document: Document) -> None:
-    words = [each.text for each in document.all("svg")[0].all("text")]
+    words = texts_of(document.all("svg")[0])
     for expected in ("100 µs", "5 ms", "switch interval", "requests/s", "1 threads", "published"):
         assert expected in words
-    words = [each.text for each in document.all("svg")[1].all("text")]
+    words = texts_of(document.all("svg")[1])
     # What failed has a published figure all the same.
     assert "published" in words
 
 
 def test_multiples_of_an_interval_are_marked(document: Document) -> None:
-    words = [each.text for each in document.all("svg")[2].all("text")]
+    words = texts_of(document.all("svg")[2])
     for count in range(1, 6):
         assert f"{count} {charts.TIMES}" in words
     assert "multiples of 5 ms" in words
+
+
+def test_marks_that_would_hide_each_other_are_not_named() -> None:
+    waits = Series("waits", [(place / 1e5, 1.0, 1.0, 1.0) for place in range(1, 10_000)])
+    marked = Chart("waits", "wait (s)", "share", [waits], log_x=True, multiples_of=0.005)
+    drawing = Document(charts.draw(marked, "it")).one("svg")
+    named = [
+        float(each.attributes["x"] or 0)
+        for each in drawing.all("text")
+        if charts.TIMES in each.text
+    ]
+    assert 2 <= len(named) < charts.MOST_MULTIPLES
+    assert all(after - before > 25 for before, after in itertools.pairwise(named))
 
 
 def test_hostile_strings_stay_text() -> None:

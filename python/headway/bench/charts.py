@@ -78,7 +78,7 @@ PUBLISHED: dict[str, Any] = {"linestyle": "--", "linewidth": 1, "fillstyle": "no
 MOST_NAMED = 12
 SHORT_RANGE = 100
 # Points that are less than this share of an axis apart cannot both be named on it.
-LEAST_APART = 1 / 12
+LEAST_APART = 1 / 14
 MOST_MULTIPLES = 12
 # About as many fit on a line.
 LEGEND_CHARACTERS = 84
@@ -142,7 +142,7 @@ def _set_scales(axes: Axes, chart: Chart, lines: Sequence[Series]) -> None:
     axes.set_xlabel(_label(axes.xaxis, chart.x_label))
     axes.set_ylabel(_label(axes.yaxis, chart.y_label))
     if len(xs) <= MOST_NAMED:
-        axes.xaxis.set_major_locator(FixedLocator(_apart(xs, chart.log_x)))
+        axes.xaxis.set_major_locator(FixedLocator(_apart(xs, chart.log_x, (xs[0], xs[-1]))))
     elif chart.log_x:
         axes.xaxis.set_major_locator(_logarithmic(xs))
     if chart.log_y:
@@ -158,8 +158,8 @@ def _logarithmic(places: Sequence[float]) -> LogLocator:
 
 
 def _draw_series(axes: Axes, line: Series, place: int) -> None:
-    """Measured: filled, with intervals, which are a band where there are many; published: hollow
-    and dashed."""
+    """Measured: filled, with intervals, which are a band where there are many (of the points
+    every so many has a marker then); published: hollow and dashed."""
     colour, marker = _look(place)
     if line.published:
         x, y = zip(*line.published, strict=True)
@@ -167,7 +167,8 @@ def _draw_series(axes: Axes, line: Series, place: int) -> None:
     if line.points:
         x, y, low, high = zip(*line.points, strict=True)
         if len(x) > MOST_NAMED:
-            axes.plot(x, y, color=colour)
+            every = (len(x) // MOST_NAMED, len(x) // MOST_NAMED)
+            axes.plot(x, y, color=colour, marker=marker, markevery=every)
             axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
             return
         below = [max(0.0, middle - least) for middle, least in zip(y, low, strict=True)]
@@ -183,27 +184,30 @@ def _look(place: int) -> tuple[str, str]:
 
 def _mark_multiples(axes: Axes, chart: Chart) -> None:
     assert chart.multiples_of is not None
-    first, last = axes.get_xlim()
+    first, last = limits = axes.get_xlim()
     places = [chart.multiples_of * count for count in range(1, MOST_MULTIPLES + 1)]
     places = [place for place in places if first <= place <= last]
-    named = _apart(places, chart.log_x)
+    named = _apart(places, chart.log_x, limits)
     for place in places:
         axes.axvline(place, color=TEXT, linestyle=":", linewidth=1, zorder=0.5)
         if place in named:
             text = f"{round(place / chart.multiples_of)} {TIMES}"
             axes.text(place, 1.01, text, ha="center", transform=axes.get_xaxis_transform())
-    axes.set_xlim(first, last)
+    axes.set_xlim(limits)
 
 
-def _apart(places: Sequence[float], log: bool) -> list[float]:
-    """Those of the sorted places that can be named without hiding each other."""
-    scaled = [math.log(each) if log else each for each in places]
-    least = (scaled[-1] - scaled[0]) * LEAST_APART if scaled else 0
-    kept: list[int] = []
-    for index, place in enumerate(scaled):
-        if not kept or place - scaled[kept[-1]] >= least:
-            kept.append(index)
-    return [places[index] for index in kept]
+def _apart(places: Sequence[float], log: bool, limits: tuple[float, float]) -> list[float]:
+    """Those of the sorted places that can be named on an axis without hiding each other."""
+
+    def scaled(place: float) -> float:
+        return math.log(place) if log else place
+
+    first, last = map(scaled, limits)
+    kept: list[float] = []
+    for place in places:
+        if not kept or scaled(place) - scaled(kept[-1]) >= (last - first) * LEAST_APART:
+            kept.append(place)
+    return kept
 
 
 def _draw_legend(figure: Figure, chart: Chart, lines: Sequence[Series]) -> None:
@@ -249,12 +253,15 @@ def _describe(chart: Chart, lines: Sequence[Series]) -> str:
     told = [f"{chart.y_label} by {chart.x_label}.".replace(" (s)", "")]
     for line in lines:
         for what, points in (("measured", line.points), ("published", line.published)):
-            if points:
-                (x, y), (last_x, last_y) = points[0][:2], points[-1][:2]
-                told.append(
-                    f"{line.name}, {what}: {y_text(y)} at {x_text(x)}, "
-                    f"{y_text(last_y)} at {x_text(last_x)}."
-                )
+            if not points:
+                continue
+            places = [(x, y) for x, y, *_ in points]
+            if len(places) > MOST_NAMED:
+                what = f"{what}, at its highest"
+                places = [max(places, key=lambda place: place[1])]
+            ends = dict.fromkeys((places[0], places[-1]))
+            words = ", ".join(f"{y_text(y)} at {x_text(x)}" for x, y in ends)
+            told.append(f"{line.name}, {what}: {words}.")
     return " ".join(told)
 
 
