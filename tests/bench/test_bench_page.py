@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import signal
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -15,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from launch import headway
+from launch import headway, start
 from made_results import METADATA, Made, made_results, results, row
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed here")
@@ -98,12 +99,18 @@ def test_it_needs_no_network_no_script_and_no_other_file(drawn: str, document: D
     assert "//" not in drawn
     for tag in ("script", "link", "img", "iframe", "object", "image"):
         assert document.all(tag) == []
+    assert_links_lead_somewhere(document)
+    assert set(re.findall(r"url\((.)", drawn)) == {"#"}
+    assert "@import" not in drawn
+
+
+def assert_links_lead_somewhere(document: Document) -> None:
+    """On the page itself."""
     targets = [each.attributes["href"] for each in [*document.all("a"), *document.all("use")]]
     assert targets
     ids = {each.attributes.get("id") for each in every(document)}
     assert all(target and target[0] == "#" and target[1:] in ids for target in targets)
-    assert set(re.findall(r"url\((.)", drawn)) == {"#"}
-    assert "@import" not in drawn
+    assert all(not set(each or "") & set(" <>\"'") for each in ids)
 
 
 def every(document: Document) -> list[Element]:
@@ -226,34 +233,55 @@ def test_charts_have_a_name_and_are_described(document: Document) -> None:
         "requests/s by switch interval. "
         "1 threads, measured: 3,205 at 100 µs, 101 at 5 ms. "
         "1 threads, published: 3,000 at 100 µs, 90 at 5 ms. "
-        "2 threads, measured: 50 at 5 ms, 50 at 5 ms. "
-        "2 threads, published: 45 at 5 ms, 45 at 5 ms."
+        "2 threads, measured: 50 at 5 ms. "
+        "2 threads, published: 45 at 5 ms."
+    )
+    assert (
+        drawings[2].children[1].text
+        == "share (%) by wait. waits, measured, at its highest: 6 at 5 ms."
     )
 
 
 def texts(svg: str) -> list[str]:
-    return [each.text for each in Document(svg).all("text")]
+    return texts_of(Document(svg).root)
+
+
+def texts_of(drawing: Element) -> list[str]:
+    return [each.text for each in drawing.all("text")]
 
 
 def test_axes_name_what_was_measured_and_publications_have_a_line(document: Document) -> None:
-    words = [each.text for each in document.all("svg")[0].all("text")]
+    words = texts_of(document.all("svg")[0])
     for expected in ("100 µs", "5 ms", "switch interval", "requests/s", "1 threads", "published"):
         assert expected in words
-    words = [each.text for each in document.all("svg")[1].all("text")]
+    words = texts_of(document.all("svg")[1])
     # What failed has a published figure all the same.
     assert "published" in words
 
 
 def test_multiples_of_an_interval_are_marked(document: Document) -> None:
-    words = [each.text for each in document.all("svg")[2].all("text")]
+    words = texts_of(document.all("svg")[2])
     for count in range(1, 6):
         assert f"{count} {charts.TIMES}" in words
     assert "multiples of 5 ms" in words
 
 
+def test_marks_that_would_hide_each_other_are_not_named() -> None:
+    waits = Series("waits", [(place / 1e5, 1.0, 1.0, 1.0) for place in range(1, 10_000)])
+    marked = Chart("waits", "wait (s)", "share", [waits], log_x=True, multiples_of=0.005)
+    drawing = Document(charts.draw(marked, "it")).one("svg")
+    named = [
+        float(each.attributes["x"] or 0)
+        for each in drawing.all("text")
+        if charts.TIMES in each.text
+    ]
+    assert 2 <= len(named) < charts.MOST_MULTIPLES
+    assert all(after - before > 25 for before, after in itertools.pairwise(named))
+
+
 def test_hostile_strings_stay_text() -> None:
     class Hostile(Made):
-        prefix = summary = shows = HOSTILE
+        name = prefix = summary = shows = HOSTILE
 
     metadata = {name: HOSTILE for name in METADATA if isinstance(METADATA[name], str)}
     metadata[HOSTILE] = HOSTILE
@@ -268,17 +296,32 @@ def test_hostile_strings_stay_text() -> None:
     assert HOSTILE in document.all("caption")[0].text
     assert HOSTILE in document.all("svg")[0].text
     assert HOSTILE in document.one("dl").text
+    assert_links_lead_somewhere(document)
 
 
 def chart(*series: Series, **options: bool) -> Chart:
     return Chart("a chart", "threads", "time (s)", series, **options)
 
 
-@pytest.mark.parametrize(
-    "name", ["\N{CJK UNIFIED IDEOGRAPH-4E00}", "$unfinished", "_hidden", "x" * 200]
-)
+@pytest.mark.parametrize("name", ["\N{CJK UNIFIED IDEOGRAPH-4E00}", "$unfinished", "_hidden"])
 def test_any_name_can_be_a_line_s(name: str) -> None:
     assert name in texts(charts.draw(chart(Series(name, [(1.0, 2.0, 1.9, 2.1)])), "it"))
+
+
+def test_what_cannot_be_printed_is_escaped() -> None:
+    class Odd(Made):
+        prefix = "\x00\x1b[31m\ud800\n"
+
+    drawn = page.draw(METADATA, [(Odd(), made_results(Odd.prefix))])
+    drawn.encode()
+    shown = "\\x00\\x1b[31m\\ud800\\n"
+    assert f"{shown}stock: requests/s" in Document(drawn).all("caption")[0].text
+    assert f"{shown}1 threads" in Document(drawn).all("svg")[0].text
+
+
+def test_a_long_name_is_cut() -> None:
+    drawn = texts(charts.draw(chart(Series("x" * 200, [(1.0, 2.0, 1.9, 2.1)])), "it"))
+    assert "x" * (charts.MAX_NAME - 1) + "~" in drawn
 
 
 @pytest.mark.parametrize(
@@ -343,15 +386,37 @@ def test_colours_can_be_seen_on_their_page(scheme: str) -> None:
         assert contrast(colours[f"series-{place}"], colours["page"]) >= 3, place
 
 
-def test_results_are_made_into_a_page(tmp_path: Path) -> None:
-    file = tmp_path / "page.html"
-    result = headway("bench", "countdown", *SHORT, "--policy", "stock", "--html", file)
+def test_results_are_made_into_a_page_and_a_file_into_the_same(tmp_path: Path) -> None:
+    file, kept, again = (tmp_path / name for name in ("page.html", "kept.json", "again.html"))
+    options = ("--policy", "stock", "--html", file, "--json", kept)
+    result = headway("bench", "countdown", *SHORT, *options)
     assert result.returncode == 0, result.stderr
     document = Document(file.read_text())
     assert [each.attributes.get("id") for each in document.all("section")][1:] == ["countdown"]
-    (statistics,) = document.all("table")
-    assert len(statistics.all("td")) == 1
-    assert list(tmp_path.iterdir()) == [file]
+    assert document.all("td")
+    result = headway("bench", "--from", kept, "--html", again)
+    assert result.returncode == 0, result.stderr
+    assert again.read_bytes() == file.read_bytes()
+    assert sorted(tmp_path.iterdir()) == sorted([file, kept, again])
+
+
+def test_what_was_measured_before_an_interruption_is_made_into_a_page(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    options = ("--values", "500", *SHORT[2:], "--policy", "stock", "--html", str(file))
+    process = start("bench", "countdown", *options)
+    try:
+        assert process.stderr is not None
+        said = ""
+        while "round 3" not in said:
+            said = process.stderr.readline()
+            assert said, "it ended by itself"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert Document(file.read_text()).all("td")
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_measured() -> None:

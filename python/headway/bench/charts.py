@@ -11,13 +11,12 @@ from __future__ import annotations
 import io
 import logging
 import math
-import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
-from xml.etree import ElementTree
 
-from headway import units
+from headway import columns, units
+from headway.bench import inline_svg
 from headway.bench.drawing import number
 from headway.bench.table import Chart, Series
 from headway.errors import CommandError
@@ -78,20 +77,25 @@ PUBLISHED: dict[str, Any] = {"linestyle": "--", "linewidth": 1, "fillstyle": "no
 MOST_NAMED = 12
 SHORT_RANGE = 100
 # Points that are less than this share of an axis apart cannot both be named on it.
-LEAST_APART = 1 / 12
+LEAST_APART = 1 / 14
 MOST_MULTIPLES = 12
+# Characters; names may be anybody's.
+MAX_TITLE, MAX_NAME = 120, 60
 # About as many fit on a line.
 LEGEND_CHARACTERS = 84
 # Decades outside of these are written as powers of ten.
 PLAIN_DECADES = range(-3, 6)
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-SVG = "{http://www.w3.org/2000/svg}"
-XLINK = "{http://www.w3.org/1999/xlink}"
 
 
 def draw(chart: Chart, name: str) -> str:
     """An `svg` element; `name` makes its ids differ from those of others. Empty if there is nothing
     to draw."""
+    chart = chart._replace(
+        title=columns.name(chart.title, MAX_TITLE),
+        x_label=columns.name(chart.x_label, MAX_TITLE),
+        y_label=columns.name(chart.y_label, MAX_TITLE),
+    )
     lines = [_drawable(each, chart) for each in chart.series]
     lines = [each for each in lines if each.points or each.published]
     if not lines:
@@ -110,7 +114,8 @@ def draw(chart: Chart, name: str) -> str:
             _mark_multiples(axes, chart)
         _draw_legend(figure, chart, lines)
         figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
-    return _for_page(file.getvalue(), name, chart.title, _describe(chart, lines))
+    description = _describe(chart, lines)
+    return inline_svg.element(file.getvalue(), name, chart.title, description, PAGE_COLOURS)
 
 
 def _drawable(line: Series, chart: Chart) -> Series:
@@ -125,7 +130,11 @@ def _drawable(line: Series, chart: Chart) -> Series:
         )
 
     points = [point for point in line.points if has_place(point[0], point[1])]
-    return Series(line.name, points, [each for each in line.published if has_place(*each)])
+    return Series(
+        columns.name(line.name, MAX_NAME),
+        points,
+        [each for each in line.published if has_place(*each)],
+    )
 
 
 def _set_scales(axes: Axes, chart: Chart, lines: Sequence[Series]) -> None:
@@ -142,7 +151,7 @@ def _set_scales(axes: Axes, chart: Chart, lines: Sequence[Series]) -> None:
     axes.set_xlabel(_label(axes.xaxis, chart.x_label))
     axes.set_ylabel(_label(axes.yaxis, chart.y_label))
     if len(xs) <= MOST_NAMED:
-        axes.xaxis.set_major_locator(FixedLocator(_apart(xs, chart.log_x)))
+        axes.xaxis.set_major_locator(FixedLocator(_apart(xs, chart.log_x, (xs[0], xs[-1]))))
     elif chart.log_x:
         axes.xaxis.set_major_locator(_logarithmic(xs))
     if chart.log_y:
@@ -158,8 +167,8 @@ def _logarithmic(places: Sequence[float]) -> LogLocator:
 
 
 def _draw_series(axes: Axes, line: Series, place: int) -> None:
-    """Measured: filled, with intervals, which are a band where there are many; published: hollow
-    and dashed."""
+    """Measured: filled, with intervals, which are a band where there are many (of the points
+    every so many has a marker then); published: hollow and dashed."""
     colour, marker = _look(place)
     if line.published:
         x, y = zip(*line.published, strict=True)
@@ -167,7 +176,8 @@ def _draw_series(axes: Axes, line: Series, place: int) -> None:
     if line.points:
         x, y, low, high = zip(*line.points, strict=True)
         if len(x) > MOST_NAMED:
-            axes.plot(x, y, color=colour)
+            every = (len(x) // MOST_NAMED, len(x) // MOST_NAMED)
+            axes.plot(x, y, color=colour, marker=marker, markevery=every)
             axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
             return
         below = [max(0.0, middle - least) for middle, least in zip(y, low, strict=True)]
@@ -183,27 +193,30 @@ def _look(place: int) -> tuple[str, str]:
 
 def _mark_multiples(axes: Axes, chart: Chart) -> None:
     assert chart.multiples_of is not None
-    first, last = axes.get_xlim()
+    first, last = limits = axes.get_xlim()
     places = [chart.multiples_of * count for count in range(1, MOST_MULTIPLES + 1)]
     places = [place for place in places if first <= place <= last]
-    named = _apart(places, chart.log_x)
+    named = _apart(places, chart.log_x, limits)
     for place in places:
         axes.axvline(place, color=TEXT, linestyle=":", linewidth=1, zorder=0.5)
         if place in named:
             text = f"{round(place / chart.multiples_of)} {TIMES}"
             axes.text(place, 1.01, text, ha="center", transform=axes.get_xaxis_transform())
-    axes.set_xlim(first, last)
+    axes.set_xlim(limits)
 
 
-def _apart(places: Sequence[float], log: bool) -> list[float]:
-    """Those of the sorted places that can be named without hiding each other."""
-    scaled = [math.log(each) if log else each for each in places]
-    least = (scaled[-1] - scaled[0]) * LEAST_APART if scaled else 0
-    kept: list[int] = []
-    for index, place in enumerate(scaled):
-        if not kept or place - scaled[kept[-1]] >= least:
-            kept.append(index)
-    return [places[index] for index in kept]
+def _apart(places: Sequence[float], log: bool, limits: tuple[float, float]) -> list[float]:
+    """Those of the sorted places that can be named on an axis without hiding each other."""
+
+    def scaled(place: float) -> float:
+        return math.log(place) if log else place
+
+    first, last = map(scaled, limits)
+    kept: list[float] = []
+    for place in places:
+        if not kept or scaled(place) - scaled(kept[-1]) >= (last - first) * LEAST_APART:
+            kept.append(place)
+    return kept
 
 
 def _draw_legend(figure: Figure, chart: Chart, lines: Sequence[Series]) -> None:
@@ -218,8 +231,8 @@ def _draw_legend(figure: Figure, chart: Chart, lines: Sequence[Series]) -> None:
     if chart.multiples_of:
         handles.append(Line2D([], [], color=TEXT, linestyle=":", linewidth=1))
         names.append(f"multiples of {units.seconds(chart.multiples_of)}")
-    columns = max(1, LEGEND_CHARACTERS // (max(map(len, names)) + 6))
-    figure.legend(handles, names, loc="outside lower center", ncols=min(columns, len(names)))
+    beside = max(1, LEGEND_CHARACTERS // (max(map(len, names)) + 6))
+    figure.legend(handles, names, loc="outside lower center", ncols=min(beside, len(names)))
 
 
 def _label(axis: Axis, label: str) -> str:
@@ -249,60 +262,13 @@ def _describe(chart: Chart, lines: Sequence[Series]) -> str:
     told = [f"{chart.y_label} by {chart.x_label}.".replace(" (s)", "")]
     for line in lines:
         for what, points in (("measured", line.points), ("published", line.published)):
-            if points:
-                (x, y), (last_x, last_y) = points[0][:2], points[-1][:2]
-                told.append(
-                    f"{line.name}, {what}: {y_text(y)} at {x_text(x)}, "
-                    f"{y_text(last_y)} at {x_text(last_x)}."
-                )
+            if not points:
+                continue
+            places = [(x, y) for x, y, *_ in points]
+            if len(places) > MOST_NAMED:
+                what = f"{what}, at its highest"
+                places = [max(places, key=lambda place: place[1])]
+            ends = dict.fromkeys((places[0], places[-1]))
+            words = ", ".join(f"{y_text(y)} at {x_text(x)}" for x, y in ends)
+            told.append(f"{line.name}, {what}: {words}.")
     return " ".join(told)
-
-
-def _for_page(svg: str, name: str, title: str, description: str) -> str:
-    """matplotlib's file as an element of HTML, which needs no namespaces, and of this page, which
-    has colours and a font of its own."""
-    root = ElementTree.fromstring(svg)
-    for child in [*root.findall(f"{SVG}metadata"), *root.findall(f"{SVG}defs")]:
-        if child.find(f"{SVG}clipPath") is None:
-            root.remove(child)
-    for element in root.iter():
-        element.tag = element.tag.removeprefix(SVG)
-        attributes = dict(element.attrib)
-        element.attrib.clear()
-        for key, value in attributes.items():
-            element.set(key.removeprefix(XLINK), _attribute(key, value))
-    text = ElementTree.tostring(root, encoding="unicode")
-    used = set(re.findall(r"#([\w-]+)", text))
-    for element in root.iter():
-        if element.get("id") not in used:
-            element.attrib.pop("id", None)
-    for key in ("width", "height", "version"):
-        root.attrib.pop(key)
-    root.set("role", "img")
-    root.set("aria-labelledby", f"{name}-title {name}-description")
-    for place, (tag, words) in enumerate((("title", title), ("desc", description))):
-        element = ElementTree.Element(tag)
-        element.set("id", f"{name}-{'description' if place else 'title'}")
-        element.text = words
-        root.insert(place, element)
-    _drop_blanks(root)
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _attribute(key: str, value: str) -> str:
-    """In as few characters as do, with the page's colours."""
-    if key == "style":
-        parts = [part.strip() for part in value.split(";")]
-        value = ";".join(part for part in parts if not part.startswith("font-family"))
-        return re.sub("#[0-9a-f]{6}", lambda found: PAGE_COLOURS.get(found[0], found[0]), value)
-    if key in ("d", "x", "y", "transform", "width", "height"):
-        value = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", value)
-    return " ".join(value.split())
-
-
-def _drop_blanks(root: ElementTree.Element) -> None:
-    """Between elements; not in texts."""
-    for element in root.iter():
-        if element.text and not element.text.strip():
-            element.text = None
-        element.tail = None

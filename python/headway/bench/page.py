@@ -6,12 +6,13 @@ nothing of how charts are drawn, nor of how results came about.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from headway import json_file, units
+from headway import columns, json_file, units
 from headway.bench import charts
 from headway.bench.drawing import mark_reasons, number
 from headway.bench.experiment import STOCK, Experiment
@@ -23,6 +24,7 @@ from headway.bench.table import Cell, Table, text_of
 
 TITLE = "Experiments on the GIL"
 DASH = "\N{EN DASH}"
+MAX_TEXT = 4_000  # characters of one piece, whoever wrote it
 HOW_TO_READ = (
     "Each value was measured by processes of its own, and all rows of an experiment in every "
     "round, so that what else the machine did hit all alike. A figure is the median of a row's "
@@ -151,28 +153,33 @@ def _overview(shown: Shown) -> list[str]:
         verdict = f"{agree} of {len(statements)} statements agree" if statements else "no statement"
         name = _text(experiment.name)
         lines.append(
-            f'<li><a href="#{name}">{name}</a>: {_text(experiment.summary)} '
+            f'<li><a href="#{_anchor(experiment)}">{name}</a>: {_text(experiment.summary)} '
             f'<span class="muted">({verdict})</span></li>'
         )
     return ["<nav aria-label='Experiments'><h2>Experiments</h2>", "<ul>", *lines, "</ul></nav>"]
 
 
+def _anchor(experiment: Experiment) -> str:
+    """What ids begin with: the name, without what they cannot have. A file's may be anything."""
+    return re.sub(r"[^\w-]", "-", experiment.name)
+
+
 def _section(experiment: Experiment, results: Results) -> list[str]:
-    name, marks = _text(experiment.name), mark_reasons(results)
+    anchor, marks = _anchor(experiment), mark_reasons(results)
     lines = [
-        f'<section id="{name}" aria-labelledby="{name}-name">',
-        f'<h2 id="{name}-name">{name}: {_text(experiment.summary)}</h2>',
+        f'<section id="{anchor}" aria-labelledby="{anchor}-name">',
+        f'<h2 id="{anchor}-name">{_text(experiment.name)}: {_text(experiment.summary)}</h2>',
         f"<p>{_text(experiment.shows)}</p>",
         *_statements(experiment.statements(results)),
     ]
     for place, chart in enumerate(experiment.charts(results)):
-        svg = charts.draw(chart, f"{experiment.name}-chart-{place}")
+        svg = charts.draw(chart, f"{anchor}-chart-{place}")
         if svg:
             caption = f"<figcaption>{_text(chart.title)}</figcaption>"
             lines.append(f"<figure>{caption}{_scrolling(svg, chart.title)}</figure>")
     for table in experiment.tables(results):
-        lines += _table(table, marks, name)
-    return [*lines, *_reasons(results, marks, name), *_calibration(results), "</section>"]
+        lines += _table(table, marks, anchor)
+    return [*lines, *_reasons(results, marks, anchor), *_calibration(results), "</section>"]
 
 
 def _statements(statements: Sequence[Statement]) -> list[str]:
@@ -286,4 +293,5 @@ def _number(value: float) -> str:
 
 
 def _text(text: object) -> str:
-    return escape(str(text))
+    """What is not printable is escaped as in a Python string."""
+    return escape(columns.name(text, MAX_TEXT))
