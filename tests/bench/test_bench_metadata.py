@@ -8,7 +8,7 @@ import time
 import pytest
 
 from headway.bench import interpreters
-from headway.bench.metadata import Circumstances, doubts
+from headway.bench.metadata import Circumstances, doubts, interpreters_in
 
 QUIET = {"load": 0.1, "cpus": 2, "steal": 0.0, "governor": None, "debug": False}
 
@@ -45,3 +45,16 @@ def test_a_file_that_tells_nothing_is_not_doubted() -> None:
 def test_what_makes_measurements_worth_less_is_said(change: dict[str, object], said: str) -> None:
     (doubt,) = doubts({**QUIET, **change})
     assert said in doubt
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({}, "CPython (unknown)"),
+        ({"python": "3.13.0", "free_threading": False, "beside": None}, "CPython 3.13.0"),
+        ({"python": "3.13.0", "free_threading": True}, "CPython 3.13.0t"),
+        ({"python": "3.13.0", "beside": "3.14.0t"}, "CPython 3.13.0 and 3.14.0t"),
+    ],
+)
+def test_the_interpreters_are_named(metadata: dict[str, object], said: str) -> None:
+    assert interpreters_in(metadata) == said

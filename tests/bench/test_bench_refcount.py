@@ -137,7 +137,7 @@ def saying(words: str, results: Results) -> Statement:
 
 def test_results_like_the_published_ones_agree() -> None:
     statements = REFCOUNT.statements(made(LIKE_PUBLISHED))
-    assert len(statements) == 17
+    assert len(statements) == 18
     assert [str(each) for each in statements if not each.agrees] == []
 
 
@@ -148,7 +148,8 @@ def test_results_like_the_published_ones_agree() -> None:
         ("takes a thread less time than an atomic one", "buffered", (10, 10, 10), 2),
         ("still costs too much", "buffered", (1.5, 1.5, 1.5), 1.5),
         ("costs its owner about what", "biased", (2.5, 2.5, 25), 2.5),
-        ("atomic counts slow a single-threaded", "atomic", (11, 11, 110), 132),
+        ("were a bytecode to take 7.3 ns", "atomic", (11, 11, 110), 90.96),
+        ("as quick as here they slow by more", "atomic", (3, 3, 30), 26.4),
         ("biased counts slow it little", "biased", (1.9, 1.9, 25), 11.88),
         ("change at once collapses", "atomic", (5, 5, 5.5), 1.1),
         ("change at once does not", "buffered", (4, 4, 12), 3),
@@ -158,7 +159,7 @@ def test_results_like_the_published_ones_agree() -> None:
         ("cheap for its owner alone", "biased", (1.2, 1.2, 1.5), 1.25),
         ("CPython's own biased counts", WITHOUT_GIL, (4.5, 4.5, 45), 3),
         ("without a GIL, threads that count on objects", WITHOUT_GIL, (2, 4, 20), 2),
-        ("without a GIL, threads that count on one", WITHOUT_GIL, (2, 2, 3), 1.5),
+        ("an object that another thread made", WITHOUT_GIL, (2, 2, 3), 1.5),
     ],
 )
 def test_results_unlike_the_published_ones_differ(
@@ -167,7 +168,7 @@ def test_results_unlike_the_published_ones_differ(
     assert saying(words, made(LIKE_PUBLISHED)).agrees
     found = saying(words, made({**LIKE_PUBLISHED, kind: medians}))
     assert not found.agrees
-    assert found.value == pytest.approx(value)
+    assert found.value == pytest.approx(value, rel=1e-3)
 
 
 def test_a_count_that_is_wrong_is_told() -> None:

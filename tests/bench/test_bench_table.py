@@ -19,7 +19,7 @@ def test_a_pivot_has_one_parameter_down_and_one_across() -> None:
     table = pivot(RATES, "rates", "switch_interval", "threads")
     assert table.headings == ["switch interval", "1", "2"]
     assert [line[0].text for line in table.rows] == ["0.005", "0.001"]
-    assert table.rows[0][1] == Cell(100.0, 100.0, 100.0, 90.0, unstable=True)
+    assert table.rows[0][1] == Cell(100.0, 100.0, 100.0, 90.0, False)
     assert table.rows[1][2] == Cell(text="no second core")
 
 
@@ -36,7 +36,7 @@ def test_a_listing_has_a_line_for_each_row() -> None:
     assert table.headings == ["policy", "switch interval", "requests/s", "p99 (s)"]
     first, second = table.rows
     assert [cell.text for cell in first[:2]] == ["stock", "5 ms"]
-    assert first[2] == Cell(3.0, 3.0, 3.0, 4.0, unstable=True)
+    assert first[2] == Cell(3.0, 3.0, 3.0, 4.0, False)
     assert first[3] == Cell(0.5, 0.5, 0.5)
     assert [cell.text for cell in second] == ["stock", "100 ms", "no GIL to wait for", ""]
 

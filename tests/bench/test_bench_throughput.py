@@ -87,3 +87,10 @@ def test_every_workload_is_called() -> None:
     )
     for row in rows:
         assert experiment.measure(row, choice, {}).value > 0
+
+
+def test_a_window_is_as_long_however_late_it_begins() -> None:
+    # Who measures gets the GIL after every other thread had it for an interval: after the end.
+    choice = Choice(this(), threads=(4,), workloads=("A",), seconds=0.1, switch_intervals_s=(0.1,))
+    row, *_ = Throughput().rows(choice)
+    assert Throughput().measure(row, choice, {}).value > 0

@@ -13,6 +13,7 @@ from headway import json_file
 from headway.bench import drawing, interpreters, results_file, review
 from headway.bench.experiment import MODES, STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
+from headway.bench.interpreters import Interpreter
 from headway.bench.metadata import Circumstances, doubts
 from headway.bench.options import (
     at_least_one,
@@ -290,8 +291,12 @@ def measure(
         if exit_code:
             print("Interrupted: this is what had been measured.", file=sys.stderr)
             break
+    beside = other_interpreter(choice)
     metadata = circumstances.to_dict(
-        choice.interpreter, policies=list(choice.policies), quick=choice.quick
+        choice.interpreter,
+        beside=beside and beside.name,
+        policies=list(choice.policies),
+        quick=choice.quick,
     )
     if json_path is not None:
         results_file.write(json_path, metadata, shown)
@@ -302,11 +307,14 @@ def measure(
     return exit_code or int(failed)
 
 
+def other_interpreter(choice: Choice) -> Interpreter | None:
+    """That of the rows without a GIL, if it is one of its own."""
+    return None if choice.free_threaded == choice.interpreter else choice.free_threaded
+
+
 def heading(choice: Choice) -> str:
-    beside = choice.free_threaded
-    names = [choice.interpreter.name]
-    if beside is not None and beside != choice.interpreter:
-        names.append(beside.name)
+    beside = other_interpreter(choice)
+    names = [choice.interpreter.name, *([beside.name] if beside else [])]
     return f"CPython {' and '.join(names)}; policies: {', '.join(choice.policies)}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from headway import columns, json_file
 from headway.bench import comparison, drawing, results_file
 from headway.bench.comparison import Comparison, Difference
-from headway.bench.metadata import doubts
+from headway.bench.metadata import doubts, interpreters_in
 from headway.bench.options import percentage
 from headway.bench.rank_test import LEVEL
 from headway.bench.results import Result, describe
@@ -121,8 +121,7 @@ def report(
     """Line by line."""
     lines = []
     for name, file, told in zip("AB", files, metadata, strict=True):
-        text = f"{name}: {file}, CPython {told.get('python', '(unknown)')}"
-        lines.append(columns.name(text, MAX_LINE))
+        lines.append(columns.name(f"{name}: {file}, {interpreters_in(told)}", MAX_LINE))
         lines += [f"   doubtful: {doubt}" for doubt in doubts(told)]
     lines += [
         columns.name(f"{name} differs: {a!r} in A, {b!r} in B", MAX_LINE)

@@ -56,6 +56,15 @@ class Circumstances:
         }
 
 
+def interpreters_in(metadata: dict[str, Any]) -> str:
+    """Which CPython was measured, and which other one for the rows without a GIL; as far as a file
+    tells."""
+    python = metadata.get("python") or "(unknown)"
+    name = f"{python}t" if metadata.get("free_threading") else python
+    beside = metadata.get("beside")
+    return f"CPython {name} and {beside}" if beside else f"CPython {name}"
+
+
 def doubts(metadata: dict[str, Any]) -> list[str]:
     """Lines on what makes these measurements worth less than they could be, after pyperf's
     `system check`; what a file does not tell is not doubted."""

@@ -30,8 +30,8 @@ INTEGER_DIGITS = 20
 # Those that are read; each may be missing.
 METADATA_FIELDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("python", "time", "cpu"), (str,)),
-    **dict.fromkeys(("load", "steal", "cpus"), OPTIONAL_NUMBER),
-    "governor": (str, type(None)),
+    **dict.fromkeys(("load", "steal", "cpus", "seconds"), OPTIONAL_NUMBER),
+    **dict.fromkeys(("governor", "beside"), (str, type(None))),
     "policies": (list,),
 }
 EXPERIMENT_FIELDS: dict[str, tuple[type, ...]] = {

@@ -15,6 +15,7 @@ from headway import columns
 from headway.bench import results_file
 from headway.bench.experiment import Choice, Experiment, Measured, Parameters, Row
 from headway.bench.experiments import EXPERIMENTS
+from headway.bench.metadata import interpreters_in
 from headway.bench.results import Results
 from headway.bench.results_file import KeptExperiment
 from headway.bench.table import Cell, Table, cell_of
@@ -87,7 +88,7 @@ def heading(metadata: dict[str, Any]) -> str:
     """As far as the file tells."""
     policies = ", ".join(map(str, metadata.get("policies") or []))
     parts = [
-        f"CPython {metadata.get('python', '(unknown)')}",
+        interpreters_in(metadata),
         f"policies: {policies}" if policies else "",
         f"measured at {metadata['time']}" if "time" in metadata else "",
         f"on {metadata['cpu']}" if "cpu" in metadata else "",

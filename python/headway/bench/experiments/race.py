@@ -62,7 +62,7 @@ Case = tuple[str, float, int]
 class Race(Experiment):
     name = "race"
     unit = "lost of 1,000,000 additions"
-    summary = "updates that `+=` loses in several threads, by its form and switch interval"
+    summary = "updates that += loses in several threads, by its form and switch interval"
     shows = (
         "Several threads add to one number without a lock, in runs of few and of many additions, "
         "and those that are missing in the sum are counted. Which forms of += lose some depends on "
