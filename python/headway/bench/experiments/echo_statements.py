@@ -221,6 +221,7 @@ def one_core(rates: Rates) -> Iterator[Statement]:
             "those on all",
             times,
             10,
+            why=BUSY,
         )
     found = rates.of_counts(lambda count: rates.rate(count, cores=ONE))
     if len(found) > 1 and found.get(1):
@@ -241,6 +242,7 @@ def client_elsewhere(rates: Rates) -> Iterator[Statement]:
             share,
             0.4,
             2.5,
+            BUSY,
         )
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from headway.bench import statistics
 from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK
 from headway.bench.experiments.echo_value import FREE, PROCESSES, THREADS
 from headway.bench.results import Result, Results
-from headway.bench.table import Cell, Chart, Series, Table, cell_of, pivot
+from headway.bench.table import (
+    Cell,
+    Chart,
+    Table,
+    cell_of,
+    label_of,
+    pivot,
+    series_by,
+    series_of,
+    text_of,
+)
 
 
 def reference_interval_s(intervals_s: Sequence[float]) -> float:
@@ -18,11 +28,9 @@ def reference_interval_s(intervals_s: Sequence[float]) -> float:
 
 
 def convoy(results: Results, policy: str) -> Results:
-    """From the longest interval to the shortest."""
+    """By number of threads."""
     found = results.where(policy=policy, mode=THREADS, cores=FREE)
-    found.rows.sort(
-        key=lambda row: (-row.parameters["switch_interval"], row.parameters["cpu_threads"])
-    )
+    found.rows.sort(key=lambda row: row.parameters["cpu_threads"])
     return found
 
 
@@ -42,14 +50,19 @@ def tables(results: Results) -> list[Table]:
 
 
 def by_interval(results: Results, policy: str) -> Table:
-    return pivot(
-        convoy(results, policy),
+    """From the longest interval to the shortest."""
+    rows = convoy(results, policy)
+    table = pivot(
+        rows,
         f"{policy}: requests/s, by switch interval and CPU-bound threads",
         "switch_interval",
         "cpu_threads",
         down_text=interval_text,
         across_text=threads_text,
     )
+    lines = zip(rows.distinct("switch_interval"), table.rows, strict=True)
+    ordered = sorted(lines, key=lambda line: line[0], reverse=True)
+    return table._replace(rows=[cells for _, cells in ordered])
 
 
 def figures(rows: Results, plain: Results, interval_s: float) -> Table:
@@ -129,62 +142,41 @@ def by_cores(rows: Results) -> Table:
 
 def charts(results: Results) -> list[Chart]:
     found = [interval_chart(results, policy) for policy in results.distinct("policy")]
-    return [*filter(None, found), *threads_chart(results)]
+    return [chart for chart in (*found, threads_chart(results)) if chart is not None]
 
 
 def interval_chart(results: Results, policy: str) -> Chart | None:
     rows = convoy(results, policy)
     if len(rows.distinct("switch_interval")) < 2:
         return None
-    series = [
-        Series(
-            threads_text(count),
-            points(rows.where(cpu_threads=count), "switch_interval"),
-            # A logarithm has no place for nought.
-            [
-                (row.parameters["switch_interval"], row.published)
-                for row in rows.where(cpu_threads=count)
-                if row.published
-            ],
-        )
-        for count in sorted(rows.distinct("cpu_threads"))
-    ]
     return Chart(
         f"{policy}: an echo server beside CPU-bound threads",
         "switch interval (s)",
         "requests/s",
-        series,
+        series_by(rows, "cpu_threads", "switch_interval", name=threads_text),
         log_x=True,
         log_y=True,
     )
 
 
-def threads_chart(results: Results) -> Iterator[Chart]:
-    if not results.rows:
-        return
+def threads_chart(results: Results) -> Chart | None:
+    """At one interval, policies and processes."""
+    if len(results.distinct("cpu_threads")) < 2:
+        return None
     interval_s = reference_interval_s(results.distinct("switch_interval"))
     rows = results.where(switch_interval=interval_s, cores=FREE)
-    if len(rows.distinct("cpu_threads")) < 2:
-        return
-    lines = [(policy, convoy(rows, policy)) for policy in results.distinct("policy")]
-    lines.append((PROCESSES, rows.where(mode=PROCESSES)))
-    series = [Series(name, points(line, "cpu_threads")) for name, line in lines if line.rows]
-    yield Chart(
+    lines = [
+        series_of(convoy(rows, policy), policy, "cpu_threads")
+        for policy in results.distinct("policy")
+    ]
+    lines.append(series_of(rows.where(mode=PROCESSES), PROCESSES, "cpu_threads"))
+    return Chart(
         f"an echo server at {interval_text(interval_s)}, by policy",
         "CPU-bound threads",
         "requests/s",
-        series,
+        [line for line in lines if line.points],
         log_y=True,
     )
-
-
-def points(rows: Results, parameter: str) -> list[tuple[float, float, float, float]]:
-    found = []
-    for row in rows:
-        interval = row.interval()
-        if interval is not None and interval.median > 0:
-            found.append((row.parameters[parameter], *interval))
-    return sorted(found)
 
 
 def ratio(row: Result, other: Result | None) -> Cell:
@@ -201,9 +193,8 @@ def milliseconds(row: Result, figure: str) -> Cell:
 
 
 def interval_text(interval_s: object) -> str:
-    assert isinstance(interval_s, (int, float))
-    return f"{interval_s * 1e3:g} ms"
+    return text_of("switch_interval", interval_s)
 
 
 def threads_text(count: object) -> str:
-    return f"{count} threads" if count != 1 else "1 thread"
+    return label_of("threads", count)
