@@ -220,6 +220,13 @@ def test_rows_without_values_have_their_reason_once(drawn: str, document: Docume
     assert drawn.count("no room") == 1
 
 
+def test_what_was_calibrated_is_told() -> None:
+    made = made_results()
+    made.calibration = {"loops": 1_234_567, "call_ms": {"A": 0.5}, "pinned": True}
+    said = Document(page.draw({}, [(Made(), made)])).one("main").text
+    assert "Calibrated before all rounds: loops 1,234,567, call ms (A 0.500), pinned True." in said
+
+
 def test_charts_have_a_name_and_are_described(document: Document) -> None:
     drawings = document.all("svg")
     assert len(drawings) == 3

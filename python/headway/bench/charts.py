@@ -73,6 +73,7 @@ STYLE: dict[str, Any] = {
     "lines.markersize": 5.0,
 }
 PUBLISHED: dict[str, Any] = {"linestyle": "--", "linewidth": 1, "fillstyle": "none"}
+INTERVALS: dict[str, Any] = {"capsize": 3, "elinewidth": 1.2}
 # So many places on the x axis, or fewer, are each a place that was measured, and named.
 MOST_NAMED = 12
 SHORT_RANGE = 100
@@ -172,7 +173,7 @@ def _draw_series(axes: Axes, line: Series, place: int) -> None:
     colour, marker = _look(place)
     if line.published:
         x, y = zip(*line.published, strict=True)
-        axes.plot(x, y, color=colour, marker=marker, **PUBLISHED)
+        axes.plot(x, y, color=colour, marker=marker, clip_on=False, **PUBLISHED)
     if line.points:
         x, y, low, high = zip(*line.points, strict=True)
         if len(x) > MOST_NAMED:
@@ -182,7 +183,9 @@ def _draw_series(axes: Axes, line: Series, place: int) -> None:
             return
         below = [max(0.0, middle - least) for middle, least in zip(y, low, strict=True)]
         above = [max(0.0, most - middle) for middle, most in zip(y, high, strict=True)]
-        axes.errorbar(x, y, (below, above), color=colour, marker=marker, capsize=3, elinewidth=1.2)
+        drawn = axes.errorbar(x, y, (below, above), color=colour, marker=marker, **INTERVALS)
+        # Markers on the axis are whole; an interval may end beyond a logarithmic one.
+        drawn[0].set_clip_on(False)
 
 
 def _look(place: int) -> tuple[str, str]:

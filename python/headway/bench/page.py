@@ -20,7 +20,7 @@ from headway.bench.metadata import doubts
 from headway.bench.results import Result, Results, describe
 from headway.bench.statement import Statement
 from headway.bench.statistics import CONFIDENCE, UNSTABLE_WIDTH
-from headway.bench.table import Cell, Table, text_of
+from headway.bench.table import Cell, Table
 
 TITLE = "Experiments on the GIL"
 DASH = "\N{EN DASH}"
@@ -273,11 +273,17 @@ def _rows(results: Iterable[Result]) -> str:
 
 def _calibration(results: Results) -> list[str]:
     """What was found out before the rounds, if anything was."""
-    facts = ", ".join(
-        f"{name.replace('_', ' ')} {text_of(name, value)}"
-        for name, value in results.calibration.items()
-    )
+    facts = _facts(results.calibration)
     return [f'<p class="muted">Calibrated before all rounds: {_text(facts)}.</p>'] if facts else []
+
+
+def _facts(calibration: Mapping[str, Any]) -> str:
+    words = []
+    for name, value in calibration.items():
+        known = isinstance(value, (int, float)) and not isinstance(value, bool)
+        text = f"({_facts(value)})" if isinstance(value, dict) else str(value)
+        words.append(f"{name.replace('_', ' ')} {number(value) if known else text}")
+    return ", ".join(words)
 
 
 def _scrolling(element: str, title: str) -> str:

@@ -155,7 +155,7 @@ class Race(Experiment):
                 found = stock.where(additions=additions, threads=threads)
                 lines = series_by(found, "form", "switch_interval")
                 title = f"stock: lost updates by {threads} threads, {additions:,} additions a run"
-                charts.append(Chart(title, "switch interval, s", self.unit, lines, log_x=True))
+                charts.append(Chart(title, "switch interval (s)", self.unit, lines, log_x=True))
         return charts
 
     def statements(self, results: Results) -> list[Statement]:
