@@ -28,11 +28,6 @@ class Statement(NamedTuple):
             return f"at most {self.high:g}"
         return f"from {self.low:g} to {self.high:g}"
 
-    def __str__(self) -> str:
-        verdict = "agrees " if self.agrees else "differs"
-        why = f" ({self.why})" if self.why and not self.agrees else ""
-        return f"{verdict}  {self.text}: {self.value:.3g}, {self.allowed}{why}"
-
     def to_dict(self) -> dict[str, Any]:
         """For the benchmark results, schema 1."""
         known = math.isfinite(self.value)
