@@ -86,6 +86,12 @@ def test_the_user_chooses_intervals_and_threads() -> None:
     assert {row["threads"] for row in rows} == {3}
 
 
+def test_one_thread_is_left_out() -> None:
+    rows = RACE.rows(Choice(WITH_GIL, FREE, threads=(1, 2)))
+    left_out = {row.parameters["threads"]: row.left_out for row in rows}
+    assert left_out == {1: "one thread has nobody to race with", 2: ""}
+
+
 def test_no_threads_are_refused() -> None:
     with pytest.raises(CommandError, match="--threads 0: race needs threads") as refused:
         RACE.rows(Choice(WITH_GIL, None, threads=(0,)))

@@ -51,6 +51,7 @@ QUICK_FREE_CASES = ((PLAIN, LONG), (LOCKED, LONG))
 SECONDS = 0.3
 QUICK_SECONDS = 0.2
 MILLION = 1_000_000
+ALONE = "one thread has nobody to race with"
 WHERE_IT_LOOKS = (
     "CPython from 3.10 on looks whether to drop the GIL at calls and backward jumps only, 3.9 did "
     "before almost every bytecode; there this very loop loses updates"
@@ -78,6 +79,7 @@ class Race(Experiment):
             Row(
                 _parameters(policy, interval_s, threads, form, additions),
                 choice.setting(policy, interval_s),
+                ALONE if threads == 1 else "",
             )
             for policy in choice.policies
             for form, interval_s, additions in _cases(choice, policy)
@@ -92,7 +94,7 @@ class Race(Experiment):
                     STOCK, DEFAULT_SWITCH_INTERVAL_S, threads, form, additions, "free-threaded"
                 ),
                 setting,
-                no_free_threading,
+                no_free_threading or (ALONE if threads == 1 else ""),
             )
             for form, additions in (QUICK_FREE_CASES if choice.quick else free)
             for threads in choice.threads or THREADS
