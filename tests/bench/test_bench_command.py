@@ -198,7 +198,7 @@ def test_what_was_measured_before_an_interruption_is_shown_and_kept(
     tmp_path: Path, number: signal.Signals, exit_code: int
 ) -> None:
     file = tmp_path / "results.json"
-    options = ("--values", "500", "--seconds", "0.05", "--threads", "1", "--policy", "stock")
+    options = ("--values", "500", *SHORT[2:], "--threads", "1", "--policy", "stock")
     process = start("bench", "countdown", *options, "--json", file)
     try:
         assert process.stderr is not None

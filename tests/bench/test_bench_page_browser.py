@@ -69,13 +69,18 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     made.close()
 
 
-@pytest.fixture
-def page(context: BrowserContext, tmp_path: Path) -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     class Hostile(Made):
         prefix = HOSTILE
 
-    file = tmp_path / "page.html"
-    bench_page.write(str(file), METADATA, [(Hostile(), made_results(HOSTILE))])
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    bench_page.write(str(path), METADATA, [(Hostile(), made_results(HOSTILE))])
+    return path
+
+
+@pytest.fixture
+def page(context: BrowserContext, file: Path) -> Iterator[Page]:
     wrong: list[str] = []
     asked: list[str] = []
     opened = context.new_page()
