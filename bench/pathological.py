@@ -24,6 +24,7 @@ import sitting
 from figures import Figures, number, percentile, ratio, table
 from places import PROGRAMS
 
+from headway.bench import processes
 from headway.bench.processes import (
     NS,
     STOCK,
@@ -141,7 +142,7 @@ def measure_echo(cell: Cell, seconds: float) -> dict[str, float]:
 
 
 def program_command(setting: Setting, script: str, *arguments: str) -> list[str]:
-    return setting.command(str(PROGRAMS / f"{script}.py"), *arguments)
+    return setting.command(str(processes.PROGRAMS / f"{script}.py"), *arguments)
 
 
 @contextmanager
