@@ -47,16 +47,17 @@ def write(path: str, metadata: dict[str, Any], shown: Shown) -> None:
 
 def draw(metadata: dict[str, Any], shown: Shown) -> str:
     style = files("headway.bench").joinpath("page.css").read_text("utf-8")
+    interpreters = _text(interpreters_in(metadata))
     return "\n".join(
         [
             "<!doctype html>",
             '<html lang="en">',
             '<head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{TITLE}: {_text(interpreters_in(metadata))}</title>",
+            f"<title>{TITLE}: {interpreters}</title>",
             f"<style>\n{style}</style></head>",
             f"<body><header><h1>{TITLE}</h1>",
-            f'<p class="muted">Measured by <code>headway bench</code> on {_text(interpreters_in(metadata))}, '
+            f'<p class="muted">Measured by <code>headway bench</code> on {interpreters}, '
             "with what others published beside it.</p></header>",
             "<main>",
             *_circumstances(metadata),
