@@ -392,7 +392,7 @@ def test_tables_hold_every_measured_row_and_the_published_beside() -> None:
         "stock: CPU work, by where the CPU-bound work runs",
         "requests/s, by the processors that server and client may use",
     ]
-    stock, priority, *_ = ECHO.tables(results)
+    stock, _, priority, *_ = ECHO.tables(results)
     assert [line[0].text for line in stock.rows] == [
         "100 ms",
         "10 ms",
