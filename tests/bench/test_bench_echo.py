@@ -231,6 +231,23 @@ def test_rows_of_slow_requests_are_measured_longer(
     assert beside.seconds(0.5) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(
+    ("cpu_threads", "interval_s", "mode", "seconds"),
+    [
+        (0, 0.1, "threads", 0.2),
+        (8, 0.1, "threads", 1.8),
+        (8, 0.1, "processes", 0.2),
+        (64, 10.0, "threads", 5.2),
+    ],
+)
+def test_the_warm_up_has_room_for_a_request_and_an_end(
+    cpu_threads: int, interval_s: float, mode: str, seconds: float
+) -> None:
+    plain = FULL.setting()
+    beside = Beside(plain._replace(switch_interval_s=interval_s), plain, cpu_threads, mode, "free")
+    assert beside.warm_up_s == pytest.approx(seconds)
+
+
 # What is made of results
 
 
@@ -347,6 +364,14 @@ def test_statements_differ_where_figures_do(
     beginning: str, rate: Callable[[Parameters], float]
 ) -> None:
     assert not one(verdicts(rate), beginning).agrees
+
+
+def test_nothing_is_claimed_of_cpythons_own_rule_but_that_it_costs_nothing() -> None:
+    choice = replace(FULL, policies=(STOCK, "interval"))
+    found = ECHO.statements(made(as_published, choice))
+    assert [each.text for each in found if "interval:" in each.text] == [
+        "interval: costs nothing without CPU-bound threads: requests/s of stock's"
+    ]
 
 
 def test_a_policy_that_starves_who_computes_is_found_out() -> None:

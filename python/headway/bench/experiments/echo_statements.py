@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK
+from headway.bench.experiments.ccbench import SWIFT_POLICIES
 from headway.bench.experiments.echo_value import (
     CLIENT_ELSEWHERE,
     FREE,
@@ -271,6 +272,14 @@ def of_policy(rates: Rates, policy: str) -> Iterator[Statement]:
     def rate(count: int, interval_s: float = DEFAULT_SWITCH_INTERVAL_S) -> float:
         return rates.rate(count, interval_s, policy=policy)
 
+    free = ratio(rate(0), rates.rate(0))
+    if free > 0:
+        yield Statement(
+            f"{policy}: costs nothing without CPU-bound threads: requests/s of stock's", free, 0.85
+        )
+    if policy not in SWIFT_POLICIES:
+        # CPython's own rule, watched, has its convoy.
+        return
     times = rates.of_counts(lambda count: ratio(rate(count), rates.rate(count)))
     if times:
         yield Statement(
@@ -294,11 +303,6 @@ def of_policy(rates: Rates, policy: str) -> Iterator[Statement]:
             f"share of it, the least beside {counts_text(kept)}",
             min(kept.values()),
             0.8,
-        )
-    free = ratio(rate(0), rates.rate(0))
-    if free > 0:
-        yield Statement(
-            f"{policy}: costs nothing without CPU-bound threads: requests/s of stock's", free, 0.85
         )
     found = rates.of_intervals(lambda interval_s: rate(1, interval_s))
     if len(found) > 1:
