@@ -110,6 +110,7 @@ def test_what_is_chosen_is_measured_and_nothing_twice() -> None:
         row(3, 0.001, "priority"),
         row(3, 0.002, mode="processes"),
         row(3, 0.002, cores="client elsewhere"),
+        row(3, 0.001, cores="client elsewhere"),
         row(3, 0.002, "priority", cores="client elsewhere"),
         row(3, 0.002, cores="one"),
         row(3, 0.002, "priority", cores="one"),
@@ -123,7 +124,7 @@ def test_what_has_one_interval_has_that_of_the_tables_that_compare() -> None:
         elsewhere = [
             each
             for each in parameters(choice)
-            if (each["mode"], each["cores"]) != ("threads", "free")
+            if each["mode"] != "threads" or each["cores"] == "one"
         ]
         assert {each["mode"] for each in elsewhere} == set(MODES)
         assert {each["switch_interval"] for each in elsewhere} == {expected}
@@ -230,6 +231,23 @@ def test_rows_of_slow_requests_are_measured_longer(
     assert beside.seconds(0.5) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(
+    ("cpu_threads", "interval_s", "mode", "seconds"),
+    [
+        (0, 0.1, "threads", 0.2),
+        (8, 0.1, "threads", 1.8),
+        (8, 0.1, "processes", 0.2),
+        (64, 10.0, "threads", 5.2),
+    ],
+)
+def test_the_warm_up_has_room_for_a_request_and_an_end(
+    cpu_threads: int, interval_s: float, mode: str, seconds: float
+) -> None:
+    plain = FULL.setting()
+    beside = Beside(plain._replace(switch_interval_s=interval_s), plain, cpu_threads, mode, "free")
+    assert beside.warm_up_s == pytest.approx(seconds)
+
+
 # What is made of results
 
 
@@ -253,7 +271,9 @@ def as_published(each: Parameters) -> float:
     if published is not None:
         return published
     if each["policy"] == STOCK and each["mode"] == "threads":
-        return 100 / each["cpu_threads"] if each["cpu_threads"] else 30_000
+        return (
+            0.5 / each["switch_interval"] / each["cpu_threads"] if each["cpu_threads"] else 30_000
+        )
     return 20_000 if each["cpu_threads"] else 30_000
 
 
@@ -269,7 +289,7 @@ def one(found: dict[str, Statement], beginning: str) -> Statement:
 
 def test_the_published_figures_agree_with_every_statement() -> None:
     found = verdicts(as_published)
-    assert len(found) == 13 + 2 * 5
+    assert len(found) == 15 + 2 * 5
     assert [str(each) for each in found.values() if not each.agrees] == []
 
 
@@ -278,6 +298,8 @@ def test_the_published_figures_agree_with_every_statement() -> None:
     [
         ("stock: requests/s are proportional to 1/interval", -0.93),
         ("stock: requests/s halve as CPU-bound threads double", 0.55),
+        ("stock, a processor for the server alone: requests/s are proportional", -1),
+        ("stock, a processor for the server alone: requests/s halve", 0.5),
         ("stock: from 0.1 ms to 0.01 ms requests/s grow by less", 3.44),
         ("stock: from 0.01 ms to 0.001 ms they no longer grow", 0.909),
         ("stock: 1 CPU-bound thread costs an echo server most", 300),
@@ -307,6 +329,8 @@ def changed(factor: float, **wanted: Any) -> Callable[[Parameters], float]:
     [
         ("stock: requests/s are proportional to 1/interval", lambda _: 10_000.0),
         ("stock: requests/s halve as CPU-bound threads double", lambda _: 10_000.0),
+        ("stock, a processor for the server alone: requests/s are", lambda _: 10_000.0),
+        ("stock, a processor for the server alone: requests/s halve", lambda _: 10_000.0),
         (
             "stock: without CPU-bound threads the interval changes nothing",
             changed(0.5, cpu_threads=0, switch_interval=0.1),
@@ -315,7 +339,7 @@ def changed(factor: float, **wanted: Any) -> Callable[[Parameters], float]:
         ("stock: from 0.01 ms to 0.001 ms they no longer", changed(5, switch_interval=1e-6)),
         (
             "stock: 1 CPU-bound thread costs an echo server",
-            changed(10, policy=STOCK, cpu_threads=1),
+            changed(10, policy=STOCK, cpu_threads=1, mode="threads"),
         ),
         ("1 CPU-bound process instead costs little", changed(0.1, mode="processes")),
         ("the number of CPU-bound processes barely", changed(0.1, mode="processes", cpu_threads=4)),
@@ -340,6 +364,14 @@ def test_statements_differ_where_figures_do(
     beginning: str, rate: Callable[[Parameters], float]
 ) -> None:
     assert not one(verdicts(rate), beginning).agrees
+
+
+def test_nothing_is_claimed_of_cpythons_own_rule_but_that_it_costs_nothing() -> None:
+    choice = replace(FULL, policies=(STOCK, "interval"))
+    found = ECHO.statements(made(as_published, choice))
+    assert [each.text for each in found if "interval:" in each.text] == [
+        "interval: costs nothing without CPU-bound threads: requests/s of stock's"
+    ]
 
 
 def test_a_policy_that_starves_who_computes_is_found_out() -> None:
@@ -376,6 +408,8 @@ def test_tables_hold_every_measured_row_and_the_published_beside() -> None:
     titles = [table.title for table in ECHO.tables(results)]
     assert titles == [
         "stock: requests/s, by switch interval and CPU-bound threads",
+        "stock, a processor for the server alone: requests/s, by switch interval and CPU-bound "
+        "threads",
         "priority: requests/s, by switch interval and CPU-bound threads",
         "deadline: requests/s, by switch interval and CPU-bound threads",
         "requests at 5 ms, by policy",
@@ -383,7 +417,7 @@ def test_tables_hold_every_measured_row_and_the_published_beside() -> None:
         "stock: CPU work, by where the CPU-bound work runs",
         "requests/s, by the processors that server and client may use",
     ]
-    stock, priority, *_ = ECHO.tables(results)
+    stock, _, priority, *_ = ECHO.tables(results)
     assert [line[0].text for line in stock.rows] == [
         "100 ms",
         "10 ms",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from launch import execute
 
 from headway.bench.experiment import STOCK, Choice, Row
+from headway.bench.experiments import pings as pings_module
 from headway.bench.experiments.latency import Latency, long_enough_s
 from headway.bench.experiments.pings import figures_of
 from headway.bench.interpreters import this
+from headway.bench.processes import PROGRAMS, BenchmarkError, Setting
 from headway.bench.results import Result, Results
 
 CALL_MS = 2.0
@@ -145,6 +151,42 @@ def test_rows_that_wait_longer_are_measured_longer() -> None:
     assert seconds(cpu_threads=0) == seconds(policy="priority", cpu_threads=4)
     assert seconds(cpu_threads=0) < seconds(cpu_threads=1) < seconds(cpu_threads=4)
     assert seconds(switch_interval=10.0) == seconds(switch_interval=5.0)
+
+
+def test_between_two_pings_the_gil_is_not_dropped() -> None:
+    """Whatever drops it may have to wait for it, while the next ping is on its way."""
+    script = (
+        "import os, signal, ping_server\n"
+        "class Server:\n"
+        "    pings = [b'1000 %d' % os.getpid()] * 2\n"
+        "    def recv(self, size): return self.pings.pop()\n"
+        "told = []\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: told.append(len(Server.pings)))\n"
+        "pings = []\n"
+        "try: ping_server.receive_pings(Server(), pings)\n"
+        "except IndexError: print(told, len(pings))\n"
+    )
+    told = execute([sys.executable, "-c", script], env={"PYTHONPATH": str(PROGRAMS)})
+    assert told.stdout == "[1, 0] 2\n", told.stderr
+
+
+@pytest.mark.parametrize(
+    ("pings", "lost", "said"),
+    [([], 0, "received no ping$"), ([[1 << 62, 1]], 2, "received 2 pings late or never$")],
+)
+def test_pings_that_nobody_received_are_no_value(
+    monkeypatch: pytest.MonkeyPatch, pings: list[list[int]], lost: int, said: str
+) -> None:
+    """They would be the longest waits of all."""
+    answers = {"ping_server": [{"port": 1}, {"pings": pings}], "ping_client": [{}, {"lost": lost}]}
+
+    def program(_: Setting, script: str, *arguments: str) -> nullcontext[SimpleNamespace]:
+        running = iter(answers[script])
+        return nullcontext(SimpleNamespace(answer=lambda: next(running), measure=lambda _: None))
+
+    monkeypatch.setattr(pings_module, "program", program)
+    with pytest.raises(BenchmarkError, match=said):
+        pings_module.waits(Setting(None, 0.005), "A", 1, 0.1)
 
 
 def test_pings_are_received_beside_threads_that_compute() -> None:

@@ -129,6 +129,11 @@ def test_the_same_results_make_the_same_page(drawn: str) -> None:
     assert page.draw(METADATA, [(Made(), made_results())]) == drawn
 
 
+def test_a_free_threaded_build_is_named_as_one() -> None:
+    said = page.draw({"python": "3.13.5", "free_threading": True}, [(Made(), made_results())])
+    assert f"<title>{page.TITLE}: CPython 3.13.5t</title>" in said
+
+
 def test_it_has_a_language_a_title_and_headings_in_order(document: Document) -> None:
     assert document.one("html").attributes["lang"] == "en"
     assert document.one("head").all("title")[0].text == f"{page.TITLE}: CPython 3.13.0"

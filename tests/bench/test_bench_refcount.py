@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import pytest
+from launch import execute
 
 from headway import _native
 from headway.bench import interpreters
@@ -241,8 +242,21 @@ def test_counts_of_cpython_are_measured(threads: int, objects: str) -> None:
     assert set(found.figures) == {"bytecode_ns", "bytecode_percent"}
 
 
+def test_a_thread_that_comes_late_counts_some() -> None:
+    script = (
+        "import list_copies\n"
+        "late = list_copies.Copying(None)\n"
+        "late.start(0); late.join()\n"
+        "print(late.pairs > 0, late.cpu_ns > 0)\n"
+    )
+    told = execute([sys.executable, "-c", script], env={"PYTHONPATH": str(PROGRAMS)})
+    assert told.stdout == "True True\n", told.stderr
+
+
 def test_bytecodes_of_a_loop_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PROGRAMS))
+    # A program's threads end it where they fail; the tests' are to do so no longer than this one.
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     from bytecodes import bytecodes_of_loop
 
     def longer(n: int) -> None:

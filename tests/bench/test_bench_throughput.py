@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 
 from headway.bench.experiment import STOCK, Choice
+from headway.bench.experiments import throughput
 from headway.bench.experiments.ccbench import WORKLOADS
 from headway.bench.experiments.throughput import Throughput
 from headway.bench.interpreters import this
+from headway.bench.processes import BenchmarkError
 from headway.bench.results import Result, Results
 
 CPUS = 4
@@ -87,6 +92,16 @@ def test_every_workload_is_called() -> None:
     )
     for row in rows:
         assert experiment.measure(row, choice, {}).value > 0
+
+
+def test_a_window_too_short_for_a_call_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ccbench's percentages would be of nothing."""
+    computing = SimpleNamespace(answer=lambda: {"work_per_s": 0.0}, measure=lambda _: None)
+    monkeypatch.setattr(throughput, "program", lambda *_: nullcontext(computing))
+    choice = Choice(this(), threads=(1,), workloads=("C",), seconds=0.0001)
+    row, *_ = Throughput().rows(choice)
+    with pytest.raises(BenchmarkError, match=r"under stock 5 ms ended no call of C in 0\.0001 s"):
+        Throughput().measure(row, choice, {})
 
 
 def test_a_window_is_as_long_however_late_it_begins() -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,16 +19,18 @@ from launch import headway
 
 from headway.bench import interpreters
 from headway.bench.experiment import STOCK, Choice, Measured, Row
-from headway.bench.experiments import wsgi_apache
+from headway.bench.experiments import wsgi_apache, wsgi_reports
 from headway.bench.experiments.wsgi import Wsgi
 from headway.bench.experiments.wsgi_reports import bumps, samples, with_immediate
 from headway.bench.experiments.wsgi_rows import FREE_THREADED, GIL
+from headway.bench.experiments.wsgi_server import Shape
 from headway.bench.process_tree import tree
 from headway.bench.processes import STOCK as PLAIN
-from headway.bench.processes import BenchmarkError, Window, program
+from headway.bench.processes import BenchmarkError, Setting, Window, program
 from headway.bench.results import Result, Results
 from headway.bench.statement import Statement
 from headway.errors import CommandError
+from headway.telemetry import histogram
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLIENTS = Path(os.environ.get("HEADWAY_TELEMETRY_CLIENTS", ROOT / ".venvs" / "telemetry-clients"))
@@ -241,6 +244,14 @@ def test_a_small_interval_shortens_waits(small_p95_s: float, agrees: bool) -> No
     assert verdict("of the waits at 0.1 ms", usual, small) is agrees
 
 
+def test_waits_of_nobody_are_no_ratio() -> None:
+    usual = result_of(37, gil_wait_p50_s=0.0, gil_wait_p95_s=0.0)
+    small = result_of(121, interval_s=0.0001, gil_wait_p50_s=0.0, gil_wait_p95_s=0.0)
+    said = [each.text for each in say(usual, small)]
+    assert not [text for text in said if "of the waits at 0.1 ms" in text]
+    assert [text for text in said if "the 95th percentile of the waits in" in text]
+
+
 @pytest.mark.parametrize(("usual_rpm", "agrees"), [(37, True), (134, False)])
 def test_threads_that_share_gils_fall_behind_processes(usual_rpm: float, agrees: bool) -> None:
     usual = result_of(usual_rpm, gil_wait_p50_s=0.005, gil_wait_p95_s=0.013)
@@ -274,6 +285,15 @@ def test_one_process_without_a_gil_uses_cores_and_saves_memory(
     )
     assert verdict("uses several cores", base, free) is agrees
     assert verdict("needs less memory", base, free) is agrees
+
+
+def test_nothing_is_said_of_a_time_that_nobody_knows() -> None:
+    """The processors' is unknown where the machine was too busy to look at the window's ends."""
+    base = result_of(134, (10, 1), rss_bytes=200e6)
+    free = result_of(134, (1, 10), policy=STOCK, mode=FREE_THREADED, rss_bytes=31e6)
+    said = [each.text for each in say(base, free)]
+    assert not [text for text in said if "uses several cores" in text]
+    assert [text for text in said if "needs less memory" in text]
 
 
 @pytest.mark.parametrize(("policy_rpm", "agrees"), [(130, True), (100, False)])
@@ -317,11 +337,27 @@ def test_a_table_has_each_configuration_with_its_share_of_10_x_1() -> None:
         "2 x 5, 5 ms",
         "2 x 5, 5 ms, deadline",
     ]
-    assert [line[column("of 10x1")].value for line in table.rows] == [1, 0.25, 0.8]
-    assert table.rows[1][column("of 10x1")].published == pytest.approx(37 / 134)
+    assert [line[column("of 10 x 1")].value for line in table.rows] == [1, 0.25, 0.8]
+    assert table.rows[1][column("of 10 x 1")].published == pytest.approx(37 / 134)
     response = table.rows[1][column("response ms")]
     assert (response.value, response.published) == (16, 16)
     assert len({len(line) for line in table.rows} | {len(table.headings)}) == 1
+
+
+def test_shares_are_named_for_the_shape_that_they_are_of() -> None:
+    """What was published is a share of 10 x 1, and stands beside no other."""
+    rows = [
+        result_of(100, (4, 1)),
+        result_of(25, (2, 5)),
+        result_of(75, (2, 5), interval_s=0.0001),
+    ]
+    found = Results("wsgi", EXPERIMENT.unit, rows, {})
+    (table,) = EXPERIMENT.tables(found)
+    share = table.rows[1][list(table.headings).index("of 4 x 1")]
+    assert (share.value, share.published) == (0.25, None)
+    chart, *_ = EXPERIMENT.charts(found)
+    assert chart.y_label == "share of 4 x 1's requests"
+    assert [series.published for series in chart.series] == [[]]
 
 
 def test_charts_go_by_the_switch_interval() -> None:
@@ -382,6 +418,27 @@ def test_takes_that_did_not_wait_count_as_such() -> None:
     assert (found["count"], found["p50"]) == (20, 0)
     assert found["p95"] == pytest.approx(0.009, rel=0.05)
     assert with_immediate(None, 20) is None
+
+
+def test_rates_are_those_of_the_time_that_the_reports_cover(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two processes reported of half a second each, out of a window of two and a half."""
+    waits = histogram.total([waits_of(0.001), waits_of(0.002)])
+    record = {
+        "process_seconds": 1.0,
+        "request_time_histogram": waits,
+        "application_time_histogram": waits,
+        "gils": [{"gil_wall": 1.0, "gil_takes": 500, "gil_forced_drops": 100}],
+    }
+    monkeypatch.setattr(wsgi_reports, "merged", lambda *_: record)
+    worker = SimpleNamespace(identity={"switch_interval": 0.005})
+    reports = object.__new__(wsgi_reports.Reports)
+    live = SimpleNamespace(ticks=lambda *_: [])
+    reports._recorder = SimpleNamespace(known=lambda: [worker] * 2, live=live)  # type: ignore[assignment]
+    shape = Shape("headway", 2, 5, False, Setting("interval", 0.005))
+    found, _ = reports.figures(shape, Window(0, 2_500_000_000))
+    assert (found["takes_per_s"], found["forced_drops_per_s"]) == (1_000, 200)
 
 
 def test_samples_have_the_shape_of_the_distribution() -> None:

@@ -16,7 +16,7 @@ from headway import columns, json_file, units
 from headway.bench import charts
 from headway.bench.drawing import mark_reasons, number
 from headway.bench.experiment import STOCK, Experiment
-from headway.bench.metadata import doubts
+from headway.bench.metadata import doubts, interpreters_in
 from headway.bench.results import Result, Results, describe
 from headway.bench.statement import Statement
 from headway.bench.statistics import CONFIDENCE, UNSTABLE_WIDTH
@@ -54,16 +54,17 @@ def write(path: str, metadata: dict[str, Any], shown: Shown) -> None:
 
 def draw(metadata: dict[str, Any], shown: Shown) -> str:
     style = files("headway.bench").joinpath("page.css").read_text("utf-8")
+    interpreters = _text(interpreters_in(metadata))
     return "\n".join(
         [
             "<!doctype html>",
             '<html lang="en">',
             '<head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{TITLE}: {_interpreter(metadata)}</title>",
+            f"<title>{TITLE}: {interpreters}</title>",
             f"<style>\n{style}</style></head>",
             f"<body><header><h1>{TITLE}</h1>",
-            f'<p class="muted">Measured by <code>headway bench</code> on {_interpreter(metadata)}, '
+            f'<p class="muted">Measured by <code>headway bench</code> on {interpreters}, '
             "with what others published beside it.</p></header>",
             "<main>",
             *_circumstances(metadata),
@@ -72,10 +73,6 @@ def draw(metadata: dict[str, Any], shown: Shown) -> str:
             "</main></body></html>\n",
         ]
     )
-
-
-def _interpreter(metadata: dict[str, Any]) -> str:
-    return f"CPython {_text(metadata.get('python', 'of unknown version'))}"
 
 
 def _circumstances(metadata: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headway.bench import statistics
 from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK
-from headway.bench.experiments.echo_value import FREE, PROCESSES, THREADS
+from headway.bench.experiments.echo_value import CLIENT_ELSEWHERE, FREE, PROCESSES, THREADS
 from headway.bench.results import Result, Results
 from headway.bench.table import (
     Cell,
@@ -27,9 +27,9 @@ def reference_interval_s(intervals_s: Sequence[float]) -> float:
     return DEFAULT_SWITCH_INTERVAL_S if there else intervals_s[0]
 
 
-def convoy(results: Results, policy: str) -> Results:
+def convoy(results: Results, policy: str, cores: str = FREE) -> Results:
     """By number of threads."""
-    found = results.where(policy=policy, mode=THREADS, cores=FREE)
+    found = results.where(policy=policy, mode=THREADS, cores=cores)
     found.rows.sort(key=lambda row: row.parameters["cpu_threads"])
     return found
 
@@ -41,6 +41,10 @@ def tables(results: Results) -> list[Table]:
     at_reference = results.where(switch_interval=interval_s)
     plain = at_reference.where(policy=STOCK, cores=FREE)
     found = [by_interval(results, policy) for policy in results.distinct("policy")]
+    alone = convoy(results, STOCK, CLIENT_ELSEWHERE)
+    if len(alone.distinct("switch_interval")) > 1:
+        title = f"{STOCK}, a processor for the server alone"
+        found.insert(1, by_interval_of(without_gaps(alone), title))
     found += [figures(at_reference.where(mode=THREADS, cores=FREE), plain, interval_s)]
     if set(plain.distinct("mode")) - {THREADS}:
         found += [by_mode(plain, "requests/s"), by_mode(plain, "CPU work", "work_share")]
@@ -50,11 +54,22 @@ def tables(results: Results) -> list[Table]:
 
 
 def by_interval(results: Results, policy: str) -> Table:
+    return by_interval_of(convoy(results, policy), policy)
+
+
+def without_gaps(rows: Results) -> Results:
+    """The numbers of threads that were measured at every interval."""
+    intervals = len(rows.distinct("switch_interval"))
+    counts = [row.parameters["cpu_threads"] for row in rows]
+    kept = [row for row in rows if counts.count(row.parameters["cpu_threads"]) == intervals]
+    return Results(rows.name, rows.unit, kept, rows.calibration)
+
+
+def by_interval_of(rows: Results, title: str) -> Table:
     """From the longest interval to the shortest."""
-    rows = convoy(results, policy)
     table = pivot(
         rows,
-        f"{policy}: requests/s, by switch interval and CPU-bound threads",
+        f"{title}: requests/s, by switch interval and CPU-bound threads",
         "switch_interval",
         "cpu_threads",
         down_text=interval_text,

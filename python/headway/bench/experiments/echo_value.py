@@ -48,6 +48,12 @@ class Beside(NamedTuple):
             return 0.0
         return INTERVALS_PER_REQUEST * self.cpu_threads * self.server.switch_interval_s
 
+    @property
+    def warm_up_s(self) -> float:
+        """As long as it takes until all threads compute and a request was answered, unless that
+        is longer than anybody would wait."""
+        return WARM_UP_S + min(self.request_s, MOST_SECONDS)
+
     def seconds(self, base_s: float) -> float:
         """How long to measure: `base_s`, or as long as some requests of a convoy take. It depends
         on nothing that is measured, or slow values would differ in more than their rates."""
@@ -75,7 +81,7 @@ def measure(beside: Beside, seconds: float, server: str = "echo_server") -> Meas
             client = running.enter_context(program(beside.plain, "echo_client", str(port)))
         for ready in (*workers, client):
             ready.answer()
-        window = Window.after(WARM_UP_S + beside.request_s, seconds)
+        window = Window.after(beside.warm_up_s, seconds)
         for told in (serving, *workers, client):
             told.measure(window)
         asked = client.answer()

@@ -24,8 +24,8 @@ PAIRS_PER_BYTECODE = (1.1 + 1.3) / 2 * 0.55
 PUBLISHED_ATOMIC_PERCENT = 30
 # There, CPython 3.9 took 6.53 s for 100,000,000 turns of a loop of nine bytecodes.
 PUBLISHED_BYTECODE_NS = 6.53e9 / 100_000_000 / 9
-# What all of PEP 703 added to them on Intel's Skylake, most of it by biased counts; on AMD's Zen 3
-# it was 5 %.
+# What all of PEP 703 added to them on Intel's Skylake, the largest part by biased counts; on AMD's
+# Zen 3 it was 5 %.
 PUBLISHED_BIASED_PERCENT = 6
 
 

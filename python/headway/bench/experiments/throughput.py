@@ -21,7 +21,8 @@ from headway.bench.experiments.ccbench import (
     ratio_series,
     tables_by_threads,
 )
-from headway.bench.processes import Setting, Window, program
+from headway.bench.experiments.sharing import NO_CORES
+from headway.bench.processes import BenchmarkError, Setting, Window, program
 from headway.bench.results import Results
 from headway.bench.statement import Statement
 from headway.bench.table import Chart, Table
@@ -97,7 +98,8 @@ class Throughput(WorkloadExperiment):
                     statements.append(Statement(f"{text}: no gain", gain, *NO_GAIN))
                 elif cpus > 1:
                     least = LEAST_GAIN_PER_CPU * min(threads, cpus)
-                    statements.append(Statement(f"{text}, on {cpus} CPUs", gain, least))
+                    text = f"{text}, on {cpus} CPUs"
+                    statements.append(Statement(text, gain, least, why=NO_CORES))
         return statements + costs(results, threads)
 
 
@@ -118,9 +120,14 @@ def costs(results: Results, threads: int) -> list[Statement]:
 
 
 def calls_per_s(setting: Setting, workload: str, threads: int, seconds: float) -> float:
+    """Raises BenchmarkError if not one call ended."""
     words = (str(threads), workload, str(setting.switch_interval_s))
     with program(setting, "computation", *words) as computing:
         computing.answer()
         computing.measure(Window.after(WARM_UP_S, seconds))
         found: float = computing.answer()["work_per_s"]
+    if not found:
+        raise BenchmarkError(
+            f"computation.py under {setting.name} ended no call of {workload} in {seconds:g} s"
+        )
     return found

@@ -9,7 +9,13 @@ from typing import Any
 
 from headway.bench.experiment import STOCK
 from headway.bench.experiments.wsgi_rows import GIL, UNSCHEDULED
-from headway.bench.experiments.wsgi_tables import BASE, one_thread_each, published
+from headway.bench.experiments.wsgi_tables import (
+    BASE,
+    is_theirs,
+    one_thread_each,
+    published,
+    shape_of,
+)
 from headway.bench.results import Result, Results
 from headway.bench.table import Chart, Series, series_of
 
@@ -57,11 +63,12 @@ def requests(name: str, results: Results) -> Chart:
         theirs = [
             (each.parameters["switch_interval"], found.rpm / BASE.rpm)
             for each in some
-            if (found := published(each.parameters)) is not None
+            if is_theirs(base) and (found := published(each.parameters)) is not None
         ]
         series.append(Series(shape, points, sorted(theirs)))
     title = f"{name}: requests, by switch interval"
-    return Chart(title, "switch interval (s)", "share of 10 x 1's requests", series, log_x=True)
+    whose = shape_of(base) if base else "one thread each"
+    return Chart(title, "switch interval (s)", f"share of {whose}'s requests", series, log_x=True)
 
 
 def waits(name: str, results: Results) -> Chart:

@@ -74,7 +74,8 @@ class Reports:
         offset_ns = time.time_ns() - time.monotonic_ns()
         begin_s = (window.begin_ns + offset_ns) / NS
         record = merged(self._recorder.live.ticks(0, math.inf), begin_s)
-        summary = summarize(record, (window.end_ns - window.begin_ns) / NS)
+        # Reports do not end where the window does: rates are those of the time that they cover.
+        summary = summarize(record, (window.end_ns - window.begin_ns) / NS, shape.processes)
         found: dict[str, float] = {}
         for name in ("response", "application"):
             quantiles = summary[name]

@@ -50,7 +50,7 @@ BASE = PUBLISHED[10, 1, GIL, 0.005]
 HEADINGS = (
     "configuration",
     "requests/min",
-    "of 10x1",
+    "of 10 x 1",
     "response ms",
     "app ms",
     "GIL p50 ms",
@@ -97,22 +97,31 @@ def one_thread_each(results: Results) -> Result | None:
     return found[0] if found else None
 
 
+def shape_of(result: Result) -> str:
+    return f"{result.parameters['processes']} x {result.parameters['threads']}"
+
+
+def is_theirs(base: Result) -> bool:
+    """Whether the published rows were held against the same shape."""
+    return (base.parameters["processes"], base.parameters["threads"]) == (10, 1)
+
+
 def tables(results: Results) -> list[Table]:
     return [
-        Table(
-            f"{server}, workload {workload}",
-            HEADINGS,
-            lines(results.where(server=server, workload=workload)),
-            note=NOTES[server] + (READING if workload == DEADLINE else ""),
-        )
+        table(results.where(server=server, workload=workload), server, workload)
         for server in results.distinct("server")
         for workload in results.distinct("workload")
     ]
 
 
-def lines(results: Results) -> list[list[Cell]]:
+def table(results: Results, server: str, workload: str) -> Table:
     base = one_thread_each(results)
-    return [line(each, base) for each in results if not each.left_out]
+    return Table(
+        f"{server}, workload {workload}",
+        HEADINGS if base is None else [*HEADINGS[:2], f"of {shape_of(base)}", *HEADINGS[3:]],
+        [line(each, base) for each in results if not each.left_out],
+        note=NOTES[server] + (READING if workload == DEADLINE else ""),
+    )
 
 
 def line(result: Result, base: Result | None) -> list[Cell]:
@@ -139,12 +148,12 @@ def line(result: Result, base: Result | None) -> list[Cell]:
 
 
 def share(result: Result, base: Result | None) -> Cell:
-    """Of the requests of 10 x 1, round by round."""
+    """Of the requests of one thread each, round by round."""
     found = published(result.parameters)
     ratio = result.ratio(base) if base is not None else None
-    if ratio is None:
+    if base is None or ratio is None:
         return Cell(text="")
-    return Cell(*ratio, published=found.rpm / BASE.rpm if found else None)
+    return Cell(*ratio, published=found.rpm / BASE.rpm if found and is_theirs(base) else None)
 
 
 def scaled(cell: Cell, unit: float, published_value: float | None) -> Cell:

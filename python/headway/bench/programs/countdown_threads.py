@@ -8,7 +8,6 @@ the kernel may let them end up to 50 microseconds late, to end several at once.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 import time
@@ -46,6 +45,9 @@ class Part(threading.Thread):
 
 def make_timers_exact() -> None:
     """Those of this thread, and of all that it starts."""
+    # Not every CPython was built with it, and nothing else here needs it.
+    import ctypes
+
     if ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1):
         raise OSError("prctl(PR_SET_TIMERSLACK) failed")
 

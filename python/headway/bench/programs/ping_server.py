@@ -2,12 +2,15 @@
 
     ping_server.py WORKLOAD CPU_THREADS [SWITCH_INTERVAL_S]
 
-A ping holds the time when it was sent; its latency ends when the thread "ping" is back from recv in
-Python. The datagram then goes back, which lets the client send the next.
+A ping holds the time when it was sent, and by whom; its latency ends when the thread "ping" is back
+from recv in Python. A signal then tells the client, who may send the next. An answer by the socket
+would drop the GIL, and have the thread wait for it once more, while the next ping is on its way.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
 import threading
@@ -17,14 +20,17 @@ import window
 from computation import control
 from workloads import WORKLOADS
 
+RECEIVED = signal.SIGUSR1
+
 
 def receive_pings(server: socket.socket, pings: list[tuple[int, int]]) -> None:
     while True:
-        data, address = server.recvfrom(64)
+        ping = server.recv(64)
         received_ns = time.monotonic_ns()
-        server.sendto(data, address)
-        sent_ns = int(data)
+        sent_ns, sender = map(int, ping.split())
         pings.append((sent_ns, received_ns - sent_ns))
+        # kill() keeps the GIL.
+        os.kill(sender, RECEIVED)
 
 
 def main() -> None:
