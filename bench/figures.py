@@ -12,6 +12,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from headway.bench import histogram
+from headway.bench.drawing import number
+
+__all__ = ["Figures", "Target", "number", "percentile", "quartiles", "ratio", "spread", "table"]
+
 # Where the rounds of a row differ by more than this share of their median, the row says so.
 UNSTABLE_SPREAD = 0.5
 
@@ -19,11 +24,8 @@ Cell = TypeVar("Cell", bound=tuple[Any, ...])
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all are not above; NaN without values."""
-    if not values:
-        return math.nan
-    ordered = sorted(values)
-    return ordered[math.ceil(share * len(ordered)) - 1]
+    """Of values in any order; NaN without values."""
+    return histogram.percentile(sorted(values), share) if values else math.nan
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
@@ -142,18 +144,6 @@ class Target(NamedTuple):
         text = f"{self.text}: {number(self.value)}{unit}, {relation} {number(self.bound)}{unit}"
         value = self.value if math.isfinite(self.value) else None
         return {"text": text, "value": value, "agrees": self.met}
-
-
-def number(value: float) -> str:
-    """Three significant digits, and no more than a reader needs; - for what is not known."""
-    if math.isnan(value):
-        return "-"
-    if math.isinf(value):
-        return "inf"
-    if value == 0 or abs(value) >= 100:
-        return f"{value:,.0f}"
-    digits = min(4, max(0, 2 - math.floor(math.log10(abs(value)))))
-    return f"{value:.{digits}f}"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], names: int = 2) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from builds import THIS_BUILD, Build
-from peers import APACHE, PEERS, ROOT, Server
+from peers import PEERS, ROOT, Server
 
+from headway.bench import apache
 from headway.bench.processes import BenchmarkError
 
 PEERS_FOLDER = ROOT / ".venvs" / "peers"
@@ -51,8 +52,8 @@ class Installed:
             version = found[PEERS[name].distribution]
             if version is None:
                 self.absent[name] = self._reason(name)
-            elif name == "mod_wsgi" and not Path(APACHE).exists():
-                self.absent[name] = f"there is no {APACHE}: {INSTALL}"
+            elif name == "mod_wsgi" and (without := apache.missing()):
+                self.absent[name] = without
             else:
                 self.versions[name] = version
 

@@ -26,7 +26,7 @@ import sitting
 from figures import spread
 
 from headway import gil
-from headway.bench.processes import BenchmarkError
+from headway.errors import CommandError
 
 NAME = "meter"
 ROUNDS = 41
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         experiments = measure(rounds)
         if options.json:
             sitting.write_json(options.json, experiments, rounds=rounds)
-    except BenchmarkError as error:
+    except CommandError as error:
         print(f"bench {NAME}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

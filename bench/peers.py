@@ -6,10 +6,6 @@ connections out of the way. It knows nothing of what is measured, nor of what is
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +13,7 @@ from typing import Any, NamedTuple
 
 from places import PROGRAMS
 
+from headway.bench import apache
 from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,70 +153,30 @@ def uwsgi(launch: Launch) -> list[str]:
     return [*words, "--module", str(launch.application)]
 
 
-# Apache's event MPM takes the connections, one daemon process group of mod_wsgi the requests.
-HTTPD_CONF = """\
-ServerRoot {folder}
-ServerName 127.0.0.1
-Listen 127.0.0.1:{port}
-ErrorLog /proc/self/fd/2
-LogLevel error
-PidFile {folder}/httpd.pid
-Mutex file:{folder}
-LoadModule mpm_event_module {modules}/mod_mpm_event.so
-LoadModule authz_core_module {modules}/mod_authz_core.so
-{wsgi_module}
-ServerLimit 1
-StartServers 1
-ThreadLimit 64
-ThreadsPerChild 64
-MaxRequestWorkers 64
+WSGI_DIRECTIVES = (
+    apache.TO_STDERR
+    + """\
 AsyncRequestWorkerFactor 400
-KeepAlive On
 KeepAliveTimeout {keep_alive_s}
-MaxKeepAliveRequests 0
-WSGISocketPrefix {folder}/wsgi
 WSGIDaemonProcess bench processes={processes} threads={threads} python-path={python_path} \
 graceful-timeout=1 shutdown-timeout=1
 WSGIProcessGroup bench
 WSGIApplicationGroup %{{GLOBAL}}
-WSGIScriptAlias / {folder}/application.wsgi
-<Directory {folder}>
-  Require all granted
-</Directory>
 """
-APACHE_MODULES = Path("/usr/lib/apache2/modules")
-APACHE = shutil.which("apache2") or "/usr/sbin/apache2"
-# mod_wsgi serves nothing as root, and another user may not reach an interpreter below /root.
-APACHE_USER = "www-data"
-AS_APACHE_USER = (
-    *("setpriv", f"--reuid={APACHE_USER}", f"--regid={APACHE_USER}", "--clear-groups"),
-    *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--pdeathsig=TERM"),
 )
 
 
 def mod_wsgi(launch: Launch) -> list[str]:
-    express = [str(launch.bin / "mod_wsgi-express"), "module-config"]
-    wsgi_module = subprocess.run(express, capture_output=True, text=True, check=True).stdout
-    script = f"from {launch.application.module} import {launch.application.callable}"
-    (launch.folder / "application.wsgi").write_text(f"{script} as application\n")
-    configuration = launch.folder / "httpd.conf"
-    configuration.write_text(
-        HTTPD_CONF.format(
-            folder=launch.folder,
-            port=launch.port,
-            modules=APACHE_MODULES,
-            wsgi_module=wsgi_module,
-            keep_alive_s=KEEP_ALIVE_S,
-            processes=launch.server.processes,
-            threads=launch.server.threads,
-            python_path=launch.application.folder,
-        )
+    named = launch.application
+    directives = WSGI_DIRECTIVES.format(
+        keep_alive_s=KEEP_ALIVE_S,
+        processes=launch.server.processes,
+        threads=launch.server.threads,
+        python_path=named.folder,
     )
-    words = [APACHE, "-DFOREGROUND", "-f", str(configuration)]
-    if os.geteuid() != 0:
-        return words
-    os.chown(launch.folder, pwd.getpwnam(APACHE_USER).pw_uid, -1)
-    return [*AS_APACHE_USER, *words]
+    script = f"from {named.module} import {named.callable} as application\n"
+    express = launch.bin / "mod_wsgi-express"
+    return apache.command(launch.folder, launch.port, express, script, directives)
 
 
 def headway(launch: Launch) -> list[str]:

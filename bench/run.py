@@ -40,6 +40,7 @@ from pathlib import Path
 import sitting
 
 from headway.bench.processes import BenchmarkError, check_policies
+from headway.errors import CommandError
 
 # In the order in which they run. The meter's rounds are pairs of its own, without cells.
 BENCHMARKS = (
@@ -129,10 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = expand(options.names) or BENCHMARKS
         sitting.check_json(options.json)
         check_policies(options.policy or ())
-    except BenchmarkError as error:
+        return run(names, options)
+    except CommandError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
-    return run(names, options)
 
 
 if __name__ == "__main__":

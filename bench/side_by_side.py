@@ -17,6 +17,7 @@ from figures import Figures, Target, number
 from installed import PEERS_FOLDER, Installed
 from peers import HEADWAY, PEERS, Server
 
+from headway.bench import signals
 from headway.bench.processes import BenchmarkError
 
 
@@ -78,7 +79,7 @@ class Sitting:
             try:
                 return measure(cell)
             except BenchmarkError as error:
-                if sitting.continued.is_set():
+                if signals.continued.is_set():
                     raise
                 self._failed[cell] = str(error)
                 self.missing[str(cell)] = str(error)

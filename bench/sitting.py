@@ -8,34 +8,33 @@ what a benchmark measures.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 try:
+    from headway import json_file
+    from headway.bench import results_file, signals
+    from headway.bench.options import MAX_THREADS, seconds, whole_number
     from headway.bench.processes import BenchmarkError, check_policies
     from headway.bench.progress import clear_progress, progress
+    from headway.bench.rounds import measure_undisturbed
+    from headway.errors import CommandError
 except ImportError:
     sys.exit(f"bench: {sys.executable} has no headway: `make build`, then use .venv/bin/python")
 
 DEFAULT_POLICIES = ("deadline", "priority")
 QUICK_ROUNDS = 2
-MAX_THREADS = 64
+positive_seconds = seconds
 
 Cell = TypeVar("Cell")
 Found = TypeVar("Found")
 Experiments = list[dict[str, Any]]
 Measure = Callable[[argparse.Namespace], Experiments]
-
-# This process was stopped, and goes on.
-continued = threading.Event()
 
 
 class Parser(argparse.ArgumentParser):
@@ -133,31 +132,18 @@ def at_least_two(text: str) -> int:
 
 
 def thread_count(text: str, least: int = 0) -> int:
-    if not text.isdecimal() or not least <= int(text) <= MAX_THREADS:
-        raise argparse.ArgumentTypeError(f"found {text!r}; it is from {least} to {MAX_THREADS}")
-    return int(text)
+    return whole_number(text, least, MAX_THREADS)
 
 
 def positive_thread_count(text: str) -> int:
     return thread_count(text, least=1)
 
 
-def positive_seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 300:
-        raise argparse.ArgumentTypeError(f"found {text!r}; it is a number of seconds up to 300")
-    return seconds
-
-
 def hold(
     name: str, parser: Parser, measure: Measure, arguments: Sequence[str] | None = None
 ) -> int:
     """Runs a benchmark from its command line to its exit status."""
-    signal.signal(signal.SIGTERM, end_at_signal)
-    signal.signal(signal.SIGCONT, lambda *_: continued.set())
+    signals.watch()
     try:
         options = parser.parse_args(arguments)
         complete(options)
@@ -173,7 +159,7 @@ def hold(
                 seconds=options.seconds,
                 policies=options.policy,
             )
-    except BenchmarkError as error:
+    except CommandError as error:
         clear_progress()
         print(f"bench {name}: {error}", file=sys.stderr)
         return error.exit_code
@@ -183,14 +169,10 @@ def hold(
     return 0
 
 
-def end_at_signal(number: int, _: object) -> NoReturn:
-    """Unwinds, so that what was started is ended."""
-    raise SystemExit(128 + number)
-
-
 def check_json(path: str | None) -> None:
-    if path is not None and not os.access(Path(path).absolute().parent, os.W_OK):
-        raise BenchmarkError(f"--json {path}: its folder cannot be written to", exit_code=2)
+    """Raises CommandError (exit code 2) if it cannot be written."""
+    if path is not None:
+        json_file.check_path(path)
 
 
 def heading(name: str, options: argparse.Namespace) -> str:
@@ -213,7 +195,7 @@ def write_json(path: str, experiments: Experiments, **metadata: Any) -> None:
         **metadata,
     }
     results = {"schema": 1, "metadata": metadata, "experiments": experiments}
-    Path(path).write_text(json.dumps(results, indent=1) + "\n")
+    results_file.write_report(json_file.check_path(path), results)
 
 
 def rounds(
@@ -228,22 +210,6 @@ def rounds(
             left = f", {left_s:.0f} s left" if done else ""
             text = f"{name}: round {number + 1} of {count}: {cell}"
             progress(text + left)
-            yield cell, measure_undisturbed(cell, measure, text)
+            yield cell, measure_undisturbed(partial(measure, cell))
             done += 1
     clear_progress()
-
-
-def measure_undisturbed(cell: Cell, measure: Callable[[Cell], Found], text: str) -> Found:
-    """Measures once more if this process was stopped meanwhile (Ctrl-Z, SIGSTOP): the time that it
-    stood still would count as a latency."""
-    while True:
-        continued.clear()
-        try:
-            found = measure(cell)
-        except BenchmarkError:
-            if not continued.is_set():
-                raise
-        else:
-            if not continued.is_set():
-                return found
-        progress(f"{text}: stopped meanwhile, once more")

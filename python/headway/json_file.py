@@ -92,7 +92,7 @@ def write(data: bytes, path: str) -> None:
         with open(trial, "wb") as stream:
             stream.write(data)
         os.replace(trial, path)
-    except OSError:
+    except BaseException:
         if os.path.isfile(trial):
             os.unlink(trial)
         raise

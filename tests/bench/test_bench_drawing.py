@@ -138,6 +138,22 @@ def test_of_many_rows_with_one_reason_some_are_named() -> None:
     assert lines[-1].strip() == "and 5 more"
 
 
+def test_what_rows_with_values_have_lost_is_told() -> None:
+    once = row([1.0, 1.1], threads=2)
+    once.failures = ["it ended\x1b[2J"]
+    made = results(row([1.0, 1.1, 1.2], threads=1), once)
+    assert draw_reasons(made, mark_reasons(made)) == [
+        "1 measurement of threads 2 failed: it ended\\x1b[2J"
+    ]
+
+
+def test_reasons_move_no_cursor() -> None:
+    made = results(row([], None, "\x1b[2J" + "x" * 10_000, threads=1))
+    first, _ = draw_reasons(made, mark_reasons(made))
+    assert first.startswith("[1] not measured: \\x1b[2Jxxx")
+    assert len(first) < 500
+
+
 def test_each_reason_has_a_mark_of_its_own() -> None:
     failed = row([], None, threads=4)
     failed.failures = ["it ended", "it ended again"]
@@ -155,6 +171,15 @@ def test_the_legend_has_the_signs_that_are_there() -> None:
     assert "± to the farther end of the 95 %" in said
     assert "! unstable: one value, or an interval wider than 20 % of the median" in said
     assert "in parentheses: published" in said
+
+
+@pytest.mark.parametrize(
+    ("fewest", "said"),
+    [(6, "confidence interval"), (3, "confidence interval (of 3 values 75 %)"), (5, "93.8 %)")],
+)
+def test_the_legend_does_not_claim_more_than_few_values_tell(fewest: int, said: str) -> None:
+    made = table([Cell(text="x"), Cell(1.0, 0.95, 1.0)])
+    assert legend([made], [draw(made)], WIDE, fewest=fewest)[-1].endswith(said)
 
 
 def test_a_statement_has_its_verdict_its_number_and_what_is_allowed() -> None:

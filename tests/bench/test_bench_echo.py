@@ -329,6 +329,8 @@ def changed(factor: float, **wanted: Any) -> Callable[[Parameters], float]:
     [
         ("stock: requests/s are proportional to 1/interval", lambda _: 10_000.0),
         ("stock: requests/s halve as CPU-bound threads double", lambda _: 10_000.0),
+        ("stock, a processor for the server alone: requests/s are", lambda _: 10_000.0),
+        ("stock, a processor for the server alone: requests/s halve", lambda _: 10_000.0),
         (
             "stock: without CPU-bound threads the interval changes nothing",
             changed(0.5, cpu_threads=0, switch_interval=0.1),
@@ -337,7 +339,7 @@ def changed(factor: float, **wanted: Any) -> Callable[[Parameters], float]:
         ("stock: from 0.01 ms to 0.001 ms they no longer", changed(5, switch_interval=1e-6)),
         (
             "stock: 1 CPU-bound thread costs an echo server",
-            changed(10, policy=STOCK, cpu_threads=1),
+            changed(10, policy=STOCK, cpu_threads=1, mode="threads"),
         ),
         ("1 CPU-bound process instead costs little", changed(0.1, mode="processes")),
         ("the number of CPU-bound processes barely", changed(0.1, mode="processes", cpu_threads=4)),
@@ -406,6 +408,8 @@ def test_tables_hold_every_measured_row_and_the_published_beside() -> None:
     titles = [table.title for table in ECHO.tables(results)]
     assert titles == [
         "stock: requests/s, by switch interval and CPU-bound threads",
+        "stock, a processor for the server alone: requests/s, by switch interval and CPU-bound "
+        "threads",
         "priority: requests/s, by switch interval and CPU-bound threads",
         "deadline: requests/s, by switch interval and CPU-bound threads",
         "requests at 5 ms, by policy",
@@ -413,7 +417,7 @@ def test_tables_hold_every_measured_row_and_the_published_beside() -> None:
         "stock: CPU work, by where the CPU-bound work runs",
         "requests/s, by the processors that server and client may use",
     ]
-    stock, priority, *_ = ECHO.tables(results)
+    stock, _, priority, *_ = ECHO.tables(results)
     assert [line[0].text for line in stock.rows] == [
         "100 ms",
         "10 ms",

@@ -185,6 +185,7 @@ def refused(*options: str | Path, **more: Any) -> str:
         ("--switch-interval", "0.005"),
         ("--threads", "2"),
         ("--workload", "pi"),
+        ("--mode", "threads"),
         ("--shape", "1x1"),
         ("--server", "mod_wsgi"),
         ("--values", "5"),
@@ -368,6 +369,11 @@ def test_the_file_that_the_next_tests_spoil_is_valid(tmp_path: Path) -> None:
             (*ROW, "values", 0),
             True,
             "experiments[0].rows[0].values[0] is True, and must be a number or null",
+        ),
+        (
+            (*ROW, "values"),
+            [1.0] * 10_001,
+            "experiments[0].rows[0].values are 10,001, and must be 10,000 at most",
         ),
         (
             (*ROW, "parameters", "threads"),

@@ -93,6 +93,22 @@ def test_a_worker_that_dies_is_a_row_that_says_so() -> None:
     assert len(alive.values) == 4
 
 
+class Uncalibrated(Letters):
+    def calibrate(self, choice: Choice) -> Parameters:
+        raise BenchmarkError("a.py ended")
+
+
+def test_rows_that_cannot_be_calibrated_say_so() -> None:
+    experiment = Uncalibrated()
+    rounds = rounds_of(experiment, Length(4, None))
+    rounds.run()
+    assert experiment.measured == []
+    assert [each.reason for each in rounds.results] == [
+        *["not calibrated: a.py ended"] * 3,
+        "the alphabet is too short",
+    ]
+
+
 class Interrupted(Letters):
     def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
         if len(self.measured) == 4:
@@ -130,6 +146,8 @@ def test_a_budget_ends_when_more_values_tell_no_more() -> None:
         (Length(5, None), 1.5, 3.0, 7.0),
         (Length(None, 60.0), 2, 10.0, 50.0),
         (Length(None, 60.0), 1, 50.0, 100.0),
+        # There are no more than 25 values, whatever the budget.
+        (Length(None, 60.0), 24, 12.0, 0.5),
     ],
 )
 def test_the_time_that_is_left(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import signal
@@ -11,6 +12,10 @@ from pathlib import Path
 
 import pytest
 from launch import GIL_ENABLED, headway, start
+
+from headway.bench import ccbench_command
+from headway.bench.ccbench_command import iterations
+from headway.bench.experiment import Measured
 
 SHORT = ("-n", "1", "--seconds", "0.3")
 TITLES = r"== CPython 3\.\d+\.\d+\S* \([^)]*\) ==\n== \S+ Linux on '.*' ==\n"
@@ -56,13 +61,21 @@ def test_without_a_choice_all_tests_run_in_the_old_form() -> None:
     assert re.fullmatch(f"{TITLES}\n{THROUGHPUT}{LATENCY}{BANDWIDTH}", result.stdout)
 
 
-@pytest.mark.parametrize(
-    "interval", [("-i", "0.001"), ("-I", "0.3"), ("--switch-interval", "0.01")]
-)
-def test_tests_are_those_that_were_asked_for(interval: tuple[str, str]) -> None:
-    result = headway("ccbench", "-b", *SHORT, *interval)
+def test_tests_are_those_that_were_asked_for() -> None:
+    result = headway("ccbench", "-b", *SHORT, "-I", "0.3")
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(f"{TITLES}\n{BANDWIDTH}", result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "interval_s"),
+    [((), 0.005), (("-i", "0.001"), 0.001), (("-I", "1"), 1), (("--switch-interval", "1"), 1)],
+)
+def test_the_switch_interval_has_its_old_names(words: tuple[str, ...], interval_s: float) -> None:
+    parser = argparse.ArgumentParser()
+    ccbench_command.prepare_parser(parser)
+    choice = ccbench_command.choose(parser.parse_args(words))
+    assert choice.switch_intervals_s == (interval_s,)
 
 
 def test_more_threads_are_told_in_percent() -> None:
@@ -121,16 +134,25 @@ def test_lines_are_printed_as_they_come_until_an_interruption(
     number: signal.Signals, exit_code: int
 ) -> None:
     process = start("ccbench", "-b", "-n", "64", "--seconds", "0.2")
-    assert process.stdout is not None
-    said = ""
-    while not said.startswith("CPU threads=0: "):
-        said = process.stdout.readline()
-        assert said, "it ended by itself"
-    process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=30)
+    try:
+        assert process.stdout is not None
+        said = ""
+        while not said.startswith("CPU threads=0: "):
+            said = process.stdout.readline()
+            assert said, "it ended by itself"
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == exit_code, stderr
     assert stderr == ""
     assert "CPU threads=64" not in stdout
+
+
+def test_nothing_done_alone_has_no_percentage() -> None:
+    assert iterations(Measured(5.0), Measured(0.0)) == "5 ( - %)"
+    assert iterations(Measured(5.0), Measured(2.0)) == "5 ( 250 %)"
 
 
 def test_help_tells_what_is_different() -> None:

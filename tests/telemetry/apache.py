@@ -9,49 +9,24 @@ from __future__ import annotations
 
 import http.client
 import os
-import pwd
-import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from headway.bench import apache
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 APPS = ROOT / "tests" / "apps"
 CLIENTS = Path(os.environ.get("HEADWAY_TELEMETRY_CLIENTS", ROOT / ".venvs" / "telemetry-clients"))
 EXPRESS = CLIENTS / "bin" / "mod_wsgi-express"
-MODULES = Path("/usr/lib/apache2/modules")
-APACHE = shutil.which("apache2") or "/usr/sbin/apache2"
 TIMEOUT_S = 30
 
-# mod_wsgi serves nothing as root, and another user may not reach an interpreter below /root.
-USER = "www-data"
-AS_USER = (
-    *("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"),
-    *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--pdeathsig=TERM"),
-)
-CONFIGURATION = """\
-ServerRoot {folder}
-ServerName 127.0.0.1
-Listen 127.0.0.1:{port}
+DIRECTIVES = """\
 ErrorLog {folder}/error.log
 LogLevel info
-PidFile {folder}/httpd.pid
-Mutex file:{folder}
-LoadModule mpm_event_module {modules}/mod_mpm_event.so
-LoadModule authz_core_module {modules}/mod_authz_core.so
-{wsgi_module}
-ServerLimit 1
-StartServers 1
-ThreadLimit 32
-ThreadsPerChild 32
-MaxRequestWorkers 32
-KeepAlive On
 KeepAliveTimeout 60
-MaxKeepAliveRequests 0
-WSGISocketPrefix {folder}/wsgi
 WSGITelemetryService unix:{telemetry} interval={interval_s}
 WSGITelemetryOptions +CaptureUserAgent
 WSGISlowRequests {slow_s}
@@ -59,10 +34,6 @@ WSGIDaemonProcess site processes={processes} threads={threads} python-path={apps
 graceful-timeout=2 shutdown-timeout=2 {options}
 WSGIProcessGroup site
 WSGIApplicationGroup {application_group}
-WSGIScriptAlias / {folder}/application.wsgi
-<Directory {folder}>
-  Require all granted
-</Directory>
 """
 
 
@@ -76,12 +47,10 @@ class Shape(NamedTuple):
 
 
 def missing() -> str | None:
-    if not Path(APACHE).exists() or not MODULES.exists():
-        return "there is no Apache: scripts/debian-packages installs Debian's"
+    if without := apache.missing():
+        return without
     if not EXPRESS.exists():
         return "there is no mod_wsgi: scripts/telemetry-clients builds PyPI's"
-    if os.geteuid() == 0 and shutil.which("setpriv") is None:
-        return "root needs setpriv to start Apache as another user"
     return None
 
 
@@ -92,27 +61,13 @@ class Apache:
     """`folder` is one that another user can reach: not below pytest's, which are private."""
 
     def __init__(self, folder: Path, telemetry: Path, shape: Shape, *before: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.port: int = listener.getsockname()[1]
+        self.port = apache.free_port()
         self.folder = folder
-        module = subprocess.run([EXPRESS, "module-config"], capture_output=True, text=True)
-        (folder / "application.wsgi").write_text("from telemetry_pages import app as application\n")
-        configuration = folder / "httpd.conf"
-        configuration.write_text(
-            CONFIGURATION.format(
-                folder=folder,
-                port=self.port,
-                modules=MODULES,
-                wsgi_module=module.stdout,
-                telemetry=telemetry,
-                apps=APPS,
-                **shape._asdict(),
-            )
+        directives = DIRECTIVES.format(
+            folder=folder, telemetry=telemetry, apps=APPS, **shape._asdict()
         )
-        words = [*before, APACHE, "-DFOREGROUND", "-f", str(configuration)]
-        if os.geteuid() == 0:
-            os.chown(folder, pwd.getpwnam(USER).pw_uid, -1)
-            words = [*before, *AS_USER, APACHE, "-DFOREGROUND", "-f", str(configuration)]
+        application = "from telemetry_pages import app as application\n"
+        words = [*before, *apache.command(folder, self.port, EXPRESS, application, directives)]
         self.process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import platform
-import signal
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from headway.bench import interpreters, metadata
-from headway.bench.command import end_at_signal, policies_for
+from headway.bench import interpreters, metadata, outputs, signals
+from headway.bench.command import policies_for
 from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK, Choice, Measured
 from headway.bench.experiments.bandwidth import Bandwidth
 from headway.bench.experiments.ccbench import WORKLOADS, WorkloadExperiment
@@ -23,7 +23,8 @@ from headway.bench.experiments.latency import Latency
 from headway.bench.experiments.throughput import Throughput
 from headway.bench.options import MAX_THREADS, interval_s, seconds, whole_number
 from headway.bench.processes import BenchmarkError
-from headway.bench.rounds import measure_undisturbed, watch_stops
+from headway.bench.rounds import measure_undisturbed
+from headway.terminal import Style
 
 DEFAULT_THREADS = 4
 DEFAULT_SECONDS = 2.0
@@ -75,7 +76,8 @@ def packets(found: Measured, first: Measured) -> str:
 
 
 def percentage(found: Measured, first: Measured) -> str:
-    return f" ( {int(found.value / first.value * 100)} %)"
+    # The first may have got nothing done in a short time.
+    return f" ( {int(found.value / first.value * 100)} %)" if first.value else " ( - %)"
 
 
 ALL = ("A", "B", "C")
@@ -150,8 +152,7 @@ def no_check_interval(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     choice = choose(options)
     asked = [test for name, test in TESTS.items() if getattr(options, name)]
-    watch_stops()
-    signal.signal(signal.SIGTERM, end_at_signal)
+    signals.watch()
     say(*heading(choice), "")
     complete = True
     for test in asked or TESTS.values():
@@ -162,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
 
 def choose(options: argparse.Namespace) -> Choice:
     """Raises CommandError (exit code 2) for what cannot be chosen."""
-    interpreter = interpreters.examine(options.python) if options.python else interpreters.this()
+    interpreter = interpreters.chosen(options.python)
     return Choice(
         interpreter=interpreter,
         policies=policies_for(interpreter, (options.policy,)),
@@ -210,4 +211,5 @@ def show(test: Test, choice: Choice, most_threads: int) -> bool:
 
 
 def say(*lines: str) -> None:
-    print(*lines, sep="\n", flush=True)
+    style = Style.of_stream(sys.stdout.fileno(), sys.stdout.encoding or "ascii")
+    outputs.say(sys.stdout, style, *lines)

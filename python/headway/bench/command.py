@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import functools
-import signal
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
-from headway import json_file
-from headway.bench import drawing, interpreters, results_file, review
+from headway.bench import drawing, interpreters, review, signals
 from headway.bench.experiment import MODES, STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.interpreters import Interpreter
@@ -24,15 +20,13 @@ from headway.bench.options import (
     shape,
     thread_count,
 )
+from headway.bench.outputs import Outputs
 from headway.bench.processes import check_policies
 from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Results
-from headway.bench.rounds import Length, Rounds, watch_stops
+from headway.bench.rounds import Length, Rounds
 from headway.errors import CommandError
 from headway.terminal import Style
-
-# Takes the metadata, and what was shown.
-PageWriter = Callable[[dict[str, Any], list[tuple[Experiment, Results]]], None]
 
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
 # The fewest whose confidence interval covers 95 %.
@@ -43,7 +37,8 @@ DESCRIPTION = """\
 Measures what the GIL does to threads and what Headway does about it, and lays beside what others
 published. Each value is measured by processes of its own; all rows of an experiment are measured in
 every round, so that what else the machine does hits all alike. Tables show medians; a ! marks a row
-whose 95 % confidence interval is wide, and figures in parentheses are the published ones.
+whose confidence interval is wide (95 %, from 6 values on), and figures in parentheses are the
+published ones.
 
 experiments:
 """
@@ -140,13 +135,20 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="a free-threaded interpreter for the rows without a GIL (default: --python's, if it "
         "is one)",
     )
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
-    parser.add_argument("--html", metavar="FILE", help="also make a page of them, with charts")
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="also write the results to FILE, after each experiment; with - that goes to stdout, "
+        "and the text to stderr",
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="also make a page of them, with charts; - is stdout"
+    )
     parser.add_argument(
         "--from",
         dest="source",
         metavar="FILE",
-        help="measure nothing: show the results that --json wrote",
+        help="measure nothing: show the results that --json wrote; - is stdin",
     )
 
 
@@ -158,17 +160,16 @@ def run(options: argparse.Namespace) -> int:
     choice = choose(options)
     for experiment in experiments:
         check_heeded(experiment, options)
-    json_path = None if options.json is None else json_file.check_path(options.json)
-    write_page = None if options.html is None else page_writer(options.html)
+    outputs = Outputs(json=options.json, html=options.html)
+    if options.workload:
+        experiments = with_workloads(experiments, choice, bool(options.names))
     lengths = Length(
         options.values or (None if options.quick else DEFAULT_VALUES),
         QUICK_S / len(experiments) if options.quick else None,
     )
-    if options.workload:
-        experiments = with_workloads(experiments, choice, bool(options.names))
     # What cannot be is refused before anything is measured.
     planned = [Rounds(each, known_to(each, choice), lengths, progress) for each in experiments]
-    return measure(planned, experiments, choice, json_path, write_page)
+    return measure(planned, experiments, choice, outputs)
 
 
 def with_workloads(
@@ -192,35 +193,26 @@ def known_to(experiment: Experiment, choice: Choice) -> Choice:
     return replace(choice, workloads=tuple(known))
 
 
-def page_writer(file: str) -> PageWriter:
-    """What makes the page in the end. Raises CommandError (exit code 2) for a page that cannot be
-    written, and where matplotlib is missing: nobody else needs it."""
-    from headway.bench import page
-
-    return functools.partial(page.write, json_file.check_path(file, "--html"))
-
-
 def show(options: argparse.Namespace) -> int:
     """What a file has, without a measurement."""
     parser = argparse.ArgumentParser()
     prepare_parser(parser)
     review.check_options(options, parser.parse_args([]))
+    outputs = Outputs(html=options.html, source=options.source)
     metadata, shown = review.read(options.source, options.names)
-    write_page = None if options.html is None else page_writer(options.html)
-    print(review.heading(metadata))
+    outputs.say(review.heading(metadata))
     for experiment, results in shown:
-        print(*report(experiment, results), sep="\n")
-    if write_page is not None:
-        write_page(metadata, shown)
-    tell_doubts(metadata)
+        outputs.say(*report(experiment, results, outputs.style))
+    outputs.write(metadata, shown)
+    outputs.say(*doubts_of(metadata))
     return 0
 
 
 def choose(options: argparse.Namespace) -> Choice:
     """Raises CommandError (exit code 2) for what cannot be chosen."""
-    interpreter = interpreters.examine(options.python) if options.python else interpreters.this()
+    interpreter = interpreters.chosen(options.python)
     free_threaded = interpreter if interpreter.free_threading else None
-    if options.free_threaded:
+    if options.free_threaded is not None:
         free_threaded = interpreters.examine(options.free_threaded, "--free-threaded")
         if not free_threaded.free_threading:
             raise CommandError(
@@ -289,45 +281,44 @@ def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
 
 
 def measure(
-    planned: list[Rounds],
-    experiments: list[Experiment],
-    choice: Choice,
-    json_path: str | None,
-    write_page: PageWriter | None,
+    planned: list[Rounds], experiments: list[Experiment], choice: Choice, outputs: Outputs
 ) -> int:
-    """What was measured until an interruption is shown and kept like everything else."""
-    watch_stops()
-    signal.signal(signal.SIGTERM, end_at_signal)
+    """However it ends: what was measured until then is shown and kept."""
+    signals.watch()
     circumstances = Circumstances()
-    print(heading(choice), flush=True)
     shown: list[tuple[Experiment, Results]] = []
+
+    def metadata() -> dict[str, Any]:
+        beside = other_interpreter(choice)
+        return circumstances.to_dict(
+            choice.interpreter,
+            beside=beside and beside.name,
+            policies=list(choice.policies),
+            quick=choice.quick,
+        )
+
     exit_code = 0
-    for experiment, rounds in zip(experiments, planned, strict=True):
-        try:
-            rounds.run()
-        except KeyboardInterrupt:
-            exit_code = 130
-        except SystemExit as ended:
-            exit_code = int(ended.code or 0)
-        finally:
-            clear_progress()
-        shown.append((experiment, rounds.results))
-        print(*report(experiment, rounds.results), sep="\n", flush=True)
-        if exit_code:
-            print("Interrupted: this is what had been measured.", file=sys.stderr)
-            break
-    beside = other_interpreter(choice)
-    metadata = circumstances.to_dict(
-        choice.interpreter,
-        beside=beside and beside.name,
-        policies=list(choice.policies),
-        quick=choice.quick,
-    )
-    if json_path is not None:
-        results_file.write(json_path, metadata, shown)
-    if write_page is not None:
-        write_page(metadata, shown)
-    tell_doubts(metadata)
+    try:
+        outputs.say(heading(choice))
+        for experiment, rounds in zip(experiments, planned, strict=True):
+            shown.append((experiment, rounds.results))
+            try:
+                rounds.run()
+            finally:
+                with signals.held():
+                    clear_progress()
+                    outputs.secure(metadata(), shown)
+                    outputs.say(*report(experiment, rounds.results, outputs.style))
+    except KeyboardInterrupt:
+        exit_code = 130
+    except SystemExit as ended:
+        exit_code = int(ended.code or 0)
+    finally:
+        with signals.held():
+            outputs.write(metadata(), shown)
+    if exit_code:
+        print("Interrupted: this is what had been measured.", file=sys.stderr)
+    outputs.say(*doubts_of(metadata()))
     failed = any(result.failures for _, results in shown for result in results)
     return exit_code or int(failed)
 
@@ -343,28 +334,23 @@ def heading(choice: Choice) -> str:
     return f"CPython {' and '.join(names)}; policies: {', '.join(choice.policies)}"
 
 
-def report(experiment: Experiment, results: Results) -> list[str]:
+def report(experiment: Experiment, results: Results, style: Style) -> list[str]:
     """An experiment as the terminal shows it, line by line."""
-    style = Style.of_stream(1, sys.stdout.encoding or "ascii")
     tables, marks = experiment.tables(results), drawing.mark_reasons(results)
     title = style.bold(f"== {experiment.name}: {experiment.summary} ==")
     lines = ["", title, *drawing.wrap(experiment.shows, style), ""]
     drawn = [drawing.draw(table, style, marks) for table in tables]
     for text in drawn:
         lines += [text, ""]
-    notes = [*drawing.legend(tables, drawn, style), *drawing.draw_reasons(results, marks)]
+    fewest = min((len(each.values) for each in results if len(each.values) > 1), default=0)
+    signs = drawing.legend(tables, drawn, style, fewest=fewest)
+    notes = [*signs, *drawing.draw_reasons(results, marks)]
     lines += [*notes, ""] if notes else []
     for statement in experiment.statements(results):
         lines += drawing.draw_statement(statement, style)
     return lines
 
 
-def tell_doubts(metadata: dict[str, Any]) -> None:
+def doubts_of(metadata: dict[str, Any]) -> list[str]:
     """What makes all that was shown worth less."""
-    for doubt in doubts(metadata):
-        print(f"doubtful: {doubt}")
-
-
-def end_at_signal(number: int, _: object) -> NoReturn:
-    """Unwinds, so that what was started is ended."""
-    raise SystemExit(128 + number)
+    return [f"doubtful: {doubt}" for doubt in doubts(metadata)]

@@ -12,14 +12,14 @@ import sys
 from typing import Any
 
 from headway import columns, json_file
-from headway.bench import comparison, drawing, results_file
+from headway.bench import comparison, drawing, outputs, results_file
 from headway.bench.comparison import Comparison, Difference
 from headway.bench.metadata import doubts, interpreters_in
 from headway.bench.options import percentage
 from headway.bench.rank_test import LEVEL
 from headway.bench.results import Result, describe
 from headway.bench.table import Cell, Table
-from headway.errors import CommandError, reason_of
+from headway.errors import CommandError
 from headway.terminal import Style
 
 SCHEMA = 1
@@ -34,9 +34,10 @@ are the same if their experiment and all their parameters are.
   p of all    p corrected for the number of rows (Holm); a row differs if this is under 0.05
   !           the row is unstable in one file: its interval is wider than a fifth of its median
 
-Few values cannot prove much: 5 and 5 of a row never bring p under 0.008, which is enough for 6 rows
-and not for 7; 8 and 8 do for 300. `headway bench --values N` takes more. That two sittings differ
-does not tell why: measure A and B in turns on a quiet machine, and see what is said of both.
+Few values cannot prove much: 6 and 6 of a row, which is what `headway bench` takes, never bring p
+under 0.002, which is enough for 23 rows and not for 24; 8 and 8 do for 300. `headway bench --values
+N` takes more. That two sittings differ does not tell why: measure A and B in turns on a quiet
+machine, and see what is said of both.
 """
 EPILOG = """\
 examples:
@@ -80,20 +81,22 @@ def run(options: argparse.Namespace) -> int:
             exit_code=2,
         )
     json_path = None if options.json is None else json_file.check_path(options.json)
+    outputs.check_apart({"--json": json_path}, dict(zip("AB", options.files, strict=True)))
     a, b = (results_file.read(file) for file in options.files)
     found = comparison.compare(a, b)
     if options.fail_on_regression is not None:
         check_provable(found)
     stream = sys.stderr if json_path == json_file.STDOUT else sys.stdout
     style = Style.of_stream(stream.fileno(), stream.encoding or "ascii")
-    print(*report(found, options.files, (a.metadata, b.metadata), style), sep="\n", file=stream)
+    outputs.say(stream, style, *report(found, options.files, (a.metadata, b.metadata), style))
     if json_path is not None:
-        write(json_path, to_dict(found, options.files, (a.metadata, b.metadata)))
+        compared = to_dict(found, options.files, (a.metadata, b.metadata))
+        results_file.write_report(json_path, compared)
     if options.fail_on_regression is None:
         return 0
     regressions = find_regressions(found, options.fail_on_regression)
     none = f"No row is significantly worse by more than {options.fail_on_regression:g} %."
-    print(*(regressions or [none]), sep="\n", file=stream)
+    outputs.say(stream, style, *(regressions or [none]))
     return int(bool(regressions))
 
 
@@ -236,12 +239,3 @@ def _side(row: Result) -> dict[str, Any]:
 
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def write(path: str, report: dict[str, Any]) -> None:
-    try:
-        json_file.write_json(report, path)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise CommandError(f"--json {path}: {reason_of(error)}") from error

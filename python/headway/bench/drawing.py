@@ -13,10 +13,10 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headway import columns
+from headway import columns, units
 from headway.bench.results import Results, describe
 from headway.bench.statement import Statement
-from headway.bench.statistics import CONFIDENCE, UNSTABLE_WIDTH
+from headway.bench.statistics import CONFIDENCE, UNSTABLE_WIDTH, coverage
 from headway.bench.table import Cell, Table
 from headway.terminal import Style
 
@@ -26,6 +26,7 @@ GAP = "  "
 MIN_HEADING = 10
 # Of the rows that have the same reason, as many are named.
 MOST_NAMED = 3
+MAX_REASON = 400  # columns; the page has all of it
 UNSTABLE = "!"
 
 PLAIN = Style()
@@ -72,13 +73,22 @@ def draw_statement(statement: Statement, style: Style = PLAIN) -> list[str]:
     return [first, *rest]
 
 
-def legend(tables: Sequence[Table], drawn: Iterable[str], style: Style = PLAIN) -> list[str]:
-    """What the signs in these tables mean; nothing of those that were not drawn."""
+def legend(
+    tables: Sequence[Table],
+    drawn: Iterable[str],
+    style: Style = PLAIN,
+    *,
+    fewest: int = 0,
+) -> list[str]:
+    """What the signs in these tables mean; nothing of those that were not drawn. `fewest` are the
+    values of the row that has the fewest, if there are any."""
     cells = [cell for table in tables for line in table.rows for cell in line]
     signs = []
     if any(_plus_minus(style) in text for text in drawn):
-        share = f"{100 * CONFIDENCE:g} %"
-        signs.append(f"{_plus_minus(style)} to the farther end of the {share} confidence interval")
+        sign = f"{_plus_minus(style)} to the farther end of the"
+        signs.append(f"{sign} {100 * CONFIDENCE:g} % confidence interval")
+        if fewest > 1 and (sure := coverage(fewest)) < CONFIDENCE:
+            signs[-1] += f" (of {fewest} values {100 * sure:.3g} %)"
     if any(cell.unstable for cell in cells):
         share = f"{100 * UNSTABLE_WIDTH:g} %"
         signs.append(
@@ -96,14 +106,20 @@ def mark_reasons(results: Results) -> dict[str, str]:
 
 
 def draw_reasons(results: Results, marks: Mapping[str, str]) -> list[str]:
-    """Each on a line of its own, however long: it is what a program said."""
+    """Each on a line of its own: it is what a program said. And what rows with values have lost."""
     lines = []
     for reason, mark in marks.items():
         rows = [describe(each.parameters) for each in results if each.reason == reason]
         more = len(rows) - MOST_NAMED
-        lines.append(f"{mark} not measured: {reason}")
+        lines.append(f"{mark} not measured: {columns.name(reason, MAX_REASON)}")
         lines += [INDENT * 2 + row for row in rows[:MOST_NAMED]]
         lines += [f"{INDENT * 2}and {more} more"] if more > 0 else []
+    lines += [
+        f"{units.number(len(each.failures), 'measurement')} of {describe(each.parameters)} failed: "
+        + columns.name(each.failures[-1], MAX_REASON)
+        for each in results
+        if each.values and each.failures
+    ]
     return lines
 
 

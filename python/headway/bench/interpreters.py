@@ -11,9 +11,11 @@ import sys
 from functools import cache
 from typing import NamedTuple
 
-from headway.errors import CommandError
+from headway import columns
+from headway.errors import CommandError, reason_of
 
 TIMEOUT_S = 30
+MAX_REASON = 300  # columns
 # What an interpreter says of itself.
 QUESTION = """\
 import json, platform, sys, sysconfig
@@ -65,16 +67,22 @@ def examine(path: str, option: str = "--python") -> Interpreter:
     """Asks the interpreter itself. Raises CommandError (exit code 2) if it is none, or too old."""
     try:
         facts = json.loads(_ask(path))
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        reason = said.strip().splitlines()[-1]
+        implementation = facts.pop("implementation")
+        version = tuple(map(int, facts["version"].split(".")[:2]))
+        if implementation == "cpython" and version >= (3, 10):
+            return Interpreter(path=path, **facts)
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.strip().splitlines() or [f"it exits with {error.returncode}"]
+        reason = columns.name(said[-1], MAX_REASON)
         raise CommandError(f"{option} {path}: is no Python that runs: {reason}", 2) from None
-    implementation = facts.pop("implementation")
-    version = tuple(map(int, facts["version"].split(".")[:2]))
-    if implementation != "cpython" or version < (3, 10):
-        found = f"{implementation} {facts['version']}"
-        raise CommandError(f"{option} {path}: found {found}; CPython from 3.10 on is needed", 2)
-    return Interpreter(path=path, **facts)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "it does not answer"
+        raise CommandError(f"{option} {path}: is no Python that runs: {reason}", 2) from None
+    except (ValueError, TypeError, AttributeError, KeyError):
+        reason = "it says something else than was asked"
+        raise CommandError(f"{option} {path}: is no Python that runs: {reason}", 2) from None
+    found = f"{implementation} {facts['version']}"
+    raise CommandError(f"{option} {path}: found {found}; CPython from 3.10 on is needed", 2)
 
 
 def _ask(path: str) -> str:
@@ -83,10 +91,16 @@ def _ask(path: str) -> str:
         command,
         capture_output=True,
         text=True,
+        errors="replace",
         stdin=subprocess.DEVNULL,
         timeout=TIMEOUT_S,
         check=True,
     ).stdout
+
+
+def chosen(path: str | None) -> Interpreter:
+    """That of --python, or the one that runs this. Raises CommandError as `examine` does."""
+    return this() if path is None else examine(path)
 
 
 def this() -> Interpreter:

@@ -28,6 +28,7 @@ class Circumstances:
 
     def __init__(self) -> None:
         self._began = time.time()
+        self._began_s = time.monotonic()
         self._ticks = ticks()
         self._load = os.getloadavg()[0]
 
@@ -51,7 +52,7 @@ class Circumstances:
             "steal": passed[STEAL_TICKS] / max(1, sum(passed)),
             "load": self._load,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
-            "seconds": time.time() - self._began,
+            "seconds": time.monotonic() - self._began_s,
             **more,
         }
 

@@ -11,6 +11,8 @@ from headway.errors import CommandError
 MAX_THREADS = 64
 MAX_SECONDS = 300
 MAX_INTERVAL_S = 10
+# Of a row. More only take longer.
+MAX_VALUES = 10_000
 
 Value = TypeVar("Value")
 
@@ -22,7 +24,7 @@ def named(name: str, known: Mapping[str, Value], what: str) -> Value:
 
 
 def at_least_one(text: str) -> int:
-    return whole_number(text, 1, 10_000)
+    return whole_number(text, 1, MAX_VALUES)
 
 
 def thread_count(text: str) -> int:

@@ -21,6 +21,7 @@ from headway.bench.results import Result, Results, describe
 from headway.bench.statement import Statement
 from headway.bench.statistics import CONFIDENCE, UNSTABLE_WIDTH
 from headway.bench.table import Cell, Table
+from headway.errors import CommandError, reason_of
 
 TITLE = "Experiments on the GIL"
 DASH = "\N{EN DASH}"
@@ -41,8 +42,14 @@ Shown = Sequence[tuple[Experiment, Results]]
 
 
 def write(path: str, metadata: dict[str, Any], shown: Shown) -> None:
-    """The page of these results; `path` as `json_file.check_path` has it. Raises OSError."""
-    json_file.write(draw(metadata, shown).encode(), path)
+    """The page of these results; `path` as `json_file.check_path` has it. Raises CommandError."""
+    drawn = draw(metadata, shown).encode()
+    try:
+        json_file.write(drawn, path)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandError(f"--html {path}: {reason_of(error)}") from error
 
 
 def draw(metadata: dict[str, Any], shown: Shown) -> str:

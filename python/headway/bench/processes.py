@@ -25,8 +25,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
+from headway import columns
+from headway.bench import signals
 from headway.bench.process_tree import Descendants
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 DEFAULT_SWITCH_INTERVAL_S = 0.005
@@ -36,6 +38,8 @@ LIFETIME_S = 600
 NOTICE_S = 0.05
 ANSWER_TIMEOUT_S = 60.0
 PATIENCE_S = 2.0
+# Columns of what a program said last.
+MAX_MESSAGE = 300
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 NS = 1e9
 libc = ctypes.CDLL(None)
@@ -103,11 +107,16 @@ class Program:
         self._busy_until_ns = 0
 
     def answer(self) -> dict[str, Any]:
-        """The next line that the program says. Raises BenchmarkError if it says none in time."""
+        """The next line that the program says. Raises BenchmarkError if it says none in time, or
+        something else."""
         while b"\n" not in self._received:
             self._receive()
         line, _, self._received = self._received.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:
+            said = columns.name(line.decode(errors="replace"), MAX_MESSAGE)
+            raise BenchmarkError(f'{self.name} said "{said}", which is no answer') from None
         return answer
 
     def measure(self, window: Window) -> None:
@@ -137,8 +146,9 @@ class Program:
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
     def last_message(self) -> str:
+        """Fit for a terminal."""
         lines = self.messages().strip().splitlines()
-        return lines[-1] if lines else "nothing"
+        return columns.name(lines[-1], MAX_MESSAGE) if lines else "nothing"
 
     def _fail(self, what: str) -> NoReturn:
         raise BenchmarkError(f"{self.name} {what}; the last that it said: {self.last_message()}")
@@ -174,16 +184,19 @@ def started(
     with tempfile.TemporaryFile() as messages:
         # Apache, which is not root here, opens its stderr once more.
         os.fchmod(messages.fileno(), 0o666)
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE if speaks else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if speaks else messages,
-            stderr=messages,
-            pass_fds=pass_fds,
-            # Programs elsewhere speak as those of `programs/` do.
-            env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
-            preexec_fn=prepare_child,
-        )
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if speaks else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if speaks else messages,
+                stderr=messages,
+                pass_fds=pass_fds,
+                # Programs elsewhere speak as those of `programs/` do.
+                env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
+                preexec_fn=prepare_child,
+            )
+        except OSError as error:
+            raise BenchmarkError(f"{name} cannot be started: {reason_of(error)}") from error
         try:
             yield Program(name, process, messages)
         finally:
@@ -192,23 +205,24 @@ def started(
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """The end of its stdin ends a program; what does not heed it is told, then killed, and its
-    descendants with it, whichever process group they went to."""
-    descendants = Descendants(process.pid)
-    pipes = [pipe for pipe in (process.stdin, process.stdout) if pipe is not None]
-    for pipe in pipes:
-        with suppress(BrokenPipeError):
-            pipe.close()
-    for stop in (None, process.terminate) if pipes else (process.terminate,):
-        if stop is not None:
-            stop()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(PATIENCE_S)
-            break
-    # The group has the process's id, which nobody else gets while there is a group.
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    descendants.kill()
+    descendants with it, whichever process group they went to. Another Ctrl-C waits for that."""
+    with signals.held():
+        descendants = Descendants(process.pid)
+        pipes = [pipe for pipe in (process.stdin, process.stdout) if pipe is not None]
+        for pipe in pipes:
+            with suppress(BrokenPipeError):
+                pipe.close()
+        for stop in (None, process.terminate) if pipes else (process.terminate,):
+            if stop is not None:
+                stop()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
+                break
+        # The group has the process's id, which nobody else gets while there is a group.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        descendants.kill()
 
 
 def program(

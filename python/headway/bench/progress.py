@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+from headway import columns
+
+WIDTH = 80  # of a terminal that does not tell
 
 
 def progress(text: str) -> None:
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or WIDTH
+        # A longer one could not be replaced.
+        sys.stderr.write(f"\r\x1b[K{columns.cut(text, width - 1)}")
     else:
         sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

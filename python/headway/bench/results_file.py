@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from headway import json_file
 from headway.bench import statistics
 from headway.bench.experiment import Experiment
+from headway.bench.options import MAX_VALUES
 from headway.bench.results import Result, Results
 from headway.errors import CommandError, reason_of
 from headway.schema import OPTIONAL_NUMBER, find_field_problem, find_histogram_problem
@@ -59,8 +60,13 @@ class Kept(NamedTuple):
 
 def write(path: str, metadata: dict[str, Any], shown: Iterable[tuple[Experiment, Results]]) -> None:
     """`path` is one that json_file.check_path() found. Raises CommandError."""
+    write_report(path, to_dict(metadata, shown))
+
+
+def write_report(path: str, report: dict[str, Any]) -> None:
+    """The same of any report."""
     try:
-        json_file.write_json(to_dict(metadata, shown), path)
+        json_file.write_json(report, path)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -80,11 +86,20 @@ def to_dict(
                 "higher_is_better": experiment.higher_is_better,
                 "calibration": results.calibration,
                 "rows": [_row(result) for result in results],
-                "statements": [each.to_dict() for each in experiment.statements(results)],
+                "statements": _statements(experiment, results),
             }
             for experiment, results in shown
         ],
     }
+
+
+def _statements(experiment: Experiment, results: Results) -> list[dict[str, Any]]:
+    """None if they cannot be computed: the values, of hours maybe, do not go with them."""
+    try:
+        return [each.to_dict() for each in experiment.statements(results)]
+    except Exception:
+        # Whoever shows the results runs into the same.
+        return []
 
 
 def _row(result: Result) -> dict[str, Any]:
@@ -281,6 +296,8 @@ def _result(found: Any, place: str) -> Result:
 
 def _numbers(found: list[Any], place: str) -> list[float]:
     """NaN for null."""
+    if len(found) > MAX_VALUES:
+        raise _Problem(f"{place} are {len(found):,}, and must be {MAX_VALUES:,} at most")
     numbers = (_number(value, f"{place}[{index}]") for index, value in enumerate(found))
     return [math.nan if number is None else number for number in numbers]
 

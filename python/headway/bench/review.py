@@ -21,21 +21,8 @@ from headway.bench.results_file import KeptExperiment
 from headway.bench.table import Cell, Table, cell_of
 from headway.errors import CommandError
 
-# What chooses or changes measurements, by the names that argparse gives them.
-MEASURING = (
-    "quick",
-    "policy",
-    "switch_interval",
-    "threads",
-    "workload",
-    "shape",
-    "server",
-    "values",
-    "seconds",
-    "python",
-    "free_threaded",
-    "json",
-)
+# By the names that argparse gives them; all others choose or change measurements.
+SHOWING = {"names", "source", "html"}
 
 # Columns; a line of a file that somebody else wrote may be any length.
 MAX_HEADING = 300
@@ -45,8 +32,8 @@ Shown = list[tuple[Experiment, Results]]
 
 def check_options(options: argparse.Namespace, defaults: argparse.Namespace) -> None:
     """Raises CommandError (exit code 2) for options beside --from that would change nothing."""
-    for name in MEASURING:
-        if getattr(options, name) != getattr(defaults, name):
+    for name, default in vars(defaults).items():
+        if name not in SHOWING and getattr(options, name) != default:
             raise CommandError(
                 f"--{name.replace('_', '-')}: --from measures nothing; beside it there are NAME "
                 "and --html",

@@ -6,12 +6,12 @@ measured, nor of how results are shown.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
-from headway.bench.experiment import Choice, Experiment, Measured, Row
+from headway.bench import signals
+from headway.bench.experiment import Choice, Experiment, Row
 from headway.bench.processes import BenchmarkError
 from headway.bench.results import Result, Results
 
@@ -21,6 +21,7 @@ MOST_VALUES = 25
 MAX_FAILURES = 2
 
 Progress = Callable[[str], None]
+Found = TypeVar("Found")
 
 
 class Length:
@@ -45,8 +46,9 @@ class Length:
         if self.values is not None:
             return elapsed_s / rounds_done * (self.values - rounds_done)
         assert self.budget_s is not None
-        least = elapsed_s / rounds_done * (LEAST_VALUES - rounds_done)
-        return max(least, self.budget_s - elapsed_s, 0.0)
+        round_s = elapsed_s / rounds_done
+        least, most = (round_s * (count - rounds_done) for count in (LEAST_VALUES, MOST_VALUES))
+        return max(least, min(most, self.budget_s - elapsed_s), 0.0)
 
 
 class Rounds:
@@ -71,13 +73,21 @@ class Rounds:
         )
 
     def run(self) -> None:
-        """Raises KeyboardInterrupt as it comes; what was measured so far is in the results."""
+        """Raises KeyboardInterrupt as it comes; what was measured so far is in the results. An
+        experiment that cannot be calibrated has rows that say so."""
         pairs = list(zip(self._rows, self.results.rows, strict=True))
         pairs = [(row, result) for row, result in pairs if not row.left_out]
         if not pairs:
             return
         self._progress(f"{self._experiment.name}: calibrating")
-        self.results.calibration = self._experiment.calibrate(self._choice)
+        try:
+            self.results.calibration = measure_undisturbed(
+                lambda: self._experiment.calibrate(self._choice)
+            )
+        except BenchmarkError as error:
+            for _, result in pairs:
+                result.failures.append(f"not calibrated: {error}")
+            return
         began = time.monotonic()
         done = 0
         while not self._length.is_over(done, time.monotonic() - began):
@@ -85,7 +95,7 @@ class Rounds:
                 rounds_done = done + index / len(pairs)
                 left_s = self._length.left_s(rounds_done, time.monotonic() - began)
                 left = "" if left_s is None else f", {left_s:.0f} s left"
-                self._progress(f"{self._experiment.name}: round {done + 1}: {row}{left}")
+                self._progress(f"{self._experiment.name}: round {done + 1}{left}: {row}")
                 if len(result.failures) < MAX_FAILURES:
                     self._measure(row, result)
             done += 1
@@ -104,25 +114,16 @@ class Rounds:
         result.samples_s.extend(found.samples_s)
 
 
-# This process was stopped, and goes on.
-_continued = threading.Event()
-
-
-def watch_stops() -> None:
-    """Lets values be measured again during which this process stood still. For the main thread."""
-    signal.signal(signal.SIGCONT, lambda *_: _continued.set())
-
-
-def measure_undisturbed(measure: Callable[[], Measured]) -> Measured:
+def measure_undisturbed(measure: Callable[[], Found]) -> Found:
     """Once more if this process was stopped meanwhile (Ctrl-Z, SIGSTOP): the time that it stood
     still would count as a latency."""
     while True:
-        _continued.clear()
+        signals.continued.clear()
         try:
             found = measure()
         except BenchmarkError:
-            if not _continued.is_set():
+            if not signals.continued.is_set():
                 raise
         else:
-            if not _continued.is_set():
+            if not signals.continued.is_set():
                 return found

@@ -47,28 +47,29 @@ class Interval(NamedTuple):
 def interval(values: Sequence[float]) -> Interval:
     """The median within its 95 % confidence interval, or as near to that as there are values."""
     ordered = sorted(values)
-    rank = _rank(len(ordered))
+    rank, _ = _order(len(ordered))
     return Interval(median(ordered), ordered[rank - 1], ordered[-rank])
 
 
 def coverage(count: int) -> float:
     """How sure `interval` is of so many values."""
-    outside = 2 * sum(math.comb(count, lower) for lower in range(_rank(count)))
-    return 1 - outside / (1 << count)
+    return _order(count)[1]
 
 
 @lru_cache
-def _rank(count: int) -> int:
-    """The greatest k for which the k-th values from both ends enclose the median often enough."""
+def _order(count: int) -> tuple[int, float]:
+    """The greatest k for which the k-th values from both ends enclose the median often enough, and
+    how often they do."""
+    all_ways = 1 << count
+    # As many of all ways leave fewer than `rank` values on one side of the median.
     rank, ways, outside = 1, 1, 1
     while rank <= count // 2:
-        # `outside` of 2**count ways leave at most `rank` values on one side of the median.
         ways = ways * (count - rank + 1) // rank
-        outside += ways
-        if 2 * outside / (1 << count) > 1 - CONFIDENCE:
+        if 2 * (outside + ways) / all_ways > 1 - CONFIDENCE:
             break
+        outside += ways
         rank += 1
-    return rank
+    return rank, 1 - 2 * outside / all_ways
 
 
 def is_unstable(values: Sequence[float]) -> bool:

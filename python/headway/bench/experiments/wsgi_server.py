@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from headway.bench import apache
 from headway.bench.experiments import wsgi_apache
 from headway.bench.processes import PROGRAMS, BenchmarkError, Program, Setting, started
 
@@ -103,7 +104,7 @@ def serving(shape: Shape, folder: Path, socket: Path, fixed_loops: int) -> Itera
             threads=shape.threads,
             switch_interval_s=None if shape.free_threading else shape.setting.switch_interval_s,
         )
-        port = wsgi_apache.free_port()
+        port = apache.free_port()
         command = wsgi_apache.command(site, port)
     environment = {"FIXED_LOOPS": str(fixed_loops)}
     with started(command, str(shape), speaks=False, environment=environment) as program:
