@@ -21,6 +21,7 @@ from headway.bench import interpreters
 from headway.bench.experiment import STOCK, Choice, Measured, Row
 from headway.bench.experiments import wsgi_apache, wsgi_reports
 from headway.bench.experiments.wsgi import Wsgi
+from headway.bench.experiments.wsgi_load import Look, time_between
 from headway.bench.experiments.wsgi_reports import bumps, samples, with_immediate
 from headway.bench.experiments.wsgi_rows import FREE_THREADED, GIL
 from headway.bench.experiments.wsgi_server import Shape
@@ -439,6 +440,24 @@ def test_rates_are_those_of_the_time_that_the_reports_cover(
     shape = Shape("headway", 2, 5, False, Setting("interval", 0.005))
     found, _ = reports.figures(shape, Window(0, 2_500_000_000))
     assert (found["takes_per_s"], found["forced_drops_per_s"]) == (1_000, 200)
+
+
+@pytest.mark.parametrize(
+    ("first_s", "last_s", "between_s"),
+    [
+        ((10.0, 10.02), (12.0, 12.04), 2.01),
+        # Late for the first look, within it, or for the last one.
+        ((11.0, 11.02), (12.0, 12.02), None),
+        ((10.0, 11.0), (12.0, 12.02), None),
+        ((10.0, 10.02), (13.0, 13.02), None),
+        ((10.0, 10.02), (12.0, 13.0), None),
+    ],
+)
+def test_a_processors_time_is_that_of_looks_in_time(
+    first_s: tuple[float, float], last_s: tuple[float, float], between_s: float | None
+) -> None:
+    found = time_between(Look(*first_s, {}), Look(*last_s, {}), 2.0)
+    assert found == (between_s and pytest.approx(between_s))
 
 
 def test_samples_have_the_shape_of_the_distribution() -> None:

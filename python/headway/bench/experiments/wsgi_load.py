@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.bench import process_tree
 from headway.bench.experiment import Measured
@@ -20,7 +20,7 @@ from headway.bench.experiments.wsgi_server import Served, Shape, serving
 from headway.bench.processes import NS, STOCK, BenchmarkError, Setting, Window, program
 
 CONNECTIONS = 10
-# So much of the window is to lie between two looks at the server.
+# So much of the window is to lie between two looks at the server, and not so much more.
 IN_TIME = 0.8
 
 
@@ -73,22 +73,41 @@ def load(
         window = Window.after(warm_up_s, seconds)
         clients.measure(window)
         sleep_until(window.begin_ns)
-        began_s, before = time.monotonic(), stats_of(pids, served)
+        first = look_at(pids, served)
         sleep_until(window.end_ns)
-        ended_s, after = time.monotonic(), stats_of(pids, served)
+        last = look_at(pids, served)
         answer = clients.answer()
-    used = memory(after, workers)
-    # Otherwise this process slept through it, and knows of the time after the load.
-    if ended_s - began_s > IN_TIME * seconds:
-        used |= processor_time(before, after, workers, ended_s - began_s)
+    used = memory(last.stats, workers)
+    between_s = time_between(first, last, seconds)
+    if between_s is not None:
+        used |= processor_time(first.stats, last.stats, workers, between_s)
     return window, answer, used
 
 
-def stats_of(pids: Iterable[int], served: Served) -> dict[int, list[str]]:
+class Look(NamedTuple):
+    """What was seen at some moment between two."""
+
+    began_s: float
+    ended_s: float
+    stats: dict[int, list[str]]
+
+
+def look_at(pids: Iterable[int], served: Served) -> Look:
+    began_s = time.monotonic()
     try:
-        return {pid: process_tree.stat(pid) for pid in pids}
+        stats = {pid: process_tree.stat(pid) for pid in pids}
     except (FileNotFoundError, ProcessLookupError):
         served.fail("lost one of its processes")
+    return Look(began_s, time.monotonic(), stats)
+
+
+def time_between(first: Look, last: Look, seconds: float) -> float | None:
+    """None if it is not about so many seconds: this process had no processor when it was to look,
+    and knows of less than the load, or of the time after it."""
+    shortest_s, longest_s = last.began_s - first.ended_s, last.ended_s - first.began_s
+    if shortest_s < IN_TIME * seconds or longest_s > seconds / IN_TIME:
+        return None
+    return (shortest_s + longest_s) / 2
 
 
 # Of those that serve, and of all, such as a supervisor or Apache's own process, too.
