@@ -67,7 +67,8 @@ def test_coverage_is_at_least_95_percent_where_that_can_be_had() -> None:
     for count in range(6, 400):
         assert 0.95 <= statistics.coverage(count) <= 0.995
     # As many as a row can have.
-    assert 0.95 <= statistics.coverage(10_000) <= 0.951
+    # One rank further in covers 0.2 % less.
+    assert 0.95 <= statistics.coverage(10_000) <= 0.9525
 
 
 def test_no_narrower_interval_would_do() -> None:
