@@ -35,9 +35,9 @@ are the same if their experiment and all their parameters are.
   !           the row is unstable in one file: its interval is wider than a fifth of its median
 
 Few values cannot prove much: 6 and 6 of a row, which is what `headway bench` takes, never bring p
-under 0.002, which is enough for 23 rows and not for 24; 8 and 8 do for 300. With `--values N` it
-takes more. That two sittings differ does not tell why: measure A and B in turns on a quiet machine,
-and see what is said of both.
+under 0.002, which is enough for 23 rows and not for 24; 8 and 8 do for 300. With --values N
+`headway bench` takes more. That two sittings differ does not tell why: measure A and B in turns on
+a quiet machine, and see what is said of both.
 """
 EPILOG = """\
 examples:
