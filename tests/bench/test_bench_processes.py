@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +71,29 @@ def test_an_interruption_waits_for_what_has_to_be_whole() -> None:
         do_whole()
     assert done
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interruption_amid_a_start_ends_what_was_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start_interrupted(*arguments: object, **options: Any) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        made.append(popen(*arguments, **options))
+        return made[-1]
+
+    made: list[Any] = []
+    popen: Any = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start_interrupted)
+
+    def start() -> None:
+        with started([sys.executable, "-c", "input()"], "it"):
+            made.append("never")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    (process,) = made
+    assert process.returncode is not None
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -184,19 +184,26 @@ def started(
     with tempfile.TemporaryFile() as messages:
         # Apache, which is not root here, opens its stderr once more.
         os.fchmod(messages.fileno(), 0o666)
+        process: subprocess.Popen[bytes] | None = None
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE if speaks else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if speaks else messages,
-                stderr=messages,
-                pass_fds=pass_fds,
-                # Programs elsewhere speak as those of `programs/` do.
-                env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
-                preexec_fn=prepare_child,
-            )
+            # What a signal raises amid a fork is lost, or raised in the child.
+            with signals.held():
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE if speaks else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if speaks else messages,
+                    stderr=messages,
+                    pass_fds=pass_fds,
+                    # Programs elsewhere speak as those of `programs/` do.
+                    env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
+                    preexec_fn=prepare_child,
+                )
         except OSError as error:
             raise BenchmarkError(f"{name} cannot be started: {reason_of(error)}") from error
+        except BaseException:
+            if process is not None:
+                end(process)
+            raise
         try:
             yield Program(name, process, messages)
         finally:
