@@ -64,7 +64,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="about a minute in all: fewer rows, shorter values",
+        help="fewer rows, shorter values: a minute for an experiment or two, three for all",
     )
     parser.add_argument(
         "--policy",
