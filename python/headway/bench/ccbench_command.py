@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from headway.bench import interpreters, metadata, outputs, signals
 from headway.bench.command import policies_for
-from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK, Choice, Measured
+from headway.bench.experiment import STOCK, Choice, Measured
 from headway.bench.experiments.bandwidth import Bandwidth
 from headway.bench.experiments.ccbench import WORKLOADS, WorkloadExperiment
 from headway.bench.experiments.latency import Latency
 from headway.bench.experiments.throughput import Throughput
 from headway.bench.options import MAX_THREADS, interval_s, seconds, whole_number
-from headway.bench.processes import BenchmarkError
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S, BenchmarkError
 from headway.bench.rounds import measure_undisturbed
 from headway.terminal import Style
 

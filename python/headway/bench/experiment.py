@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from headway.bench.interpreters import Interpreter
-from headway.bench.processes import Setting
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S, Setting
 from headway.bench.results import Results, describe
 from headway.bench.statement import Statement
 from headway.bench.table import Chart, Table
 
 # In the place of a policy: plain python, without Headway.
 STOCK = "stock"
-DEFAULT_SWITCH_INTERVAL_S = 0.005
 # Where work runs: threads of one process, processes, sub-interpreters with a GIL each, or threads
 # without a GIL.
 MODES = ("threads", "processes", "interpreters", "free-threaded")

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from headway.bench.experiment import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    STOCK,
-    Choice,
-    Measured,
-    Parameters,
-    Row,
-)
+from headway.bench.experiment import STOCK, Choice, Measured, Parameters, Row
 from headway.bench.experiments.ccbench import (
     SWIFT_POLICIES,
     THREADS,
@@ -21,8 +14,14 @@ from headway.bench.experiments.ccbench import (
     ratio_series,
     tables_by_threads,
 )
+from headway.bench.processes import (
+    DEFAULT_SWITCH_INTERVAL_S,
+    BenchmarkError,
+    Setting,
+    Window,
+    program,
+)
 from headway.bench.processes import STOCK as PLAIN
-from headway.bench.processes import BenchmarkError, Setting, Window, program
 from headway.bench.results import Results
 from headway.bench.statement import Statement
 from headway.bench.table import Chart, Table

@@ -11,16 +11,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from headway.bench.experiment import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    STOCK,
-    Choice,
-    Experiment,
-    Measured,
-    Parameters,
-    Row,
-)
-from headway.bench.processes import Setting
+from headway.bench.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S, Setting
 from headway.bench.results import Result, Results
 from headway.bench.table import Cell, Series, Table, cell_of
 from headway.errors import CommandError

@@ -10,17 +10,9 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from headway.bench.experiment import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    STOCK,
-    Choice,
-    Experiment,
-    Measured,
-    Parameters,
-    Row,
-)
+from headway.bench.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
 from headway.bench.experiments.sharing import cores, scaling, several, threads_text
-from headway.bench.processes import Setting, Window, program
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S, Setting, Window, program
 from headway.bench.results import Results
 from headway.bench.statement import Statement
 from headway.bench.table import Chart, Table, pivot, series_by, series_of, text_of

@@ -6,16 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headway.bench.experiment import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    MODES,
-    STOCK,
-    Choice,
-    Experiment,
-    Measured,
-    Parameters,
-    Row,
-)
+from headway.bench.experiment import MODES, STOCK, Choice, Experiment, Measured, Parameters, Row
 from headway.bench.experiments import echo_statements, echo_tables, echo_value
 from headway.bench.experiments.echo_value import (
     CLIENT_ELSEWHERE,
@@ -27,6 +18,7 @@ from headway.bench.experiments.echo_value import (
     THREADS,
     Beside,
 )
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S
 from headway.bench.results import Results
 from headway.bench.statement import Statement
 from headway.bench.table import Chart, Table

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK
+from headway.bench.experiment import STOCK
 from headway.bench.experiments.ccbench import SWIFT_POLICIES
 from headway.bench.experiments.echo_value import (
     CLIENT_ELSEWHERE,
@@ -19,6 +19,7 @@ from headway.bench.experiments.echo_value import (
     PROCESSES,
     THREADS,
 )
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S
 from headway.bench.results import Result, Results
 from headway.bench.statement import Statement
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.bench import statistics
-from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK
+from headway.bench.experiment import STOCK
 from headway.bench.experiments.echo_value import CLIENT_ELSEWHERE, FREE, PROCESSES, THREADS
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S
 from headway.bench.results import Result, Results
 from headway.bench.table import (
     Cell,

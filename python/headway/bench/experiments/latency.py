@@ -9,14 +9,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from headway.bench.experiment import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    STOCK,
-    Choice,
-    Measured,
-    Parameters,
-    Row,
-)
+from headway.bench.experiment import STOCK, Choice, Measured, Parameters, Row
 from headway.bench.experiments.ccbench import (
     FREE_THREADED,
     KEEP_GIL,
@@ -30,7 +23,7 @@ from headway.bench.experiments.ccbench import (
 )
 from headway.bench.experiments.pings import MS, NEAR_MULTIPLE, figures_of, waits
 from headway.bench.histogram import NS, upper_bound_ns
-from headway.bench.processes import Setting, program
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S, Setting, program
 from headway.bench.results import Result, Results
 from headway.bench.statement import Statement
 from headway.bench.table import Cell, Chart, Series, Table, cell_of

@@ -10,16 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from headway.bench.experiment import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    STOCK,
-    Choice,
-    Experiment,
-    Measured,
-    Parameters,
-    Row,
-)
-from headway.bench.processes import Window, program
+from headway.bench.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S, Window, program
 from headway.bench.results import Results
 from headway.bench.statement import Statement
 from headway.bench.table import Cell, Chart, Table, pivot, series_by, text_of

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from headway.bench.experiment import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    STOCK,
-    Choice,
-    Measured,
-    Parameters,
-    Row,
-)
+from headway.bench.experiment import STOCK, Choice, Measured, Parameters, Row
 from headway.bench.experiments.ccbench import (
     FREE_THREADED,
     KEEP_GIL,
@@ -22,7 +15,13 @@ from headway.bench.experiments.ccbench import (
     tables_by_threads,
 )
 from headway.bench.experiments.sharing import NO_CORES
-from headway.bench.processes import BenchmarkError, Setting, Window, program
+from headway.bench.processes import (
+    DEFAULT_SWITCH_INTERVAL_S,
+    BenchmarkError,
+    Setting,
+    Window,
+    program,
+)
 from headway.bench.results import Results
 from headway.bench.statement import Statement
 from headway.bench.table import Chart, Table

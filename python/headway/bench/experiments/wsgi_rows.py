@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.bench.experiment import DEFAULT_SWITCH_INTERVAL_S, STOCK, Choice, Parameters, Row
+from headway.bench.experiment import STOCK, Choice, Parameters, Row
 from headway.bench.experiments import wsgi_apache
 from headway.bench.experiments.wsgi_server import MOD_WSGI, Shape
 from headway.bench.interpreters import Interpreter
+from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S
 from headway.errors import CommandError
 
 # The pages of `programs/wsgi_page.py`.
