@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import GIL_ENABLED, python
+from launch import GIL_ENABLED, environment, python
+
+from headway.bench.processes import python_path
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 SHORT = ("--rounds", "1", "--seconds", "1")
@@ -130,7 +132,8 @@ def test_what_is_no_free_threaded_python_is_refused(python_path: str, complaint:
 def test_threads_without_a_server_tell_how_much_they_did(program: str, figures: set[str]) -> None:
     begin_ns = time.monotonic_ns() + 1_000_000_000
     window = f"{begin_ns} {begin_ns + 200_000_000}\n"
-    result = python(BENCH / "programs" / program, "2", input=window)
+    beside = environment(PYTHONPATH=python_path())
+    result = python(BENCH / "programs" / program, "2", input=window, env=beside)
     assert result.returncode == 0, result.stderr
     ready, answer = map(json.loads, result.stdout.splitlines())
     assert ready == {}
