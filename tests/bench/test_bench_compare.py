@@ -319,7 +319,8 @@ def test_real_results_are_compared(tmp_path: Path) -> None:
     result = ran(path, path)
     assert result.returncode == 0, result.stderr
     assert "countdown, in s" in result.stdout
-    assert "1 row compared: 1 without a significant difference" in result.stdout
+    # A free-threaded build brings a row of its own.
+    assert re.search(r"^(\d) rows? compared: \1 without a significant", result.stdout, re.M)
 
 
 def test_speed_has_words_of_its_own() -> None:

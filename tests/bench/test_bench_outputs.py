@@ -124,7 +124,7 @@ def test_a_reader_that_goes_away_leaves_the_file(tmp_path: Path) -> None:
         finally:
             process.kill()
     (experiment,) = json.loads(file.read_text())["experiments"]
-    assert [len(row["values"]) for row in experiment["rows"] if "left_out" not in row] == [1]
+    assert {len(row["values"]) for row in experiment["rows"] if "left_out" not in row} == {1}
 
 
 def test_a_terminal_without_the_characters_has_others(kept: Path) -> None:
