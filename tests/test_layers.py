@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON_LAYERS = (
     {"__main__"},
     {"cli"},
-    {"serve", "top", "bench", "tune", "simulate"},
+    {"simulate"},
+    {"serve", "top", "bench", "tune"},
     {"audit", "run"},
     {"follow"},
     {"report", "module_search", "telemetry"},
@@ -31,7 +32,7 @@ PYTHON_LAYERS = (
     {"difference"},
     {"terminal"},
     {"books", "json_file", "scale", "schema", "stacks", "summary", "thread_names"},
-    {"columns", "units"},
+    {"columns", "timeline", "units"},
     {"_native"},
     {"errors"},
 )

@@ -1,0 +1,1 @@
+"""Threads and their GILs in virtual time: the verb `headway simulate`."""

@@ -1,0 +1,33 @@
+"""What a simulated machine is like: cores, an operating system and the costs of a GIL.
+
+The shipped figures are of one machine, and what measured them is `headway simulate --calibrate`. A
+calibration file has those of another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.simulate.scenario import Distribution
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Nanoseconds, but `cores`."""
+
+    cores: int = 2
+    # From a thread's wake-up until it runs, on a core that was idle.
+    wake_idle_ns: Distribution = 30_000
+    # To put another thread on a core.
+    switch_ns: Distribution = 2_000
+    # What waking another thread costs who does it.
+    call_ns: Distribution = 2_000
+    # EEVDF: how long a thread runs before another that waits for the core does.
+    slice_ns: float = 2_800_000
+    # How late a timed wait ends: up to so much.
+    timer_slack_ns: float = 50_000
+    # From a drop request until a thread that runs Python code sees it.
+    check_ns: Distribution = 1_000
+    # To take a free GIL, and to drop it.
+    take_ns: Distribution = 100
+    drop_ns: Distribution = 100
