@@ -1,0 +1,8 @@
+"""The experiments of `headway bench` that can be simulated, by the same names."""
+
+from __future__ import annotations
+
+from headway.simulate.experiments.echo import SimulatedEcho
+from headway.simulate.experiments.simulated import Simulated
+
+SIMULATED: dict[str, Simulated] = {each.experiment.name: each for each in (SimulatedEcho(),)}
