@@ -279,7 +279,8 @@ def simulate(
             outputs.write(metadata, shown)
     if exit_code:
         print("Interrupted: this is what had been simulated.", file=sys.stderr)
-    return exit_code
+    failed = any(result.failures for _, results in shown for result in results)
+    return exit_code or int(failed)
 
 
 def heading(metadata: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headway.bench.experiment import Choice
+from headway.bench.processes import BenchmarkError
 from headway.bench.results import Result, Results
 from headway.simulate.experiments.simulated import Conditions, Simulated
 
@@ -49,7 +50,11 @@ class Rounds:
                     f"{name}: round {index + 1} of {values}, {place} of {len(pairs)}: {row}"
                 )
                 scenario = self._simulated.scenario(row, self._choice, conditions)
-                found = self._simulated.measured(row, scenario, scenario.run())
+                try:
+                    found = self._simulated.measured(row, scenario, scenario.run(), conditions)
+                except BenchmarkError as error:
+                    result.failures.append(str(error))
+                    continue
                 result.values.append(found.value)
                 for figure, value in found.figures.items():
                     result.figures.setdefault(figure, []).append(value)

@@ -20,9 +20,9 @@ from headway.bench.experiments.echo_value import (
 from headway.simulate.costs import Costs
 from headway.simulate.experiments.simulated import (
     Conditions,
-    Excerpt,
+    Scene,
     Simulated,
-    gil_of,
+    gils_of,
     own_gil,
     threads_named,
     total,
@@ -52,7 +52,7 @@ ECHO, CLIENT, COMPUTE = "echo", "client", "compute-"
 
 class SimulatedEcho(Simulated):
     experiment = Echo()
-    excerpt = Excerpt(
+    scene = Scene(
         {
             "policy": "stock",
             "switch_interval": 0.005,
@@ -75,14 +75,9 @@ class SimulatedEcho(Simulated):
             row.setting, choice.setting(), named["cpu_threads"], named["mode"], named["cores"]
         )
         server_cores, client_cores = cores_of(named["cores"], conditions.machine.cores)
-        free_threaded = beside.mode == FREE_THREADED
-        gils = [] if free_threaded else [gil_of(row)]
-        serving = Thread(
-            ECHO,
-            serve(conditions.costs),
-            gil=None if free_threaded else 0,
-            cores=server_cores,
-        )
+        gils = gils_of(row)
+        gil = 0 if gils else None
+        serving = Thread(ECHO, serve(conditions.costs), gil=gil, cores=server_cores)
         asking = Thread(CLIENT, ask_again(conditions.costs), cores=client_cores)
         computing = [
             Thread(
@@ -97,7 +92,9 @@ class SimulatedEcho(Simulated):
         threads = [serving, *computing, asking]
         return conditions.scenario(gils, threads, beside.warm_up_s, seconds)
 
-    def measured(self, row: Row, scenario: Scenario, outcome: Outcome) -> Measured:
+    def measured(
+        self, row: Row, scenario: Scenario, outcome: Outcome, conditions: Conditions
+    ) -> Measured:
         (client,) = threads_named(outcome, scenario, CLIENT)
         computing = threads_named(outcome, scenario, COMPUTE)
         figures: dict[str, float] = {}

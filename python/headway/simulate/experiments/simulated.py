@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-from headway.bench.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
+from headway.bench.experiment import MODES, STOCK, Choice, Experiment, Measured, Parameters, Row
 from headway.simulate.costs import Costs
 from headway.simulate.machine import Machine
 from headway.simulate.samples import NS
@@ -20,6 +20,7 @@ from headway.simulate.scenario import Gil, Outcome, Scenario, Thread
 
 # What CPython does by itself.
 STOCK_POLICY = "interval"
+FREE_THREADED = MODES[-1]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Conditions:
         )
 
 
-class Excerpt(NamedTuple):
+class Scene(NamedTuple):
     """A row and how much of it a timeline shows, from where."""
 
     parameters: Parameters
@@ -57,7 +58,7 @@ class Simulated(ABC):
 
     experiment: ClassVar[Experiment]
     # What a timeline is to explain. Parameters that are chosen take the place of these.
-    excerpt: ClassVar[Excerpt]
+    scene: ClassVar[Scene]
 
     def rows(self, choice: Choice, machine: Machine) -> list[Row]:
         """Whether one can be had is a question of this machine, not of the one that simulates."""
@@ -78,14 +79,22 @@ class Simulated(ABC):
     def scenario(self, row: Row, choice: Choice, conditions: Conditions) -> Scenario: ...
 
     @abstractmethod
-    def measured(self, row: Row, scenario: Scenario, outcome: Outcome) -> Measured: ...
+    def measured(
+        self, row: Row, scenario: Scenario, outcome: Outcome, conditions: Conditions
+    ) -> Measured:
+        """Raises BenchmarkError if nothing happened that could be counted."""
 
 
 def gil_of(row: Row) -> Gil:
-    """That of the row's threads, if they have one."""
+    """As the row schedules it."""
     policy = row.parameters["policy"]
     interval_ns = row.parameters["switch_interval"] * NS
     return Gil(STOCK_POLICY if policy == STOCK else policy, interval_ns)
+
+
+def gils_of(row: Row) -> list[Gil]:
+    """The one that all of the row's threads have, or none."""
+    return [] if row.parameters["mode"] == FREE_THREADED else [gil_of(row)]
 
 
 def own_gil() -> Gil:
