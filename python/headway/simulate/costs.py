@@ -44,8 +44,8 @@ class Costs:
     between_calls_ns: Distribution = 1_000
     # Of a page: to read and parse a request and to write the response, without the GIL; and Python
     # before and after the page's own work, each time.
-    http_ns: Distribution = 30_000
-    http_python_ns: Distribution = 8_000
+    http_ns: Distribution = 10_000
+    http_python_ns: Distribution = 4_000
     # What one of the clients does for a request, in Python and for the kernel.
     http_client_ns: Distribution = 60_000
 

@@ -31,8 +31,7 @@ class SimulatedCountdown(Simulated):
             "mode": "threads",
             "timers": "default",
         },
-        begin_s=0.0,
-        seconds=0.03,
+        seconds=0.2,
     )
 
     def calibration(self, choice: Choice, conditions: Conditions) -> Parameters:

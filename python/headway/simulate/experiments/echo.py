@@ -60,8 +60,7 @@ class SimulatedEcho(Simulated):
             "mode": THREADS,
             "cores": FREE,
         },
-        begin_s=0.2,
-        seconds=0.03,
+        seconds=0.2,
     )
 
     def left_out(self, row: Row, machine: Machine) -> str:

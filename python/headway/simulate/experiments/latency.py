@@ -50,8 +50,7 @@ class SimulatedLatency(Simulated):
             "workload": "A",
             "cpu_threads": 1,
         },
-        begin_s=WARM_UP_S,
-        seconds=0.03,
+        seconds=0.2,
     )
 
     def calibration(self, choice: Choice, conditions: Conditions) -> Parameters:

@@ -46,10 +46,9 @@ class Conditions:
 
 
 class Scene(NamedTuple):
-    """A row and how much of it a timeline shows, from where."""
+    """A row, and how much of it a timeline has."""
 
     parameters: Parameters
-    begin_s: float
     seconds: float
 
 

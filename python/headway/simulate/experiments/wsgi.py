@@ -63,8 +63,7 @@ class SimulatedWsgi(Simulated):
             "policy": "interval",
             "switch_interval": 0.005,
         },
-        begin_s=WARM_UP_S,
-        seconds=0.03,
+        seconds=0.2,
     )
 
     def scenario(self, row: Row, choice: Choice, conditions: Conditions) -> Scenario:
