@@ -16,8 +16,8 @@ from headway.timeline.excerpt import Excerpt, complete, most_delayed, sums
 from headway.timeline.passing import passes
 from headway.timeline.timeline import FORCED, HOLD, UNFINISHED, WAIT, Span, Timeline
 
-# A convoy: waits of about this share of a switch interval or more, and so many times as long as
-# what the thread then does with the GIL.
+# A convoy: waits of about this share of a switch interval or more, for threads that hold the GIL as
+# long at a time, and so many times as long as what the thread then does with the GIL.
 CONVOY_INTERVALS, CONVOY_TIMES = 0.7, 5
 UNIT = r"(?<=\d) (?=(?:%|s|ms|ns|µs)(?:\W|$))"
 
@@ -51,9 +51,8 @@ def sentences(shown: Excerpt) -> list[str]:
 
 
 def _lengths(timeline: Timeline, thread: int) -> list[int]:
-    """Of its waits; of those that were seen from begin to end, if there are any."""
-    waits = complete(timeline, WAIT, thread) or _spans(timeline, WAIT, thread)
-    return [span.to_ns - span.from_ns for span in waits]
+    """Of its waits that were seen from begin to end."""
+    return [span.to_ns - span.from_ns for span in complete(timeline, WAIT, thread)]
 
 
 def _spans(timeline: Timeline, kind: str, thread: int) -> list[Span]:
@@ -62,14 +61,17 @@ def _spans(timeline: Timeline, kind: str, thread: int) -> list[Span]:
 
 def _waiting(timeline: Timeline, thread: int, waits: Sequence[int]) -> str:
     lasts_ns = timeline.end_ns - timeline.begin_ns
-    held = share(sums(timeline, HOLD).get(thread, 0), lasts_ns)
+    name, held_ns = name_of(timeline, thread), sums(timeline, HOLD).get(thread, 0)
+    held = f"it held the GIL for {share(held_ns, lasts_ns)} of the time"
+    if not held_ns:
+        held = "it never held the GIL"
+    if not waits:
+        waited_ns = sums(timeline, WAIT)[thread]
+        return f"{name} waited for {time(waited_ns)}, longer than is seen here; {held}."
     mean = time(sum(waits) / len(waits))
     each = _in_intervals(timeline.switch_interval_ns, waits)
     how_long = mean if len(waits) == 1 else f"{mean} on average"
-    return (
-        f"{name_of(timeline, thread)} waited {times(len(waits))}, {how_long}{each}; "
-        f"it held the GIL for {held} of the time."
-    )
+    return f"{name} waited {times(len(waits))}, {how_long}{each}; {held}."
 
 
 def _in_intervals(interval_ns: int, waits: Sequence[int]) -> str:
@@ -78,7 +80,7 @@ def _in_intervals(interval_ns: int, waits: Sequence[int]) -> str:
     least, most = (round(limit / interval_ns) for limit in (min(waits), max(waits)))
     suffix = " each" if len(waits) > 1 else ""
     if max(waits) < interval_ns / 10:
-        return f", far from a switch interval of {time(interval_ns)}"
+        return f", far less than a switch interval ({time(interval_ns)})"
     if least == most and abs(sum(waits) / len(waits) / interval_ns - most) < 0.25 * most:
         return f", {units.number(most, 'switch interval').replace('1 ', 'one ', 1)}{suffix}"
     if max(waits) > 1.5 * interval_ns:
@@ -135,16 +137,35 @@ def _convoy(timeline: Timeline, delayed: int, waits: Sequence[int]) -> list[str]
     back = _taken_back(timeline, delayed)
     if back:
         told.append(back)
+    if not waits:
+        return told
     mean_ns = sum(waits) / len(waits)
     needed_ns = sums(timeline, HOLD).get(delayed, 0) / len(waits)
-    interval_ns = timeline.switch_interval_ns
-    is_long = mean_ns >= CONVOY_INTERVALS * interval_ns if interval_ns else bool(back)
-    if is_long and 0 < needed_ns * CONVOY_TIMES <= mean_ns:
+    long_ns = CONVOY_INTERVALS * timeline.switch_interval_ns
+    if long_ns <= min(mean_ns, _mostly(timeline, delayed)) and (
+        0 < needed_ns * CONVOY_TIMES <= mean_ns
+    ):
         told.append(
             f"This is the convoy: to have the GIL for {time(needed_ns)}, {name} waits "
             f"{mean_ns / needed_ns:,.0f} times as long."
         )
     return told
+
+
+def _mostly(timeline: Timeline, delayed: int) -> int:
+    """The hold of another thread so that half of the time they held in longer ones, or this."""
+    gil = timeline.threads[delayed].gil
+    lengths = sorted(
+        span.to_ns - span.from_ns
+        for span in timeline.spans
+        if span.kind == HOLD and span.thread != delayed and timeline.threads[span.thread].gil == gil
+    )
+    half_ns = sum(lengths) / 2
+    for length in lengths:
+        half_ns -= length
+        if half_ns <= 0:
+            return length
+    return 0
 
 
 def _taken_back(timeline: Timeline, delayed: int) -> str:

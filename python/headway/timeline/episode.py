@@ -1,21 +1,25 @@
 """One wait of a timeline told step by step: who waits, asks, drops and takes, and when. Pure.
 
-What a sentence says has been seen; a step that was not seen has none.
+What a sentence says has been seen; a step that was not seen has none. Where no wait was seen to
+end, it is told how the GIL was dropped and taken back meanwhile.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from headway import columns, units
 from headway.timeline.excerpt import complete, cut, most_delayed
+from headway.timeline.passing import passes
 from headway.timeline.timeline import FORCED, HOLD, WAIT, DropRequest, Span, Timeline
 
 # Of so many waits the one is told in which most happens.
-LOOKED_AT = 50
+LOOKED_AT = 20
 # A part is magnified if it becomes so many times as wide; around it is this share of it.
 MAGNIFIED, AROUND = 8, 0.18
+AT_ONCE_NS = 1_000
 WORDS = ("never", "once", "twice")
 
 
@@ -41,58 +45,104 @@ def episode(timeline: Timeline) -> list[Step]:
     ]
     holds.sort(key=lambda span: span.from_ns)
     told = [_tell(timeline, wait, holds, later=wait is not waits[-1]) for wait in waits]
-    return max(told, key=len, default=[])
+    # Better one in which the thread itself asks.
+    best = max(told, key=lambda steps: (len(steps), _own(steps)), default=[])
+    return best or _in_vain(timeline, delayed)
+
+
+def _own(steps: Sequence[Step]) -> int:
+    return sum(step.thread == steps[0].thread for step in steps)
 
 
 def _tell(timeline: Timeline, wait: Span, holds: Sequence[Span], *, later: bool) -> list[Step]:
+    """`holds` are all of the GIL, in order; `later` says whether the thread waits again."""
     waiter = name_of(timeline, wait.thread)
-    before = [span for span in holds if span.from_ns < wait.to_ns and span.thread != wait.thread]
-    since = [span for span in holds if span.from_ns >= wait.to_ns]
-    holder = next((span for span in before if span.to_ns > wait.from_ns), None)
-    held = f": {name_of(timeline, holder.thread)} holds it" if holder else ""
-    steps = [Step(wait.from_ns, wait.thread, f"{waiter} wants the GIL, and waits{held}.")]
-    asked = [
-        each
-        for each in timeline.drop_requests
-        if each.waiter == wait.thread and wait.from_ns <= each.at_ns <= wait.to_ns
-    ]
+    first = bisect_left(holds, wait.from_ns, key=lambda span: span.to_ns)
+    then = bisect_left(holds, wait.to_ns, key=lambda span: span.from_ns)
+    before, since = holds[first:then], holds[then:]
+    holder = ""
+    if before and before[0].from_ns <= wait.from_ns:
+        holder = f": {name_of(timeline, before[0].thread)} holds it"
+    steps = [Step(wait.from_ns, wait.thread, f"{waiter} wants the GIL, and waits{holder}.")]
     last_ns = wait.from_ns
-    if asked:
-        passed = sum(wait.from_ns < span.from_ns <= asked[-1].at_ns for span in before)
-        steps.append(_asking(timeline, wait, asked, passed))
-        last_ns = asked[-1].at_ns
-    if before and last_ns <= before[-1].to_ns <= wait.to_ns:
-        steps.append(_drop(timeline, before[-1], last_ns if asked else None))
+    if before:
+        asked = _answered(timeline, wait, before[-1])
+        if asked:
+            passed = sum(span.from_ns > wait.from_ns for span in before)
+            steps.append(_asking(timeline, wait, asked, passed))
+        steps.append(_drop(timeline, before[-1], asked))
         last_ns = before[-1].to_ns
     if not since or since[0].thread != wait.thread or since[0].from_ns > wait.to_ns:
         return steps
-    steps.append(
-        Step(wait.to_ns, wait.thread, f"{time(wait.to_ns - last_ns)} later {waiter} has it.")
-    )
+    text = f"{time(wait.to_ns - last_ns)} later {waiter} has it."
+    steps.append(Step(wait.to_ns, wait.thread, text))
     return steps + _after(timeline, wait, since, later=later)
 
 
-def _asking(timeline: Timeline, wait: Span, asked: Sequence[DropRequest], passed: int) -> Step:
-    """The last drop request, which is what was answered; `passed` is how many holds others began
-    meanwhile."""
-    request = asked[-1]
+def _answered(timeline: Timeline, wait: Span, hold: Span) -> DropRequest | None:
+    """The drop request that ended a hold: that of the thread that waits, if it made one."""
+    begin_ns = max(wait.from_ns, hold.from_ns)
+    gil = timeline.threads[wait.thread].gil
+    asked = [
+        each
+        for each in timeline.drop_requests
+        if each.holder in (hold.thread, -1)
+        and begin_ns <= each.at_ns <= hold.to_ns
+        and timeline.threads[each.waiter].gil == gil
+    ]
+    return min(asked, key=lambda each: (each.waiter != wait.thread, each.at_ns), default=None)
+
+
+def _in_vain(timeline: Timeline, thread: int) -> list[Step]:
+    """How another thread drops the GIL and takes it back, twice, in the middle of a wait."""
+    wait = max(
+        (span for span in timeline.spans if span.kind == WAIT and span.thread == thread),
+        key=lambda span: span.to_ns - span.from_ns,
+    )
+    gil = timeline.threads[thread].gil
+    missed = [
+        each
+        for each in passes(timeline)
+        if each.dropper == each.taker != thread
+        and timeline.threads[each.taker].gil == gil
+        and wait.from_ns <= each.from_ns <= each.to_ns <= wait.to_ns
+    ]
+    if not missed:
+        return []
+    middle = len(missed) // 2
+    waiter = name_of(timeline, thread)
+    steps = [Step(wait.from_ns, thread, f"{waiter} waits for the GIL.")]
+    for again, each in zip(("", " again"), missed[middle : middle + 2], strict=False):
+        after = f"{time(each.from_ns - steps[-1].at_ns)} later " if again else ""
+        name = "it" if again else name_of(timeline, each.dropper)
+        steps.append(Step(each.from_ns, each.dropper, f"{after}{name} drops it{again}."))
+        text = f"{time(each.to_ns - each.from_ns)} later it takes it back, before {waiter} does."
+        steps.append(Step(each.to_ns, each.taker, text))
+    return steps
+
+
+def _asking(timeline: Timeline, wait: Span, request: DropRequest, passed: int) -> Step:
+    """`passed` is how often others have taken the GIL meanwhile."""
     whom = name_of(timeline, request.holder) if request.holder >= 0 else "the holder"
+    who = "it" if request.waiter == wait.thread else name_of(timeline, request.waiter)
     after_ns = request.at_ns - wait.from_ns
-    meanwhile = ""
+    intervals = after_ns / timeline.switch_interval_ns if timeline.switch_interval_ns else 0
+    when = f"After {time(after_ns)}"
     if passed:
-        meanwhile = f", in which others took the GIL {times(passed)},"
-    elif timeline.switch_interval_ns and len(asked) == 1:
-        intervals = after_ns / timeline.switch_interval_ns
-        meanwhile = ", a switch interval," if 0.98 <= intervals <= 1.1 else ""
-    again = " once more" if len(asked) > 1 else ""
-    text = f"After {time(after_ns)}{meanwhile} it asks {whom}{again} to drop the GIL."
-    return Step(request.at_ns, wait.thread, text)
+        when += f", in which others took the GIL {times(passed)},"
+    elif after_ns < AT_ONCE_NS:
+        when = "At once"
+    elif 0.98 <= intervals <= 1.1:
+        when += ", a switch interval,"
+    text = f"{when} {who} asks {whom} to drop the GIL."
+    return Step(request.at_ns, request.waiter, text)
 
 
-def _drop(timeline: Timeline, hold: Span, asked_ns: int | None) -> Step:
+def _drop(timeline: Timeline, hold: Span, request: DropRequest | None) -> Step:
     holder = name_of(timeline, hold.thread)
-    if hold.how == FORCED and asked_ns is not None:
-        text = f"{holder} notices {time(hold.to_ns - asked_ns)} later, and drops it: a forced drop."
+    if hold.how == FORCED and request:
+        after = time(hold.to_ns - request.at_ns)
+        text = f"{holder} notices {after} later, and drops it: a forced drop."
     elif hold.how == FORCED:
         text = f"{holder} drops it, since it was asked to: a forced drop."
     else:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from headway.timeline.timeline import HOLD, UNFINISHED, WAIT, Span, Timeline
 
-# How many waits are shown, and for how many switch intervals at least.
-WAITS, SWITCH_INTERVALS = 4, 2
+# How many waits are shown at least; as many as there are in a switch interval, if these are more.
+WAITS = 4
 # Before the first of them, as a share of the whole: that the GIL was held already is to be seen.
 LEAD = 0.03
 # A thread that waited for less than this share of who waited longest is not who it is about.
@@ -52,7 +52,7 @@ def telling(timeline: Timeline) -> Excerpt:
     lengths = sorted(length for length, _ in stretches)
     median_ns = lengths[len(lengths) // 2]
     lasts_ns, first = min(stretches, key=lambda each: (abs(each[0] - median_ns), each[1].from_ns))
-    lasts_ns = max(lasts_ns, SWITCH_INTERVALS * timeline.switch_interval_ns)
+    lasts_ns = max(lasts_ns, timeline.switch_interval_ns)
     lead_ns = round(LEAD * lasts_ns)
     begin_ns = max(timeline.begin_ns, first.from_ns - lead_ns)
     end_ns = min(timeline.end_ns, first.from_ns + lasts_ns + lead_ns)

@@ -14,7 +14,7 @@ from headway.timeline.episode import Step, name_of, time
 from headway.timeline.excerpt import sums
 from headway.timeline.lanes import Bar, Lane
 from headway.timeline.passing import passes
-from headway.timeline.timeline import FORCED, FORCED_WAIT, HOLD, WAIT, Span, Timeline
+from headway.timeline.timeline import FORCED, FORCED_WAIT, HOLD, REQUEST, WAIT, Span, Timeline
 
 NAMES_WIDTH, RIGHT = 178, 22
 # No bar is narrower, in px; arrows between the same lanes are farther apart, most of them.
@@ -24,10 +24,10 @@ AXIS_HEIGHT, BADGES_HEIGHT = 34, 26
 PITCHES = ((8, 48), (16, 32), (1000, 21))
 # What a bar's text needs.
 NARROW_LABEL, WIDE_LABEL = 58, 150
-LABELS = {HOLD: "holds the GIL", WAIT: "waits", FORCED_WAIT: "forced wait"}
+LABELS = {HOLD: "holds the GIL", WAIT: "waits", FORCED_WAIT: "forced wait", REQUEST: "request"}
 CLASSES = {HOLD: "hold", WAIT: "wait", FORCED_WAIT: "forced-wait"}
-STATE_CLASSES = ("hold", "wait-line", "forced-wait-dot")
-BADGE = 9
+SMEARS = ("hold", "wait-smear", "forced-wait-dot")
+BADGE, MOST_BESIDE = 9, 3
 MARKS = 11
 
 
@@ -105,19 +105,20 @@ class Panel:
 
     def _names(self) -> Iterable[str]:
         held, waited = (sums(self.timeline, kind) for kind in (HOLD, WAIT))
-        several = len({thread.gil for thread in self.timeline.threads}) > 1
+        several = len({thread.gil for thread in self.timeline.threads if thread.gil}) > 1
         for lane in self.lanes:
             thread = self.timeline.threads[lane.thread]
             middle, said = self.middle(lane.thread), name_of(self.timeline, lane.thread)
-            if several:
-                said += f" ({columns.name(thread.gil, 12)})" if thread.gil else " (no GIL)"
+            if several and thread.gil:
+                said += f" ({columns.name(thread.gil, 12)})"
             figures = (
                 f"held {units.share(held.get(lane.thread, 0), self.lasts_ns)}, "
                 f"waited {units.share(waited.get(lane.thread, 0), self.lasts_ns)}"
             )
-            below = self.figures and self.pitch >= PITCHES[0][1] and thread.gil
+            figures = figures if thread.gil else "no GIL"
+            below = self.figures and self.pitch >= PITCHES[0][1]
             name = text("name", 14, middle + (-2 if below else 4), columns.cut(said, 22))
-            yield grouped(name, f"{said}: {figures}" if thread.gil else said)
+            yield grouped(name, f"{said}: {figures}")
             if below:
                 yield text("muted small", 14, middle + 13, figures)
 
@@ -127,12 +128,13 @@ class Panel:
         below = self.middle(lane.thread) + self.bar_height / 2 + 2
         path, last = "", self.left - 9
         for span in lane.requests:
-            left, right = self.x(span.from_ns), self.x(span.to_ns)
-            if right - last < 1:
+            left, right = max(self.x(span.from_ns), last + 3), self.x(span.to_ns)
+            if right - left < 1:
                 continue
-            left = max(left, last + 1)
-            path += f"M{n(left)} {n(above + 3)}v-3H{n(right)}v3"
+            path += f"M{n(left)} {n(above + 4)}v-4H{n(right)}v4"
             last = right
+            if not lane.states and (said := self._label(span, right - left)):
+                yield text("small middle", (left + right) / 2, above + 17, said)
         if path:
             yield f'<path class="request" d="{path}"/>'
         path, last = "", self.left - 9
@@ -165,15 +167,8 @@ class Panel:
         y = self.middle(thread) - height / 2
         fill = "" if kind == HOLD else f'fill="url(#{self.ids}-{CLASSES[kind]})"'
         drawn = rect(CLASSES[kind], x, y, width, height, fill, radius=2 if width > 6 else 0)
-        if kind == HOLD and span.how == FORCED and not bar.widened:
-            out = 3 if width > 12 else 0
-            drawn += rect(
-                "forced",
-                x + width - min(3, width / 4),
-                y - out,
-                min(3, width / 4),
-                height + 2 * out,
-            )
+        if kind == HOLD and span.how == FORCED and width > 12:
+            drawn += rect("forced", x + width - 3, y - 3, 3, height + 6)
         label = self._label(span, width) if not bar.widened else ""
         middle = x + width / 2
         if label and kind != HOLD:
@@ -197,7 +192,7 @@ class Panel:
         """Of each column, as much of the lane's height as was held, and above as was waited."""
         height, floor = self.bar_height, self.middle(thread) + self.bar_height / 2
         drawn, bases = "", [0.0] * len(bar.shares)
-        for state, kind in enumerate(STATE_CLASSES):
+        for state, kind in enumerate(SMEARS):
             if not any(share[state] for share in bar.shares):
                 continue
             tops = [base + share[state] for base, share in zip(bases, bar.shares, strict=True)]
@@ -206,7 +201,7 @@ class Panel:
                 path += f"V{n(floor - top * height)}h1"
             for base in reversed(bases):
                 path += f"V{n(floor - base * height)}h-1"
-            drawn += f'<path class="{kind} smear" d="{path}z"/>'
+            drawn += f'<path class="{kind}" d="{path}z"/>'
             bases = tops
         return grouped(drawn, self._told(bar))
 
@@ -257,22 +252,33 @@ class Panel:
                 yield grouped(line(kind, x, start, to_x, end, head), said + lasts)
 
     def _badges(self) -> Iterable[str]:
-        """Those that would hide each other become one."""
+        """Those that would hide each other stand side by side, or become one."""
         y = self.top + AXIS_HEIGHT + BADGES_HEIGHT / 2 - 2
-        merged: list[tuple[float, list[str], int]] = []
-        for number, step in self.badges:
-            x = self.x(step.at_ns)
-            if merged and x - merged[-1][0] < 2 * BADGE + 3:
-                merged[-1][1].append(number)
+        groups: list[list[tuple[str, Step]]] = []
+        for each in self.badges:
+            x = self.x(each[1].at_ns)
+            if groups and x - self.x(groups[-1][-1][1].at_ns) < 2 * BADGE + 3:
+                groups[-1].append(each)
             else:
-                merged.append((x, [number], step.thread))
-        for x, numbers, thread in merged:
-            if thread not in self.rows:
+                groups.append([each])
+        for group in groups:
+            xs = [self.x(step.at_ns) for _, step in group]
+            if len(group) > MOST_BESIDE:
+                said = f"{group[0][0]}\N{EN DASH}{group[-1][0]}"
+                yield line("leader", xs[0], y + BADGE, xs[0], self._head(group[0][1]))
+                yield badge(xs[0], y, said)
                 continue
-            end = self.middle(thread) - self.bar_height / 2
-            yield line("leader", x, y + BADGE, x, end)
-            said = numbers[0] if len(numbers) == 1 else f"{numbers[0]}\N{EN DASH}{numbers[-1]}"
-            yield badge(x, y, said)
+            wide = (2 * BADGE + 2) * (len(group) - 1)
+            place = max(sum(xs) / len(xs) - wide / 2, self.left)
+            for (number, step), x in zip(group, xs, strict=True):
+                yield line("leader", place, y + BADGE, x, y + BADGE + 6)
+                yield line("leader", x, y + BADGE + 6, x, self._head(step))
+                yield badge(place, y, number)
+                place += 2 * BADGE + 2
+
+    def _head(self, step: Step) -> float:
+        """The upper edge of the lane of a step."""
+        return self.middle(step.thread) - self.bar_height / 2
 
 
 def n(value: float) -> str:

@@ -35,8 +35,9 @@ def draw(timeline: Timeline, *, whole: bool = False, name: str = "timeline") -> 
     title = columns.name(timeline.title, 90)
     told = caption.sentences(shown)
     parts = [text("title", MARGIN, 32, title), text("muted", MARGIN, 55, caption.heading(shown))]
-    parts += _legend(shown.timeline, name, 80)
-    panel = Panel(shown.timeline, drawn, WIDTH, 96, name, zero_ns=shown.zero_ns, badges=numbered)
+    signs, y = _legend(shown.timeline, name, 80)
+    parts += signs
+    panel = Panel(shown.timeline, drawn, WIDTH, y, name, zero_ns=shown.zero_ns, badges=numbered)
     parts += panel.draw()
     panels, y = [panel], panel.bottom + 16
     if not drawn:
@@ -114,8 +115,9 @@ def _definitions(name: str) -> str:
     )
 
 
-def _legend(timeline: Timeline, name: str, y: float) -> Iterable[str]:
-    """What the signs mean, of those kinds that there are."""
+def _legend(timeline: Timeline, name: str, y: float) -> tuple[list[str], float]:
+    """What the signs mean, of those kinds that there are; and where what is below may begin."""
+    parts: list[str] = []
     kinds = {span.kind for span in timeline.spans}
     x = float(MARGIN)
     for sign, said, is_there in (
@@ -144,10 +146,15 @@ def _legend(timeline: Timeline, name: str, y: float) -> Iterable[str]:
         ('<path class="request" d="M0 2v-5h22v5"/>', "request", REQUEST in kinds),
         (rect("running", 0, -4, 22, 2.5), "on a core", RUNNING in kinds),
     ):
-        if is_there:
-            yield f'<g transform="translate({n(x)} {n(y)})">{sign}</g>'
-            yield text("small", x + 30, y, said)
-            x += 46 + 6.1 * len(said)
+        if not is_there:
+            continue
+        width = 46 + 6.2 * len(said)
+        if x + width > WIDTH:
+            x, y = float(MARGIN), y + LINE
+        parts.append(f'<g transform="translate({n(x)} {n(y)})">{sign}</g>')
+        parts.append(text("small", x + 30, y, said))
+        x += width
+    return parts, y + 16
 
 
 def _lens(panel: Panel, lens: Panel, part: Timeline) -> Iterable[str]:
