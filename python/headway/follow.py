@@ -94,15 +94,15 @@ class Settings:
         self.name = name
 
     def to_text(self) -> str:
-        """Words with spaces between; what may hold any byte but 0 as hex. Those of telemetry only
-        where there is any."""
+        """Words with spaces between; what may hold any byte but 0 as hex. Those of a trace and
+        of telemetry only where there is either."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
         words = [str(self.pid), self.policy_word(), interval, follow]
-        words += map(_to_word, (self.ledger, self.json_path, self.trace_path))
-        words += (str(self.trace_events), _to_word(self.name))
-        if self.telemetry:
-            words += (repr(self.telemetry_interval_s), _to_word(self.telemetry))
+        words += map(_to_word, (self.ledger, self.json_path))
+        if self.trace_path or self.telemetry:
+            words += (_to_word(self.trace_path), str(self.trace_events))
+            words += (repr(self.telemetry_interval_s), *map(_to_word, (self.telemetry, self.name)))
         return " ".join(words)
 
     def policy_word(self) -> str:
@@ -112,10 +112,9 @@ class Settings:
     @classmethod
     def from_text(cls, text: str) -> Settings:
         """Raises ValueError if `text` is not of `to_text`'s making."""
-        pid, policy_word, interval, follow, *words = text.split(" ")
-        ledger, json_path, trace_path, trace_events, program, *reporting = words
+        pid, policy_word, interval, follow, ledger, json_path, *more = text.split(" ")
         name, hints = parse_policy_word(policy_word)
-        every, telemetry = reporting or ("1.0", "-")
+        trace_path, trace_events, every, telemetry, program = more or ("-", "0", "1.0", "-", "-")
         return cls(
             pid=int(pid),
             policy=name,
@@ -300,7 +299,7 @@ def report_command(settings: Settings) -> list[str]:
             # The command's own stdout is the program's stderr.
             command += [option, f"/proc/{settings.pid}/fd/1" if path == "-" else path]
     if settings.trace_path:
-        command += ["--name", settings.name]
+        command.append(f"--name={settings.name}")
     return [*command, "-"]
 
 
@@ -314,9 +313,7 @@ def _finish(settings: Settings) -> None:
 
         trace = gil.read_trace() if settings.trace_path else None
         report = gil.snapshot().to_dict()
-        if trace is not None:
-            _write_trace(trace, report, settings)
-        written = _show(report, settings)
+        written = _show(report, trace, settings)
         if settings.ledger and (written or not settings.json_path):
             _remove(settings.ledger)
         _native.report_on_signals(None, None, False)
@@ -335,8 +332,9 @@ def _write_trace(trace: dict[str, Any], report: dict[str, Any], settings: Settin
         _say(f"headway run: --trace {settings.trace_path!r}: {error.strerror}")
 
 
-def _show(report: dict[str, Any], settings: Settings) -> bool:
-    """Writes the JSON, then the report to stderr. False if the JSON could not be written."""
+def _show(report: dict[str, Any], trace: dict[str, Any] | None, settings: Settings) -> bool:
+    """Writes the JSON and the trace, then the report to stderr. False if the JSON could not be
+    written."""
     for stream in {id(stream): stream for stream in (sys.__stdout__, sys.__stderr__)}.values():
         try:
             if stream is not None:
@@ -352,6 +350,8 @@ def _show(report: dict[str, Any], settings: Settings) -> bool:
         except OSError as error:
             written = False
             _say(f"headway run: --json {settings.json_path!r}: {error.strerror}")
+    if trace is not None:
+        _write_trace(trace, report, settings)
     encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
     _say(terminal.draw(report, terminal.Style.of_stream(2, encoding)), encoding)
     return written

@@ -36,7 +36,7 @@ MAX_SWITCH_INTERVAL_S = 1000.0
 MAX_TELEMETRY_INTERVAL_S = 86_400.0
 # Some seconds of a busy server, and what a browser can open.
 DEFAULT_TRACE_EVENTS = 1 << 18
-MIN_TRACE_EVENTS = 1 << 10
+MIN_TRACE_EVENTS = 1_000
 MAX_TRACE_EVENTS = 1 << 24
 OPTIONS_WITH_VALUE = (
     "--json",
@@ -102,8 +102,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=_trace_events,
         default=DEFAULT_TRACE_EVENTS,
         help="keep the last N events, rounded up to a power of two: a take and a drop are one "
-        "each, a wait, a drop request and a forced wait 1, 1 and 2 more; 16 bytes each while the program "
-        "runs, some 500 at its end and 250 in FILE (default: %(default)s)",
+        "each, a wait, a drop request and a forced wait 1, 1 and 2 more; 16 bytes each while the "
+        "program runs, some 500 at its end and 250 in FILE (default: %(default)s)",
     )
     parser.add_argument(
         "--switch-interval",

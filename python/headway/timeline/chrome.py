@@ -1,10 +1,10 @@
 """A timeline as a Chrome trace: JSON that ui.perfetto.dev opens, and chrome://tracing.
 
 Each thread has a track with its holds and waits as slices and its drop requests as marks, from
-which an arrow leads to the hold that is to end. Above them each GIL has one that shows who holds
-it. The format is "Trace Event Format"; times there are microseconds. Slices are pairs of events,
-begin and end, and not complete ones: a begin and a duration would each be rounded, and slices that
-touch then overlap.
+which arrows lead to marks in the holds that are to end. Above them each GIL has a track that shows
+who holds it. The format is "Trace Event Format"; times there are microseconds. Slices are pairs of
+events, begin and end, and not complete ones: a begin and a duration would each be rounded, and
+slices that touch then overlap.
 
 It knows nothing of where a timeline comes from or where the text goes.
 """
@@ -42,7 +42,7 @@ def to_chrome(timeline: Timeline) -> Iterator[str]:
 
 
 def _process_name(timeline: Timeline) -> str:
-    return timeline.process_name or timeline.title
+    return timeline.process_name or timeline.title or "Python"
 
 
 def _name(text: str) -> str:
@@ -85,13 +85,20 @@ def _events(timeline: Timeline) -> Iterator[str]:
                 gil_tracks[gil], names[span.thread], span.from_ns, span.to_ns, to_json(told)
             )
     for number, request in enumerate(timeline.drop_requests):
-        at = f'"ts":{_microseconds(request.at_ns)},"cat":"gil","name":"drop request"'
+        at = f'"ts":{_microseconds(request.at_ns)},"cat":"gil"'
         waiter = tracks[request.waiter]
-        told = {"holder": timeline.threads[request.holder].name} if request.holder >= 0 else {}
-        yield f'"tid":{waiter},"ph":"i","s":"t",{at},"args":{to_json(told)}'
-        if request.holder >= 0:
-            yield f'"tid":{waiter},"ph":"s","id":{number},{at}'
-            yield f'"tid":{tracks[request.holder]},"ph":"f","bp":"e","id":{number},{at}'
+        if request.holder < 0:
+            yield f'"tid":{waiter},"ph":"i","s":"t",{at},"name":"drop request"'
+            continue
+        holder = tracks[request.holder]
+        asked = f'{{"holder":{names[request.holder]}}}'
+        asks = f'{{"waiter":{names[request.waiter]}}}'
+        # An arrow joins what was told last of its two tracks. It leads from mark to mark, since
+        # Perfetto has arrows begin at what began first, and the hold is older than the wait.
+        yield f'"tid":{waiter},"ph":"i","s":"t",{at},"name":"drop request","args":{asked}'
+        yield f'"tid":{waiter},"ph":"s","id":{number},{at},"name":"request"'
+        yield f'"tid":{holder},"ph":"i","s":"t",{at},"name":"asked to drop","args":{asks}'
+        yield f'"tid":{holder},"ph":"f","bp":"e","id":{number},{at},"name":"request"'
 
 
 def _track(track: int, name: str, order: int) -> Iterator[str]:
