@@ -22,6 +22,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from headway.simulate.recording import Record, Recording, Worker, total
+from headway.telemetry import histogram
 from headway.telemetry.histogram import Histogram
 
 NS = 1e9
@@ -133,7 +134,7 @@ def figures_of(records: Sequence[Record], demand: Demand) -> Figures:
     def mean(name: str) -> float:
         return float(sum(record[f"{name}_histogram"]["sum"] for record in records) / requests)
 
-    takes = total_of([record["gils"][0]["gil_wait"] for record in records])
+    takes = histogram.total(record["gils"][0]["gil_wait"] for record in records)
     response_s = mean("request_time")
     if not demand.is_open:
         response_s = demand.total / throughput - demand.think_s
@@ -141,7 +142,7 @@ def figures_of(records: Sequence[Record], demand: Demand) -> Figures:
         throughput,
         response_s,
         mean("gil_wait_time"),
-        quantiles(takes)[95] if takes["count"] else 0.0,
+        quantiles(takes)[95] if takes else 0.0,
         mean("gil_held_time") / max(1e-9, mean("request_cpu_time")),
         sum(apart(record) * record["request_count"] for record in records) / requests,
     )
@@ -194,26 +195,26 @@ def lean(record: Record) -> float:
     )
 
 
-def below_median(histogram: Histogram) -> float:
+def below_median(times: Histogram) -> float:
     """The mean distance of what is below the median from it, of all, in medians."""
-    middle = quantiles(histogram)[POINTS // 2]
-    below = sum(count * max(0.0, middle - at) for at, count in middles(histogram))
-    return below / histogram["count"] / middle if middle else 0.0
+    middle = quantiles(times)[POINTS // 2]
+    below = sum(count * max(0.0, middle - at) for at, count in middles(times))
+    return below / times["count"] / middle if middle else 0.0
 
 
-def mean_of(histogram: Histogram) -> float:
-    return float(histogram["sum"] / histogram["count"]) if histogram["count"] else 0.0
+def mean_of(times: Histogram) -> float:
+    return float(times["sum"] / times["count"]) if times["count"] else 0.0
 
 
-def middles(histogram: Histogram) -> Iterator[tuple[float, int]]:
-    for bound, count in histogram["buckets"]:
-        yield min(max(bound * MIDDLE, histogram["min"]), histogram["max"]), count
+def middles(times: Histogram) -> Iterator[tuple[float, int]]:
+    for bound, count in times["buckets"]:
+        yield min(max(bound * MIDDLE, times["min"]), times["max"]), count
 
 
-def quantiles(histogram: Histogram, points: int = POINTS) -> tuple[float, ...]:
+def quantiles(times: Histogram, points: int = POINTS) -> tuple[float, ...]:
     """Evenly spaced, from the least to the greatest; scaled so that their mean is the histogram's,
     which is exact."""
-    found = list(middles(histogram))
+    found = list(middles(times))
     if not found:
         return (0.0,) * points
     upto = list(accumulate(count for _, count in found))
@@ -223,23 +224,8 @@ def quantiles(histogram: Histogram, points: int = POINTS) -> tuple[float, ...]:
     ]
     # Between two quantiles lies what is between them.
     mean = (sum(values) - (values[0] + values[-1]) / 2) / (points - 1)
-    scale = mean_of(histogram) / mean if mean else 1.0
+    scale = mean_of(times) / mean if mean else 1.0
     return tuple(each * scale for each in values)
-
-
-def total_of(histograms: Sequence[Histogram]) -> Histogram:
-    counts: dict[float, int] = {}
-    for each in histograms:
-        for bound, count in each["buckets"]:
-            counts[bound] = counts.get(bound, 0) + count
-    present = [each for each in histograms if each["count"]]
-    return {
-        "count": sum(each["count"] for each in present),
-        "sum": sum(each["sum"] for each in present),
-        "min": min((each["min"] for each in present), default=0.0),
-        "max": max((each["max"] for each in present), default=0.0),
-        "buckets": sorted(counts.items()),
-    }
 
 
 def resampled(worker: Worker, places: Sequence[int]) -> Record:
