@@ -65,13 +65,14 @@ class Lean(NamedTuple):
 class Page:
     """A request, in seconds. `shares` are those of its bursts in its work, in order; between two it
     is away for `away_s`. `work_s` are quantiles of the CPU time with the GIL, `until_s` of when the
-    first burst would end by the clock."""
+    first burst would end by the clock. `away_s` may have waits for a core in it; those that waited
+    for nothing were away for `least_away_s`."""
 
     shares: tuple[float, ...]
     work_s: tuple[float, ...]
     until_s: tuple[float, ...]
     away_s: float
-    write_s: float
+    least_away_s: float
 
 
 class Figures(NamedTuple):
@@ -96,6 +97,7 @@ def page_of(record: Record) -> Page:
     held_s = quantiles(record["gil_held_time_histogram"])
     shares = burst_shares(gil["gil_hold"], bursts)
     apart_s = apart(record)
+    unhindered_s = quantiles(record["application_time_histogram"])[1] - held_s[1]
     # Nothing is computed for longer than what the longest computation took of a core.
     longest_s = work_s[-2]
     return Page(
@@ -103,7 +105,7 @@ def page_of(record: Record) -> Page:
         work_s,
         tuple(min(each, longest_s) * shares[0] for each in held_s),
         apart_s / max(1, bursts - 1),
-        quantiles(record["output_write_time_histogram"])[POINTS // 2],
+        min(apart_s, max(0.0, unhindered_s)) / max(1, bursts - 1),
     )
 
 

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from headway.simulate.fitting import Figures, Page
 from headway.simulate.service import Service, figures_of
 
 SECONDS = 1.5
 SEEDS = 2
-STEPS = 5
+STEPS = 6
 ROUNDS = 2
-MOST_OTHERS = 0.9
+MOST_OTHERS = 3.0
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """The share of each core that others use, and of a page's time apart that is spent away."""
+    """How many threads of others want each core, and which share of a page's time apart is away."""
 
     others: float
     away: float
@@ -51,27 +52,27 @@ def reproduce(service: Service, recorded: Figures, seed: int) -> Hidden:
         ]
         return sum(found) / len(found)
 
-    def excess(away: float, others: float) -> float:
+    def excess(others: float, away: float) -> float:
         """Grows with `away`."""
         hidden = Hidden(others, away)
         if is_open:
             return mean(hidden, lambda it: it.response_s) - recorded.response_s
         return recorded.wait_s - mean(hidden, lambda it: it.wait_s)
 
-    def stretched(others: float, away: float) -> float:
+    def stretched(away: float, others: float) -> float:
         return mean(Hidden(others, away), lambda it: it.stretch) - recorded.stretch
 
-    hidden = Hidden(0.0, 1.0)
+    page = service.page
+    least = page.least_away_s / page.away_s if page.away_s else 1.0
+    others, away = 0.0, 1.0
     for _ in range(ROUNDS):
-        others = root(lambda it: stretched(it, hidden.away), MOST_OTHERS)  # noqa: B023
-        away = root(lambda it: excess(it, others), 1.0)  # noqa: B023
-        hidden = Hidden(others, away)
-    return hidden
+        others = root(partial(stretched, away), 0.0, MOST_OTHERS)
+        away = root(partial(excess, others), least, 1.0)
+    return Hidden(others, away)
 
 
-def root(growing: Callable[[float], float], most: float) -> float:
-    """Where it is 0, between 0 and `most`; at the end where it is nearest, if nowhere."""
-    low, high = 0.0, most
+def root(growing: Callable[[float], float], low: float, high: float) -> float:
+    """Where it is 0, between the two; at the end where it is nearest, if nowhere."""
     if growing(low) >= 0:
         return low
     for _ in range(STEPS):
@@ -79,7 +80,3 @@ def root(growing: Callable[[float], float], most: float) -> float:
         low, high = (low, middle) if growing(middle) > 0 else (middle, high)
     return (low + high) / 2
 
-
-def perturbed(hidden: Hidden, page: Page, other: Page) -> Hidden:
-    """As it would have come out of another sample, of which `other` is the page."""
-    return hidden if page == other else Hidden(hidden.others, hidden.away)

@@ -32,6 +32,7 @@ WORKER, CLIENT, OTHER = "worker-", "client-", "other-"
 WARM_UP_S = 0.3
 # Of other programs: so long on a core at a time.
 OTHERS_NS = 1_000_000
+MOST_SHARE = 0.95
 LEAST_WORK_NS = 1_000
 
 
@@ -49,8 +50,8 @@ class Configuration(NamedTuple):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the server has beside it: who asks, what a request costs beyond its page, and which
-    share of each core other programs use."""
+    """What the server has beside it: who asks, what a request costs beyond its page, and how many
+    threads of other programs want each core, on average, were they alone on it."""
 
     machine: Machine
     costs: Costs
@@ -111,14 +112,15 @@ class Service:
         return [*think, begin(), ask(process, self.surroundings.costs.http_client_ns), end()]
 
     def _others(self) -> list[Thread]:
-        share = min(0.95, self.surroundings.others)
-        if share <= 0:
-            return []
-        script = [
-            compute({"exponential": OTHERS_NS}),
-            sleep({"exponential": OTHERS_NS * (1 - share) / share}),
-        ]
-        return [Thread(f"{OTHER}{n}", script) for n in range(self.configuration.cores)]
+        """One on each core for the first whole share, two for the second, and so on."""
+        left, threads = self.surroundings.others, []
+        while left > 0:
+            share = min(MOST_SHARE, left)
+            away_ns = OTHERS_NS * (1 - share) / share
+            script = [compute({"exponential": OTHERS_NS}), sleep({"exponential": away_ns})]
+            threads += [Thread(OTHER, script) for _ in range(self.configuration.cores)]
+            left -= 1
+        return threads
 
 
 def spread(times_s: tuple[float, ...], share: float = 1.0) -> dict[str, Any]:
