@@ -29,10 +29,10 @@ PYTHON_LAYERS = (
     {"policies", "reporter"},
     {"gil"},
     {"snapshot"},
-    {"difference"},
+    {"difference", "timeline"},
     {"terminal"},
     {"books", "json_file", "scale", "schema", "stacks", "summary", "thread_names"},
-    {"columns", "timeline", "units"},
+    {"columns", "units"},
     {"_native"},
     {"errors"},
 )

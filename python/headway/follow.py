@@ -44,9 +44,9 @@ class Settings:
     `pid` is the process they are meant for; `kernel_hints` is whether `policy` may give any;
     `switch_interval_s` is None to leave it as it is; `ledger` is the file that the books are mapped
     to, "" if no other process ever needs to see them; `json_path` is where the report goes, "" for
-    nowhere, "-" for stdout; `telemetry` is the socket of a recorder, "" for none, that is told
-    every `telemetry_interval_s`, and `name` what the program is called there. Other paths are
-    absolute.
+    nowhere, "-" for stdout; `trace_path` likewise where the last `trace_events` events go;
+    `telemetry` is the socket of a recorder, "" for none, that is told every `telemetry_interval_s`;
+    `name` is what the program is called there, and in the trace. Other paths are absolute.
     """
 
     __slots__ = (
@@ -60,6 +60,8 @@ class Settings:
         "switch_interval_s",
         "telemetry",
         "telemetry_interval_s",
+        "trace_events",
+        "trace_path",
     )
 
     def __init__(
@@ -72,6 +74,8 @@ class Settings:
         follow: bool,
         ledger: str,
         json_path: str,
+        trace_path: str = "",
+        trace_events: int = 0,
         telemetry: str = "",
         telemetry_interval_s: float = 1.0,
         name: str = "",
@@ -83,18 +87,21 @@ class Settings:
         self.follow = follow
         self.ledger = ledger
         self.json_path = json_path
+        self.trace_path = trace_path
+        self.trace_events = trace_events
         self.telemetry = telemetry
         self.telemetry_interval_s = telemetry_interval_s
         self.name = name
 
     def to_text(self) -> str:
-        """Words with spaces between; what may hold any byte but 0 as hex. Those of telemetry only
-        where there is any."""
+        """Words with spaces between; what may hold any byte but 0 as hex. Those of a trace and
+        of telemetry only where there is either."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
         words = [str(self.pid), self.policy_word(), interval, follow]
         words += map(_to_word, (self.ledger, self.json_path))
-        if self.telemetry:
+        if self.trace_path or self.telemetry:
+            words += (_to_word(self.trace_path), str(self.trace_events))
             words += (repr(self.telemetry_interval_s), *map(_to_word, (self.telemetry, self.name)))
         return " ".join(words)
 
@@ -105,9 +112,9 @@ class Settings:
     @classmethod
     def from_text(cls, text: str) -> Settings:
         """Raises ValueError if `text` is not of `to_text`'s making."""
-        pid, policy_word, interval, follow, ledger, json_path, *reporting = text.split(" ")
+        pid, policy_word, interval, follow, ledger, json_path, *more = text.split(" ")
         name, hints = parse_policy_word(policy_word)
-        every, telemetry, program = reporting or ("1.0", "-", "-")
+        trace_path, trace_events, every, telemetry, program = more or ("-", "0", "1.0", "-", "-")
         return cls(
             pid=int(pid),
             policy=name,
@@ -116,6 +123,8 @@ class Settings:
             follow=follow == "follow",
             ledger=_from_word(ledger),
             json_path=_from_word(json_path),
+            trace_path=_from_word(trace_path),
+            trace_events=int(trace_events),
             telemetry=_from_word(telemetry),
             telemetry_interval_s=float(every),
             name=_from_word(program),
@@ -204,6 +213,11 @@ def _own(settings: Settings) -> None:
         # First, so that the books hold nothing of it.
         from headway import json_file, terminal  # noqa: F401 - for `_finish`
 
+        if settings.trace_path:
+            from headway import gil
+            from headway.timeline import trace_file  # noqa: F401 - for `_finish`
+
+            gil.begin_trace(settings.trace_events)
         if settings.switch_interval_s is not None:
             sys.setswitchinterval(settings.switch_interval_s)
         _install(settings)
@@ -280,11 +294,12 @@ def report_command(settings: Settings) -> list[str]:
     """The command that reports a ledger on its stdin."""
     packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     command = [sys.executable, "-I", "-S", "-c", REPORT_CODE, packages, "report"]
-    if settings.json_path == "-":
-        # The command's own stdout is the program's stderr.
-        command += ["--json", f"/proc/{settings.pid}/fd/1"]
-    elif settings.json_path:
-        command += ["--json", settings.json_path]
+    for option, path in (("--json", settings.json_path), ("--trace", settings.trace_path)):
+        if path:
+            # The command's own stdout is the program's stderr.
+            command += [option, f"/proc/{settings.pid}/fd/1" if path == "-" else path]
+    if settings.trace_path:
+        command.append(f"--name={settings.name}")
     return [*command, "-"]
 
 
@@ -296,8 +311,9 @@ def _finish(settings: Settings) -> None:
     try:
         from headway import _native, gil
 
+        trace = gil.read_trace() if settings.trace_path else None
         report = gil.snapshot().to_dict()
-        written = _show(report, settings)
+        written = _show(report, trace, settings)
         if settings.ledger and (written or not settings.json_path):
             _remove(settings.ledger)
         _native.report_on_signals(None, None, False)
@@ -307,8 +323,18 @@ def _finish(settings: Settings) -> None:
         _say(f"headway run: no report: {type(error).__name__}: {error}")
 
 
-def _show(report: dict[str, Any], settings: Settings) -> bool:
-    """Writes the JSON, then the report to stderr. False if the JSON could not be written."""
+def _write_trace(trace: dict[str, Any], report: dict[str, Any], settings: Settings) -> None:
+    from headway.timeline import trace_file
+
+    try:
+        _say(trace_file.write_trace(trace, report, settings.trace_path, settings.name))
+    except OSError as error:
+        _say(f"headway run: --trace {settings.trace_path!r}: {error.strerror}")
+
+
+def _show(report: dict[str, Any], trace: dict[str, Any] | None, settings: Settings) -> bool:
+    """Writes the JSON and the trace, then the report to stderr. False if the JSON could not be
+    written."""
     for stream in {id(stream): stream for stream in (sys.__stdout__, sys.__stderr__)}.values():
         try:
             if stream is not None:
@@ -324,6 +350,8 @@ def _show(report: dict[str, Any], settings: Settings) -> bool:
         except OSError as error:
             written = False
             _say(f"headway run: --json {settings.json_path!r}: {error.strerror}")
+    if trace is not None:
+        _write_trace(trace, report, settings)
     encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
     _say(terminal.draw(report, terminal.Style.of_stream(2, encoding)), encoding)
     return written

@@ -125,6 +125,35 @@ def read_ledger(path: str) -> Snapshot:
         raise Error(f"{path}: {problem}") from None
 
 
+def begin_trace(events: int) -> None:
+    """Have the last so many events be kept, one by one, from the next `install()` on. The number is
+    rounded up to a power of two; an event takes 16 bytes.
+
+    Raises `Unsupported` where there is no memory for them.
+    """
+    try:
+        _native().gil_begin_trace(events)
+    except RuntimeError as refusal:
+        raise Unsupported(f"nothing can be traced: {refusal}") from None
+
+
+def read_trace() -> dict[str, Any] | None:
+    """The events that were kept of this process, for `headway.timeline.events`; none are kept from
+    now on. None if there is no trace, as in a forked child."""
+    return _native().gil_read_trace()  # type: ignore[no-any-return]
+
+
+def read_ledger_trace(path: str) -> dict[str, Any] | None:
+    """The events that lie behind the books in a ledger file. None if there are none.
+
+    Raises `Error` if the file is not a ledger of this version.
+    """
+    try:
+        return _native().gil_read_ledger_trace(os.fsencode(path))  # type: ignore[no-any-return]
+    except RuntimeError as problem:
+        raise Error(f"{path}: {problem}") from None
+
+
 def _native() -> Any:
     try:
         from headway import _native

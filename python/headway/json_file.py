@@ -16,6 +16,7 @@ from headway.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 # In the place of a path: the process's stdout, whatever it is.
@@ -81,16 +82,21 @@ def write_json(report: dict[str, Any], path: str) -> None:
 
 def write(data: bytes, path: str) -> None:
     """Raises OSError."""
+    write_blocks((data,), path)
+
+
+def write_blocks(blocks: Iterable[bytes], path: str) -> None:
+    """Writes what need not all be in memory at a time. Raises OSError."""
     if is_special(path):
         to_stdout = path == STDOUT
         descriptor = 1 if to_stdout else os.open(path, os.O_WRONLY | os.O_APPEND)
         with open(descriptor, "wb", closefd=not to_stdout) as stream:
-            stream.write(data)
+            stream.writelines(blocks)
         return
     trial = f"{path}.{os.getpid()}.tmp"
     try:
         with open(trial, "wb") as stream:
-            stream.write(data)
+            stream.writelines(blocks)
         os.replace(trial, path)
     except BaseException:
         if os.path.isfile(trial):

@@ -7,6 +7,7 @@ was killed. How a report looks is `headway.terminal`'s business.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import stat
@@ -18,7 +19,6 @@ from headway.json_file import STDOUT, check_path, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from typing import Any
 
 DESCRIPTION = """\
@@ -42,13 +42,23 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="also write the report to OUT as JSON (schema 1); with - that goes to stdout, and the "
         "text to stderr",
     )
+    parser.add_argument(
+        "--trace",
+        metavar="OUT",
+        help="where FILE is the ledger of a run with --trace: also write the events that it kept "
+        "to OUT, for ui.perfetto.dev",
+    )
+    parser.add_argument("--name", default="", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from headway import terminal
 
     json_path = "" if arguments.json is None else check_path(arguments.json)
-    report = read_report(arguments.file)
+    trace_path = "" if arguments.trace is None else check_path(arguments.trace, "--trace")
+    report, trace = _read(arguments.file, traced=bool(trace_path))
+    if trace_path:
+        _write_trace(trace, report, trace_path, arguments)
     if json_path:
         try:
             write_json(report, json_path)
@@ -61,6 +71,28 @@ def run(arguments: argparse.Namespace) -> int:
     text = terminal.draw(report, terminal.Style.of_stream(descriptor, encoding))
     _write(text.encode(encoding, "backslashreplace"), descriptor)
     return 0
+
+
+def _write_trace(
+    trace: dict[str, Any] | None,
+    report: dict[str, Any],
+    path: str,
+    arguments: argparse.Namespace,
+) -> None:
+    from headway.timeline.trace_file import write_trace
+
+    if trace is None:
+        raise CommandError(
+            f"FILE {arguments.file!r} has no trace: it is not the ledger of a run with --trace",
+            exit_code=2,
+        )
+    try:
+        told = write_trace(trace, report, path, arguments.name)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandError(f"--trace {arguments.trace!r}: {error.strerror}") from error
+    _write(f"{told}\n".encode("utf-8", "backslashreplace"), 2)
 
 
 def _write(data: bytes, descriptor: int) -> None:
@@ -80,16 +112,21 @@ def read_report(file: str) -> dict[str, Any]:
 
     Raises CommandError (exit code 2) if there is none, or if it is not of schema 1.
     """
+    return _read(file)[0]
+
+
+def _read(file: str, traced: bool = False) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """As `read_report`; if `traced`, with the events that a ledger has."""
     if file == "-":
-        return _read_stdin()
+        return _read_stdin(traced)
     ledger = f"{file}.ledger"
     try:
         path = ledger if _is_newer(ledger, file) else file
         with open(path, "rb") as stream:
             start = stream.read(1)
             if start == b"{":
-                return parse_json(start + stream.read(MAX_JSON_BYTES), path)
-        return _read_ledger(path, path)
+                return parse_json(start + stream.read(MAX_JSON_BYTES), path), None
+        return _read_ledger(path, path, traced)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CommandError(f"FILE {file!r}: {reason}", exit_code=2) from error
@@ -109,13 +146,13 @@ def _is_newer(ledger: str, file: str) -> bool:
     return status.st_size == 0 or status.st_mtime_ns <= ledger_time
 
 
-def _read_stdin() -> dict[str, Any]:
+def _read_stdin(traced: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
     stdin = sys.stdin.buffer
     start = stdin.read(1)
     if start == b"{":
-        return parse_json(start + stdin.read(MAX_JSON_BYTES), "-")
+        return parse_json(start + stdin.read(MAX_JSON_BYTES), "-"), None
     if stat.S_ISREG(os.fstat(0).st_mode):
-        return _read_ledger("/proc/self/fd/0", "-")
+        return _read_ledger("/proc/self/fd/0", "-", traced)
     # The meter maps ledgers, which a pipe cannot be. A ledger comes from Linux, so that has memfds;
     # nearly all of it is zeros that take no room, and the copy is to stay like that.
     with open(os.memfd_create("headway-ledger"), "wb") as copy:
@@ -127,19 +164,22 @@ def _read_stdin() -> dict[str, Any]:
                 copy.write(block)
         copy.truncate(copy.tell())
         copy.flush()
-        return _read_ledger(f"/proc/self/fd/{copy.fileno()}", "-")
+        return _read_ledger(f"/proc/self/fd/{copy.fileno()}", "-", traced)
 
 
-def _read_ledger(path: str, name: str) -> dict[str, Any]:
+def _read_ledger(
+    path: str, name: str, traced: bool
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
     from headway import gil
 
     try:
         report: dict[str, Any] = gil.read_ledger(path).to_dict()
+        trace = gil.read_ledger_trace(path) if traced else None
     except (Error, ValueError) as error:
         raise CommandError(
             f"FILE {name!r} is neither a report in JSON nor a ledger: {error}", exit_code=2
         ) from error
-    return report
+    return report, trace
 
 
 def parse_json(data: bytes, name: str) -> dict[str, Any]:

@@ -34,8 +34,14 @@ MIN_SWITCH_INTERVAL_S = 1e-6
 # CPython keeps the interval in an unsigned long of microseconds, and rejects what overflows an int.
 MAX_SWITCH_INTERVAL_S = 1000.0
 MAX_TELEMETRY_INTERVAL_S = 86_400.0
+# Some seconds of a busy server, and what a browser can open.
+DEFAULT_TRACE_EVENTS = 1 << 18
+MIN_TRACE_EVENTS = 1_000
+MAX_TRACE_EVENTS = 1 << 24
 OPTIONS_WITH_VALUE = (
     "--json",
+    "--trace",
+    "--trace-events",
     "--switch-interval",
     "--policy",
     "--telemetry",
@@ -74,14 +80,30 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.epilog = f"{policies.describe()}\n{EXAMPLES}"
     parser.usage = (
-        "headway run [--json FILE] [--switch-interval S] [--policy P] [--no-kernel-hints]\n"
-        "                   [--follow] [--telemetry unix:PATH [--telemetry-interval S]]\n"
+        "headway run [--json FILE] [--trace FILE [--trace-events N]] [--switch-interval S]\n"
+        "                   [--policy P] [--no-kernel-hints] [--follow]\n"
+        "                   [--telemetry unix:PATH [--telemetry-interval S]]\n"
         "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
     )
     parser.add_argument(
         "--json",
         metavar="FILE",
         help="also write the report to FILE as JSON (schema 1); - is stdout",
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="also write every hold, wait, forced wait and drop request, as far as they are kept, "
+        "to FILE, a Chrome trace that ui.perfetto.dev opens; - is stdout",
+    )
+    parser.add_argument(
+        "--trace-events",
+        metavar="N",
+        type=_trace_events,
+        default=DEFAULT_TRACE_EVENTS,
+        help="keep the last N events, rounded up to a power of two: a take and a drop are one "
+        "each, a wait, a drop request and a forced wait 1, 1 and 2 more; 16 bytes each while the "
+        "program runs, some 500 at its end and 250 in FILE (default: %(default)s)",
     )
     parser.add_argument(
         "--switch-interval",
@@ -120,6 +142,18 @@ def _telemetry(text: str) -> str:
     if problem is not None:
         raise argparse.ArgumentTypeError(problem)
     return path
+
+
+def _trace_events(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not MIN_TRACE_EVENTS <= value <= MAX_TRACE_EVENTS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of events from {MIN_TRACE_EVENTS} to {MAX_TRACE_EVENTS}"
+        )
+    return value
 
 
 def _telemetry_interval(text: str) -> float:
@@ -170,6 +204,7 @@ def run(arguments: argparse.Namespace) -> NoReturn:
     elif program.option == "-m":
         check_module(program.name)
     json_path = check_path(arguments.json) if arguments.json is not None else ""
+    trace_path = trace_file_path(arguments.trace, json_path) if arguments.trace is not None else ""
     check_follow_file(site_directories())
 
     settings = Settings(
@@ -180,6 +215,8 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         follow=arguments.follow,
         ledger=ledger_path(json_path, arguments.follow),
         json_path=json_path,
+        trace_path=trace_path,
+        trace_events=arguments.trace_events,
         telemetry=arguments.telemetry or "",
         telemetry_interval_s=arguments.telemetry_interval,
         name=program_name(program),
@@ -242,6 +279,20 @@ def check_module(name: str) -> None:
     problem = find_module(name)
     if problem:
         raise CommandError(f"-m {name}: {problem}", exit_code=2)
+
+
+def trace_file_path(file: str, json_path: str) -> str:
+    """Where the trace goes; refuses one of an interpreter that runs without a GIL."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise CommandError(
+            "--trace: this Python runs without a GIL, so there are no holds and waits to trace; "
+            "PYTHON_GIL=1 gives it one",
+            exit_code=2,
+        )
+    path = check_path(file, "--trace")
+    if path == json_path:
+        raise CommandError(f"--trace and --json name the same file, {file!r}", exit_code=2)
+    return path
 
 
 def ledger_path(json_path: str, follow: bool) -> str:

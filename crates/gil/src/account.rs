@@ -13,6 +13,7 @@ use super::ledger::book::{GilBook, ThreadBook, gap};
 use super::ledger::region::Slot;
 use super::seats::Seats;
 use super::threads;
+use super::trace::{self, Kind};
 use crate::histogram::add;
 
 /// Adds the time since the last change to what it was: a hold or a gap.
@@ -40,6 +41,7 @@ pub fn timed_wait_began(
         && book.wait_began_ns.load(Relaxed) == 0
     {
         book.wait_began_ns.store(now_ns, Relaxed);
+        trace::record(Kind::Wait, gil, book, now_ns);
     }
     locked.switch_number
 }
@@ -71,6 +73,7 @@ pub fn timed_wait_ended(
         locked.requested_last_ns = now_ns;
         locked.requested_early |= outcome == Outcome::AskedEarly;
         add(&gil.book().drop_requests, 1);
+        trace::record_request(gil, now_ns);
     }
 }
 
@@ -112,6 +115,8 @@ pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns:
         add(&mine.contended_takes, 1);
         add(&book.contended_takes, 1);
     }
+    let kind = if wait_began_ns != 0 { Kind::ContendedTake } else { Kind::Take };
+    trace::record(kind, gil, mine, now_ns);
     if locked.queue.schedules() {
         // SAFETY: the GIL's mutex is held.
         let seats = unsafe { &mut Seats::of_locked_gil() };
@@ -138,6 +143,7 @@ pub fn signal(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_n
         drop_by_holder(gil, locked, now_ns);
     } else if let Some((index, book)) = threads::of_this_thread(gil, slot) {
         book.wait_began_ns.store(0, Relaxed);
+        trace::record(Kind::GaveUp, gil, book, now_ns);
         // SAFETY: the GIL's mutex is held.
         let seats = unsafe { &mut Seats::of_locked_gil() };
         locked.queue.gave_up(seats, index, now_ns);
@@ -163,6 +169,8 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
     };
     add(of_gil, 1);
     add(of_thread, 1);
+    let kind = if locked.drop_requested { Kind::ForcedDrop } else { Kind::Drop };
+    trace::record(kind, gil, holder, now_ns);
     if locked.drop_requested {
         let answer_ns = now_ns.saturating_sub(locked.requested_ns);
         if answer_ns > holder.longest_answer_ns.load(Relaxed) {
@@ -186,12 +194,14 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
 
 /// The calling thread was forced to switch, and has waited on `switch_cond`. Runs without the GIL's
 /// mutex: the two counters are the thread's own.
-pub fn forced_wait(gil: &'static Gil, slot: &'static Slot, waited_ns: u64) {
+pub fn forced_wait(gil: &'static Gil, slot: &'static Slot, began_ns: u64, now_ns: u64) {
     if let Some((index, book)) = threads::of_this_thread(gil, slot)
         && index != gil.unmeasured.load(Relaxed)
     {
         add(&book.forced_waits, 1);
-        add(&book.forced_waited_ns, waited_ns);
+        add(&book.forced_waited_ns, now_ns - began_ns);
+        trace::record(Kind::ForcedWait, gil, book, began_ns);
+        trace::record(Kind::ForcedWaitEnded, gil, book, now_ns);
     }
 }
 
@@ -205,6 +215,7 @@ pub fn open_held(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot) ->
     let book = gil.book();
     book.holder.store(index, Relaxed);
     book.held_at_open.store(1, Relaxed);
+    trace::record(Kind::Held, gil, holder, book.changed_ns.load(Relaxed));
     book.held_now.store(1, Relaxed);
     true
 }

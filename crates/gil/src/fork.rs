@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use super::gil::{EPOCH, Gil, life, this_thread};
 use super::ledger::{self, region, slab};
-use super::{account, clock, gils, hints, hook, install, learning, parks, threads};
+use super::{account, clock, gils, hints, hook, install, learning, parks, threads, trace};
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// The child's main GIL is about to be made anew. Writer: the only thread of the child.
@@ -33,6 +33,7 @@ unsafe extern "C" fn child() {
     hook::starting::forget_all();
     install::forget_change_under_way();
     learning::look_for_nothing();
+    trace::forget();
     let parent = ledger::slot();
     ledger::forget_slot();
     if EPOCH.load(Relaxed) == 0 {

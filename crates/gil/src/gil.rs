@@ -285,6 +285,7 @@ impl Gil {
         book.interpreter.store(self.interpreter_id.load(Relaxed), Relaxed);
         book.open(now_ns, false);
         book.name.copy_from(&self.name);
+        super::trace::name_gil(self);
         let unmeasured = slab::pop().inspect(|&index| {
             let row = &slot.books[index as usize];
             row.gil.store(self.index() as u32, Relaxed);

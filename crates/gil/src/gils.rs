@@ -172,6 +172,7 @@ fn close_book(gil: &'static Gil, slot: &'static Slot, now_ns: u64) {
         holder.held_at_close_ns.fetch_add(held_ns, Relaxed);
     }
     super::account::close_moment(book, now_ns);
+    super::trace::record_closed(gil, now_ns);
     book.closed_ns.store(now_ns.max(1), Relaxed);
     book.state.store(state::ENDED, Release);
 }

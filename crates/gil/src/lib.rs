@@ -13,6 +13,7 @@
 //! - `gil`, `gils`, `threads`: which GILs and threads exist, and which book is whose; `names`: what GILs
 //!   are called; `folding`: how their number stays bounded.
 //! - `account`: the rules by which an event changes a book; `parks`: those of a build without a GIL.
+//! - `trace`: the same events, one by one, where they are asked for.
 //! - `hook`: the replaced functions, and the slots that they are put into.
 //! - `learning`: which address is what.
 //! - `install`, `fork`, `snapshot` with `copies`, `totals`, `holds`: from outside the hooks.
@@ -51,6 +52,7 @@ mod engine {
     pub(crate) mod switch;
     pub(crate) mod threads;
     pub(crate) mod totals;
+    pub(crate) mod trace;
 }
 
 #[cfg(not(all(
@@ -72,6 +74,10 @@ pub use engine::parks::ThreadStates;
 pub use engine::snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
 pub use engine::threads::{name_of, name_this_thread, name_thread};
 pub use engine::totals::{GilTotals, ThreadTotals, Totals, name_of_book};
+pub use engine::trace::ring::Copy as Trace;
+pub use engine::trace::{
+    begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger,
+};
 
 pub use headway_sched::PolicyName;
 
@@ -190,7 +196,9 @@ pub fn set_policy(policy: PolicyName, kernel_hints: bool) {
     }
 }
 
-/// Copies the used part of the ledger to a file; the error is an errno. Async-signal-safe.
+/// Copies the used part of the ledger to a file, and the trace, if there is one, behind it; the error is
+/// an errno. Async-signal-safe.
 pub fn write_ledger(fd: c_int) -> Result<(), c_int> {
-    engine::ledger::region::write_to(fd)
+    engine::ledger::region::write_to(fd)?;
+    engine::trace::write_to(fd)
 }

@@ -64,6 +64,7 @@ fn give(gil: &'static Gil, name: &[u8]) {
     gil.name.set(name);
     if gil.life.load(Relaxed) == life::OPEN {
         gil.book().name.set(name);
+        super::trace::name_gil(gil);
     }
 }
 

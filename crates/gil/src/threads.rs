@@ -16,6 +16,7 @@ use super::ledger::book::{NAME_BYTES, Name, ThreadBook, state};
 use super::ledger::region::{BOOKS, Slot};
 use super::ledger::{self, slab};
 use super::seats;
+use super::trace;
 
 /// Keys up to here need no allocation (glibc: `PTHREAD_KEY_2NDLEVEL_SIZE`).
 const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
@@ -341,6 +342,9 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
     // SAFETY: PR_GET_NAME writes at most 16 bytes.
     unsafe { libc::prctl(libc::PR_GET_NAME, kernel_name.as_mut_ptr()) };
     let kernel_name = kernel_name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let mut told = [0; NAME_BYTES];
+    let name = Some(thread.name.get(&mut told)).filter(|name| !name.is_empty());
+    trace::name_thread(thread.native_id.load(Relaxed), name.unwrap_or(kernel_name));
     for link in &thread.links {
         let serial = link.serial.swap(0, Relaxed);
         if serial != 0 && gils::is_current(serial) {

@@ -10,10 +10,10 @@ use headway_gil::{Place, PolicyName};
 use pyo3_ffi::*;
 
 use crate::host::{all_interpreters, gil_enabled, host, interpreters_and_ids};
-use crate::report::{list, process_dict, string};
+use crate::report::{list, process_dict, string, trace_dict};
 use crate::{Methods, method};
 
-static METHODS: Methods<13> = Methods([
+static METHODS: Methods<16> = Methods([
     method(
         c"gil_install",
         install,
@@ -26,6 +26,25 @@ static METHODS: Methods<13> = Methods([
     method(c"gil_installed", installed, c"gil_installed() -> bool"),
     method(c"gil_snapshot", snapshot, c"gil_snapshot() -> dict | None"),
     method(c"gil_read_ledger", read_ledger, c"gil_read_ledger(path: bytes) -> dict"),
+    method(
+        c"gil_begin_trace",
+        begin_trace,
+        c"gil_begin_trace(events: int)\n\
+          \n\
+          Has the last so many events, or a few more, be kept from the next install on.",
+    ),
+    method(
+        c"gil_read_trace",
+        read_trace,
+        c"gil_read_trace() -> dict | None\n\
+          \n\
+          Ends the trace of this process, if there is one.",
+    ),
+    method(
+        c"gil_read_ledger_trace",
+        read_ledger_trace,
+        c"gil_read_ledger_trace(path: bytes) -> dict | None",
+    ),
     method(c"gil_name_thread", name_thread, c"gil_name_thread(native_id: int, name: bytes)"),
     method(
         c"gil_name_gil",
@@ -226,6 +245,56 @@ unsafe extern "C" fn read_ledger(
     };
     match headway_gil::read_ledger(path) {
         Ok(snapshot) => process_dict(&snapshot),
+        Err(error) => raise(&headway_gil::Refusal::Ledger(error).to_string()),
+    }
+}
+
+unsafe extern "C" fn begin_trace(
+    _module: *mut PyObject,
+    arguments: *mut PyObject,
+) -> *mut PyObject {
+    let mut events: u64 = 0;
+    // SAFETY: `K` stores an unsigned long long.
+    if unsafe { PyArg_ParseTuple(arguments, c"K:gil_begin_trace".as_ptr(), &mut events) } == 0 {
+        return ptr::null_mut();
+    }
+    match headway_gil::begin_trace(events) {
+        Ok(()) => none(),
+        Err(errno) => raise(&format!(
+            "no memory for a trace of {events} events: {}",
+            std::io::Error::from_raw_os_error(errno)
+        )),
+    }
+}
+
+unsafe extern "C" fn read_trace(
+    _module: *mut PyObject,
+    _arguments: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: the state that is saved is restored; no Python runs between.
+    let trace = unsafe {
+        let state = PyEval_SaveThread();
+        let trace = headway_gil::read_trace();
+        PyEval_RestoreThread(state);
+        trace
+    };
+    trace.map_or_else(none, |trace| trace_dict(&trace))
+}
+
+unsafe extern "C" fn read_ledger_trace(
+    _module: *mut PyObject,
+    arguments: *mut PyObject,
+) -> *mut PyObject {
+    let mut path: *const c_char = ptr::null();
+    // SAFETY: `y` stores a C string that lives as long as the argument.
+    let path = unsafe {
+        if PyArg_ParseTuple(arguments, c"y:gil_read_ledger_trace".as_ptr(), &mut path) == 0 {
+            return ptr::null_mut();
+        }
+        CStr::from_ptr(path)
+    };
+    match headway_gil::read_trace_in_ledger(path) {
+        Ok(trace) => trace.map_or_else(none, |trace| trace_dict(&trace)),
         Err(error) => raise(&headway_gil::Refusal::Ledger(error).to_string()),
     }
 }

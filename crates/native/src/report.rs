@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use headway_gil::histogram::Distribution;
-use headway_gil::{GilRow, ParkRow, Parks, Snapshot, ThreadRow};
+use headway_gil::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, Trace};
 use pyo3_ffi::*;
 
 use crate::gil::none;
@@ -82,6 +82,39 @@ pub fn process_dict(snapshot: &Snapshot) -> *mut PyObject {
             list(&snapshot.children, process_dict),
             c"unlisted_children".as_ptr(),
             snapshot.unlisted_children,
+        )
+    }
+}
+
+/// `events` are pairs of unsigned 64-bit words, little-endian: see `headway.timeline.events`.
+pub fn trace_dict(trace: &Trace) -> *mut PyObject {
+    let events: Vec<u8> =
+        trace.events.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
+    let thread = |(native_id, name): &(u32, String)| {
+        // SAFETY: formats and arguments agree, pair by pair.
+        unsafe { Py_BuildValue(c"(IN)".as_ptr(), *native_id, string(name)) }
+    };
+    let gil = |(serial, interpreter, name): &(u32, i64, String)| {
+        let interpreter = optional(u64::try_from(*interpreter).ok());
+        // SAFETY: as above.
+        unsafe { Py_BuildValue(c"(INN)".as_ptr(), *serial, interpreter, string(name)) }
+    };
+    // SAFETY: as above; the bytes are copied.
+    unsafe {
+        Py_BuildValue(
+            c"{s:K,s:K,s:K,s:N,s:N,s:N}".as_ptr(),
+            c"began_ns".as_ptr(),
+            trace.began_ns,
+            c"ended_ns".as_ptr(),
+            trace.ended_ns,
+            c"lost".as_ptr(),
+            trace.lost,
+            c"events".as_ptr(),
+            PyBytes_FromStringAndSize(events.as_ptr().cast(), events.len() as Py_ssize_t),
+            c"threads".as_ptr(),
+            list(&trace.threads, thread),
+            c"gils".as_ptr(),
+            list(&trace.gils, gil),
         )
     }
 }

@@ -196,7 +196,7 @@ unsafe extern "C-unwind" fn cond_wait(cond: Cond, mutex: Mutex) -> c_int {
         false => unsafe { real(cond, mutex) },
     };
     if EPOCH.load(Acquire) == epoch && gil.life.load(Relaxed) == life::OPEN {
-        account::forced_wait(gil, slot, now_ns() - began_ns);
+        account::forced_wait(gil, slot, began_ns, now_ns());
     }
     result
 }

@@ -342,11 +342,20 @@ pub fn write_to(fd: c_int) -> Result<(), c_int> {
     }
 }
 
+/// Writes `bytes` behind the region that `write_to` wrote to `fd`; the error is an errno.
+/// Async-signal-safe.
+pub fn write_behind(fd: c_int, start: *const u8, bytes: usize) -> Result<(), c_int> {
+    write_from(fd, start, bytes, region_bytes(SLOTS))
+}
+
 fn write_at(fd: c_int, header: &Header, start: *const u8, bytes: usize) -> Result<(), c_int> {
-    let offset = start as usize - header as *const Header as usize;
+    write_from(fd, start, bytes, start as usize - header as *const Header as usize)
+}
+
+fn write_from(fd: c_int, start: *const u8, bytes: usize, offset: usize) -> Result<(), c_int> {
     let mut done = 0;
     while done < bytes {
-        // SAFETY: the range lies in the mapped region.
+        // SAFETY: the range lies in memory that stays mapped.
         let wrote = unsafe {
             libc::pwrite(fd, start.add(done).cast(), bytes - done, (offset + done) as libc::off_t)
         };
@@ -357,6 +366,45 @@ fn write_at(fd: c_int, header: &Header, start: *const u8, bytes: usize) -> Resul
         }
     }
     Ok(())
+}
+
+/// Maps what lies behind the region in a ledger file, to be read: where, and how many bytes. `None` if
+/// nothing does.
+pub fn map_behind(path: &CStr) -> Result<Option<(*mut c_void, usize)>, RegionError> {
+    // SAFETY: `path` is a C string.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return Err(RegionError::Open(errno()));
+    }
+    let mapped = read_identity(fd).and_then(|_| {
+        let bytes = length_of(fd)?.saturating_sub(region_bytes(SLOTS));
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let offset = region_bytes(SLOTS) as libc::off_t;
+        // SAFETY: a fresh mapping of an open file that is long enough; the offset is whole pages.
+        let memory = unsafe {
+            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_PRIVATE, fd, offset)
+        };
+        match memory == libc::MAP_FAILED {
+            true => Err(RegionError::Map(errno())),
+            false => Ok(Some((memory, bytes))),
+        }
+    });
+    // SAFETY: `fd` is ours; the mapping outlives it.
+    unsafe { libc::close(fd) };
+    mapped
+}
+
+fn length_of(fd: c_int) -> Result<usize, RegionError> {
+    // SAFETY: zeroed memory is a valid `stat`, and `fd` is open.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        match libc::fstat(fd, &mut stat) {
+            0 => Ok(stat.st_size as usize),
+            _ => Err(RegionError::Map(errno())),
+        }
+    }
 }
 
 /// A ledger file that is only read.
@@ -376,15 +424,7 @@ impl Reader {
     }
 
     fn map(fd: c_int) -> Result<Self, RegionError> {
-        // SAFETY: zeroed memory is a valid `stat`, and `fd` is open.
-        let length = unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            if libc::fstat(fd, &mut stat) != 0 {
-                return Err(RegionError::Map(errno()));
-            }
-            stat.st_size as usize
-        };
-        if length < region_bytes(SLOTS) {
+        if length_of(fd)? < region_bytes(SLOTS) {
             return Err(RegionError::NotALedger);
         }
         // SAFETY: a fresh mapping of an open file that is long enough.

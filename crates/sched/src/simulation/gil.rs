@@ -225,14 +225,17 @@ impl Simulation {
             &mut self.gils[gil];
         let Some(scheduler) = scheduler else { return };
         let me = id as ThreadId;
-        // It comes back with its place, if it has looked in vain.
-        scheduler.leave(threads, me);
-        scheduler.wait(threads, me, *interval_ns, now_ns);
+        if !threads[me].is_queued() {
+            scheduler.wait(threads, me, *interval_ns, now_ns);
+        }
         let mut ask_ns = match requested {
             true => *requested_ns + *interval_ns,
             false => scheduler.ask_ns(threads, me, holder as ThreadId, now_ns),
         };
         if ask_ns <= now_ns {
+            // It leaves, asks, and comes back with its place.
+            scheduler.leave(threads, me);
+            scheduler.wait(threads, me, *interval_ns, now_ns);
             ask_ns = now_ns + *interval_ns;
             self.request_drop(id, gil, holder);
         }

@@ -1,0 +1,177 @@
+//! The trace: every take, wait, drop and drop request as an event of its own, the last of them kept.
+//!
+//! Off unless begun before the install; off, it costs each event of a book one load and a branch.
+//! [`record`] runs in hooks, under their rules; a fork ends the trace in the child, whose events nobody
+//! would read. How events are kept is [`ring`]'s business.
+
+pub mod ring;
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, Ordering::*};
+
+use super::clock::now_ns;
+use super::gil::Gil;
+use super::ledger;
+use super::ledger::book::ThreadBook;
+use super::ledger::region::{self, RegionError};
+use super::threads;
+use ring::{Head, KIND_BITS, Ring, THREAD_BITS, ring_bytes};
+
+/// What an event was. Python's side, `headway.timeline.events`, knows the numbers too.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+pub enum Kind {
+    /// The thread held the GIL when its trace, or that of the GIL, began.
+    Held = 1,
+    Wait = 2,
+    Take = 3,
+    /// A take that had a wait.
+    ContendedTake = 4,
+    Drop = 5,
+    ForcedDrop = 6,
+    DropRequest = 7,
+    /// The thread waits no more, and has not taken.
+    GaveUp = 8,
+    /// Both are kept when the wait is over, the first with an earlier time.
+    ForcedWait = 9,
+    ForcedWaitEnded = 10,
+    /// The GIL is gone; the event is nobody's.
+    Closed = 11,
+}
+
+const _: () = assert!((Kind::Closed as u64) < 1 << KIND_BITS);
+
+/// The ring that hooks write to; null while nothing is traced. Writers: `begin`, before there are
+/// hooks; `end`, in any thread; a forked child. The memory is never unmapped.
+static RING: AtomicPtr<Head> = AtomicPtr::new(std::ptr::null_mut());
+/// The same, and what is left of it after the end.
+static KEPT: AtomicPtr<Head> = AtomicPtr::new(std::ptr::null_mut());
+
+fn ring_at(ring: &AtomicPtr<Head>) -> Option<Ring> {
+    let memory = ring.load(Acquire);
+    // SAFETY: not null, so it was begun, and it is never unmapped.
+    (!memory.is_null()).then(|| unsafe { Ring::at(memory) })
+}
+
+/// Whether events are kept.
+#[inline(always)]
+pub fn is_on() -> bool {
+    !RING.load(Relaxed).is_null()
+}
+
+/// Begins a trace with room for so many events, or a few more. To be called once, before the meter is installed;
+/// the error is an errno.
+pub fn begin(events: u64) -> Result<(), i32> {
+    let places = events.next_power_of_two().max(2);
+    // A program that forks copies what is written on, and shares the rest.
+    // SAFETY: a fresh private mapping; populated, so that no hook waits for a page.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            ring_bytes(places),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+            -1,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
+    }
+    // SAFETY: zero bytes, at a page's begin, of that length, and nobody else's.
+    unsafe { Ring::begin(memory.cast(), places, now_ns()) };
+    KEPT.store(memory.cast(), Release);
+    RING.store(memory.cast(), Release);
+    Ok(())
+}
+
+/// Ends the trace. Async-signal-safe. Events that are under way may still be kept.
+pub fn end() {
+    if !RING.swap(std::ptr::null_mut(), AcqRel).is_null()
+        && let Some(ring) = ring_at(&KEPT)
+    {
+        ring.head().ended_ns.store(now_ns(), Relaxed);
+    }
+}
+
+/// In a forked child: the trace is the parent's.
+pub fn forget() {
+    RING.store(std::ptr::null_mut(), Relaxed);
+    KEPT.store(std::ptr::null_mut(), Relaxed);
+}
+
+/// Ends the trace and copies it; `None` if there was none in this process.
+pub fn read() -> Option<ring::Copy> {
+    end();
+    Some(ring_at(&KEPT)?.copy(now_ns()))
+}
+
+/// The trace that lies behind the ledger in the file at `path`; `None` if there is none.
+pub fn read_file(path: &CStr) -> Result<Option<ring::Copy>, RegionError> {
+    let Some((memory, bytes)) = region::map_behind(path)? else { return Ok(None) };
+    // SAFETY: a mapping of so many bytes, which stays until the ring is read.
+    let copy = unsafe { Ring::find(memory.cast(), bytes) }.map(|ring| ring.copy(0));
+    // SAFETY: our own mapping, of this length.
+    unsafe { libc::munmap(memory, bytes) };
+    Ok(copy)
+}
+
+/// Ends the trace and writes it to `fd`, behind the ledger that is there; the error is an errno.
+/// Async-signal-safe.
+pub fn write_to(fd: libc::c_int) -> Result<(), libc::c_int> {
+    end();
+    let Some(ring) = ring_at(&KEPT) else { return Ok(()) };
+    let (start, bytes) = ring.bytes();
+    region::write_behind(fd, start, bytes)
+}
+
+/// Keeps an event of the thread that `book` belongs to. For hooks.
+#[inline(always)]
+pub fn record(kind: Kind, gil: &Gil, book: &ThreadBook, at_ns: u64) {
+    if is_on() {
+        keep(kind, gil, book.native_id.load(Relaxed), at_ns);
+    }
+}
+
+/// The calling thread asks for a drop. For hooks.
+#[inline(always)]
+pub fn record_request(gil: &'static Gil, at_ns: u64) {
+    if is_on()
+        && let Some(slot) = ledger::slot()
+        && let Some((_, book)) = threads::of_this_thread(gil, slot)
+    {
+        record(Kind::DropRequest, gil, book, at_ns);
+    }
+}
+
+/// Nothing more comes of this opening.
+pub fn record_closed(gil: &Gil, at_ns: u64) {
+    if is_on() {
+        keep(Kind::Closed, gil, 0, at_ns);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn keep(kind: Kind, gil: &Gil, native_id: u32, at_ns: u64) {
+    if let Some(ring) = ring_at(&RING) {
+        let thread = u64::from(native_id) & ((1 << THREAD_BITS) - 1);
+        let serial = u64::from(gil.serial.load(Relaxed));
+        ring.keep(at_ns, serial << 32 | (kind as u64) << THREAD_BITS | thread);
+    }
+}
+
+/// A thread ends, and its name with it.
+pub fn name_thread(native_id: u32, name: &[u8]) {
+    if let Some(ring) = ring_at(&RING) {
+        ring.name_thread(native_id, name);
+    }
+}
+
+/// A GIL is opened, or gets its name. May run in hooks.
+pub fn name_gil(gil: &Gil) {
+    if let Some(ring) = ring_at(&RING) {
+        let (serial, interpreter) = (&gil.serial, &gil.interpreter_id);
+        ring.name_gil(serial.load(Relaxed), interpreter.load(Relaxed), &gil.name);
+    }
+}

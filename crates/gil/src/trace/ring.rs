@@ -1,0 +1,379 @@
+//! The memory that a trace is kept in: the last events, and names of who made them.
+//!
+//! One mapping: a [`Head`], then as many [`Event`]s as there is room for, which is a power of two. The
+//! event of claim `n` lies at `n` modulo that number, so the newest take the place of the oldest. No
+//! field is a pointer: a copy of the mapping in a file reads as well.
+//!
+//! Knows nothing of GILs; what an event's numbers mean is `trace`'s business. `keep` and the two `name_`
+//! functions run in hooks, in any thread; they touch memory that was there from the beginning, and
+//! nothing else.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::*, fence};
+
+use crate::engine::ledger::book::{NAME_BYTES, Name};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"HWTRACE1");
+/// Names of ended threads; the newest take the place of the oldest.
+const THREADS: usize = 4096;
+/// Names of GILs, likewise: twice as many as may be open at a time.
+const GILS: usize = 128;
+
+/// One event: 16 bytes.
+///
+/// | bits of `word` | meaning |
+/// |---|---|
+/// | 0-21 | the kernel's id of the thread: Linux gives out no more than 2^22 |
+/// | 22-25 | what happened; 0 in a place that was never written |
+/// | 26-31 | the lap, `n` divided by the number of places, so that a reader knows an event of the last lap |
+/// | 32-63 | the serial number of the GIL's opening |
+///
+/// Written by the thread that has claimed `n`, the time first; read by `copy`.
+#[repr(C)]
+pub struct Event {
+    time_ns: AtomicU64,
+    word: AtomicU64,
+}
+
+pub const THREAD_BITS: u32 = 22;
+pub const KIND_BITS: u32 = 4;
+const LAP_SHIFT: u32 = THREAD_BITS + KIND_BITS;
+const LAP_MASK: u64 = 0x3F;
+
+/// What a thread was called that has ended.
+#[repr(C)]
+struct ThreadName {
+    /// 0 while the row is empty, or being written.
+    native_id: AtomicU32,
+    name: Name,
+}
+
+/// Whose GIL an opening was of.
+#[repr(C)]
+struct GilName {
+    /// 0 while the row is empty, or being written.
+    serial: AtomicU32,
+    name: Name,
+    /// -1 where it could not be told.
+    interpreter: AtomicI64,
+}
+
+/// What lies before the events. All zero bytes are no ring.
+#[repr(C, align(4096))]
+pub struct Head {
+    magic: AtomicU64,
+    /// How many events there is room for, a power of two.
+    places: AtomicU64,
+    /// The next claim. Writers: whoever keeps an event, by an atomic addition.
+    next: AtomicU64,
+    /// Claims of rows in `threads`, likewise.
+    next_thread: AtomicU64,
+    began_ns: AtomicU64,
+    /// When the trace ended; 0 while it goes on.
+    pub ended_ns: AtomicU64,
+    threads: [ThreadName; THREADS],
+    gils: [GilName; GILS],
+}
+
+/// What a ring held at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copy {
+    pub began_ns: u64,
+    pub ended_ns: u64,
+    /// In the order in which they were kept: times and words, without their laps.
+    pub events: Vec<[u64; 2]>,
+    /// Events that were kept once, and are not any more.
+    pub lost: u64,
+    /// Of ended threads: the kernel's id and the name; of two with one id the later comes last.
+    pub threads: Vec<(u32, String)>,
+    /// Of openings: serial number, interpreter and name.
+    pub gils: Vec<(u32, i64, String)>,
+}
+
+/// Length of a ring with `places` places, in bytes.
+pub const fn ring_bytes(places: u64) -> usize {
+    size_of::<Head>() + places as usize * size_of::<Event>()
+}
+
+/// A mapping that begins with a head and has as many events behind it as that says. Never unmapped
+/// while hooks may write to it.
+#[derive(Clone, Copy)]
+pub struct Ring(*const Head);
+
+impl Ring {
+    /// Makes a ring of fresh memory.
+    ///
+    /// # Safety
+    /// `memory` is a mapping of `ring_bytes(places)` zero bytes at a page's begin, `places` is a power of
+    /// two, and nobody else uses it yet.
+    pub unsafe fn begin(memory: *mut Head, places: u64, now_ns: u64) -> Self {
+        // SAFETY: the caller's promise; all zero bytes are a valid head.
+        let head = unsafe { &*memory };
+        head.places.store(places, Relaxed);
+        head.began_ns.store(now_ns, Relaxed);
+        head.magic.store(MAGIC, Release);
+        Self(memory)
+    }
+
+    /// The ring that lies in `length` bytes at `memory`, if one does.
+    ///
+    /// # Safety
+    /// `memory` is a mapping of so many bytes at a page's begin, and outlives the ring.
+    pub unsafe fn find(memory: *const Head, length: usize) -> Option<Self> {
+        if length < size_of::<Head>() {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let head = unsafe { &*memory };
+        let places = head.places.load(Relaxed);
+        let whole = head.magic.load(Acquire) == MAGIC
+            && places.is_power_of_two()
+            && places <= (length - size_of::<Head>()) as u64 / size_of::<Event>() as u64;
+        whole.then_some(Self(memory))
+    }
+
+    /// # Safety
+    /// `memory` is that of a ring that was begun.
+    #[inline(always)]
+    pub unsafe fn at(memory: *const Head) -> Self {
+        Self(memory)
+    }
+
+    pub fn head(&self) -> &Head {
+        // SAFETY: what a ring is.
+        unsafe { &*self.0 }
+    }
+
+    /// The head and the events, as bytes.
+    pub fn bytes(&self) -> (*const u8, usize) {
+        (self.0.cast(), ring_bytes(self.head().places.load(Relaxed)))
+    }
+
+    fn event(&self, claim: u64) -> &Event {
+        let place = claim & (self.head().places.load(Relaxed) - 1);
+        // SAFETY: what a ring is; the place is below their number.
+        unsafe { &*self.0.add(1).cast::<Event>().add(place as usize) }
+    }
+
+    fn lap_of(&self, claim: u64) -> u64 {
+        (claim >> self.head().places.load(Relaxed).trailing_zeros()) & LAP_MASK
+    }
+
+    /// Keeps an event in the place of the oldest; `word` has no lap yet.
+    pub fn keep(&self, time_ns: u64, word: u64) {
+        let claim = self.head().next.fetch_add(1, Relaxed);
+        let event = self.event(claim);
+        // Release: who sees the time sees the claim. And who sees the word sees the time.
+        event.time_ns.store(time_ns, Release);
+        event.word.store(word | self.lap_of(claim) << LAP_SHIFT, Release);
+    }
+
+    pub fn name_thread(&self, native_id: u32, name: &[u8]) {
+        let claim = self.head().next_thread.fetch_add(1, Relaxed);
+        let row = &self.head().threads[claim as usize % THREADS];
+        row.native_id.store(0, Relaxed);
+        row.name.set(name);
+        row.native_id.store(native_id, Release);
+    }
+
+    pub fn name_gil(&self, serial: u32, interpreter: i64, name: &Name) {
+        let row = &self.head().gils[serial as usize % GILS];
+        row.serial.store(0, Relaxed);
+        row.interpreter.store(interpreter, Relaxed);
+        row.name.copy_from(name);
+        row.serial.store(serial, Release);
+    }
+
+    /// A copy, while others may go on writing: what changes meanwhile is left out, and counted as lost.
+    pub fn copy(&self, now_ns: u64) -> Copy {
+        let head = self.head();
+        let places = head.places.load(Relaxed);
+        let claims = head.next.load(Acquire);
+        let first = claims.saturating_sub(places);
+        let mut events: Vec<(u64, [u64; 2])> = Vec::with_capacity((claims - first) as usize);
+        for claim in first..claims {
+            let event = self.event(claim);
+            let word = event.word.load(Acquire);
+            let time_ns = event.time_ns.load(Relaxed);
+            let lap = (word >> LAP_SHIFT) & LAP_MASK;
+            let kind = (word >> THREAD_BITS) & ((1 << KIND_BITS) - 1);
+            if kind != 0 && lap == self.lap_of(claim) {
+                events.push((claim, [time_ns, word & !(LAP_MASK << LAP_SHIFT)]));
+            }
+        }
+        // A new time may stand beside an old word: then its place has been claimed again.
+        fence(Acquire);
+        let overwritten = head.next.load(Relaxed).saturating_sub(places);
+        let events: Vec<_> = events
+            .into_iter()
+            .filter(|(claim, _)| *claim >= overwritten)
+            .map(|(_, event)| event)
+            .collect();
+        Copy {
+            began_ns: head.began_ns.load(Relaxed),
+            ended_ns: match head.ended_ns.load(Relaxed) {
+                0 => now_ns,
+                ended_ns => ended_ns,
+            },
+            lost: claims - events.len() as u64,
+            events,
+            threads: self.threads(),
+            gils: self.gils(),
+        }
+    }
+
+    fn threads(&self) -> Vec<(u32, String)> {
+        let claims = self.head().next_thread.load(Acquire) as usize;
+        (claims.saturating_sub(THREADS)..claims)
+            .map(|claim| &self.head().threads[claim % THREADS])
+            .map(|row| (row.native_id.load(Acquire), text_of(&row.name)))
+            .filter(|(native_id, _)| *native_id != 0)
+            .collect()
+    }
+
+    fn gils(&self) -> Vec<(u32, i64, String)> {
+        let rows = self.head().gils.iter().map(|row| {
+            (row.serial.load(Acquire), row.interpreter.load(Relaxed), text_of(&row.name))
+        });
+        rows.filter(|(serial, ..)| *serial != 0).collect()
+    }
+}
+
+fn text_of(name: &Name) -> String {
+    String::from_utf8_lossy(name.get(&mut [0; NAME_BYTES])).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::sync::atomic::AtomicBool;
+
+    const KIND: u64 = 1 << THREAD_BITS;
+
+    /// Memory of its own, given back at the end.
+    struct Made(*mut Head, Layout);
+
+    // SAFETY: all that threads share of a ring is atomic.
+    unsafe impl Sync for Made {}
+
+    impl Made {
+        fn new(places: u64) -> Self {
+            let layout = Layout::from_size_align(ring_bytes(places), 4096).expect("a layout");
+            // SAFETY: the layout is not empty; fresh zero bytes, for this test alone.
+            unsafe {
+                let memory = alloc_zeroed(layout).cast();
+                Ring::begin(memory, places, 5);
+                Self(memory, layout)
+            }
+        }
+
+        fn ring(&self) -> Ring {
+            // SAFETY: begun in `new`, and there until drop.
+            unsafe { Ring::at(self.0) }
+        }
+    }
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.0.cast(), self.1) };
+        }
+    }
+
+    #[test]
+    fn the_last_events_are_kept_in_order_and_the_others_counted() {
+        let made = Made::new(8);
+        let ring = made.ring();
+        for time_ns in 0..3 {
+            ring.keep(time_ns, KIND | time_ns);
+        }
+        assert_eq!(ring.copy(90).events, [0, 1, 2].map(|at| [at, KIND | at]));
+        assert_eq!(ring.copy(90).lost, 0);
+        // So many laps that their count begins anew.
+        for time_ns in 3..8 * 70 + 3 {
+            ring.keep(time_ns, KIND | time_ns);
+        }
+        let copy = ring.copy(90);
+        let kept: Vec<_> = (8 * 69 + 3..8 * 70 + 3).map(|at| [at, KIND | at]).collect();
+        assert_eq!(copy.events, kept);
+        assert_eq!((copy.lost, copy.began_ns, copy.ended_ns), (8 * 69 + 3, 5, 90));
+    }
+
+    #[test]
+    fn a_claim_that_was_not_written_yet_is_lost() {
+        let made = Made::new(4);
+        let ring = made.ring();
+        for time_ns in 0..4 {
+            ring.keep(time_ns, KIND);
+        }
+        ring.head().next.fetch_add(1, Relaxed);
+        ring.keep(5, KIND);
+        let copy = ring.copy(9);
+        assert_eq!(copy.events, [[2, KIND], [3, KIND], [5, KIND]]);
+        assert_eq!(copy.lost, 3);
+    }
+
+    #[test]
+    fn who_copies_while_others_write_sees_whole_events() {
+        let made = Made::new(64);
+        let (ring, over) = (made.ring(), AtomicBool::new(false));
+        let made = &made;
+        let over = &over;
+        std::thread::scope(|scope| {
+            for thread in 1..=3_u64 {
+                scope.spawn(move || {
+                    for number in 1..=40_000 {
+                        // The time tells the thread, and its number, which the serial tells too.
+                        made.ring().keep(number << 8 | thread, number << 32 | KIND | thread);
+                    }
+                });
+            }
+            scope.spawn(move || {
+                while !over.load(Relaxed) {
+                    for [time_ns, word] in made.ring().copy(0).events {
+                        assert_eq!(time_ns & 0xFF, word & 0x3F_FFFF);
+                        assert_eq!(time_ns >> 8, word >> 32);
+                    }
+                }
+            });
+            while ring.head().next.load(Relaxed) < 120_000 {
+                std::thread::yield_now();
+            }
+            over.store(true, Relaxed);
+        });
+        let copy = ring.copy(0);
+        assert_eq!((copy.events.len(), copy.lost), (64, 120_000 - 64));
+    }
+
+    #[test]
+    fn names_of_the_newest_stay() {
+        let made = Made::new(2);
+        let ring = made.ring();
+        for native_id in 1..=THREADS as u32 + 2 {
+            ring.name_thread(native_id, format!("thread {native_id}").as_bytes());
+        }
+        let threads = ring.copy(0).threads;
+        assert_eq!(threads.len(), THREADS);
+        assert_eq!(threads[0], (3, "thread 3".to_owned()));
+        assert_eq!(threads[THREADS - 1], (4098, "thread 4098".to_owned()));
+        let name = Name::new();
+        ring.name_gil(7, 0, &name);
+        name.set(b"shop");
+        ring.name_gil(8, 3, &name);
+        assert_eq!(ring.copy(0).gils, [(7, 0, String::new()), (8, 3, "shop".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_no_ring_is_not_taken_for_one() {
+        let made = Made::new(8);
+        let found = |bytes| {
+            // SAFETY: not longer than it is.
+            unsafe { Ring::find(made.0, bytes) }
+        };
+        assert!(found(ring_bytes(8)).is_some());
+        assert!(found(ring_bytes(8) - 1).is_none());
+        assert!(found(100).is_none());
+        made.ring().head().places.store(7, Relaxed);
+        assert!(found(ring_bytes(8)).is_none());
+    }
+}
