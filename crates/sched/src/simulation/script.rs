@@ -33,7 +33,7 @@ impl Simulation {
                 self.tasks[id].stage = Stage::Next;
             }
             Stage::Compute => self.check(id),
-            Stage::Call => self.tasks[id].stage = Stage::Next,
+            Stage::Call => self.called(id),
             Stage::Take | Stage::WaitForGil => self.try_take(id),
             Stage::Taken => self.after_take(id),
             Stage::SpinForGil => self.sleep_for_gil(id),
