@@ -31,7 +31,7 @@ from headway.bench.outputs import Outputs
 from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Results
 from headway.errors import CommandError
-from headway.simulate import timeline_file
+from headway.simulate import prediction_command, timeline_file
 from headway.simulate.costs import Costs
 from headway.simulate.experiments import SIMULATED
 from headway.simulate.experiments.simulated import Conditions, Simulated
@@ -77,6 +77,7 @@ examples:
   headway simulate echo                          the convoy, by switch interval and CPU-bound threads
   headway simulate echo --policy ticks --policy stock
   headway simulate wsgi --cores 16 --shape 4x8
+  headway simulate --from store.sqlite --switch-interval 0.002 --policy deadline
   headway simulate echo --timeline convoy.svg --threads 2
   headway bench echo --json real.json; headway simulate echo --json simulated.json
   headway bench-compare real.json simulated.json
@@ -149,9 +150,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--values",
         type=at_least_one,
-        default=DEFAULT_VALUES,
         metavar="N",
-        help=f"how many values a row gets (default: {DEFAULT_VALUES})",
+        help=f"how many values a row gets (default: {DEFAULT_VALUES}), or how many simulations a "
+        "prediction is of",
+    )
+    parser.add_argument(
+        "--from",
+        dest="from_",
+        metavar="FILE",
+        help="instead of an experiment, what was recorded of a service or a program: predicts what "
+        "--policy, --switch-interval, --shape and --cores would do to it. FILE is a store of "
+        "`headway telemetry`, or a report of `headway run --json`",
     )
     parser.add_argument(
         "--seconds",
@@ -187,6 +196,8 @@ def seed(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.from_ is not None:
+        return prediction_command.run(options, Machine(), Costs())
     names = list(dict.fromkeys(options.names))
     chosen = [named(name, SIMULATED, "NAME") for name in names] or list(SIMULATED.values())
     choice = choose(options)
@@ -204,7 +215,9 @@ def run(options: argparse.Namespace) -> int:
         Rounds(each, bench.known_to(each.experiment, choice), conditions, progress)
         for each in chosen
     ]
-    return simulate(planned, chosen, options.values, describe(choice, conditions), outputs)
+    return simulate(
+        planned, chosen, options.values or DEFAULT_VALUES, describe(choice, conditions), outputs
+    )
 
 
 def draw(
