@@ -26,6 +26,8 @@ class Machine:
     slice_ns: float = 2_800_000
     # which the kernel looks at so often.
     tick_ns: float = 4_000_000
+    # A thread that ran on a core less than so long ago is not moved to an idle one.
+    hot_ns: float = 500_000
     # How late a timed wait ends: up to so much.
     timer_slack_ns: float = 50_000
     # From a drop request until a thread that runs Python code sees it.

@@ -41,7 +41,7 @@ def sentences(shown: Excerpt) -> list[str]:
     delayed = most_delayed(timeline)
     if delayed is None:
         takes = sum(span.kind == HOLD for span in timeline.spans)
-        return [f"Nobody waited: all of {units.number(takes, 'hold')} began with a free GIL."]
+        return [f"Nobody waited: {units.number(takes, 'hold')} began with a free GIL."]
     waits = _lengths(timeline, delayed)
     told = [_waiting(timeline, delayed, waits), *_holding(timeline, delayed)]
     told += _convoy(timeline, delayed, waits)
@@ -81,7 +81,8 @@ def _in_intervals(interval_ns: int, waits: Sequence[int]) -> str:
     suffix = " each" if len(waits) > 1 else ""
     if max(waits) < interval_ns / 10:
         return f", far less than a switch interval ({time(interval_ns)})"
-    if least == most and abs(sum(waits) / len(waits) / interval_ns - most) < 0.25 * most:
+    # The intervals themselves, and what it takes to get the GIL after them.
+    if least == most and -0.05 <= sum(waits) / len(waits) / interval_ns - most <= 0.3:
         return f", {units.number(most, 'switch interval').replace('1 ', 'one ', 1)}{suffix}"
     if max(waits) > 1.5 * interval_ns:
         return f", up to {max(waits) / interval_ns:.1f} switch intervals"

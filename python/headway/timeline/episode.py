@@ -44,7 +44,11 @@ def episode(timeline: Timeline) -> list[Step]:
         if span.kind == HOLD and timeline.threads[span.thread].gil == gil
     ]
     holds.sort(key=lambda span: span.from_ns)
-    told = [_tell(timeline, wait, holds, later=wait is not waits[-1]) for wait in waits]
+    asked = sorted(
+        (each for each in timeline.drop_requests if timeline.threads[each.waiter].gil == gil),
+        key=lambda each: each.at_ns,
+    )
+    told = [_tell(timeline, wait, holds, asked, later=wait is not waits[-1]) for wait in waits]
     # Better one in which the thread itself asks.
     best = max(told, key=lambda steps: (len(steps), _own(steps)), default=[])
     return best or _in_vain(timeline, delayed)
@@ -54,8 +58,16 @@ def _own(steps: Sequence[Step]) -> int:
     return sum(step.thread == steps[0].thread for step in steps)
 
 
-def _tell(timeline: Timeline, wait: Span, holds: Sequence[Span], *, later: bool) -> list[Step]:
-    """`holds` are all of the GIL, in order; `later` says whether the thread waits again."""
+def _tell(
+    timeline: Timeline,
+    wait: Span,
+    holds: Sequence[Span],
+    asked: Sequence[DropRequest],
+    *,
+    later: bool,
+) -> list[Step]:
+    """`holds` and `asked` are all of the GIL, in order; `later` says whether the thread waits
+    again."""
     waiter = name_of(timeline, wait.thread)
     first = bisect_left(holds, wait.from_ns, key=lambda span: span.to_ns)
     then = bisect_left(holds, wait.to_ns, key=lambda span: span.from_ns)
@@ -66,11 +78,11 @@ def _tell(timeline: Timeline, wait: Span, holds: Sequence[Span], *, later: bool)
     steps = [Step(wait.from_ns, wait.thread, f"{waiter} wants the GIL, and waits{holder}.")]
     last_ns = wait.from_ns
     if before:
-        asked = _answered(timeline, wait, before[-1])
-        if asked:
+        request = _answered(wait, before[-1], asked)
+        if request:
             passed = sum(span.from_ns > wait.from_ns for span in before)
-            steps.append(_asking(timeline, wait, asked, passed))
-        steps.append(_drop(timeline, before[-1], asked))
+            steps.append(_asking(timeline, wait, request, passed))
+        steps.append(_drop(timeline, before[-1], request))
         last_ns = before[-1].to_ns
     if not since or since[0].thread != wait.thread or since[0].from_ns > wait.to_ns:
         return steps
@@ -79,18 +91,16 @@ def _tell(timeline: Timeline, wait: Span, holds: Sequence[Span], *, later: bool)
     return steps + _after(timeline, wait, since, later=later)
 
 
-def _answered(timeline: Timeline, wait: Span, hold: Span) -> DropRequest | None:
+def _answered(wait: Span, hold: Span, asked: Sequence[DropRequest]) -> DropRequest | None:
     """The drop request that ended a hold: that of the thread that waits, if it made one."""
     begin_ns = max(wait.from_ns, hold.from_ns)
-    gil = timeline.threads[wait.thread].gil
-    asked = [
-        each
-        for each in timeline.drop_requests
-        if each.holder in (hold.thread, -1)
-        and begin_ns <= each.at_ns <= hold.to_ns
-        and timeline.threads[each.waiter].gil == gil
-    ]
-    return min(asked, key=lambda each: (each.waiter != wait.thread, each.at_ns), default=None)
+    first = bisect_left(asked, begin_ns, key=lambda each: each.at_ns)
+    last = bisect_left(asked, hold.to_ns + 1, key=lambda each: each.at_ns)
+    return min(
+        (each for each in asked[first:last] if each.holder in (hold.thread, -1)),
+        key=lambda each: (each.waiter != wait.thread, each.at_ns),
+        default=None,
+    )
 
 
 def _in_vain(timeline: Timeline, thread: int) -> list[Step]:
