@@ -102,7 +102,7 @@ def draw(timeline: Timeline, style: Style = PLAIN, *, whole: bool = False) -> st
     is long."""
     shown = excerpt.all_of(timeline) if whole else excerpt.telling(timeline)
     signs = BLOCKS if style.blocks else ASCII
-    steps = episode(shown.timeline)
+    steps = episode(shown)
     numbers = NUMBERS if style.blocks else "123456789"
     numbered = list(zip(numbers, steps, strict=False))
     threads = {step.thread for step in steps}
@@ -304,7 +304,7 @@ def _legend(timeline: Timeline, signs: Signs) -> str:
     kinds = {span.kind for span in timeline.spans}
     told = [f"{signs.hold}\xa0holds the GIL", f"{signs.wait}\xa0waits for it"]
     if FORCED_WAIT in kinds:
-        told.append(f"{signs.forced_wait}\xa0forced wait, until another has it")
+        told.append(f"{signs.forced_wait}\xa0forced wait")
     told.append(f"{signs.slivers[0]}\xa0for less than a column")
     if timeline.drop_requests:
         told.append(f"{signs.ask_up}\xa0drop request")
