@@ -56,6 +56,14 @@ def test_no_line_is_wider_than_the_terminal(width: int, blocks: bool, whole: boo
             drawn.encode("ascii")
 
 
+def test_arrows_that_would_be_a_thicket_are_counted_instead() -> None:
+    drawn = text.draw(quick(1000), Style(80), whole=True)
+    main, magnified = drawn.split("magnified")
+    assert not set("⇡↑↓↕") & set(main)
+    assert {"⇡", "↓", "↑"} <= set(magnified)
+    assert "3,000 arrows had no room." in magnified
+
+
 def test_there_is_colour_only_where_it_is_wanted() -> None:
     plain = text.draw(convoy(), Style(80))
     coloured = text.draw(convoy(), Style(80, colour=True))
