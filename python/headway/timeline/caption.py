@@ -7,10 +7,9 @@ a convoy.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
 
-from headway import units
+from headway import columns, units
 from headway.timeline.episode import name_of, time, times
 from headway.timeline.excerpt import Excerpt, complete, sums
 from headway.timeline.passing import passes
@@ -202,10 +201,15 @@ def _whole(timeline: Timeline, delayed: int) -> str:
 
 
 def paragraph(said: str, width: int) -> list[str]:
-    """Lines; a number and its unit are on the same one."""
-    whole = re.sub(UNIT, "\N{NO-BREAK SPACE}", said)
-    lines = textwrap.wrap(whole, width, break_on_hyphens=False)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+    """Lines of so many columns; a number and its unit are on the same one."""
+    lines: list[str] = []
+    for word in re.sub(UNIT, "\N{NO-BREAK SPACE}", said).split(" "):
+        word = columns.cut(word, width)
+        if not lines or columns.width(lines[-1]) + 1 + columns.width(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return [line.replace("\N{NO-BREAK SPACE}", " ").rstrip() for line in lines if line]
 
 
 def share(part: float, whole: float) -> str:

@@ -109,7 +109,8 @@ def draw(timeline: Timeline, style: Style = PLAIN, *, whole: bool = False) -> st
     numbered = list(zip(numbers, steps, strict=False))
     threads = {step.thread for step in steps}
     drawn, left_out = lanes(shown.timeline, MOST_LANES, threads)
-    lines = [style.bold(columns.name(timeline.title, style.width))]
+    title = columns.name(timeline.title, 2 * style.width)
+    lines = [style.bold(line) for line in _wrap(title, style)]
     lines += [*_wrap(caption.heading(shown), style), ""]
     panel = _Panel(shown.timeline, drawn, shown.zero_ns, numbered, style, signs)
     lines += panel.lines()
@@ -325,7 +326,7 @@ def _legend(timeline: Timeline, signs: Signs) -> str:
         told.append(f"{signs.request[0]}{signs.level}{signs.request[1]}\xa0request")
     if RUNNING in kinds:
         told.append(f"{signs.running}\xa0on a core without the GIL")
-    return "   ".join(each.replace(" ", "\xa0") for each in told)
+    return " ".join(each.replace(" ", "\xa0") + "\xa0\xa0" for each in told)
 
 
 def _notes(timeline: Timeline, left_out: int, arrows: int) -> str:
