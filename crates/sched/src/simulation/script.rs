@@ -34,6 +34,10 @@ impl Simulation {
             }
             Stage::Compute => self.check(id),
             Stage::Call => self.tasks[id].stage = Stage::Next,
+            Stage::Answering => {
+                self.tasks[id].stage = Stage::Next;
+                self.answer(id);
+            }
             Stage::Take | Stage::WaitForGil => self.try_take(id),
             Stage::SpinForGil => self.sleep_for_gil(id),
             Stage::Drop => self.drop_gil(id),
@@ -90,6 +94,10 @@ impl Simulation {
                 task.left_ns = ns.sample_ns(&mut self.random);
                 task.stage = Stage::Call;
             }
+            Step::Answer(ns) => {
+                task.left_ns = ns.sample_ns(&mut self.random);
+                task.stage = Stage::Answering;
+            }
             Step::Begin => {
                 task.began_ns = Some(self.now_ns);
                 self.note(id, Moment::Begin);
@@ -133,6 +141,7 @@ impl Simulation {
             _ => unreachable!("other steps need no drop"),
         };
         task.stage = stage;
+        task.asked_since_ns = self.now_ns;
         task.left_ns = ns.sample_ns(random);
     }
 
@@ -183,7 +192,13 @@ impl Simulation {
 
     fn replied(&mut self, id: TaskId) {
         self.tasks[id].stage = Stage::Back;
+        self.answer(id);
+    }
+
+    /// Wakes up who waits for an answer to the message that was received last.
+    fn answer(&mut self, id: TaskId) {
         if let Some(asker) = self.tasks[id].asked_by.take() {
+            self.books.answered(asker, self.tasks[asker].asked_since_ns, self.now_ns);
             self.wake(asker, Some(self.tasks[id].core), true);
         }
     }
