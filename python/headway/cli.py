@@ -44,6 +44,11 @@ VERBS = (
         "headway.bench.compare_command",
         "compare two files of what `bench` measured",
     ),
+    Verb(
+        "simulate",
+        "headway.simulate.command",
+        "predict what the GIL does to threads, in virtual time",
+    ),
     Verb("ccbench", "headway.bench.ccbench_command", "the same as ccbench did, in its form"),
     Verb("status", "headway.server.status_command", "show which processes a server has"),
 )

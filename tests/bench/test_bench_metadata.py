@@ -54,6 +54,7 @@ def test_what_makes_measurements_worth_less_is_said(change: dict[str, object], s
         ({"python": "3.13.0", "free_threading": False, "beside": None}, "CPython 3.13.0"),
         ({"python": "3.13.0", "free_threading": True}, "CPython 3.13.0t"),
         ({"python": "3.13.0", "beside": "3.14.0t"}, "CPython 3.13.0 and 3.14.0t"),
+        ({"simulated": {"seed": 1}}, "a simulated CPython"),
     ],
 )
 def test_the_interpreters_are_named(metadata: dict[str, object], said: str) -> None:

@@ -164,6 +164,15 @@ def test_metadata_that_is_not_there_is_not_told_and_what_is_new_is() -> None:
     ]
 
 
+def test_a_simulation_says_that_it_is_one_and_of_what() -> None:
+    simulated = {"seed": 7, "machine": {"cores": 4, "wake_idle_ns": 30_000}}
+    said = page.draw({"simulated": simulated}, [(Made(), made_results())])
+    assert "Simulated by <code>headway simulate</code>" in said
+    assert "seed 7, cores 4, wake idle ns 30000" in said
+    assert page.MEASURED not in said
+    assert "Doubtful" not in said
+
+
 def test_what_makes_figures_doubtful_is_told(drawn: str) -> None:
     assert "Doubtful" not in drawn
     assert "Doubtful" in page.draw({**METADATA, "load": 5.0}, [])

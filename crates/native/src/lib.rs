@@ -8,7 +8,7 @@
 //! Each part adds its functions to the module: `declaration` (what extension modules say of
 //! themselves), `gc_watch` (passes of the garbage collector), `gil` (the meter), `last_report` (a report
 //! for a process that a signal ends), `process` (what a process is to the kernel), `refcounts` (what counting
-//! references costs), `server` (the WSGI server), `stacks` (Python stacks without the GIL), `telemetry` (what is sent and kept of all that),
+//! references costs), `server` (the WSGI server), `simulation` (GILs in virtual time), `stacks` (Python stacks without the GIL), `telemetry` (what is sent and kept of all that),
 //! `toml_text`
 //! (configuration files).
 
@@ -26,6 +26,7 @@ mod process;
 mod refcounts;
 mod report;
 mod server;
+mod simulation;
 mod stacks;
 mod telemetry;
 mod toml_text;
@@ -91,6 +92,7 @@ unsafe extern "C" fn exec_module(module: *mut PyObject) -> c_int {
         refcounts::methods(),
         server::methods(),
         server::interpreter_methods(),
+        simulation::methods(),
         stacks::methods(),
         telemetry::methods(),
         telemetry::reporting::methods(),

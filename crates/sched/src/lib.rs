@@ -8,7 +8,7 @@
 //! queue in which a thread has to find its place.
 
 #![forbid(unsafe_code)]
-#![no_std]
+#![cfg_attr(not(feature = "simulation"), no_std)]
 
 mod beazley;
 mod deadline;
@@ -18,6 +18,8 @@ mod priority;
 mod queue;
 mod requests;
 mod scheduler;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod thread;
 mod ticks;
 

@@ -60,6 +60,8 @@ class Circumstances:
 def interpreters_in(metadata: dict[str, Any]) -> str:
     """Which CPython was measured, and which other one for the rows without a GIL; as far as a file
     tells."""
+    if "simulated" in metadata:
+        return "a simulated CPython"
     python = metadata.get("python") or "(unknown)"
     name = f"{python}t" if metadata.get("free_threading") else python
     beside = metadata.get("beside")

@@ -26,16 +26,23 @@ from headway.errors import CommandError, reason_of
 TITLE = "Experiments on the GIL"
 DASH = "\N{EN DASH}"
 MAX_TEXT = 4_000  # characters of one piece, whoever wrote it
-HOW_TO_READ = (
+MEASURED = (
     "Each value was measured by processes of its own, and all rows of an experiment in every "
-    "round, so that what else the machine did hit all alike. A figure is the median of a row's "
+    "round, so that what else the machine did hit all alike. "
+)
+SIMULATED = (
+    "Nothing was measured: each value is that of a simulation in virtual time, with a seed of its "
+    "own. "
+)
+HOW_TO_READ = (
+    "A figure is the median of a row's "
     f"values; below it are its {100 * CONFIDENCE:g} % confidence interval (of five values or "
     "fewer, their whole range) and what was published for the same. A row is marked as unstable "
     "if there is one value only, or if that interval is wider than "
     f"{100 * UNSTABLE_WIDTH:g} % of the median. In charts bars and bands are confidence "
     "intervals, and what was published is hollow and dashed. Statements are sentences that the "
     "published results make, or that Headway makes: a number that was computed from these "
-    "measurements decides whether they agree."
+    "values decides whether they agree."
 )
 
 Shown = Sequence[tuple[Experiment, Results]]
@@ -64,7 +71,7 @@ def draw(metadata: dict[str, Any], shown: Shown) -> str:
             f"<title>{TITLE}: {interpreters}</title>",
             f"<style>\n{style}</style></head>",
             f"<body><header><h1>{TITLE}</h1>",
-            f'<p class="muted">Measured by <code>headway bench</code> on {interpreters}, '
+            f'<p class="muted">{_origin(metadata)} on {interpreters}, '
             "with what others published beside it.</p></header>",
             "<main>",
             *_circumstances(metadata),
@@ -75,17 +82,24 @@ def draw(metadata: dict[str, Any], shown: Shown) -> str:
     )
 
 
+def _origin(metadata: dict[str, Any]) -> str:
+    if "simulated" in metadata:
+        return "Simulated by <code>headway simulate</code>"
+    return "Measured by <code>headway bench</code>"
+
+
 def _circumstances(metadata: dict[str, Any]) -> list[str]:
     facts = [f"<dt>{_text(name)}</dt><dd>{_text(words)}</dd>" for name, words in in_words(metadata)]
     doubtful = [
         f'<p class="differs"><strong>Doubtful</strong>: {_text(each)}</p>'
         for each in doubts(metadata)
     ]
+    how_to_read = (SIMULATED if "simulated" in metadata else MEASURED) + HOW_TO_READ
     return [
         "<section><h2>What was measured where</h2>",
         f"<dl>{''.join(facts)}</dl>",
         *doubtful,
-        f"<h3>How to read this</h3><p>{_text(HOW_TO_READ)}</p></section>",
+        f"<h3>How to read this</h3><p>{_text(how_to_read)}</p></section>",
     ]
 
 
@@ -110,6 +124,7 @@ def in_words(metadata: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     seconds, steal = rest.pop("seconds", None), rest.pop("steal", None)
     quick = "in a hurry (--quick)" if rest.pop("quick", False) else ""
+    simulated = rest.pop("simulated", {})
     facts = [
         ("Interpreter", [f"CPython {version}" if version else "", kind, debug]),
         ("Built with", [take("compiler"), take("build_options", "options {}")]),
@@ -140,9 +155,19 @@ def in_words(metadata: dict[str, Any]) -> list[tuple[str, str]]:
                 "" if steal is None else f"{100 * steal:.1f} % of the time taken by a hypervisor",
             ],
         ),
+        ("Simulated", _constants(simulated)),
         *((name.replace("_", " "), [str(value)]) for name, value in rest.items()),
     ]
     return [(name, ", ".join(filter(None, words))) for name, words in facts if any(words)]
+
+
+def _constants(simulated: dict[str, Any]) -> list[str]:
+    """What a simulation depends on, name by name."""
+    found = []
+    for name, value in simulated.items():
+        within = value if isinstance(value, dict) else {name: value}
+        found += [f"{each.replace('_', ' ')} {constant}" for each, constant in within.items()]
+    return found
 
 
 def _duration(seconds: float) -> str:

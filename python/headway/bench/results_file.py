@@ -34,6 +34,7 @@ METADATA_FIELDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("load", "steal", "cpus", "seconds"), OPTIONAL_NUMBER),
     **dict.fromkeys(("governor", "beside"), (str, type(None))),
     "policies": (list,),
+    "simulated": (dict,),
 }
 EXPERIMENT_FIELDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("name", "unit"), (str,)),

@@ -74,8 +74,11 @@ def _experiment(kept: KeptExperiment, file: str) -> Experiment:
 def heading(metadata: dict[str, Any]) -> str:
     """As far as the file tells."""
     policies = ", ".join(map(str, metadata.get("policies") or []))
+    simulated = metadata.get("simulated") or {}
     parts = [
         interpreters_in(metadata),
+        f"{metadata['cpus']} cores" if simulated and "cpus" in metadata else "",
+        f"seed {simulated['seed']}" if "seed" in simulated else "",
         f"policies: {policies}" if policies else "",
         f"measured at {metadata['time']}" if "time" in metadata else "",
         f"on {metadata['cpu']}" if "cpu" in metadata else "",

@@ -24,6 +24,8 @@ class Machine:
     call_ns: Distribution = 2_000
     # EEVDF: how long a thread runs before another that waits for the core does.
     slice_ns: float = 2_800_000
+    # A thread that ran on a core less than so long ago is not moved to an idle one.
+    hot_ns: float = 500_000
     # How late a timed wait ends: up to so much.
     timer_slack_ns: float = 50_000
     # From a drop request until a thread that runs Python code sees it.

@@ -60,6 +60,12 @@ def reply(ns: Distribution) -> Step:
     return {"reply": ns}
 
 
+def answer(ns: Distribution) -> Step:
+    """C code that keeps the GIL, on a core for so long, and answers the message that was received
+    last."""
+    return {"answer": ns}
+
+
 def ask(channel: int, ns: Distribution) -> Step:
     """Drops the GIL, is on a core for so long, sends a message, waits until it is answered, and
     takes the GIL again."""
@@ -131,7 +137,8 @@ class Outcome:
     - `threads`, each with `cpu_ns`, `held_ns`, `takes`, `contended_takes`, `forced_drops`,
       `voluntary_drops`, `asked` (drop requests made), `computed_ns` (time spent in compute and call
       steps), `requests` (a float: see `end`), `finished_ns` (of a script that is run once, or
-      null), and SAMPLES `wait_ns`, `hold_ns`, `request_ns`;
+      null), and SAMPLES `wait_ns`, `hold_ns`, `request_ns`, and `answer_ns` (from the begin of an
+      `ask` until it was answered);
     - `gils`, each with `held_ns`, `contended_ns` (held while somebody waits), `handoff_ns` (free
       while somebody waits), `switches`, `drop_requests`;
     - `timeline`: `[at_ns, thread, what]` in order, with what: wait, take, drop, forced_drop, ask,

@@ -3,8 +3,8 @@
 `headway run --trace` fills it from real holds and waits, `headway simulate` from simulated ones;
 what draws or exports it cannot tell which. It knows nothing of files and drawings.
 
-Times are nanoseconds from `begin_ns`, by whatever clock. Spans of one thread and kind do not
-overlap, and are in order.
+Times are nanoseconds by whatever clock, all within `begin_ns` and `end_ns`. Spans of one thread and
+kind do not overlap, and are in order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class DropRequest:
 
 @dataclass(slots=True)
 class Timeline:
-    """`lost` counts the events that were not kept, for want of room."""
+    """`lost` counts the events that were not kept, for want of room. `switch_interval_ns` is that
+    of its GILs; 0 where it is not known, or they differ."""
 
     title: str
     threads: list[TimelineThread]
@@ -64,3 +65,4 @@ class Timeline:
     process_id: int = 0
     process_name: str = ""
     lost: int = 0
+    switch_interval_ns: int = 0

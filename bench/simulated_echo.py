@@ -1,0 +1,161 @@
+"""The echo table, simulated beside measured: by how much are the simulation's cells off?
+
+    bench/simulated_echo.py [--values N] [--from FILE] [--json FILE] [--calibration FILE]
+
+measures seed 002's table (seven switch intervals, 0, 1, 2 and 4 CPU-bound threads) with the
+interpreter that runs this, or reads such rows from a file of `headway bench echo`, and simulates
+it: with the constants as they are, with those refined on all cells, and, held out, each half of the
+cells with constants that were refined on the other half. Cells with fewer than 100 measured
+requests are named and left out. Measured in full it takes ten minutes, on a machine that does
+nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from headway.bench import interpreters, results_file
+from headway.bench.experiment import STOCK, Choice
+from headway.bench.experiments.echo import PUBLISHED_PER_S, SECONDS, Echo
+from headway.bench.experiments.echo_value import FREE, THREADS, Beside
+from headway.bench.progress import clear_progress, progress
+from headway.bench.results import Result, Results
+from headway.bench.rounds import Length, Rounds
+from headway.simulate.command import INTERPRETER
+from headway.simulate.costs import Costs
+from headway.simulate.experiments.echo import SimulatedEcho
+from headway.simulate.experiments.simulated import Conditions
+from headway.simulate.machine import Machine
+from headway.simulate.refinement import Comparison, Observed, constants, refine
+
+INTERVALS_S = tuple(PUBLISHED_PER_S)
+THREAD_COUNTS = (0, 1, 2, 4)
+LEAST_REQUESTS = 100
+VALUES = 6
+SEEDS = 5
+
+
+def choice_of(interpreter: interpreters.Interpreter) -> Choice:
+    return Choice(
+        interpreter=interpreter,
+        policies=(STOCK,),
+        switch_intervals_s=INTERVALS_S,
+        threads=THREAD_COUNTS,
+        modes=(THREADS,),
+    )
+
+
+def is_cell(result: Result) -> bool:
+    named = result.parameters
+    where = (named["policy"], named["mode"], named["cores"])
+    return where == (STOCK, THREADS, FREE) and named["cpu_threads"] in THREAD_COUNTS
+
+
+class Table(Echo):
+    """No rows but the table's."""
+
+    def rows(self, choice: Choice) -> list:  # type: ignore[type-arg]
+        return [row for row in super().rows(choice) if is_cell(Result(row.parameters))]
+
+
+def measured(values: int) -> Results:
+    rounds = Rounds(Table(), choice_of(interpreters.chosen(None)), Length(values, None), progress)
+    rounds.run()
+    clear_progress()
+    return rounds.results
+
+
+def requests(result: Result) -> float:
+    """How many were measured, in all values together."""
+    named = result.parameters
+    setting = choice_of(INTERPRETER).setting(STOCK, named["switch_interval"])
+    beside = Beside(setting, setting, named["cpu_threads"], THREADS, FREE)
+    return sum(result.values) * beside.seconds(SECONDS)
+
+
+def show(title: str, cells: list[Observed], found: list[float]) -> None:
+    print(f"\n{title}: simulated requests/s (measured)")
+    print("  interval  " + "".join(f"{count:>22} CPU" for count in THREAD_COUNTS))
+    by_place = {
+        (cell.parameters["switch_interval"], cell.parameters["cpu_threads"]): (value, cell.value)
+        for cell, value in zip(cells, found, strict=True)
+    }
+    for interval_s in INTERVALS_S:
+        row = [by_place.get((interval_s, count)) for count in THREAD_COUNTS]
+        texts = [f"{each[0]:,.1f} ({each[1]:,.1f})" if each else "-" for each in row]
+        print(f"  {interval_s:<8g}  " + "".join(f"{text:>26}" for text in texts))
+    errors = sorted(abs(value / cell.value - 1) for cell, value in zip(cells, found, strict=True))
+    farthest = max(
+        abs(math.log(max(value, 1e-9) / cell.value))
+        for cell, value in zip(cells, found, strict=True)
+    )
+    beyond = sum(
+        not 0.5 <= value / cell.value <= 2 for cell, value in zip(cells, found, strict=True)
+    )
+    print(
+        f"  median error {median(errors):.1%}, {len(errors)} cells; "
+        f"farthest {math.exp(farthest):.2f}x; {beyond} beyond 2x"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--values", type=int, default=VALUES, help="of each cell")
+    parser.add_argument("--from", dest="source", type=Path, help="measure nothing: read these")
+    parser.add_argument("--json", type=Path, help="where to keep what was measured")
+    parser.add_argument("--steps", type=int, default=400, help="of a refinement")
+    options = parser.parse_args()
+    if options.source:
+        kept = results_file.read(str(options.source)).experiments
+        (results,) = (each.results for each in kept if each.results.name == Echo.name)
+    else:
+        results = measured(options.values)
+    rows = [each for each in results if is_cell(each) and each.values]
+    few = [each for each in rows if requests(each) < LEAST_REQUESTS]
+    cells = [Observed(each.parameters, each.median()) for each in rows if each not in few]
+    if options.json:
+        told = [
+            {"parameters": each.parameters, "median": each.median(), "values": each.values}
+            for each in rows
+        ]
+        options.json.write_text(json.dumps(told, indent=1))
+    for each in few:
+        named = each.parameters
+        print(
+            f"left out: {named['switch_interval']:g} s, {named['cpu_threads']} CPU-bound threads: "
+            f"{requests(each):.0f} requests measured"
+        )
+    choice = choice_of(INTERPRETER)
+    simulated = SimulatedEcho()
+    start = Conditions(Machine(), Costs())
+
+    def compare(observed: list[Observed], values: int = 1) -> Comparison:
+        return Comparison(simulated, choice, observed, values)
+
+    everything = compare(cells, SEEDS)
+    show("as shipped", cells, everything.simulate(start))
+    refined = refine(compare(cells), start, progress, options.steps)
+    clear_progress()
+    show("refined on all cells", cells, everything.simulate(replace(refined, seed=100)))
+    print("  " + ", ".join(f"{name} {value}" for name, value in constants(refined).items()))
+    halves = cells[::2], cells[1::2]
+    predicted: dict[int, float] = {}
+    for known, unknown in (halves, halves[::-1]):
+        held_out = refine(compare(list(known)), start, progress, options.steps)
+        clear_progress()
+        found = compare(list(unknown), SEEDS).simulate(replace(held_out, seed=100))
+        predicted |= {id(cell): value for cell, value in zip(unknown, found, strict=True)}
+    show("held out", cells, [predicted[id(cell)] for cell in cells])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+//! What is counted, within the window from `begin_ns` to `end_ns`.
+
+use serde::Serialize;
+
+/// So many quantiles, from the least to the greatest, describe samples.
+const QUANTILES: usize = 1_001;
+
+#[derive(Debug)]
+pub struct Books {
+    begin_ns: u64,
+    end_ns: u64,
+    pub threads: Vec<ThreadBook>,
+    pub gils: Vec<GilBook>,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct ThreadBook {
+    pub name: String,
+    pub cpu_ns: u64,
+    pub computed_ns: u64,
+    pub held_ns: u64,
+    pub takes: u64,
+    pub contended_takes: u64,
+    pub forced_drops: u64,
+    pub voluntary_drops: u64,
+    /// Drop requests that it made.
+    pub asked: u64,
+    /// Those at the ends of the window by a fraction.
+    pub requests: f64,
+    pub finished_ns: Option<u64>,
+    pub wait_ns: Samples,
+    pub hold_ns: Samples,
+    pub request_ns: Samples,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct GilBook {
+    pub held_ns: u64,
+    /// Held while somebody waits.
+    pub contended_ns: u64,
+    /// Free while somebody waits.
+    pub handoff_ns: u64,
+    pub switches: u64,
+    pub drop_requests: u64,
+    #[serde(skip)]
+    contended_since_ns: u64,
+    #[serde(skip)]
+    free_since_ns: u64,
+}
+
+impl Books {
+    pub fn new(begin_ns: u64, end_ns: u64, names: Vec<String>, gils: usize) -> Self {
+        let book = |name| ThreadBook { name, ..ThreadBook::default() };
+        Self {
+            begin_ns,
+            end_ns,
+            threads: names.into_iter().map(book).collect(),
+            gils: (0..gils).map(|_| GilBook::default()).collect(),
+        }
+    }
+
+    pub fn is_open(&self, now_ns: u64) -> bool {
+        (self.begin_ns..=self.end_ns).contains(&now_ns)
+    }
+
+    /// How much of that time lies in the window.
+    pub fn inside_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
+        to_ns.min(self.end_ns).saturating_sub(from_ns.max(self.begin_ns))
+    }
+
+    pub fn used(&mut self, thread: usize, from_ns: u64, to_ns: u64, computing: bool) {
+        let ns = self.inside_ns(from_ns, to_ns);
+        self.threads[thread].cpu_ns += ns;
+        self.threads[thread].computed_ns += if computing { ns } else { 0 };
+    }
+
+    /// A thread begins to wait beside so many others.
+    pub fn contended(&mut self, gil: usize, others: usize, now_ns: u64) {
+        if others == 0 {
+            self.gils[gil].contended_since_ns = now_ns;
+        }
+    }
+
+    /// A GIL that so many waited for, the taker included, was taken.
+    pub fn taken(&mut self, gil: usize, waiters: usize, switched: bool, now_ns: u64) {
+        let open = self.is_open(now_ns);
+        let free_ns = self.inside_ns(self.gils[gil].free_since_ns, now_ns);
+        let book = &mut self.gils[gil];
+        if waiters > 0 {
+            book.handoff_ns += free_ns;
+            book.contended_since_ns = now_ns;
+        }
+        book.switches += u64::from(switched && open);
+    }
+
+    pub fn freed(&mut self, gil: usize, waiters: usize, now_ns: u64) {
+        let contended_ns = self.inside_ns(self.gils[gil].contended_since_ns, now_ns);
+        let book = &mut self.gils[gil];
+        book.free_since_ns = now_ns;
+        if waiters > 0 {
+            book.contended_ns += contended_ns;
+        }
+    }
+
+    pub fn took(&mut self, thread: usize, waited_since_ns: Option<u64>, now_ns: u64) {
+        if self.is_open(now_ns) {
+            let book = &mut self.threads[thread];
+            book.takes += 1;
+            if let Some(since_ns) = waited_since_ns {
+                book.contended_takes += 1;
+                book.wait_ns.push(now_ns - since_ns);
+            }
+        }
+    }
+
+    pub fn dropped(&mut self, thread: usize, gil: usize, taken_ns: u64, forced: bool, now_ns: u64) {
+        let held_ns = self.inside_ns(taken_ns, now_ns);
+        self.threads[thread].held_ns += held_ns;
+        self.gils[gil].held_ns += held_ns;
+        if self.is_open(now_ns) {
+            let book = &mut self.threads[thread];
+            book.hold_ns.push(now_ns - taken_ns);
+            *if forced { &mut book.forced_drops } else { &mut book.voluntary_drops } += 1;
+        }
+    }
+
+    pub fn asked(&mut self, thread: usize, gil: usize, now_ns: u64) {
+        if self.is_open(now_ns) {
+            self.threads[thread].asked += 1;
+            self.gils[gil].drop_requests += 1;
+        }
+    }
+
+    pub fn ended(&mut self, thread: usize, began_ns: u64, now_ns: u64) {
+        let (inside_ns, ns) = (self.inside_ns(began_ns, now_ns), now_ns - began_ns);
+        let open = self.is_open(now_ns);
+        let book = &mut self.threads[thread];
+        if ns > 0 {
+            book.requests += inside_ns as f64 / ns as f64;
+        } else if open {
+            book.requests += 1.0;
+        }
+        if open {
+            book.request_ns.push(ns);
+        }
+    }
+}
+
+/// Times of one kind.
+#[derive(Debug, Default)]
+pub struct Samples(Vec<u64>);
+
+impl Samples {
+    fn push(&mut self, ns: u64) {
+        self.0.push(ns);
+    }
+}
+
+impl Serialize for Samples {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut ordered = self.0.clone();
+        ordered.sort_unstable();
+        let quantile = |place: usize| ordered[place * (ordered.len() - 1) / (QUANTILES - 1)];
+        let quantiles: Vec<u64> = match ordered.len() {
+            0 => Vec::new(),
+            _ => (0..QUANTILES).map(quantile).collect(),
+        };
+        let mut fields = to.serialize_struct("Samples", 4)?;
+        fields.serialize_field("count", &ordered.len())?;
+        fields.serialize_field("sum_ns", &ordered.iter().sum::<u64>())?;
+        fields.serialize_field("max_ns", &ordered.last().copied().unwrap_or(0))?;
+        fields.serialize_field("quantiles_ns", &quantiles)?;
+        fields.end()
+    }
+}

@@ -1,0 +1,294 @@
+//! The operating system: which thread is on which core.
+//!
+//! As Linux does it, in outline: each core has a queue; by EEVDF, of those that have not had more than
+//! their share the one whose slice ends first runs; a thread that wakes up goes to an idle core if there
+//! is one, else to the core that it was on or to that of who woke it, and runs there at once if its turn
+//! is before that of the thread that runs. A slice is seen to be over at a tick. Idle cores take over
+//! threads that have waited elsewhere for a while.
+
+use super::Simulation;
+use super::events::What;
+use super::task::{CoreId, Run, Stage, TaskId};
+use super::timeline::Moment;
+
+#[derive(Debug, Default)]
+pub struct Core {
+    pub current: Option<TaskId>,
+    /// When the current thread's work went on, or will.
+    since_ns: u64,
+    /// Who was on it last: to go on with it costs nothing.
+    last: Option<TaskId>,
+    queue: Vec<TaskId>,
+    /// A thread was woken for this core and is not there yet.
+    arriving: bool,
+    /// Events of an earlier plan are void.
+    pub plan: u64,
+    /// A thread has come to the queue.
+    reschedules: bool,
+    ticks: bool,
+    /// The virtual time at which nobody was there any more.
+    idle_vtime_ns: i64,
+}
+
+impl Core {
+    fn is_idle(&self) -> bool {
+        self.current.is_none() && self.queue.is_empty() && !self.arriving
+    }
+
+    /// How many want it.
+    fn load(&self) -> usize {
+        self.queue.len() + usize::from(self.current.is_some()) + usize::from(self.arriving)
+    }
+}
+
+impl Simulation {
+    /// Makes a blocked thread runnable. `waker` is the core of who does it; `sync` if that is about to wait
+    /// for it.
+    pub(super) fn wake(&mut self, id: TaskId, waker: Option<CoreId>, sync: bool) {
+        debug_assert_eq!(self.tasks[id].run, Run::Blocked);
+        let core = self.core_for(id, waker, sync);
+        self.tasks[id].timer += 1;
+        if self.cores[core].is_idle() {
+            self.tasks[id].run = Run::Arriving;
+            self.cores[core].arriving = true;
+            let wake_ns = self.scenario.machine.wake_idle_ns.sample_ns(&mut self.random);
+            self.plan_at(self.now_ns + wake_ns, What::Arrive { task: id, core });
+        } else {
+            self.enqueue(id, core);
+        }
+    }
+
+    pub(super) fn arrive(&mut self, id: TaskId, core: CoreId) {
+        self.cores[core].arriving = false;
+        self.enqueue(id, core);
+    }
+
+    fn core_for(&self, id: TaskId, waker: Option<CoreId>, sync: bool) -> CoreId {
+        let task = &self.tasks[id];
+        let idle = |core: CoreId| task.may_run_on(core) && self.cores[core].is_idle();
+        if idle(task.core) {
+            return task.core;
+        }
+        if let Some(core) = (0..self.cores.len()).find(|core| idle(*core)) {
+            return core;
+        }
+        let before = match task.may_run_on(task.core) {
+            true => task.core,
+            false => task.setting.cores[0],
+        };
+        let Some(waker) = waker.filter(|core| task.may_run_on(*core)) else { return before };
+        let others = self.cores[waker].load() - usize::from(sync);
+        match others < self.cores[before].load() {
+            true => waker,
+            false => before,
+        }
+    }
+
+    /// The current thread waits for something; whoever is next runs.
+    pub(super) fn block(&mut self, id: TaskId) {
+        let core = self.tasks[id].core;
+        self.leave_core(id, Run::Blocked);
+        self.fill(core);
+    }
+
+    pub(super) fn finish(&mut self, id: TaskId) {
+        let core = self.tasks[id].core;
+        self.leave_core(id, Run::Over);
+        self.fill(core);
+    }
+
+    fn leave_core(&mut self, id: TaskId, run: Run) {
+        let core = self.tasks[id].core;
+        let vtime_ns = self.vtime_ns(core);
+        let limit_ns = (2 * self.tasks[id].slice_ns).max(self.scenario.machine.tick_ns as i64);
+        let task = &mut self.tasks[id];
+        task.lag_ns = (vtime_ns - task.vruntime_ns).clamp(-limit_ns, limit_ns);
+        task.run = run;
+        task.last_ran_ns = self.now_ns;
+        let core = &mut self.cores[core];
+        core.current = None;
+        core.last = Some(id);
+        core.plan += 1;
+        if core.queue.is_empty() {
+            core.idle_vtime_ns = vtime_ns;
+        }
+        self.note(id, Moment::Stop);
+    }
+
+    /// A core without a thread gets the next of its queue, or one that waits elsewhere.
+    fn fill(&mut self, core: CoreId) {
+        if self.cores[core].queue.is_empty() && !self.cores[core].arriving {
+            self.pull(core);
+        }
+        if let Some(next) = self.pick(core) {
+            self.put(next, core);
+        }
+    }
+
+    /// Takes over a thread that has waited elsewhere for so long that its memory is cold there anyway.
+    fn pull(&mut self, core: CoreId) {
+        let hot_ns = self.scenario.machine.hot_ns as u64;
+        let is_cold = |id: &TaskId| {
+            let task = &self.tasks[*id];
+            task.may_run_on(core) && self.now_ns >= task.last_ran_ns + hot_ns
+        };
+        let from = (0..self.cores.len())
+            .filter(|other| *other != core && self.cores[*other].current.is_some())
+            .max_by_key(|other| self.cores[*other].queue.len());
+        let Some(from) = from else { return };
+        let Some(place) = self.cores[from].queue.iter().position(is_cold) else { return };
+        let vtime_ns = self.vtime_ns(from);
+        let id = self.cores[from].queue.remove(place);
+        self.tasks[id].lag_ns = vtime_ns - self.tasks[id].vruntime_ns;
+        self.enqueue(id, core);
+    }
+
+    fn enqueue(&mut self, id: TaskId, core: CoreId) {
+        self.account(core);
+        let vtime_ns = self.vtime_ns(core);
+        let runnable = self.runnable(core).count() as i64;
+        let task = &mut self.tasks[id];
+        // Who had less than its share keeps the difference, after the queue's time has moved by its coming;
+        // who had more waits until that has evened out, where it was.
+        let lag_ns = match task.lag_ns {
+            lag_ns if lag_ns >= 0 && runnable > 0 => lag_ns * (runnable + 1) / runnable,
+            lag_ns if lag_ns < 0 && task.core == core => {
+                (vtime_ns - task.vruntime_ns).clamp(lag_ns, 0)
+            }
+            _ => 0,
+        };
+        task.vruntime_ns = vtime_ns - lag_ns;
+        task.vdeadline_ns = task.vruntime_ns + task.slice_ns;
+        task.run = Run::Queued;
+        task.core = core;
+        self.cores[core].queue.push(id);
+        self.cores[core].reschedules = true;
+        self.start_ticks(core);
+    }
+
+    /// After an event: where a thread has come, whoever's turn it is runs.
+    pub(super) fn reschedule(&mut self) {
+        for core in 0..self.cores.len() {
+            if std::mem::take(&mut self.cores[core].reschedules) {
+                self.preempt(core);
+            }
+        }
+    }
+
+    fn runnable(&self, core: CoreId) -> impl Iterator<Item = TaskId> {
+        let core = &self.cores[core];
+        core.queue.iter().copied().chain(core.current)
+    }
+
+    /// The mean of those that are runnable.
+    fn vtime_ns(&self, core: CoreId) -> i64 {
+        let (mut sum_ns, mut count) = (0, 0);
+        for id in self.runnable(core) {
+            sum_ns += self.tasks[id].vruntime_ns;
+            count += 1;
+        }
+        match count {
+            0 => self.cores[core].idle_vtime_ns,
+            count => sum_ns / count,
+        }
+    }
+
+    /// Who has not had more than its share, and of them the one whose slice ends first.
+    fn pick(&self, core: CoreId) -> Option<TaskId> {
+        let vtime_ns = self.vtime_ns(core);
+        self.runnable(core)
+            .filter(|id| self.tasks[*id].vruntime_ns <= vtime_ns)
+            .min_by_key(|id| (self.tasks[*id].vdeadline_ns, *id))
+            .or_else(|| self.runnable(core).min_by_key(|id| (self.tasks[*id].vruntime_ns, *id)))
+    }
+
+    /// Lets the thread run whose turn it is. The times of the core are up to date.
+    fn preempt(&mut self, core: CoreId) {
+        self.account(core);
+        let next = self.pick(core);
+        if next == self.cores[core].current {
+            return;
+        }
+        if let Some(current) = self.cores[core].current {
+            self.cores[core].queue.push(current);
+            self.cores[core].last = Some(current);
+            self.tasks[current].run = Run::Queued;
+            self.tasks[current].last_ran_ns = self.now_ns;
+            self.note(current, Moment::Stop);
+        }
+        if let Some(next) = next {
+            self.put(next, core);
+        }
+    }
+
+    fn put(&mut self, id: TaskId, core: CoreId) {
+        let switch_ns = match self.cores[core].last == Some(id) {
+            true => 0,
+            false => self.scenario.machine.switch_ns.sample_ns(&mut self.random),
+        };
+        self.cores[core].queue.retain(|queued| *queued != id);
+        self.cores[core].current = Some(id);
+        self.cores[core].since_ns = self.now_ns + switch_ns;
+        let task = &mut self.tasks[id];
+        task.run = Run::Running;
+        task.core = core;
+        if task.stage == Stage::Compute && task.until_ns.is_some() {
+            task.go_by_clock(self.now_ns + switch_ns);
+            self.plan_compute(id);
+        }
+        self.note(id, Moment::Run);
+        self.plan_core(core);
+    }
+
+    /// When the current thread's stage is over, if nothing happens until then.
+    pub(super) fn plan_core(&mut self, core: CoreId) {
+        self.cores[core].plan += 1;
+        if let Some(id) = self.cores[core].current {
+            let plan = self.cores[core].plan;
+            let from_ns = self.cores[core].since_ns.max(self.now_ns);
+            self.plan_at(from_ns + self.tasks[id].left_ns, What::StageOver { core, plan });
+        }
+    }
+
+    /// The current thread has used its core until now.
+    pub(super) fn account(&mut self, core: CoreId) {
+        let Some(id) = self.cores[core].current else { return };
+        let used_ns = self.now_ns.saturating_sub(self.cores[core].since_ns);
+        if used_ns == 0 {
+            return;
+        }
+        self.cores[core].since_ns = self.now_ns;
+        self.used(id, used_ns);
+        let task = &mut self.tasks[id];
+        task.vruntime_ns += used_ns as i64;
+        if task.vruntime_ns >= task.vdeadline_ns {
+            task.vdeadline_ns = task.vruntime_ns + task.slice_ns;
+        }
+    }
+
+    /// Ticks are of interest while somebody waits for the core.
+    fn start_ticks(&mut self, core: CoreId) {
+        if !self.cores[core].ticks {
+            self.cores[core].ticks = true;
+            self.plan_tick(core);
+        }
+    }
+
+    fn plan_tick(&mut self, core: CoreId) {
+        let tick_ns = self.scenario.machine.tick_ns as u64;
+        let at_ns = (self.now_ns / tick_ns + 1) * tick_ns;
+        self.plan_at(at_ns, What::Tick { core });
+    }
+
+    pub(super) fn tick(&mut self, core: CoreId) {
+        if self.cores[core].queue.is_empty() {
+            self.cores[core].ticks = false;
+            return;
+        }
+        self.preempt(core);
+        if let Some(idle) = (0..self.cores.len()).find(|other| self.cores[*other].is_idle()) {
+            self.fill(idle);
+        }
+        self.plan_tick(core);
+    }
+}

@@ -1,0 +1,216 @@
+//! What is simulated: a machine, its GILs, and threads that follow scripts. Times are nanoseconds.
+//!
+//! The words are those of `python/headway/simulate/scenario.py`, which tells what each means.
+
+use serde::Deserialize;
+
+use super::distribution::Distribution;
+use crate::policy::PolicyName;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    pub machine: Machine,
+    #[serde(default)]
+    pub gils: Vec<GilSetting>,
+    pub threads: Vec<ThreadSetting>,
+    pub end_ns: f64,
+    #[serde(default)]
+    pub begin_ns: f64,
+    #[serde(default = "one")]
+    pub seed: u64,
+    #[serde(default)]
+    pub timeline_events: usize,
+}
+
+/// The cores, the operating system, and what the parts of a switch cost.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    pub cores: usize,
+    /// From a wake-up until the thread runs, on a core that was idle.
+    pub wake_idle_ns: Distribution,
+    /// To put another thread on a core.
+    pub switch_ns: Distribution,
+    /// What it costs to wake another thread, for who does it.
+    pub call_ns: Distribution,
+    /// How long a thread runs before another that is runnable has its turn (EEVDF's base slice).
+    pub slice_ns: f64,
+    /// How often the kernel looks whether a slice is over.
+    #[serde(default = "tick_ns")]
+    pub tick_ns: f64,
+    /// A thread that ran on a core less than so long ago is not moved from it (`sched_migration_cost_ns`).
+    #[serde(default = "hot_ns")]
+    pub hot_ns: f64,
+    /// How late timed waits and sleeps end, by Linux's timer slack.
+    pub timer_slack_ns: f64,
+    /// From a drop request until a thread that runs Python code sees it.
+    pub check_ns: Distribution,
+    pub take_ns: Distribution,
+    pub drop_ns: Distribution,
+    /// A waiter under a policy that is next spins for so long before it sleeps.
+    #[serde(default = "spin_ns")]
+    pub spin_ns: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GilSetting {
+    #[serde(deserialize_with = "policy_name")]
+    pub policy: PolicyName,
+    pub switch_interval_ns: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadSetting {
+    pub name: String,
+    pub script: Vec<Step>,
+    #[serde(default)]
+    pub gil: Option<usize>,
+    #[serde(default)]
+    pub once: bool,
+    #[serde(default)]
+    pub starts_ns: f64,
+    /// Those that it may run on; all, if there are none.
+    #[serde(default)]
+    pub cores: Vec<usize>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    Compute(Distribution),
+    ComputeUntil(Distribution),
+    Call(Distribution),
+    System(Distribution),
+    Sleep(Distribution),
+    Receive(usize, Distribution),
+    Reply(Distribution),
+    Ask(usize, Distribution),
+    Send(usize, Distribution),
+    Begin,
+    End,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn tick_ns() -> f64 {
+    4e6
+}
+
+fn hot_ns() -> f64 {
+    5e5
+}
+
+/// That of `crates/gil`.
+fn spin_ns() -> f64 {
+    2e4
+}
+
+fn policy_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<PolicyName, D::Error> {
+    let name = String::deserialize(from)?;
+    PolicyName::named(&name).ok_or_else(|| {
+        let known = PolicyName::ALL.map(PolicyName::as_str).join(", ");
+        serde::de::Error::custom(format!("policy {name:?}: there are {known}"))
+    })
+}
+
+/// More of them, or longer runs, are a mistake.
+const MOST: usize = 1_000;
+const LONGEST_NS: f64 = 1e15;
+
+impl Scenario {
+    /// Whether it can be: the first place that cannot, and why.
+    pub fn check(&self) -> Result<(), String> {
+        let machine = &self.machine;
+        within("machine.cores", machine.cores as f64, 1.0, 64.0)?;
+        within("machine.slice_ns", machine.slice_ns, 1.0, LONGEST_NS)?;
+        within("machine.tick_ns", machine.tick_ns, 1.0, LONGEST_NS)?;
+        within("machine.hot_ns", machine.hot_ns, 0.0, LONGEST_NS)?;
+        within("machine.timer_slack_ns", machine.timer_slack_ns, 0.0, LONGEST_NS)?;
+        within("machine.spin_ns", machine.spin_ns, 0.0, LONGEST_NS)?;
+        for (name, distribution) in [
+            ("wake_idle_ns", &machine.wake_idle_ns),
+            ("switch_ns", &machine.switch_ns),
+            ("call_ns", &machine.call_ns),
+            ("check_ns", &machine.check_ns),
+            ("take_ns", &machine.take_ns),
+            ("drop_ns", &machine.drop_ns),
+        ] {
+            distribution.check().map_err(|why| format!("machine.{name}: {why}"))?;
+        }
+        within("end_ns", self.end_ns, 1.0, LONGEST_NS)?;
+        within("begin_ns", self.begin_ns, 0.0, self.end_ns)?;
+        within("gils", self.gils.len() as f64, 0.0, MOST as f64)?;
+        within("threads", self.threads.len() as f64, 1.0, MOST as f64)?;
+        for (index, gil) in self.gils.iter().enumerate() {
+            let name = format!("gils[{index}].switch_interval_ns");
+            within(&name, gil.switch_interval_ns, 1.0, LONGEST_NS)?;
+        }
+        for (index, thread) in self.threads.iter().enumerate() {
+            self.check_thread(thread).map_err(|why| format!("threads[{index}].{why}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_thread(&self, thread: &ThreadSetting) -> Result<(), String> {
+        if thread.gil.is_some_and(|gil| gil >= self.gils.len()) {
+            return Err(format!("gil: there are {}", self.gils.len()));
+        }
+        if thread.cores.iter().any(|core| *core >= self.machine.cores) {
+            return Err(format!("cores: there are {}", self.machine.cores));
+        }
+        within("starts_ns", thread.starts_ns, 0.0, LONGEST_NS)?;
+        let mut takes_time = thread.once;
+        for (index, step) in thread.script.iter().enumerate() {
+            let within_step = |why| format!("script[{index}]: {why}");
+            if let Some(distribution) = step.distribution() {
+                distribution.check().map_err(within_step)?;
+                takes_time |= distribution.mean() > 0.0;
+            }
+            if step.channel().is_some_and(|channel| channel >= MOST) {
+                return Err(within_step(format!("there may be {MOST} channels")));
+            }
+        }
+        match takes_time {
+            true => Ok(()),
+            false => Err("script: it takes no time and would be repeated without end".into()),
+        }
+    }
+}
+
+impl Step {
+    fn distribution(&self) -> Option<&Distribution> {
+        match self {
+            Self::Compute(ns)
+            | Self::ComputeUntil(ns)
+            | Self::Call(ns)
+            | Self::System(ns)
+            | Self::Sleep(ns)
+            | Self::Receive(_, ns)
+            | Self::Reply(ns)
+            | Self::Ask(_, ns)
+            | Self::Send(_, ns) => Some(ns),
+            Self::Begin | Self::End => None,
+        }
+    }
+
+    pub fn channel(&self) -> Option<usize> {
+        match self {
+            Self::Receive(channel, _) | Self::Ask(channel, _) | Self::Send(channel, _) => {
+                Some(*channel)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn within(name: &str, value: f64, least: f64, most: f64) -> Result<(), String> {
+    match value.is_finite() && (least..=most).contains(&value) {
+        true => Ok(()),
+        false => Err(format!("{name}: found {value}; it is from {least} to {most}")),
+    }
+}

@@ -1,0 +1,190 @@
+//! What a thread does when a stage of it is over: the next step of its script, and its messages.
+
+use std::collections::VecDeque;
+
+use super::Simulation;
+use super::scenario::Step;
+use super::task::{Errand, Run, Stage, StepId, TaskId};
+use super::timeline::Moment;
+
+/// Messages that nobody has received yet, with who sent them and waits for an answer, and the threads that
+/// wait for one.
+#[derive(Debug, Default)]
+pub struct Channel {
+    messages: VecDeque<Option<TaskId>>,
+    receivers: VecDeque<TaskId>,
+}
+
+impl Simulation {
+    /// The current thread of a core has used up its stage's time.
+    pub(super) fn advance(&mut self, id: TaskId) {
+        while self.tasks[id].run == Run::Running && self.tasks[id].left_ns == 0 {
+            self.next_stage(id);
+        }
+        if self.tasks[id].run == Run::Running {
+            self.plan_core(self.tasks[id].core);
+        }
+    }
+
+    fn next_stage(&mut self, id: TaskId) {
+        match self.tasks[id].stage {
+            Stage::Next => self.next_step(id),
+            Stage::Compute if self.tasks[id].compute_left_ns == 0 => {
+                self.tasks[id].stage = Stage::Next;
+            }
+            Stage::Compute => self.check(id),
+            Stage::Call => self.tasks[id].stage = Stage::Next,
+            Stage::Take | Stage::WaitForGil => self.try_take(id),
+            Stage::SpinForGil => self.sleep_for_gil(id),
+            Stage::Drop => self.drop_gil(id),
+            Stage::Dropped => self.after_drop(id),
+            Stage::SpinForSwitch => {
+                self.tasks[id].stage = Stage::WaitForSwitch;
+                self.block(id);
+            }
+            Stage::WaitForSwitch => self.run_errand(id),
+            Stage::Away | Stage::Back | Stage::WaitForAnswer => self.begin_take(id),
+            Stage::WaitForMessage => self.received(id),
+            Stage::Asking => self.asked(id),
+            Stage::Replying => self.replied(id),
+        }
+    }
+
+    /// Between two bytecodes: whether to drop.
+    fn check(&mut self, id: TaskId) {
+        let Some(gil) = self.tasks[id].setting.gil else { return };
+        let this = &self.gils[gil];
+        match this.requested || (this.check_every_ns().is_some() && this.waiters > 0) {
+            true => self.begin_drop(id, Errand::Retake),
+            false => self.plan_compute(id),
+        }
+    }
+
+    fn next_step(&mut self, id: TaskId) {
+        let this = self.tasks[id].next_step;
+        let length = self.tasks[id].setting.script.len();
+        if this == length {
+            return self.begin_drop(id, Errand::End);
+        }
+        let task = &mut self.tasks[id];
+        task.next_step = this + 1;
+        if this + 1 == length && !task.setting.once {
+            task.next_step = 0;
+        }
+        match &task.setting.script[this] {
+            Step::Compute(ns) => {
+                task.compute_left_ns = ns.sample_ns(&mut self.random);
+                task.until_ns = None;
+                task.stage = Stage::Compute;
+                self.plan_compute(id);
+            }
+            Step::ComputeUntil(ns) => {
+                let since_ns = task.began_ns.unwrap_or(self.now_ns);
+                let until_ns = since_ns + ns.sample_ns(&mut self.random);
+                task.compute_left_ns = until_ns.saturating_sub(self.now_ns);
+                task.until_ns = Some(until_ns);
+                task.stage = Stage::Compute;
+                self.plan_compute(id);
+            }
+            Step::Call(ns) => {
+                task.left_ns = ns.sample_ns(&mut self.random);
+                task.stage = Stage::Call;
+            }
+            Step::Begin => {
+                task.began_ns = Some(self.now_ns);
+                self.note(id, Moment::Begin);
+            }
+            Step::End => {
+                if let Some(began_ns) = task.began_ns.take() {
+                    self.books.ended(id, began_ns, self.now_ns);
+                    self.note(id, Moment::End);
+                }
+            }
+            _ => self.begin_drop(id, Errand::Step(this)),
+        }
+    }
+
+    /// Without the GIL now.
+    pub(super) fn go_away(&mut self, id: TaskId, step: StepId) {
+        let random = &mut self.random;
+        let task = &mut self.tasks[id];
+        let (stage, ns) = match &task.setting.script[step] {
+            Step::System(ns) => (Stage::Away, ns),
+            Step::Reply(ns) => (Stage::Replying, ns),
+            Step::Ask(_, ns) | Step::Send(_, ns) => (Stage::Asking, ns),
+            Step::Sleep(ns) => {
+                let until_ns = self.now_ns + ns.sample_ns(random);
+                task.stage = Stage::Back;
+                self.block(id);
+                return self.start_timer(id, until_ns);
+            }
+            Step::Receive(channel, _) => {
+                let channel = &mut self.channels[*channel];
+                task.stage = Stage::WaitForMessage;
+                match channel.messages.pop_front() {
+                    Some(asked_by) => task.asked_by = asked_by,
+                    None => {
+                        channel.receivers.push_back(id);
+                        self.block(id);
+                    }
+                }
+                return;
+            }
+            _ => unreachable!("other steps need no drop"),
+        };
+        task.stage = stage;
+        task.left_ns = ns.sample_ns(random);
+    }
+
+    fn received(&mut self, id: TaskId) {
+        if let Some(Step::Receive(_, ns)) = self.step_of_errand(id) {
+            let ns = ns.sample_ns(&mut self.random);
+            self.tasks[id].left_ns = ns;
+        }
+        self.tasks[id].stage = Stage::Back;
+    }
+
+    /// The script is over, and the GIL dropped.
+    pub(super) fn end_script(&mut self, id: TaskId) {
+        self.books.threads[id].finished_ns = Some(self.now_ns);
+        self.unfinished -= 1;
+        self.finish(id);
+    }
+
+    fn step_of_errand(&self, id: TaskId) -> Option<Step> {
+        match self.tasks[id].errand {
+            Errand::Step(step) => Some(self.tasks[id].setting.script[step].clone()),
+            _ => None,
+        }
+    }
+
+    /// The message is sent.
+    fn asked(&mut self, id: TaskId) {
+        let (channel, answer) = match self.step_of_errand(id) {
+            Some(Step::Ask(channel, _)) => (channel, Some(id)),
+            Some(Step::Send(channel, _)) => (channel, None),
+            _ => unreachable!("only these ask"),
+        };
+        let receiver = self.channels[channel].receivers.pop_front();
+        match receiver {
+            Some(receiver) => {
+                self.tasks[receiver].asked_by = answer;
+                self.wake(receiver, Some(self.tasks[id].core), true);
+            }
+            None => self.channels[channel].messages.push_back(answer),
+        }
+        if answer.is_some() {
+            self.tasks[id].stage = Stage::WaitForAnswer;
+            self.block(id);
+        } else {
+            self.tasks[id].stage = Stage::Back;
+        }
+    }
+
+    fn replied(&mut self, id: TaskId) {
+        self.tasks[id].stage = Stage::Back;
+        if let Some(asker) = self.tasks[id].asked_by.take() {
+            self.wake(asker, Some(self.tasks[id].core), true);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+"""The verb `headway simulate`: what is to be simulated, and where results go.
+
+An experiment is simulated by `experiments`; its results are shown, kept and compared by what
+`headway bench` has for its own. Whatever else the verb does instead of experiments is a function
+with a module of its own that `run` hands over to.
+
+Nothing on stdout depends on anything but the options and the calibration: no clock, no path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from headway import __version__
+from headway.bench import command as bench
+from headway.bench import signals
+from headway.bench.experiment import MODES, STOCK, Choice, Experiment
+from headway.bench.interpreters import Interpreter
+from headway.bench.options import (
+    at_least_one,
+    interval_s,
+    named,
+    seconds,
+    shape,
+    thread_count,
+    whole_number,
+)
+from headway.bench.outputs import Outputs
+from headway.bench.progress import clear_progress, progress
+from headway.bench.results import Results
+from headway.errors import CommandError
+from headway.simulate.costs import Costs
+from headway.simulate.experiments import SIMULATED
+from headway.simulate.experiments.simulated import Conditions, Simulated
+from headway.simulate.machine import Machine
+from headway.simulate.rounds import Rounds
+
+POLICIES = (STOCK, "interval", "ticks", "requests", "beazley", "priority", "deadline")
+DEFAULT_POLICIES = (STOCK, "priority", "deadline")
+DEFAULT_VALUES = 3
+DEFAULT_SEED = 1
+MOST_CORES = 1_024
+LARGEST_SEED = 2**32 - 1
+# A simulated CPython can do without a GIL, and can have several.
+INTERPRETER = Interpreter(
+    path="",
+    version="3.13",
+    build="",
+    free_threading=False,
+    debug=False,
+    compiler="",
+    options="",
+    headway=__version__,
+)
+
+DESCRIPTION = """\
+Simulates what the GIL does to threads, in virtual time: the experiments of `headway bench`, with
+the same rows and tables, on any number of cores and under any policy that the GIL ever had or was
+to have. A row's values are those of seeds that follow each other. The same options bring the same
+results, whatever this machine does meanwhile.
+
+policies:
+  stock, interval  CPython since 3.2: a thread that waits asks for the GIL after a switch interval
+  ticks            CPython before 3.2: the GIL is let go for a moment after every 100 ticks
+  requests         proposed in 2010: who waits after I/O may ask for the GIL at once
+  beazley          proposed in 2010: who was not forced to drop it goes before who was
+  priority         Headway: I/O-bound threads first, at once
+  deadline         Headway: virtual deadlines, the earliest first
+
+experiments:
+"""
+EPILOG = """\
+examples:
+  headway simulate echo                          the convoy, by switch interval and CPU-bound threads
+  headway simulate echo --policy ticks --policy stock
+  headway simulate wsgi --cores 16 --shape 4x8
+  headway bench echo --json real.json; headway simulate echo --json simulated.json
+  headway bench-compare real.json simulated.json
+"""  # noqa: E501
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    listed = "\n".join(
+        f"  {name:<12} {each.experiment.summary}" for name, each in SIMULATED.items()
+    )
+    parser.description = DESCRIPTION + listed
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="an experiment; without one: all of them"
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="P",
+        help="see above; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
+    )
+    parser.add_argument(
+        "--switch-interval",
+        action="append",
+        type=interval_s,
+        metavar="S",
+        help="in seconds; may be given again (default: the experiment's own)",
+    )
+    parser.add_argument(
+        "--threads",
+        action="append",
+        type=thread_count,
+        metavar="N",
+        help="how many threads compute; may be given again (default: the experiment's own)",
+    )
+    parser.add_argument(
+        "--cores",
+        type=core_count,
+        metavar="N",
+        help=f"how many cores the simulated machine has (default: {Machine.cores}, or the "
+        "calibration's)",
+    )
+    parser.add_argument(
+        "--workload",
+        action="append",
+        metavar="W",
+        help="of the experiments that have several; may be given again (default: all)",
+    )
+    parser.add_argument(
+        "--mode",
+        action="append",
+        choices=MODES,
+        help="echo: where work runs; interpreters are such with a GIL of their own; may be given "
+        "again (default: all)",
+    )
+    parser.add_argument(
+        "--shape",
+        action="append",
+        type=shape,
+        metavar="PxT",
+        help="wsgi: processes x threads; may be given again (default: 10x1, 2x5, 1x10)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        default=DEFAULT_SEED,
+        metavar="N",
+        help=f"of a row's first value; each further one has the next (default: {DEFAULT_SEED})",
+    )
+    parser.add_argument(
+        "--values",
+        type=at_least_one,
+        default=DEFAULT_VALUES,
+        metavar="N",
+        help=f"how many values a row gets (default: {DEFAULT_VALUES})",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=seconds,
+        metavar="S",
+        help="how much virtual time is counted for one value (default: as long as `headway bench` "
+        "measures)",
+    )
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="also write the results to FILE, in the form of `headway bench`; with - that goes to "
+        "stdout, and the text to stderr",
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="also make a page of them, with charts; - is stdout"
+    )
+
+
+def core_count(text: str) -> int:
+    return whole_number(text, 1, MOST_CORES)
+
+
+def seed(text: str) -> int:
+    return whole_number(text, 0, LARGEST_SEED)
+
+
+def run(options: argparse.Namespace) -> int:
+    names = list(dict.fromkeys(options.names))
+    chosen = [named(name, SIMULATED, "NAME") for name in names] or list(SIMULATED.values())
+    choice = choose(options)
+    for each in chosen if names else ():
+        check_heeded(each.experiment, options)
+    conditions = conditions_of(options)
+    outputs = Outputs(json=options.json, html=options.html)
+    if options.workload:
+        kept = bench.with_workloads([each.experiment for each in chosen], choice, bool(names))
+        chosen = [SIMULATED[each.name] for each in kept]
+    # What cannot be is refused before anything is simulated.
+    planned = [
+        Rounds(each, bench.known_to(each.experiment, choice), conditions, progress)
+        for each in chosen
+    ]
+    return simulate(planned, chosen, options.values, describe(choice, conditions), outputs)
+
+
+def choose(options: argparse.Namespace) -> Choice:
+    """Raises CommandError (exit code 2) for a policy that there is not."""
+    for policy in options.policy or ():
+        named(policy, dict.fromkeys(POLICIES), "--policy")
+    return Choice(
+        interpreter=INTERPRETER,
+        free_threaded=INTERPRETER._replace(free_threading=True),
+        policies=each_once(options.policy) or DEFAULT_POLICIES,
+        switch_intervals_s=each_once(options.switch_interval),
+        threads=each_once(options.threads),
+        workloads=each_once(options.workload),
+        modes=each_once(options.mode),
+        shapes=each_once(options.shape),
+        seconds=options.seconds,
+    )
+
+
+def each_once(values: list[Any] | None) -> tuple[Any, ...] | None:
+    """In the order given."""
+    return tuple(dict.fromkeys(values)) if values else None
+
+
+def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
+    """An option that would change nothing is refused."""
+    choosing = ("policy", "switch-interval", "threads", "workload", "mode", "shape")
+    for option in choosing:
+        if getattr(options, option.replace("-", "_")) and option not in experiment.heeds:
+            heeded = ", ".join(f"--{each}" for each in choosing if each in experiment.heeds)
+            raise CommandError(
+                f"--{option}: {experiment.name} has none; it has {heeded}", exit_code=2
+            )
+
+
+def conditions_of(options: argparse.Namespace) -> Conditions:
+    machine = Machine() if options.cores is None else Machine(cores=options.cores)
+    return Conditions(machine, Costs(), options.seed)
+
+
+def describe(choice: Choice, conditions: Conditions) -> dict[str, Any]:
+    """The results' `metadata`: all that they depend on, but for the choice of rows."""
+    machine = vars(conditions.machine)
+    return {
+        "headway": __version__,
+        "cpus": conditions.machine.cores,
+        "policies": list(choice.policies),
+        "simulated": {
+            "seed": conditions.seed,
+            "machine": machine,
+            "costs": conditions.costs.to_dict(),
+        },
+    }
+
+
+def simulate(
+    planned: list[Rounds],
+    chosen: list[Simulated],
+    values: int,
+    metadata: dict[str, Any],
+    outputs: Outputs,
+) -> int:
+    """However it ends: what there is by then is shown and kept."""
+    signals.watch()
+    shown: list[tuple[Experiment, Results]] = []
+    exit_code = 0
+    try:
+        outputs.say(heading(metadata))
+        for each, rounds in zip(chosen, planned, strict=True):
+            shown.append((each.experiment, rounds.results))
+            try:
+                rounds.run(values)
+            finally:
+                with signals.held():
+                    clear_progress()
+                    outputs.say(*bench.report(each.experiment, rounds.results, outputs.style))
+    except KeyboardInterrupt:
+        exit_code = 130
+    except SystemExit as ended:
+        exit_code = int(ended.code or 0)
+    finally:
+        with signals.held():
+            outputs.write(metadata, shown)
+    if exit_code:
+        print("Interrupted: this is what had been simulated.", file=sys.stderr)
+    failed = any(result.failures for _, results in shown for result in results)
+    return exit_code or int(failed)
+
+
+def heading(metadata: dict[str, Any]) -> str:
+    cores = metadata["cpus"]
+    return (
+        f"Simulated: {cores} {'core' if cores == 1 else 'cores'}, "
+        f"seed {metadata['simulated']['seed']}; policies: {', '.join(metadata['policies'])}"
+    )
