@@ -312,10 +312,10 @@ def check_alone(options: argparse.Namespace) -> None:
         "json",
         "html",
         "timeline",
-        "from",
+        "from_",
     ):
         if getattr(options, option.replace("-", "_"), None) is not None:
-            given.append(f"--{option}")
+            given.append(f"--{option.rstrip('_')}")
     if given:
         raise CommandError(
             f"--calibrate: found {given[0]} beside it; it measures, and simulates nothing",
