@@ -31,6 +31,8 @@ pub struct ThreadBook {
     pub wait_ns: Samples,
     pub hold_ns: Samples,
     pub request_ns: Samples,
+    /// From the begin of an `ask` until it was answered.
+    pub answer_ns: Samples,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -139,6 +141,12 @@ impl Books {
         if self.is_open(now_ns) {
             self.threads[thread].asked += 1;
             self.gils[gil].drop_requests += 1;
+        }
+    }
+
+    pub fn answered(&mut self, thread: usize, asked_ns: u64, now_ns: u64) {
+        if self.is_open(now_ns) {
+            self.threads[thread].answer_ns.push(now_ns - asked_ns);
         }
     }
 

@@ -88,7 +88,7 @@ impl Simulation {
             happened: 0,
             cores: (0..cores).map(|_| Core::default()).collect(),
             books: Books::new(begin_ns, end_ns, names, gils.len()),
-            timeline: Timeline::new(scenario.timeline_events),
+            timeline: Timeline::new(scenario.timeline_events, begin_ns),
             unfinished: scenario.threads.iter().filter(|thread| thread.once).count(),
             tasks,
             gils,
@@ -113,13 +113,14 @@ impl Simulation {
             self.run_until(late_ns, |this| !this.is_asked());
         }
         self.close_books(ended_ns);
+        let (timeline, timeline_lost) = self.timeline.close();
         Outcome {
             events: self.happened,
             ended_ns,
             threads: self.books.threads,
             gils: self.books.gils,
-            timeline: self.timeline.moments,
-            timeline_lost: self.timeline.lost,
+            timeline,
+            timeline_lost,
         }
     }
 
@@ -193,7 +194,7 @@ impl Simulation {
     }
 
     fn note(&mut self, id: TaskId, moment: Moment) {
-        if self.books.is_open(self.now_ns) {
+        if self.now_ns <= self.end_ns {
             self.timeline.note(self.now_ns, id, moment);
         }
     }

@@ -87,6 +87,7 @@ pub enum Step {
     Sleep(Distribution),
     Receive(usize, Distribution),
     Reply(Distribution),
+    Answer(Distribution),
     Ask(usize, Distribution),
     Send(usize, Distribution),
     Begin,
@@ -192,6 +193,7 @@ impl Step {
             | Self::Sleep(ns)
             | Self::Receive(_, ns)
             | Self::Reply(ns)
+            | Self::Answer(ns)
             | Self::Ask(_, ns)
             | Self::Send(_, ns) => Some(ns),
             Self::Begin | Self::End => None,

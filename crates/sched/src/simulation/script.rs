@@ -34,6 +34,10 @@ impl Simulation {
             }
             Stage::Compute => self.check(id),
             Stage::Call => self.called(id),
+            Stage::Answering => {
+                self.answer(id);
+                self.called(id);
+            }
             Stage::Take | Stage::WaitForGil => self.try_take(id),
             Stage::Taken => self.after_take(id),
             Stage::SpinForGil => self.sleep_for_gil(id),
@@ -81,6 +85,10 @@ impl Simulation {
                 task.left_ns = ns.sample_ns(&mut self.random);
                 task.stage = Stage::Call;
             }
+            Step::Answer(ns) => {
+                task.left_ns = ns.sample_ns(&mut self.random);
+                task.stage = Stage::Answering;
+            }
             Step::Begin => {
                 task.began_ns = Some(self.now_ns);
                 self.note(id, Moment::Begin);
@@ -124,6 +132,7 @@ impl Simulation {
             _ => unreachable!("other steps need no drop"),
         };
         task.stage = stage;
+        task.asked_since_ns = self.now_ns;
         task.left_ns = ns.sample_ns(random);
     }
 
@@ -174,7 +183,13 @@ impl Simulation {
 
     fn replied(&mut self, id: TaskId) {
         self.tasks[id].stage = Stage::Back;
+        self.answer(id);
+    }
+
+    /// Wakes up who waits for an answer to the message that was received last.
+    fn answer(&mut self, id: TaskId) {
         if let Some(asker) = self.tasks[id].asked_by.take() {
+            self.books.answered(asker, self.tasks[asker].asked_since_ns, self.now_ns);
             self.wake(asker, Some(self.tasks[id].core), true);
         }
     }

@@ -25,6 +25,8 @@ pub enum Stage {
     Compute,
     /// C code that keeps the GIL.
     Call,
+    /// The same, and then the message that was received last is answered.
+    Answering,
     /// To take the GIL.
     Take,
     /// It spins for a moment before it sleeps for the GIL.
@@ -97,6 +99,8 @@ pub struct Task {
     pub switch_number: u64,
     pub taken_ns: u64,
     pub began_ns: Option<u64>,
+    /// Since when it asks and waits for the answer.
+    pub asked_since_ns: u64,
 }
 
 impl Task {
@@ -123,6 +127,7 @@ impl Task {
             switch_number: 0,
             taken_ns: 0,
             began_ns: None,
+            asked_since_ns: 0,
         }
     }
 
