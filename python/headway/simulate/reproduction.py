@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from headway.simulate.fitting import Figures, Page
+from headway.simulate.fitting import Figures
 from headway.simulate.service import Service, figures_of
 
 SECONDS = 1.5
@@ -79,4 +79,3 @@ def root(growing: Callable[[float], float], low: float, high: float) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if growing(middle) > 0 else (middle, high)
     return (low + high) / 2
-
