@@ -107,7 +107,7 @@ def test_a_trace_has_the_convoys_holds_and_waits(tmp_path: Path) -> None:
     result = headway("simulate", "echo", "--timeline", str(file))
     assert result.returncode == 0, result.stderr
     events = json.loads(file.read_text())["traceEvents"]
-    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    names = [event["args"]["name"] for event in events if event.get("name") == "thread_name"]
     assert {"echo", "compute-0", "client"} <= set(names)
     assert {"hold", "wait", "drop request"} <= {event.get("name") for event in events}
 

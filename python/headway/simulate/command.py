@@ -246,7 +246,7 @@ def draw(
     options: argparse.Namespace,
 ) -> int:
     """--timeline. Raises CommandError (exit code 2) for options that it does not go with."""
-    for option in ("json", "html"):
+    for option in ("values", "json", "html"):
         if getattr(options, option) is not None:
             raise CommandError(
                 f"--{option}: --timeline shows one row, and makes no results", exit_code=2
