@@ -123,8 +123,11 @@ def predict(
     for configuration in asked:
         progress(said(configuration))
         found = [model.predict(configuration) for model in models]
-        predictions.append(Prediction(configuration, {name: hull(
-            [each[name] for each in found]) for name in PREDICTED}))
+        predictions.append(
+            Prediction(
+                configuration, {name: hull([each[name] for each in found]) for name in PREDICTED}
+            )
+        )
     return Predicted(recording, demand, measured, lean, check, misfit, predictions)
 
 

@@ -220,13 +220,17 @@ def check(path: str, recorded: Record) -> None:
             not is_exact(recorded)
             or not recorded.get("gils")
             or "gil_wait_time_histogram" not in recorded,
-            lambda: "no waits for the GIL were measured; mod_wsgi and a server without its meter "
-            "do not know them",
+            lambda: (
+                "no waits for the GIL were measured; mod_wsgi and a server without its meter "
+                "do not know them"
+            ),
         ),
         (
             any(len(values(recorded, each)) > 1 for each in SHAPE),
-            lambda: f"several configurations are in it ({label(configure(recorded, 0.0))}); take "
-            "one away with `headway telemetry --export FILE --from TIME --to TIME`",
+            lambda: (
+                f"several configurations are in it ({label(configure(recorded, 0.0))}); take "
+                "one away with `headway telemetry --export FILE --from TIME --to TIME`"
+            ),
         ),
         (
             any(not values(recorded, each) for each in SHAPE),
@@ -272,4 +276,3 @@ def check_requests(path: str, workers: Sequence[Worker]) -> None:
 
 def unfit(path: str, why: str) -> NoReturn:
     raise Unfit(f"--from {path!r} cannot support a prediction: {why}")
-

@@ -79,4 +79,3 @@ def root(growing: Callable[[float], float], low: float, high: float) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if growing(middle) > 0 else (middle, high)
     return (low + high) / 2
-
