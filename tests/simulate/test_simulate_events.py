@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from headway.simulate.events import timeline
-from headway.simulate.scenario import Gil, Outcome, Scenario, Thread
+from headway.simulate.machine import Machine
+from headway.simulate.scenario import Gil, Outcome, Scenario, Thread, compute
 from headway.timeline.timeline import (
     FORCED,
     HOLD,
@@ -19,7 +22,7 @@ from headway.timeline.timeline import (
 ECHO, COMPUTE, CLIENT = range(3)
 
 
-def drawn(*events: tuple[float, int, str], lost: int = 0) -> Timeline:
+def drawn(*events: tuple[float, int, str], lost: int = 0, ended_ns: int = 200) -> Timeline:
     scenario = Scenario(
         machine={},
         gils=[Gil()],
@@ -27,12 +30,17 @@ def drawn(*events: tuple[float, int, str], lost: int = 0) -> Timeline:
         begin_ns=100,
         end_ns=200,
     )
-    told = {"timeline": [list(each) for each in events], "timeline_lost": lost}
+    told = {
+        "timeline": [list(each) for each in events],
+        "timeline_lost": lost,
+        "ended_ns": ended_ns,
+    }
     return timeline("a convoy", scenario, Outcome(told))
 
 
 def test_a_forced_switch_is_a_wait_a_request_and_two_holds() -> None:
     found = drawn(
+        (100, COMPUTE, "take"),
         (110, ECHO, "wait"),
         (150, ECHO, "ask"),
         (151, COMPUTE, "forced_drop"),
@@ -51,7 +59,12 @@ def test_a_forced_switch_is_a_wait_a_request_and_two_holds() -> None:
 
 
 def test_a_thread_without_a_gil_has_requests() -> None:
-    found = drawn((120, CLIENT, "end"), (120, CLIENT, "begin"), (150, CLIENT, "end"))
+    found = drawn(
+        (100, CLIENT, "begin"),
+        (120, CLIENT, "end"),
+        (120, CLIENT, "begin"),
+        (150, CLIENT, "end"),
+    )
     assert found.spans == [Span(REQUEST, CLIENT, 100, 120), Span(REQUEST, CLIENT, 120, 150)]
     assert [thread.gil for thread in found.threads] == ["main", "main", ""]
 
@@ -66,5 +79,39 @@ def test_whom_a_request_is_for_may_be_unknown() -> None:
     assert drawn((130, ECHO, "ask")).drop_requests == [DropRequest(130, ECHO, -1)]
 
 
-def test_events_that_were_lost_are_counted() -> None:
-    assert drawn(lost=7).lost == 7
+def test_after_events_that_were_lost_nothing_is_known() -> None:
+    found = drawn((110, COMPUTE, "take"), (150, ECHO, "wait"), lost=7)
+    assert found.lost == 7
+    assert found.end_ns == 150
+    assert found.spans[0] == Span(HOLD, COMPUTE, 110, 150, UNFINISHED)
+
+
+def test_it_ends_when_all_scripts_are_over() -> None:
+    assert drawn((110, COMPUTE, "take"), ended_ns=130).spans == [
+        Span(HOLD, COMPUTE, 110, 130, UNFINISHED)
+    ]
+
+
+def test_the_switch_interval_is_that_of_all_gils() -> None:
+    assert drawn().switch_interval_ns == 5_000_000
+
+
+def test_what_was_under_way_when_the_window_opened_begins_then() -> None:
+    """Simulated: echo waits, and compute-0 has held the GIL since long before."""
+    scenario = Scenario(
+        machine=asdict(Machine()),
+        gils=[Gil("interval", switch_interval_ns=1e9)],
+        threads=[
+            Thread("compute-0", [compute(1e9)], gil=0),
+            Thread("echo", [compute(1e3)], gil=0, starts_ns=1e6),
+        ],
+        begin_ns=5e6,
+        end_ns=6e6,
+        timeline_events=100,
+    )
+    found = timeline("held before", scenario, scenario.run())
+    states = [span for span in found.spans if span.kind in (HOLD, WAIT)]
+    assert states == [
+        Span(HOLD, 0, 5_000_000, 6_000_000, UNFINISHED),
+        Span(WAIT, 1, 5_000_000, 6_000_000, UNFINISHED),
+    ]

@@ -23,7 +23,7 @@ def said(made: Timeline) -> str:
 
 
 def told(made: Timeline) -> list[str]:
-    return [step.text for step in episode.episode(made)]
+    return [step.text for step in episode.episode(excerpt.all_of(made))]
 
 
 def test_a_convoy_is_told_with_its_figures() -> None:
@@ -36,7 +36,7 @@ def test_a_convoy_is_told_with_its_figures() -> None:
 
 
 def test_an_excerpt_says_what_the_whole_was() -> None:
-    assert said(convoy(100)).endswith("In all 546 ms it waited 100 times, 5.09 ms on average.")
+    assert said(convoy(100)).endswith("In all 546 ms echo waited 100 times, 5.09 ms on average.")
 
 
 def test_a_wait_behind_several_threads_has_as_many_switch_intervals() -> None:
@@ -103,13 +103,13 @@ def test_a_wait_is_told_step_by_step() -> None:
         "After 5.06 ms, a switch interval, it asks compute-0 to drop the GIL.",
         "compute-0 notices 4 µs later, and drops it: a forced drop.",
         "30 µs later echo has it.",
-        "It needed the GIL for 17 µs, in 2 holds, and drops it of its own accord.",
+        "It needed the GIL for 17 µs, in 2 holds, and drops it unasked.",
         "35 µs later compute-0 has it. When echo wants it again, all this begins anew.",
     ]
 
 
 def test_steps_are_in_order_and_each_is_in_the_lane_of_who_does_it() -> None:
-    steps = episode.episode(convoy(4, cpu_threads=2))
+    steps = episode.episode(excerpt.all_of(convoy(4, cpu_threads=2)))
     assert [step.at_ns for step in steps] == sorted(step.at_ns for step in steps)
     assert [step.thread for step in steps] == [2, 2, 1, 2, 2, 0]
     assert "in which others took the GIL once, it asks compute-1" in steps[1].text
@@ -134,7 +134,7 @@ def test_what_was_not_seen_is_not_told() -> None:
         for span in made.spans
     ]
     found = told(made)
-    assert found[1] == "compute-0 drops it of its own accord."
+    assert found[1] == "compute-0 drops it unasked."
     assert not any("asks" in text or "forced" in text or "anew" in text for text in found)
 
 

@@ -46,14 +46,25 @@ def test_the_magnified_part_shows_every_step_in_its_lane() -> None:
 @pytest.mark.parametrize("blocks", [True, False])
 @pytest.mark.parametrize("whole", [True, False])
 def test_no_line_is_wider_than_the_terminal(width: int, blocks: bool, whole: bool) -> None:
-    for made in (convoy(30, cpu_threads=30), quick(300)):
-        made.title = "a title that nobody would give to anything " * 4
+    for made, title in ((convoy(30, cpu_threads=30), "a long title "), (quick(300), "長い題名")):
+        made.title = title * 20
+        made.threads[1] = TimelineThread("長い名前" * 10, "main")
         made.threads[0] = TimelineThread("a name that nobody would give to a thread" * 3, "main")
         made.lost = 12_345
         drawn = text.draw(made, Style(width, blocks=blocks), whole=whole)
         assert max(map(columns.width, drawn.splitlines())) <= width
-        if not blocks:
-            drawn.encode("ascii")
+
+
+def test_it_is_plain_ascii_where_the_encoding_has_no_more() -> None:
+    text.draw(convoy(30, cpu_threads=3), Style(80, blocks=False)).encode("ascii")
+
+
+def test_arrows_that_would_be_a_thicket_are_counted_instead() -> None:
+    drawn = text.draw(quick(1000), Style(80), whole=True)
+    main, magnified = drawn.split("magnified")
+    assert not set("⇡↑↓↕") & set(main)
+    assert {"⇡", "↓", "↑"} <= set(magnified)
+    assert "3,000 arrows had no room." in magnified
 
 
 def test_there_is_colour_only_where_it_is_wanted() -> None:

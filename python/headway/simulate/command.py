@@ -32,7 +32,7 @@ from headway.bench.outputs import Outputs
 from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Results
 from headway.errors import CommandError
-from headway.simulate import calibrate, calibration
+from headway.simulate import calibrate, calibration, prediction_command, timeline_file
 from headway.simulate.costs import Costs
 from headway.simulate.experiments import SIMULATED
 from headway.simulate.experiments.simulated import Conditions, Simulated
@@ -43,7 +43,7 @@ POLICIES = (STOCK, "interval", "ticks", "requests", "beazley", "priority", "dead
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
 DEFAULT_VALUES = 3
 DEFAULT_SEED = 1
-MOST_CORES = 1_024
+MOST_CORES = 64
 LARGEST_SEED = 2**32 - 1
 # A simulated CPython can do without a GIL, and can have several.
 INTERPRETER = Interpreter(
@@ -66,7 +66,7 @@ results, whatever this machine does meanwhile.
 policies:
   stock, interval  CPython since 3.2: a thread that waits asks for the GIL after a switch interval
   ticks            CPython before 3.2: the GIL is let go for a moment after every 100 ticks
-  requests         proposed in 2010: who waits after I/O may ask for the GIL at once
+  requests         proposed in 2009: who waits after I/O may ask for the GIL at once
   beazley          proposed in 2010: who was not forced to drop it goes before who was
   priority         Headway: I/O-bound threads first, at once
   deadline         Headway: virtual deadlines, the earliest first
@@ -78,6 +78,8 @@ examples:
   headway simulate echo                          the convoy, by switch interval and CPU-bound threads
   headway simulate echo --policy ticks --policy stock
   headway simulate wsgi --cores 16 --shape 4x8
+  headway simulate --from store.sqlite --switch-interval 0.002 --policy deadline
+  headway simulate echo --timeline convoy.svg --threads 2
   headway bench echo --json real.json; headway simulate echo --json simulated.json
   headway bench-compare real.json simulated.json
 """  # noqa: E501
@@ -162,9 +164,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--values",
         type=at_least_one,
-        default=DEFAULT_VALUES,
         metavar="N",
-        help=f"how many values a row gets (default: {DEFAULT_VALUES})",
+        help=f"how many values a row gets (default: {DEFAULT_VALUES}), or how many simulations a "
+        "prediction is of",
+    )
+    parser.add_argument(
+        "--from",
+        dest="from_",
+        metavar="FILE",
+        help="instead of an experiment, what was recorded of a service or a program: predicts what "
+        "--policy, --switch-interval, --shape and --cores would do to it. FILE is a store of "
+        "`headway telemetry`, or a report of `headway run --json`",
     )
     parser.add_argument(
         "--seconds",
@@ -182,6 +192,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", metavar="FILE", help="also make a page of them, with charts; - is stdout"
     )
+    parser.add_argument(
+        "--timeline",
+        metavar="FILE",
+        help="instead of tables, one row of one experiment over time: who holds the GIL, who "
+        "waits, who asks. A drawing (.svg), a trace for Perfetto and Chrome (.json), or - for this "
+        "terminal. Options choose the row (default: the one that the experiment is known for)",
+    )
 
 
 def core_count(text: str) -> int:
@@ -196,12 +213,17 @@ def run(options: argparse.Namespace) -> int:
     if options.calibrate is not None:
         check_alone(options)
         return calibrate.run(options.calibrate)
+    if options.from_ is not None:
+        machine, costs = constants_of(options)
+        return prediction_command.run(options, machine, costs)
     names = list(dict.fromkeys(options.names))
     chosen = [named(name, SIMULATED, "NAME") for name in names] or list(SIMULATED.values())
     choice = choose(options)
     for each in chosen if names else ():
         check_heeded(each.experiment, options)
     conditions = conditions_of(options)
+    if options.timeline is not None:
+        return draw(chosen, choice, conditions, options)
     outputs = Outputs(json=options.json, html=options.html)
     if options.workload:
         kept = bench.with_workloads([each.experiment for each in chosen], choice, bool(names))
@@ -211,7 +233,34 @@ def run(options: argparse.Namespace) -> int:
         Rounds(each, bench.known_to(each.experiment, choice), conditions, progress)
         for each in chosen
     ]
-    return simulate(planned, chosen, options.values, describe(choice, conditions), outputs)
+    return simulate(
+        planned, chosen, options.values or DEFAULT_VALUES, describe(choice, conditions), outputs
+    )
+
+
+def draw(
+    chosen: list[Simulated],
+    choice: Choice,
+    conditions: Conditions,
+    options: argparse.Namespace,
+) -> int:
+    """--timeline. Raises CommandError (exit code 2) for options that it does not go with."""
+    for option in ("json", "html"):
+        if getattr(options, option) is not None:
+            raise CommandError(
+                f"--{option}: --timeline shows one row, and makes no results", exit_code=2
+            )
+    if len(chosen) != 1:
+        known = ", ".join(SIMULATED)
+        raise CommandError(
+            f"--timeline: found {len(chosen)} experiments; NAME is one of {known}", exit_code=2
+        )
+    file = timeline_file.TimelineFile(options.timeline)
+    (simulated,) = chosen
+    outputs = Outputs()
+    drawn = timeline_file.simulate(simulated, choice, conditions)
+    outputs.say(file.write(drawn, outputs.style))
+    return 0
 
 
 def choose(options: argparse.Namespace) -> Choice:
@@ -263,9 +312,10 @@ def check_alone(options: argparse.Namespace) -> None:
         "json",
         "html",
         "timeline",
+        "from_",
     ):
         if getattr(options, option.replace("-", "_"), None) is not None:
-            given.append(f"--{option}")
+            given.append(f"--{option.rstrip('_')}")
     if given:
         raise CommandError(
             f"--calibrate: found {given[0]} beside it; it measures, and simulates nothing",
@@ -273,11 +323,15 @@ def check_alone(options: argparse.Namespace) -> None:
         )
 
 
+def constants_of(options: argparse.Namespace) -> tuple[Machine, Costs]:
+    if options.calibration is None:
+        return Machine(), Costs()
+    found = calibration.read(options.calibration)
+    return found.machine, found.costs
+
+
 def conditions_of(options: argparse.Namespace) -> Conditions:
-    machine, costs = Machine(), Costs()
-    if options.calibration is not None:
-        found = calibration.read(options.calibration)
-        machine, costs = found.machine, found.costs
+    machine, costs = constants_of(options)
     if options.cores is not None:
         machine = replace(machine, cores=options.cores)
     return Conditions(machine, costs, options.seed)

@@ -49,13 +49,20 @@ def timeline(title: str, scenario: Scenario, outcome: Outcome) -> Timeline:
         )
         for each in scenario.threads
     ]
-    found = Timeline(title, threads, round(scenario.end_ns), round(scenario.begin_ns))
+    # Scripts that are run once may have been over before.
+    end_ns = round(min(scenario.end_ns, outcome.told["ended_ns"]))
+    found = Timeline(title, threads, end_ns, round(scenario.begin_ns))
+    intervals_ns = {round(gil.switch_interval_ns) for gil in scenario.gils}
+    found.switch_interval_ns = intervals_ns.pop() if len(intervals_ns) == 1 else 0
+    events = outcome.told["timeline"]
     found.lost = outcome.told["timeline_lost"]
-    holders = holders_at_begin(scenario, outcome)
+    if found.lost and events:
+        # Of what came then nothing is known.
+        found.end_ns = round(events[-1][0])
+    holders: dict[int, int] = {}
     # When what is under way began, by thread and kind.
     began: dict[tuple[int, str], int] = {}
-    known: set[tuple[int, str]] = set()
-    for at, thread, what in outcome.told["timeline"]:
+    for at, thread, what in events:
         at_ns = round(at)
         gil = scenario.threads[thread].gil
         if what == ASK:
@@ -64,31 +71,14 @@ def timeline(title: str, scenario: Scenario, outcome: Outcome) -> Timeline:
         if what in ENDS:
             kind, how = ENDS[what]
             began_ns = began.pop((thread, kind), None)
-            # Nobody saw the begin of what was under way at the window's; a take needs no wait.
-            if began_ns is None and (thread, kind) not in known and what != "take":
-                began_ns = found.begin_ns
+            # A take needs no wait.
             if began_ns is not None:
                 found.spans.append(Span(kind, thread, began_ns, at_ns, how))
-            known.add((thread, kind))
         if what in BEGINS:
             began.setdefault((thread, BEGINS[what]), at_ns)
-            known.add((thread, BEGINS[what]))
         if gil is not None and what == "take":
             holders[gil] = thread
     for (thread, kind), began_ns in began.items():
         found.spans.append(Span(kind, thread, began_ns, found.end_ns, UNFINISHED))
     found.spans.sort(key=lambda span: (span.from_ns, span.thread))
     return found
-
-
-def holders_at_begin(scenario: Scenario, outcome: Outcome) -> dict[int, int]:
-    """By GIL, as far as it can be told: whoever drops it before anybody takes it."""
-    first: dict[int, int | None] = {}
-    for _, thread, what in outcome.told["timeline"]:
-        gil = scenario.threads[thread].gil
-        if gil is not None and gil not in first:
-            if what in ("drop", "forced_drop"):
-                first[gil] = thread
-            elif what == "take":
-                first[gil] = None
-    return {gil: thread for gil, thread in first.items() if thread is not None}

@@ -7,10 +7,10 @@ nothing of simulations; what the kernel adds to each time is still in them.
 **Whether work is fixed or ends by the clock** decides what a switch interval does: a page that
 computes until so much time has passed loses work while others have the GIL, one that computes so
 much does not. A recording tells by what happens when the kernel takes the core from a thread that
-holds the GIL. Fixed work then holds the GIL for longer, and its CPU time stays what it is; work that
-ends by the clock holds the GIL for as long as ever, and its CPU time shrinks. So CPU times reach
-further below their median than times with the GIL do where the clock ends the work, and less far
-where it does not: `Lean`. What makes requests unlike each other is in both alike.
+holds the GIL. Fixed work then holds the GIL for longer, and its CPU time stays what it is; work
+that ends by the clock holds the GIL for as long as ever, and its CPU time shrinks. So CPU times
+reach further below their median than times with the GIL do where the clock ends the work, and less
+far where it does not: `Lean`. What makes requests unlike each other is in both alike.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from headway.simulate.recording import Record, Recording, Worker, total
+from headway.simulate.recording import Recording
 from headway.telemetry import histogram
 from headway.telemetry.histogram import Histogram
+from headway.telemetry.summary import Record
 
 NS = 1e9
 POINTS = 101
@@ -85,7 +86,6 @@ class Figures(NamedTuple):
     wait_s: float
     take_wait_p95_s: float
     stretch: float
-    apart_s: float
 
 
 def page_of(record: Record) -> Page:
@@ -146,7 +146,6 @@ def figures_of(records: Sequence[Record], demand: Demand) -> Figures:
         mean("gil_wait_time"),
         quantiles(takes)[95] if takes else 0.0,
         mean("gil_held_time") / max(1e-9, mean("request_cpu_time")),
-        sum(apart(record) * record["request_count"] for record in records) / requests,
     )
 
 
@@ -175,7 +174,7 @@ def demand_of(recording: Recording) -> Demand:
 def busy_of(recording: Recording) -> float:
     """The share of the worker threads' time that was in requests, of the busiest process."""
     return max(
-        worker.record["busy_seconds"] / worker.record["thread_seconds"]
+        float(worker.record["busy_seconds"] / worker.record["thread_seconds"])
         for worker in recording.workers
     )
 
@@ -201,7 +200,7 @@ def below_median(times: Histogram) -> float:
     """The mean distance of what is below the median from it, of all, in medians."""
     middle = quantiles(times)[POINTS // 2]
     below = sum(count * max(0.0, middle - at) for at, count in middles(times))
-    return below / times["count"] / middle if middle else 0.0
+    return float(below / times["count"] / middle) if middle else 0.0
 
 
 def mean_of(times: Histogram) -> float:
@@ -228,7 +227,3 @@ def quantiles(times: Histogram, points: int = POINTS) -> tuple[float, ...]:
     mean = (sum(values) - (values[0] + values[-1]) / 2) / (points - 1)
     scale = mean_of(times) / mean if mean else 1.0
     return tuple(each * scale for each in values)
-
-
-def resampled(worker: Worker, places: Sequence[int]) -> Record:
-    return total(worker.ticks[place] for place in places)

@@ -2,10 +2,10 @@
 service that was recorded, with an interval for each figure.
 
 A prediction is what was measured, times what simulations say a change does to it. Its interval
-covers the recording's scatter (each simulation is fitted to the recording's reports drawn anew), what
-the simulations' seeds change, how connections fall to processes, how far the simulations are from
-the recording itself, and MODEL_ERROR. Where the recording leaves open whether the clock ends the
-work of a request, it covers both.
+covers the recording's scatter (each simulation's page is of the recording's reports, drawn anew),
+what seeds change, how connections fall to processes, how far the simulations are from the recording
+itself, and MODEL_ERROR. Where the recording leaves open whether the clock ends the work of a
+request, it covers both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headway.simulate.costs import Costs
 from headway.simulate.fitting import (
@@ -28,18 +28,13 @@ from headway.simulate.fitting import (
     figures_of,
     lean_of,
     page_of,
-    resampled,
 )
+from headway.simulate.intervals import Interval, covered, hull, median_of, widened
 from headway.simulate.machine import Machine
 from headway.simulate.recording import Recording, total, unfit
 from headway.simulate.reproduction import Hidden, reproduce, simulate
 from headway.simulate.service import Configuration, Service, Surroundings
 
-# How far a simulated change is from the real one, beyond everything else that an interval covers:
-# as a share of the prediction. Measured by bench/what_if.py.
-MODEL_ERROR = 0.10
-# Of the simulations of one configuration so many lie within the interval.
-COVERED = 0.90
 # The simulated window.
 SECONDS = 2.0
 DEFAULT_VALUES = 16
@@ -48,15 +43,6 @@ MOST_MISFIT = 0.5
 # Up to here a recording counts as reproduced.
 REPRODUCED = 0.15
 PREDICTED = ("throughput", "response_s", "wait_s", "take_wait_p95_s")
-
-
-class Interval(NamedTuple):
-    low: float
-    middle: float
-    high: float
-
-    def has(self, value: float) -> bool:
-        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -122,12 +108,9 @@ def predict(
     predictions = []
     for configuration in asked:
         progress(said(configuration))
-        found = [model.predict(configuration) for model in models]
-        predictions.append(
-            Prediction(
-                configuration, {name: hull([each[name] for each in found]) for name in PREDICTED}
-            )
-        )
+        of_models = [model.predict(configuration) for model in models]
+        intervals = {name: hull([each[name] for each in of_models]) for name in PREDICTED}
+        predictions.append(Prediction(configuration, intervals))
     return Predicted(recording, demand, measured, lean, check, misfit, predictions)
 
 
@@ -261,29 +244,6 @@ def checked(
         for name in ("throughput", "response_s")
     )
     return Prediction(recorded, intervals), misfit
-
-
-def covered(in_order: Sequence[float]) -> tuple[float, float, float]:
-    cut = round(len(in_order) * (1 - COVERED) / 2)
-    return in_order[cut], median_of(in_order), in_order[-1 - cut]
-
-
-def widened(interval: Interval) -> Interval:
-    low, middle, high = interval
-    return Interval(low / (1 + MODEL_ERROR), middle, high * (1 + MODEL_ERROR))
-
-
-def hull(intervals: Sequence[Interval]) -> Interval:
-    return Interval(
-        min(each.low for each in intervals),
-        sum(each.middle for each in intervals) / len(intervals),
-        max(each.high for each in intervals),
-    )
-
-
-def median_of(values: Sequence[float]) -> float:
-    in_order = sorted(values)
-    return in_order[len(in_order) // 2]
 
 
 def said(configuration: Configuration) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from headway.simulate.fitting import Figures, Page
+from headway.simulate.fitting import Figures
 from headway.simulate.service import Service, figures_of
 
 SECONDS = 1.5

@@ -142,7 +142,8 @@ class Outcome:
     - `gils`, each with `held_ns`, `contended_ns` (held while somebody waits), `handoff_ns` (free
       while somebody waits), `switches`, `drop_requests`;
     - `timeline`: `[at_ns, thread, what]` in order, with what: wait, take, drop, forced_drop, ask,
-      forced_wait, forced_wait_over, run, stop, begin, end; and `timeline_lost`.
+      forced_wait, forced_wait_over, run, stop, begin, end (what was under way when the window
+      opened begins then); and `timeline_lost`, how many came after the last that was kept.
 
     SAMPLES is `{"count", "sum_ns", "max_ns", "quantiles_ns"}`, the last one 1,001 quantiles from
     the least to the greatest; empty without any.

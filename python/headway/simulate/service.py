@@ -142,10 +142,9 @@ def figures_of(scenario: Scenario, outcome: Outcome, demand: Demand) -> Figures:
     asked = sum(client["requests"] for client in clients)
     served = sum(worker["requests"] for worker in workers)
     responses = gathered(client["request_ns"] for client in clients)
-    served_s = sum(worker["request_ns"]["sum_ns"] for worker in workers) / NS
     waits = gathered(worker["wait_ns"] for worker in workers)
     if not asked or not served or responses is None:
-        return Figures(0.0, float("inf"), 0.0, 0.0, 1.0, 0.0)
+        return Figures(0.0, float("inf"), 0.0, 0.0, 1.0)
     held_s = sum(worker["held_ns"] for worker in workers) / NS
     cpu_s = sum(worker["cpu_ns"] for worker in workers) / NS
     waited_s = waits.sum_s if waits else 0.0
@@ -155,5 +154,4 @@ def figures_of(scenario: Scenario, outcome: Outcome, demand: Demand) -> Figures:
         waited_s / served,
         waits.quantile_s(0.95) if waits else 0.0,
         held_s / cpu_s,
-        max(0.0, served_s - held_s - waited_s) / served,
     )

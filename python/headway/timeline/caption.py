@@ -7,12 +7,11 @@ a convoy.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
 
-from headway import units
+from headway import columns, units
 from headway.timeline.episode import name_of, time, times
-from headway.timeline.excerpt import Excerpt, complete, most_delayed, sums
+from headway.timeline.excerpt import Excerpt, complete, sums
 from headway.timeline.passing import passes
 from headway.timeline.timeline import FORCED, HOLD, UNFINISHED, WAIT, Span, Timeline
 
@@ -38,7 +37,7 @@ def sentences(shown: Excerpt) -> list[str]:
     timeline = shown.timeline
     if not any(thread.gil for thread in timeline.threads):
         return ["No thread has a GIL, so none waits for one."]
-    delayed = most_delayed(timeline)
+    delayed = shown.delayed
     if delayed is None:
         takes = sum(span.kind == HOLD for span in timeline.spans)
         return [f"Nobody waited: {units.number(takes, 'hold')} began with a free GIL."]
@@ -66,7 +65,7 @@ def _waiting(timeline: Timeline, thread: int, waits: Sequence[int]) -> str:
     if not held_ns:
         held = "it never held the GIL"
     if not waits:
-        waited_ns = sums(timeline, WAIT)[thread]
+        waited_ns = sums(timeline, WAIT).get(thread, 0)
         return f"{name} waited for {time(waited_ns)}, longer than is seen here; {held}."
     mean = time(sum(waits) / len(waits))
     each = _in_intervals(timeline.switch_interval_ns, waits)
@@ -126,9 +125,7 @@ def _dropped(forced: int, drops: int, asked: str) -> str:
     if forced == drops:
         return f" and dropped it {times(drops)}, {every}because {asked}"
     if not forced:
-        return f" and dropped it {times(drops)}, {every}of its own accord".replace(
-            "its own", "their own" if asked.startswith("they") else "its own"
-        )
+        return f" and dropped it {times(drops)}, {every}unasked"
     return f" and dropped it {times(drops)}, {forced:,} of them because {asked}"
 
 
@@ -199,14 +196,20 @@ def _whole(timeline: Timeline, delayed: int) -> str:
     waits = _lengths(timeline, delayed)
     lasts = time(timeline.end_ns - timeline.begin_ns)
     mean = time(sum(waits) / len(waits))
-    return f"In all {lasts} it waited {times(len(waits))}, {mean} on average."
+    name = name_of(timeline, delayed)
+    return f"In all {lasts} {name} waited {times(len(waits))}, {mean} on average."
 
 
 def paragraph(said: str, width: int) -> list[str]:
-    """Lines; a number and its unit are on the same one."""
-    whole = re.sub(UNIT, "\N{NO-BREAK SPACE}", said)
-    lines = textwrap.wrap(whole, width, break_on_hyphens=False)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+    """Lines of so many columns; a number and its unit are on the same one."""
+    lines: list[str] = []
+    for word in re.sub(UNIT, "\N{NO-BREAK SPACE}", said).split(" "):
+        word = columns.cut(word, width)
+        if not lines or columns.width(lines[-1]) + 1 + columns.width(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return [line.replace("\N{NO-BREAK SPACE}", " ").rstrip() for line in lines if line]
 
 
 def share(part: float, whole: float) -> str:

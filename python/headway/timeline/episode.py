@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headway import columns, units
-from headway.timeline.excerpt import complete, cut, most_delayed
+from headway.timeline.excerpt import Excerpt, complete, cut
 from headway.timeline.passing import passes
 from headway.timeline.timeline import FORCED, HOLD, WAIT, DropRequest, Span, Timeline
 
@@ -31,9 +31,9 @@ class Step(NamedTuple):
     text: str
 
 
-def episode(timeline: Timeline) -> list[Step]:
-    """The steps of a wait of the thread that is delayed most; none if it has no whole wait."""
-    delayed = most_delayed(timeline)
+def episode(shown: Excerpt) -> list[Step]:
+    """The steps of a wait of the thread that the excerpt is about; none if none was seen."""
+    timeline, delayed = shown.timeline, shown.delayed
     if delayed is None:
         return []
     waits = complete(timeline, WAIT, delayed)[:LOOKED_AT]
@@ -105,10 +105,10 @@ def _answered(wait: Span, hold: Span, asked: Sequence[DropRequest]) -> DropReque
 
 def _in_vain(timeline: Timeline, thread: int) -> list[Step]:
     """How another thread drops the GIL and takes it back, twice, in the middle of a wait."""
-    wait = max(
-        (span for span in timeline.spans if span.kind == WAIT and span.thread == thread),
-        key=lambda span: span.to_ns - span.from_ns,
-    )
+    waits = [span for span in timeline.spans if span.kind == WAIT and span.thread == thread]
+    if not waits:
+        return []
+    wait = max(waits, key=lambda span: span.to_ns - span.from_ns)
     gil = timeline.threads[thread].gil
     missed = [
         each
@@ -156,7 +156,7 @@ def _drop(timeline: Timeline, hold: Span, request: DropRequest | None) -> Step:
     elif hold.how == FORCED:
         text = f"{holder} drops it, since it was asked to: a forced drop."
     else:
-        text = f"{holder} drops it of its own accord."
+        text = f"{holder} drops it unasked."
     return Step(hold.to_ns, hold.thread, text)
 
 
@@ -176,7 +176,7 @@ def _after(timeline: Timeline, wait: Span, since: Sequence[Span], *, later: bool
         text = f"{time(needed_ns)} later it is asked to drop it, and does."
     else:
         times = "" if len(mine) == 1 else f", in {len(mine)} holds"
-        text = f"It needed the GIL for {time(needed_ns)}{times}, and drops it of its own accord."
+        text = f"It needed the GIL for {time(needed_ns)}{times}, and drops it unasked."
     steps = [Step(last.to_ns, wait.thread, text)]
     after = since[len(mine)] if len(mine) < len(since) else None
     if after is not None and after.from_ns < timeline.end_ns:

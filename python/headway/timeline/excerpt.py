@@ -21,12 +21,14 @@ MATTERS = 0.1
 
 class Excerpt(NamedTuple):
     """`zero_ns` is where its time axis begins to count, `after_ns` how long after the begin of the
-    whole that is; the excerpt may be the whole."""
+    whole that is, and `delayed` the thread that it is about, if any waited; the excerpt may be the
+    whole."""
 
     timeline: Timeline
     zero_ns: int
     after_ns: int
     whole: Timeline
+    delayed: int | None
 
     @property
     def is_whole(self) -> bool:
@@ -34,7 +36,7 @@ class Excerpt(NamedTuple):
 
 
 def all_of(timeline: Timeline) -> Excerpt:
-    return Excerpt(timeline, timeline.begin_ns, 0, timeline)
+    return Excerpt(timeline, timeline.begin_ns, 0, timeline, most_delayed(timeline))
 
 
 def telling(timeline: Timeline) -> Excerpt:
@@ -57,7 +59,7 @@ def telling(timeline: Timeline) -> Excerpt:
     begin_ns = max(timeline.begin_ns, first.from_ns - lead_ns)
     end_ns = min(timeline.end_ns, first.from_ns + lasts_ns + lead_ns)
     part = cut(timeline, begin_ns, end_ns)
-    return Excerpt(part, first.from_ns, first.from_ns - timeline.begin_ns, timeline)
+    return Excerpt(part, first.from_ns, first.from_ns - timeline.begin_ns, timeline, delayed)
 
 
 def cut(timeline: Timeline, begin_ns: int, end_ns: int) -> Timeline:

@@ -28,7 +28,7 @@ def draw(timeline: Timeline, *, whole: bool = False, name: str = "timeline") -> 
     """The file's text. Without `whole`, a telling stretch of a timeline that is long. `name` begins
     the ids of its elements, so that several can stand in one page."""
     shown = excerpt.all_of(timeline) if whole else excerpt.telling(timeline)
-    steps = episode(shown.timeline)
+    steps = episode(shown)
     numbered = [(str(place), step) for place, step in enumerate(steps, start=1)]
     threads = {step.thread for step in steps}
     drawn, left_out = lanes(shown.timeline, MOST_LANES, threads)
@@ -60,7 +60,7 @@ def draw(timeline: Timeline, *, whole: bool = False, name: str = "timeline") -> 
         )
         parts += [*_lens(panel, lens, part), *lens.draw()]
         beside = [f"{badges[0][0]} to {badges[-1][0]}", f"magnified {ratio:,.0f} times"]
-        beside += [f"{others} others are not drawn"] if others else []
+        beside += [f"{units.number(others, 'other thread')}", "not drawn"] if others else []
         parts += _lines("muted small", MARGIN, lens.top + 14, beside, 16)
         panels.append(lens)
         y = lens.bottom + 16
@@ -130,7 +130,7 @@ def _legend(timeline: Timeline, name: str, y: float) -> tuple[list[str], float]:
         (rect("wait", 0, -7, 22, 8, f'fill="url(#{name}-wait)"'), "waits for it", True),
         (
             rect("forced-wait", 0, -7, 22, 8, f'fill="url(#{name}-forced-wait)"'),
-            "forced wait, until another has it",
+            "forced wait",
             "forced wait" in kinds,
         ),
         (

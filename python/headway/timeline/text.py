@@ -22,6 +22,8 @@ from headway.timeline.timeline import FORCED_WAIT, HOLD, REQUEST, RUNNING, Span,
 
 MOST_LANES, MOST_MAGNIFIED = 20, 5
 MOST_NAME, SHARE_COLUMNS, MARK_COLUMNS = 18, 9, 10
+# Arrows between the same lanes are farther apart, most of them.
+ARROWS_APART = 2
 NUMBERS = "①②③④⑤⑥⑦⑧⑨"
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -102,14 +104,16 @@ def draw(timeline: Timeline, style: Style = PLAIN, *, whole: bool = False) -> st
     is long."""
     shown = excerpt.all_of(timeline) if whole else excerpt.telling(timeline)
     signs = BLOCKS if style.blocks else ASCII
-    steps = episode(shown.timeline)
+    steps = episode(shown)
     numbers = NUMBERS if style.blocks else "123456789"
     numbered = list(zip(numbers, steps, strict=False))
     threads = {step.thread for step in steps}
     drawn, left_out = lanes(shown.timeline, MOST_LANES, threads)
-    lines = [style.bold(columns.name(timeline.title, style.width))]
+    title = columns.name(timeline.title, 2 * style.width)
+    lines = [style.bold(line) for line in _wrap(title, style)]
     lines += [*_wrap(caption.heading(shown), style), ""]
-    lines += _Panel(shown.timeline, drawn, shown.zero_ns, numbered, style, signs).lines()
+    panel = _Panel(shown.timeline, drawn, shown.zero_ns, numbered, style, signs)
+    lines += panel.lines()
     part = magnified(shown.timeline, steps)
     if part is not None:
         inner, others = lanes(part, MOST_MAGNIFIED, threads)
@@ -124,7 +128,7 @@ def draw(timeline: Timeline, style: Style = PLAIN, *, whole: bool = False) -> st
         lines += [f" {style.bold(number)}  {first}", *(f"    {line}" for line in rest)]
     lines += [""] if numbered else []
     lines += _wrap(" ".join(caption.sentences(shown)), style)
-    notes = _notes(shown.timeline, left_out)
+    notes = _notes(shown.timeline, left_out, panel.arrows_left_out)
     lines += ["", *map(style.dim, _wrap(notes, style))] if notes else []
     said = "\n".join(line.rstrip() for line in lines) + "\n"
     return said if style.blocks else said.replace("µ", "u").replace(TIMES, "x")
@@ -148,6 +152,7 @@ class _Panel:
         self.lasts_ns = max(1, timeline.end_ns - timeline.begin_ns)
         self.column_ns = self.lasts_ns / self.columns
         self.rows = {lane.thread: row for row, lane in enumerate(drawn)}
+        self.arrows_left_out = 0
 
     def lines(self) -> Iterable[str]:
         if not self.lanes:
@@ -241,21 +246,29 @@ class _Panel:
 
     def _gaps(self) -> list[str]:
         """What is between the lanes: drop requests, and over them the GIL's ways."""
-        gaps = [[" "] * self.columns for _ in self.lanes[1:]]
+        ways: dict[tuple[bool, int, int], list[tuple[int, int]]] = {}
         for each in self.timeline.drop_requests:
             place = self.column(each.at_ns)
-            self._connect(gaps, each.waiter, each.holder, place, place, asks=True)
+            ways.setdefault((True, each.waiter, each.holder), []).append((place, place))
         for way in passes(self.timeline):
-            left, right = self.column(way.from_ns), self.column(way.to_ns)
-            self._connect(gaps, way.dropper, way.taker, left, right, asks=False)
+            place = (self.column(way.from_ns), self.column(way.to_ns))
+            ways.setdefault((False, way.dropper, way.taker), []).append(place)
+        gaps = [[" "] * self.columns for _ in self.lanes[1:]]
+        for (asks, source, target), places in sorted(ways.items(), reverse=True):
+            if source == target or not {source, target} <= self.rows.keys():
+                continue
+            apart = (places[-1][0] - places[0][0]) / max(1, len(places) - 1)
+            if len(places) > 2 and apart < ARROWS_APART:
+                self.arrows_left_out += len(places)
+                continue
+            for left, right in places:
+                self._connect(gaps, source, target, left, right, asks=asks)
         return ["".join(gap) for gap in gaps]
 
     def _connect(
         self, gaps: list[list[str]], source: int, target: int, left: int, right: int, *, asks: bool
     ) -> None:
         signs = self.signs
-        if source == target or not {source, target} <= self.rows.keys():
-            return
         first, last = self.rows[source], self.rows[target]
         down = last > first
         if right - left == 1:
@@ -304,7 +317,7 @@ def _legend(timeline: Timeline, signs: Signs) -> str:
     kinds = {span.kind for span in timeline.spans}
     told = [f"{signs.hold}\xa0holds the GIL", f"{signs.wait}\xa0waits for it"]
     if FORCED_WAIT in kinds:
-        told.append(f"{signs.forced_wait}\xa0forced wait, until another has it")
+        told.append(f"{signs.forced_wait}\xa0forced wait")
     told.append(f"{signs.slivers[0]}\xa0for less than a column")
     if timeline.drop_requests:
         told.append(f"{signs.ask_up}\xa0drop request")
@@ -313,11 +326,13 @@ def _legend(timeline: Timeline, signs: Signs) -> str:
         told.append(f"{signs.request[0]}{signs.level}{signs.request[1]}\xa0request")
     if RUNNING in kinds:
         told.append(f"{signs.running}\xa0on a core without the GIL")
-    return "   ".join(each.replace(" ", "\xa0") for each in told)
+    return " ".join(each.replace(" ", "\xa0") + "\xa0\xa0" for each in told)
 
 
-def _notes(timeline: Timeline, left_out: int) -> str:
+def _notes(timeline: Timeline, left_out: int, arrows: int) -> str:
     told = []
+    if arrows:
+        told.append(f"{units.number(arrows, 'arrow')} had no room.")
     if left_out:
         told.append(f"{units.number(left_out, 'thread')} that held and waited least are not drawn.")
     if timeline.lost:

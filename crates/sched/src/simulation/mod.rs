@@ -88,7 +88,7 @@ impl Simulation {
             happened: 0,
             cores: (0..cores).map(|_| Core::default()).collect(),
             books: Books::new(begin_ns, end_ns, names, gils.len()),
-            timeline: Timeline::new(scenario.timeline_events),
+            timeline: Timeline::new(scenario.timeline_events, begin_ns),
             unfinished: scenario.threads.iter().filter(|thread| thread.once).count(),
             tasks,
             gils,
@@ -113,13 +113,14 @@ impl Simulation {
             self.run_until(late_ns, |this| !this.is_asked());
         }
         self.close_books(ended_ns);
+        let (timeline, timeline_lost) = self.timeline.close();
         Outcome {
             events: self.happened,
             ended_ns,
             threads: self.books.threads,
             gils: self.books.gils,
-            timeline: self.timeline.moments,
-            timeline_lost: self.timeline.lost,
+            timeline,
+            timeline_lost,
         }
     }
 
@@ -185,12 +186,15 @@ impl Simulation {
         task.left_ns = task.left_ns.saturating_sub(used_ns);
         if task.stage == Stage::Compute {
             task.compute_left_ns = task.compute_left_ns.saturating_sub(used_ns);
+            if let Some(gil) = task.setting.gil {
+                self.gils[gil].ran_python(used_ns);
+            }
         }
         self.books.used(id, self.now_ns - used_ns, self.now_ns, computing);
     }
 
     fn note(&mut self, id: TaskId, moment: Moment) {
-        if self.books.is_open(self.now_ns) {
+        if self.now_ns <= self.end_ns {
             self.timeline.note(self.now_ns, id, moment);
         }
     }
@@ -211,6 +215,8 @@ impl Simulation {
                 self.books.threads[holder].held_ns += held_ns;
                 self.books.gils[gil].held_ns += held_ns;
             }
+            let Gil { holder, waiters, .. } = self.gils[gil];
+            self.books.ends(gil, holder.is_some(), waiters, ended_ns);
         }
     }
 }

@@ -87,6 +87,7 @@ pub enum Step {
     Sleep(Distribution),
     Receive(usize, Distribution),
     Reply(Distribution),
+    Answer(Distribution),
     Ask(usize, Distribution),
     Send(usize, Distribution),
     Begin,
@@ -169,7 +170,7 @@ impl Scenario {
             let within_step = |why| format!("script[{index}]: {why}");
             if let Some(distribution) = step.distribution() {
                 distribution.check().map_err(within_step)?;
-                takes_time |= distribution.mean() > 0.0;
+                takes_time |= distribution.mean() >= 1.0;
             }
             if step.channel().is_some_and(|channel| channel >= MOST) {
                 return Err(within_step(format!("there may be {MOST} channels")));
@@ -192,6 +193,7 @@ impl Step {
             | Self::Sleep(ns)
             | Self::Receive(_, ns)
             | Self::Reply(ns)
+            | Self::Answer(ns)
             | Self::Ask(_, ns)
             | Self::Send(_, ns) => Some(ns),
             Self::Begin | Self::End => None,

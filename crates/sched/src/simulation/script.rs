@@ -34,7 +34,12 @@ impl Simulation {
             }
             Stage::Compute => self.check(id),
             Stage::Call => self.tasks[id].stage = Stage::Next,
+            Stage::Answering => {
+                self.tasks[id].stage = Stage::Next;
+                self.answer(id);
+            }
             Stage::Take | Stage::WaitForGil => self.try_take(id),
+            Stage::Taken => self.after_take(id),
             Stage::SpinForGil => self.sleep_for_gil(id),
             Stage::Drop => self.drop_gil(id),
             Stage::Dropped => self.after_drop(id),
@@ -47,16 +52,6 @@ impl Simulation {
             Stage::WaitForMessage => self.received(id),
             Stage::Asking => self.asked(id),
             Stage::Replying => self.replied(id),
-        }
-    }
-
-    /// Between two bytecodes: whether to drop.
-    fn check(&mut self, id: TaskId) {
-        let Some(gil) = self.tasks[id].setting.gil else { return };
-        let this = &self.gils[gil];
-        match this.requested || (this.check_every_ns().is_some() && this.waiters > 0) {
-            true => self.begin_drop(id, Errand::Retake),
-            false => self.plan_compute(id),
         }
     }
 
@@ -89,6 +84,10 @@ impl Simulation {
             Step::Call(ns) => {
                 task.left_ns = ns.sample_ns(&mut self.random);
                 task.stage = Stage::Call;
+            }
+            Step::Answer(ns) => {
+                task.left_ns = ns.sample_ns(&mut self.random);
+                task.stage = Stage::Answering;
             }
             Step::Begin => {
                 task.began_ns = Some(self.now_ns);
@@ -133,6 +132,7 @@ impl Simulation {
             _ => unreachable!("other steps need no drop"),
         };
         task.stage = stage;
+        task.asked_since_ns = self.now_ns;
         task.left_ns = ns.sample_ns(random);
     }
 
@@ -183,7 +183,13 @@ impl Simulation {
 
     fn replied(&mut self, id: TaskId) {
         self.tasks[id].stage = Stage::Back;
+        self.answer(id);
+    }
+
+    /// Wakes up who waits for an answer to the message that was received last.
+    fn answer(&mut self, id: TaskId) {
         if let Some(asker) = self.tasks[id].asked_by.take() {
+            self.books.answered(asker, self.tasks[asker].asked_since_ns, self.now_ns);
             self.wake(asker, Some(self.tasks[id].core), true);
         }
     }

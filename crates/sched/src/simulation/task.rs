@@ -25,11 +25,15 @@ pub enum Stage {
     Compute,
     /// C code that keeps the GIL.
     Call,
+    /// The same, and then the message that was received last is answered.
+    Answering,
     /// To take the GIL.
     Take,
     /// It spins for a moment before it sleeps for the GIL.
     SpinForGil,
     WaitForGil,
+    /// It has, and calls who waits for that.
+    Taken,
     /// To drop the GIL.
     Drop,
     /// It has, and called who waits.
@@ -95,6 +99,8 @@ pub struct Task {
     pub switch_number: u64,
     pub taken_ns: u64,
     pub began_ns: Option<u64>,
+    /// Since when it asks and waits for the answer.
+    pub asked_since_ns: u64,
 }
 
 impl Task {
@@ -121,6 +127,7 @@ impl Task {
             switch_number: 0,
             taken_ns: 0,
             began_ns: None,
+            asked_since_ns: 0,
         }
     }
 

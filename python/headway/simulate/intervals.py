@@ -1,0 +1,47 @@
+"""Intervals of predictions: what simulations leave open, and how far they are from the real thing.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# How far a simulated change is from the real one, beyond everything else that an interval covers:
+# as a share of the prediction. Measured by bench/what_if.py.
+MODEL_ERROR = 0.10
+# Of the simulations of one configuration so many lie within the interval.
+COVERED = 0.90
+
+
+class Interval(NamedTuple):
+    low: float
+    middle: float
+    high: float
+
+    def has(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def covered(in_order: Sequence[float]) -> tuple[float, float, float]:
+    cut = round(len(in_order) * (1 - COVERED) / 2)
+    return in_order[cut], median_of(in_order), in_order[-1 - cut]
+
+
+def widened(interval: Interval) -> Interval:
+    low, middle, high = interval
+    return Interval(low / (1 + MODEL_ERROR), middle, high * (1 + MODEL_ERROR))
+
+
+def hull(intervals: Sequence[Interval]) -> Interval:
+    return Interval(
+        min(each.low for each in intervals),
+        sum(each.middle for each in intervals) / len(intervals),
+        max(each.high for each in intervals),
+    )
+
+
+def median_of(values: Sequence[float]) -> float:
+    in_order = sorted(values)
+    return in_order[len(in_order) // 2]
