@@ -15,7 +15,7 @@ import pytest
 
 from headway.bench.process_tree import tree
 from headway.errors import CommandError
-from headway.simulate import calibration, probe
+from headway.simulate import calibrate, calibration, probe
 from headway.simulate.constants import NOT_MEASURED, ONE_CORE, Constants, Derivation
 from headway.simulate.costs import Costs
 from headway.simulate.machine import Machine
@@ -234,3 +234,29 @@ def test_an_echo_costs_in_all_what_was_measured() -> None:
         + machine["switch_ns"].value
     )
     assert simulated_ns == pytest.approx(9_000)
+
+
+def test_what_makes_a_file_worth_less_is_said() -> None:
+    samples = Samples()
+    samples.of["timer.tick_ns"] = [4e6]
+    constants = Derivation(samples, cores=1).constants()
+    metadata = {"load": 3.0, "cpus": 2, "steal": 0.1, "others": 0.4, "seconds": 12.2}
+    lines = calibrate.remarks(metadata, constants)
+    assert lines[:3] == [
+        "doubtful: the machine was busy before: load 3.0 on 2 processors",
+        "doubtful: a hypervisor gave 10.0% of the processors' time to others",
+        "doubtful: others used 40% of the processors meanwhile; calibrate a quiet machine",
+    ]
+    assert f"as shipped: call_ns: {ONE_CORE}" in lines
+    assert lines[-1] == "2 constants measured in 12 s"
+    quiet = {"load": 0.1, "cpus": 2, "steal": 0.0, "others": 0.01, "seconds": 12.2}
+    assert calibrate.remarks(quiet, constants)[0].startswith("as shipped: ")
+
+
+def test_others_are_those_whose_time_is_neither_ours_nor_nobodys() -> None:
+    # user, nice, system, idle, waiting for I/O, two kinds of interrupts, steal
+    passed = [40, 10, 30, 90, 10, 0, 0, 20]
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    assert calibrate.others_share(passed, used_s=60 * tick_s) == 0.1
+    assert calibrate.others_share(passed, used_s=81 * tick_s) == 0
+    assert calibrate.others_share([0] * 8, used_s=0) == 0
