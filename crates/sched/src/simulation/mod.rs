@@ -99,6 +99,9 @@ impl Simulation {
             let at_ns = simulation.tasks[task].setting.starts_ns as u64;
             simulation.plan_at(at_ns, What::Timer { task, timer: 0 });
         }
+        for core in 0..cores {
+            simulation.plan_steal(core);
+        }
         Ok(simulation)
     }
 
@@ -154,6 +157,7 @@ impl Simulation {
                 }
             }
             What::Arrive { task, core } => self.arrive(task, core),
+            What::Steal { core } => self.steal(core),
             What::Tick { core } => self.tick(core),
         }
     }
