@@ -281,6 +281,9 @@ class _Panel:
         for place in way:
             row, ends = gaps[place], place == way[-1]
             if place == way[0] and left < right:
+                if row[left] in (signs.ask_up, signs.ask_down, signs.asking) and right - left > 2:
+                    # Who asked a moment before is to be seen too.
+                    left += 1
                 row[left] = signs.from_above if down else signs.from_below
                 row[left + 1 : right] = signs.level * (right - left - 1)
                 row[right] = head if ends else signs.then_down if down else signs.then_up
