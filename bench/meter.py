@@ -1,9 +1,9 @@
-"""What the meter costs, on this machine, now.
+"""What the meter costs, on this machine, now, and what a trace costs beside it.
 
-Rounds with and without the meter alternate in one process, so that drift of the machine hits both
-alike; the difference is the median over pairs of rounds, given with its quartiles. The worst case
-is a loop of ctypes calls, each of which drops the GIL and takes it again at once. With valgrind
-installed, instructions are counted as well: they do not depend on what else the machine does.
+Rounds with and without alternate in one process, so that drift of the machine hits both alike; the
+difference is the median over pairs of rounds, given with its quartiles. The worst case is a loop of
+ctypes calls, each of which drops the GIL and takes it again at once. With valgrind installed,
+instructions are counted as well: they do not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from headway.errors import CommandError
 NAME = "meter"
 ROUNDS = 41
 QUICK_ROUNDS = 5
+TRACE_EVENTS = 4096
 NS = 1e9
 call_without_gil = ctypes.CDLL(None).abs
 
 
 class Paired(NamedTuple):
-    """Seconds per operation, by round, without and with the meter."""
+    """Seconds per operation, by round, without and with the meter, or a trace."""
 
     off_s: list[float]
     on_s: list[float]
@@ -47,11 +48,11 @@ class Paired(NamedTuple):
         low, middle, high = statistics.quantiles((on - off for off, on in pairs), n=4)
         return low, middle, high
 
-    def experiment(self, name: str) -> dict[str, Any]:
+    def experiment(self, name: str, parameter: str = "meter") -> dict[str, Any]:
         """For the benchmark results, schema 1."""
         rows = [
-            {"parameters": {"meter": meter}, **spread(values)}
-            for meter, values in (("off", self.off_s), ("on", self.on_s))
+            {"parameters": {parameter: value}, **spread(seconds)}
+            for value, seconds in (("off", self.off_s), ("on", self.on_s))
         ]
         return {"name": f"{NAME} {name}", "unit": "s", "rows": rows, "statements": []}
 
@@ -98,6 +99,19 @@ def pair(work: Callable[[int], None], count: int, rounds: int) -> Paired:
     return Paired(off, on)
 
 
+def pair_traced(work: Callable[[int], None], count: int, rounds: int) -> Paired:
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(rounds):
+        for traced in seconds:
+            gil.install()
+            if traced:
+                gil.begin_trace(TRACE_EVENTS)
+            seconds[traced].append(seconds_per_operation(work, count))
+            gil.read_trace()
+            gil.uninstall()
+    return Paired(seconds[False], seconds[True])
+
+
 def clock_read_seconds() -> float:
     """One clock_gettime(CLOCK_MONOTONIC), measured in C, without Python around it."""
     source = (
@@ -115,14 +129,14 @@ def clock_read_seconds() -> float:
     return statistics.median(float(run.stdout) for run in runs) / NS
 
 
-def instructions_per_pair(metered: bool) -> float | None:
-    """Instructions of one drop and take, with Python's own around it; None without valgrind."""
+def instructions_per_pair(*before: str) -> float | None:
+    """Instructions of one drop and take after these statements, with Python's own around it; None
+    without valgrind."""
     if shutil.which("valgrind") is None:
         return None
     few, many = 1_000, 51_000
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import meter; "
-    code += "meter.gil.install(); " if metered else ""
-    code += "meter.drop_and_take(int(sys.argv[2]))"
+    first = "import sys; sys.path.insert(0, sys.argv[1]); import meter"
+    code = "; ".join((first, *before, "meter.drop_and_take(int(sys.argv[2]))"))
     counted = []
     with tempfile.TemporaryDirectory() as folder:
         for count in (few, many):
@@ -156,11 +170,16 @@ def measure(rounds: int) -> sitting.Experiments:
         f"  two clock reads alone: {2 * clock * NS:.1f} ns; "
         f"the meter's cost is {worst.differences()[1] / (2 * clock):.2f} times that"
     )
-    without, with_meter = instructions_per_pair(False), instructions_per_pair(True)
-    if without is not None and with_meter is not None:
+    traced = pair_traced(drop_and_take, 100_000, rounds)
+    tell("its trace, under the meter", "ns", NS, traced)
+    install, begin_trace = "meter.gil.install()", f"meter.gil.begin_trace({TRACE_EVENTS})"
+    without, with_meter = instructions_per_pair(), instructions_per_pair(install)
+    with_trace = instructions_per_pair(install, begin_trace)
+    if without is not None and with_meter is not None and with_trace is not None:
         print(
             f"  instructions: {without:.0f} without, {with_meter:.0f} with: "
-            f"{with_meter - without:+.0f} ({100 * (with_meter / without - 1):+.1f} %)"
+            f"{with_meter - without:+.0f} ({100 * (with_meter / without - 1):+.1f} %); "
+            f"{with_trace:.0f} with a trace, {(with_trace - with_meter) / 2:+.0f} an event"
         )
     else:
         print("  instructions: not counted, valgrind is not installed")
@@ -169,7 +188,8 @@ def measure(rounds: int) -> sitting.Experiments:
     served = pair(serve_one_ms, 30, rounds)
     tell("a request of about a millisecond", "ms", 1e3, served)
     named = {"drop and take": worst, "compute": computed, "request": served}
-    return [result.experiment(name) for name, result in named.items()]
+    experiments = [result.experiment(name) for name, result in named.items()]
+    return [*experiments, traced.experiment("drop and take, traced", "trace")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -214,13 +214,12 @@ def _own(settings: Settings) -> None:
         from headway import json_file, terminal  # noqa: F401 - for `_finish`
 
         if settings.trace_path:
-            from headway import gil
-            from headway.timeline import trace_file  # noqa: F401 - for `_finish`
-
-            gil.begin_trace(settings.trace_events)
+            from headway.timeline import trace_file  # noqa: F401 - likewise
         if settings.switch_interval_s is not None:
             sys.setswitchinterval(settings.switch_interval_s)
         _install(settings)
+        if settings.trace_path:
+            _begin_trace(settings)
         reporter_fd = -1
         if settings.telemetry:
             path, interval_s = settings.telemetry, settings.telemetry_interval_s
@@ -278,6 +277,18 @@ def _install(settings: Settings) -> None:
         f"headway run: the ledger {ledger} cannot be kept ({reason}): {', and '.join(lost)}",
         getattr(sys.__stderr__, "encoding", None) or "utf-8",
     )
+
+
+def _begin_trace(settings: Settings) -> None:
+    """Where the books outlive a crash, so do the events, if there is room for both."""
+    from headway import errors, gil
+
+    if settings.ledger and settings.json_path:
+        try:
+            return gil.begin_trace(settings.trace_events, settings.ledger)
+        except errors.Unsupported as error:
+            _say(f"headway run: --trace: {error}: after a crash there will be no trace")
+    gil.begin_trace(settings.trace_events)
 
 
 def _can_be_read(ledger: str) -> bool:

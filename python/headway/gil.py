@@ -125,16 +125,18 @@ def read_ledger(path: str) -> Snapshot:
         raise Error(f"{path}: {problem}") from None
 
 
-def begin_trace(events: int) -> None:
-    """Have the last so many events be kept, one by one, from the next `install()` on. The number is
-    rounded up to a power of two; an event takes 16 bytes.
+def begin_trace(events: int, ledger: str | None = None) -> None:
+    """Keep the last so many events from now on, one by one. The number is rounded up to a power of
+    two; an event takes 16 bytes. They are kept in memory, or in `ledger`, the file that the books
+    are kept in, where they can be read after a crash.
 
-    Raises `Unsupported` where there is no memory for them.
+    Raises `Unsupported` where there is no room for them.
     """
     try:
-        _native().gil_begin_trace(events)
+        _native().gil_begin_trace(events, None if ledger is None else os.fsencode(ledger))
     except RuntimeError as refusal:
-        raise Unsupported(f"nothing can be traced: {refusal}") from None
+        place = "memory" if ledger is None else ledger
+        raise Unsupported(f"{events} events cannot be kept in {place}: {refusal}") from None
 
 
 def read_trace() -> dict[str, Any] | None:

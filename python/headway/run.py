@@ -56,6 +56,11 @@ status is the program's own.
 The report comes after a normal exit, an exception, Ctrl-C, and SIGTERM or SIGHUP that the program
 leaves at their default. Nothing can come from inside after SIGKILL, a crash or os._exit(); with
 --json FILE the books are then left in FILE.ledger, and `headway report FILE` shows them.
+
+With --trace it also shows when each thread held the GIL, waited for it and asked for it: the last
+of it, as much as --trace-events has room for. The trace is of this process: children that it forks
+or starts have none. It is written when the report is; after a crash `headway report FILE --trace
+OUT` writes it, where --json FILE was given too.
 """
 
 EXAMPLES = """\
@@ -64,6 +69,7 @@ examples:
   headway run -m http.server                as python -m
   headway run --json run.json -c 'import this'
   headway run --switch-interval 0.0005 app.py
+  headway run --trace trace.json app.py     then open trace.json at ui.perfetto.dev
   headway run --policy priority app.py      threads that answer need not wait for those that compute
 """
 
@@ -102,8 +108,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=_trace_events,
         default=DEFAULT_TRACE_EVENTS,
         help="keep the last N events, rounded up to a power of two: a take and a drop are one "
-        "each, a wait, a drop request and a forced wait 1, 1 and 2 more; 16 bytes each while the "
-        "program runs, some 500 at its end and 250 in FILE (default: %(default)s)",
+        "each, a wait, a drop request and a forced wait 1, 1 and 2 more. Each takes some 35 "
+        "instructions and 16 bytes while the program runs, at its end up to 250 bytes, and up to "
+        "180 in FILE (default: %(default)s)",
     )
     parser.add_argument(
         "--switch-interval",

@@ -215,7 +215,6 @@ pub fn open_held(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot) ->
     let book = gil.book();
     book.holder.store(index, Relaxed);
     book.held_at_open.store(1, Relaxed);
-    trace::record(Kind::Held, gil, holder, book.changed_ns.load(Relaxed));
     book.held_now.store(1, Relaxed);
     true
 }

@@ -29,9 +29,10 @@ static METHODS: Methods<16> = Methods([
     method(
         c"gil_begin_trace",
         begin_trace,
-        c"gil_begin_trace(events: int)\n\
+        c"gil_begin_trace(events: int, ledger: bytes | None)\n\
           \n\
-          Has the last so many events, or a few more, be kept from the next install on.",
+          Has the last so many events, or a few more, be kept from now on: behind the books in the\n\
+          file that they are kept in, or in memory.",
     ),
     method(
         c"gil_read_trace",
@@ -253,17 +254,28 @@ unsafe extern "C" fn begin_trace(
     _module: *mut PyObject,
     arguments: *mut PyObject,
 ) -> *mut PyObject {
-    let mut events: u64 = 0;
-    // SAFETY: `K` stores an unsigned long long.
-    if unsafe { PyArg_ParseTuple(arguments, c"K:gil_begin_trace".as_ptr(), &mut events) } == 0 {
-        return ptr::null_mut();
+    let (mut events, mut ledger): (u64, *mut PyObject) = (0, ptr::null_mut());
+    // SAFETY: `K` stores an unsigned long long, `O` a borrowed reference; PyBytes_AsString checks for bytes, and
+    // its C string lives as long as the argument.
+    let ledger = unsafe {
+        let format = c"KO:gil_begin_trace".as_ptr();
+        if PyArg_ParseTuple(arguments, format, &mut events, &mut ledger) == 0 {
+            return ptr::null_mut();
+        }
+        match ledger == Py_None() {
+            true => None,
+            false => match PyBytes_AsString(ledger) {
+                path if path.is_null() => return ptr::null_mut(),
+                path => Some(CStr::from_ptr(path)),
+            },
+        }
+    };
+    if !in_main_interpreter() {
+        return raise("a trace is begun from the main interpreter only");
     }
-    match headway_gil::begin_trace(events) {
+    match headway_gil::begin_trace(events, ledger) {
         Ok(()) => none(),
-        Err(errno) => raise(&format!(
-            "no memory for a trace of {events} events: {}",
-            std::io::Error::from_raw_os_error(errno)
-        )),
+        Err(errno) => raise(&std::io::Error::from_raw_os_error(errno).to_string()),
     }
 }
 

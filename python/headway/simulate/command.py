@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import Any
 
 from headway import __version__
@@ -31,7 +32,7 @@ from headway.bench.outputs import Outputs
 from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Results
 from headway.errors import CommandError
-from headway.simulate import prediction_command, timeline_file
+from headway.simulate import calibrate, calibration, prediction_command, timeline_file
 from headway.simulate.costs import Costs
 from headway.simulate.experiments import SIMULATED
 from headway.simulate.experiments.simulated import Conditions, Simulated
@@ -141,6 +142,19 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="wsgi: processes x threads; may be given again (default: 10x1, 2x5, 1x10)",
     )
     parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="simulate the machine that FILE was measured on (default: constants of one machine "
+        "that Headway ships)",
+    )
+    parser.add_argument(
+        "--calibrate",
+        metavar="FILE",
+        help="instead of simulating anything, measure what switches, wake-ups, the GIL and system "
+        "calls take this machine and this interpreter, which should have nothing else to do for "
+        "half a minute; for --calibration",
+    )
+    parser.add_argument(
         "--seed",
         type=seed,
         default=DEFAULT_SEED,
@@ -196,8 +210,12 @@ def seed(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.calibrate is not None:
+        check_alone(options)
+        return calibrate.run(options.calibrate)
     if options.from_ is not None:
-        return prediction_command.run(options, Machine(), Costs())
+        machine, costs = constants_of(options)
+        return prediction_command.run(options, machine, costs)
     names = list(dict.fromkeys(options.names))
     chosen = [named(name, SIMULATED, "NAME") for name in names] or list(SIMULATED.values())
     choice = choose(options)
@@ -278,9 +296,45 @@ def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
             )
 
 
+def check_alone(options: argparse.Namespace) -> None:
+    """--calibrate goes with nothing else that would have to be heeded."""
+    given = [f"NAME {name}" for name in options.names]
+    for option in (
+        "policy",
+        "switch-interval",
+        "threads",
+        "cores",
+        "workload",
+        "mode",
+        "shape",
+        "seconds",
+        "calibration",
+        "json",
+        "html",
+        "timeline",
+        "from_",
+    ):
+        if getattr(options, option.replace("-", "_"), None) is not None:
+            given.append(f"--{option.rstrip('_')}")
+    if given:
+        raise CommandError(
+            f"--calibrate: found {given[0]} beside it; it measures, and simulates nothing",
+            exit_code=2,
+        )
+
+
+def constants_of(options: argparse.Namespace) -> tuple[Machine, Costs]:
+    if options.calibration is None:
+        return Machine(), Costs()
+    found = calibration.read(options.calibration)
+    return found.machine, found.costs
+
+
 def conditions_of(options: argparse.Namespace) -> Conditions:
-    machine = Machine() if options.cores is None else Machine(cores=options.cores)
-    return Conditions(machine, Costs(), options.seed)
+    machine, costs = constants_of(options)
+    if options.cores is not None:
+        machine = replace(machine, cores=options.cores)
+    return Conditions(machine, costs, options.seed)
 
 
 def describe(choice: Choice, conditions: Conditions) -> dict[str, Any]:

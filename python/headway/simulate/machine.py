@@ -22,8 +22,10 @@ class Machine:
     switch_ns: Distribution = 2_000
     # What waking another thread costs who does it.
     call_ns: Distribution = 2_000
-    # EEVDF: how long a thread runs before another that waits for the core does.
+    # EEVDF: how long a thread runs before another that waits for the core does,
     slice_ns: float = 2_800_000
+    # which the kernel looks at so often.
+    tick_ns: float = 4_000_000
     # A thread that ran on a core less than so long ago is not moved to an idle one.
     hot_ns: float = 500_000
     # How late a timed wait ends: up to so much.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.json_file import to_json
-from headway.timeline.timeline import FORCED_WAIT, HOLD, REQUEST, RUNNING, WAIT, Timeline
+from headway.timeline.timeline import HOLD, REQUEST, RUNNING, Span, Timeline
 
 # Above every thread id that Linux gives out.
 FIRST_GIL_TRACK = 1 << 22
@@ -22,7 +22,6 @@ FIRST_THREAD_TRACK = FIRST_GIL_TRACK + (1 << 16)
 # What is no part of a thread's taking turns has a track of its own, since slices of one track nest.
 BESIDE_THREAD = {REQUEST: 1 << 24, RUNNING: 1 << 25}
 TRACK_NAMES = {REQUEST: "requests of {}", RUNNING: "{} on a core"}
-SLICE_NAMES = {HOLD: "hold", WAIT: "wait", FORCED_WAIT: "forced wait"}
 
 
 def to_chrome(timeline: Timeline) -> Iterator[str]:
@@ -71,19 +70,17 @@ def _events(timeline: Timeline) -> Iterator[str]:
         yield from _track(tracks[place] + BESIDE_THREAD[kind], name, place)
 
     names = [to_json(thread.name) for thread in timeline.threads]
+    told_of: dict[tuple[str, str, str], str] = {}
     # A thread may hold one GIL after another on one track, so all is in order of time.
     for span in sorted(timeline.spans, key=lambda span: (span.from_ns, span.to_ns)):
         track = tracks[span.thread] + BESIDE_THREAD.get(span.kind, 0)
         gil = timeline.threads[span.thread].gil
-        name = to_json(SLICE_NAMES.get(span.kind, span.kind))
-        told = {"GIL": gil} if gil else {}
-        if span.kind == HOLD:
-            told["drop"] = span.how or "none yet"
-        yield from _slice(track, name, span.from_ns, span.to_ns, to_json(told))
+        told = told_of.get((span.kind, span.how, gil))
+        if told is None:
+            told = told_of[span.kind, span.how, gil] = _told(span.kind, span.how, gil)
+        yield from _slice(track, f'"{span.kind}"', span, told)
         if span.kind == HOLD and gil:
-            yield from _slice(
-                gil_tracks[gil], names[span.thread], span.from_ns, span.to_ns, to_json(told)
-            )
+            yield from _slice(gil_tracks[gil], names[span.thread], span, told)
     for number, request in enumerate(timeline.drop_requests):
         at = f'"ts":{_microseconds(request.at_ns)},"cat":"gil"'
         waiter = tracks[request.waiter]
@@ -106,7 +103,14 @@ def _track(track: int, name: str, order: int) -> Iterator[str]:
     yield f'"tid":{track},"ph":"M","name":"thread_sort_index","args":{{"sort_index":{order}}}'
 
 
-def _slice(track: int, name: str, from_ns: int, to_ns: int, told: str) -> Iterator[str]:
-    begin, end = _microseconds(from_ns), _microseconds(to_ns)
+def _told(kind: str, how: str, gil: str) -> str:
+    told = {"GIL": gil} if gil else {}
+    if kind == HOLD:
+        told["drop"] = how or "none yet"
+    return to_json(told)
+
+
+def _slice(track: int, name: str, span: Span, told: str) -> Iterator[str]:
+    begin, end = _microseconds(span.from_ns), _microseconds(span.to_ns)
     yield f'"tid":{track},"ph":"B","ts":{begin},"cat":"gil","name":{name},"args":{told}'
     yield f'"tid":{track},"ph":"E","ts":{end}'

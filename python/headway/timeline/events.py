@@ -136,7 +136,8 @@ def to_timeline(
     timeline = Timeline(
         title=process_name,
         threads=[],
-        end_ns=max(trace["ended_ns"], events[-1][0] if events else 0) - began_ns,
+        # After a crash nobody told the end.
+        end_ns=max(began_ns, trace["ended_ns"], events[-1][0] if events else 0) - began_ns,
         begin_ns=events[0][0] - began_ns if events and lost else 0,
         process_id=report["pid"],
         process_name=process_name,

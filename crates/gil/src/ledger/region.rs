@@ -368,6 +368,45 @@ fn write_from(fd: c_int, start: *const u8, bytes: usize, offset: usize) -> Resul
     Ok(())
 }
 
+/// Makes a ledger file longer by `bytes` zero bytes that have room on the disk, and maps these; the error is
+/// an errno.
+pub fn append(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
+    // SAFETY: `path` is a C string.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return Err(errno());
+    }
+    let offset = region_bytes(SLOTS) as libc::off_t;
+    // SAFETY: `fd` is an open file, and what lies behind the region is nobody's yet; the offset is whole pages.
+    let memory = unsafe {
+        match libc::posix_fallocate(fd, offset, bytes as libc::off_t) {
+            0 => Ok(libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd,
+                offset,
+            )),
+            error => Err(error),
+        }
+    };
+    let memory = match memory {
+        Ok(libc::MAP_FAILED) => Err(errno()),
+        Ok(memory) if reserve(memory.cast(), bytes) => Ok(memory),
+        Ok(_) => Err(libc::ENOSPC),
+        Err(error) => Err(error),
+    };
+    // SAFETY: `fd` is ours; the mapping outlives it. Where there was no room the file is as it was.
+    unsafe {
+        if memory.is_err() {
+            libc::ftruncate(fd, offset);
+        }
+        libc::close(fd);
+    }
+    memory
+}
+
 /// Maps what lies behind the region in a ledger file, to be read: where, and how many bytes. `None` if
 /// nothing does.
 pub fn map_behind(path: &CStr) -> Result<Option<(*mut c_void, usize)>, RegionError> {

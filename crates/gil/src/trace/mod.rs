@@ -1,16 +1,17 @@
 //! The trace: every take, wait, drop and drop request as an event of its own, the last of them kept.
 //!
-//! Off unless begun before the install; off, it costs each event of a book one load and a branch.
+//! Off unless begun; off, it costs each event of a book one load and a branch.
 //! [`record`] runs in hooks, under their rules; a fork ends the trace in the child, whose events nobody
 //! would read. How events are kept is [`ring`]'s business.
 
 pub mod ring;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
 use super::clock::now_ns;
-use super::gil::Gil;
+use super::gil::{Gil, life};
+use super::gils;
 use super::ledger;
 use super::ledger::book::ThreadBook;
 use super::ledger::region::{self, RegionError};
@@ -21,7 +22,7 @@ use ring::{Head, KIND_BITS, Ring, THREAD_BITS, ring_bytes};
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Kind {
-    /// The thread held the GIL when its trace, or that of the GIL, began.
+    /// The thread held the GIL when the trace began.
     Held = 1,
     Wait = 2,
     Take = 3,
@@ -41,8 +42,8 @@ pub enum Kind {
 
 const _: () = assert!((Kind::Closed as u64) < 1 << KIND_BITS);
 
-/// The ring that hooks write to; null while nothing is traced. Writers: `begin`, before there are
-/// hooks; `end`, in any thread; a forked child. The memory is never unmapped.
+/// The ring that hooks write to; null while nothing is traced. Writers: `begin`; `end`, in any thread; a
+/// forked child. The memory is never unmapped.
 static RING: AtomicPtr<Head> = AtomicPtr::new(std::ptr::null_mut());
 /// The same, and what is left of it after the end.
 static KEPT: AtomicPtr<Head> = AtomicPtr::new(std::ptr::null_mut());
@@ -59,30 +60,41 @@ pub fn is_on() -> bool {
     !RING.load(Relaxed).is_null()
 }
 
-/// Begins a trace with room for so many events, or a few more. To be called once, before the meter is installed;
-/// the error is an errno.
-pub fn begin(events: u64) -> Result<(), i32> {
+/// Begins a trace with room for so many events, or a few more: behind the ledger in the file at `ledger`, so
+/// that it can be read after a crash, or in memory. To be called once, by a thread that holds the main GIL; the
+/// error is an errno.
+pub fn begin(events: u64, ledger: Option<&CStr>) -> Result<(), i32> {
     let places = events.next_power_of_two().max(2);
-    // A program that forks copies what is written on, and shares the rest.
-    // SAFETY: a fresh private mapping; populated, so that no hook waits for a page.
-    let memory = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            ring_bytes(places),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-            -1,
-            0,
-        )
+    let memory = match ledger {
+        Some(path) => region::append(path, ring_bytes(places))?,
+        None => private_memory(ring_bytes(places))?,
     };
-    if memory == libc::MAP_FAILED {
-        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM));
-    }
+    let now_ns = now_ns();
     // SAFETY: zero bytes, at a page's begin, of that length, and nobody else's.
-    unsafe { Ring::begin(memory.cast(), places, now_ns()) };
+    unsafe { Ring::begin(memory.cast(), places, now_ns) };
     KEPT.store(memory.cast(), Release);
     RING.store(memory.cast(), Release);
+    // What was opened before; an opening from now on is told by itself.
+    gils::all().iter().filter(|gil| gil.life.load(Relaxed) == life::OPEN).for_each(name_gil);
+    if let Some(slot) = ledger::slot()
+        && gils::main().life.load(Relaxed) == life::OPEN
+        && let Some((_, book)) = threads::of_this_thread(gils::main(), slot)
+    {
+        record(Kind::Held, gils::main(), book, now_ns);
+    }
     Ok(())
+}
+
+/// Memory that a fork shares until one of the two writes; there at once, so that no hook waits for a page.
+fn private_memory(bytes: usize) -> Result<*mut c_void, i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh mapping, wherever the kernel likes.
+    let memory = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+    match memory == libc::MAP_FAILED {
+        true => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM)),
+        false => Ok(memory),
+    }
 }
 
 /// Ends the trace. Async-signal-safe. Events that are under way may still be kept.
@@ -168,7 +180,7 @@ pub fn name_thread(native_id: u32, name: &[u8]) {
     }
 }
 
-/// A GIL is opened, or gets its name. May run in hooks.
+/// A GIL is open, or gets its name. May run in hooks.
 pub fn name_gil(gil: &Gil) {
     if let Some(ring) = ring_at(&RING) {
         let (serial, interpreter) = (&gil.serial, &gil.interpreter_id);

@@ -104,6 +104,17 @@ impl Books {
         }
     }
 
+    /// The GIL as the run leaves it.
+    pub fn ends(&mut self, gil: usize, held: bool, waiters: usize, ended_ns: u64) {
+        if waiters > 0 && held {
+            let contended_ns = self.inside_ns(self.gils[gil].contended_since_ns, ended_ns);
+            self.gils[gil].contended_ns += contended_ns;
+        } else if waiters > 0 {
+            let free_ns = self.inside_ns(self.gils[gil].free_since_ns, ended_ns);
+            self.gils[gil].handoff_ns += free_ns;
+        }
+    }
+
     pub fn took(&mut self, thread: usize, waited_since_ns: Option<u64>, now_ns: u64) {
         if self.is_open(now_ns) {
             let book = &mut self.threads[thread];
@@ -162,6 +173,18 @@ impl Samples {
     fn push(&mut self, ns: u64) {
         self.0.push(ns);
     }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn sum_ns(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    pub fn max_ns(&self) -> u64 {
+        self.0.iter().copied().max().unwrap_or(0)
+    }
 }
 
 impl Serialize for Samples {
@@ -175,9 +198,9 @@ impl Serialize for Samples {
             _ => (0..QUANTILES).map(quantile).collect(),
         };
         let mut fields = to.serialize_struct("Samples", 4)?;
-        fields.serialize_field("count", &ordered.len())?;
-        fields.serialize_field("sum_ns", &ordered.iter().sum::<u64>())?;
-        fields.serialize_field("max_ns", &ordered.last().copied().unwrap_or(0))?;
+        fields.serialize_field("count", &self.count())?;
+        fields.serialize_field("sum_ns", &self.sum_ns())?;
+        fields.serialize_field("max_ns", &self.max_ns())?;
         fields.serialize_field("quantiles_ns", &quantiles)?;
         fields.end()
     }

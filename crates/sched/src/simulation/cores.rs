@@ -133,7 +133,7 @@ impl Simulation {
             task.may_run_on(core) && self.now_ns >= task.last_ran_ns + hot_ns
         };
         let from = (0..self.cores.len())
-            .filter(|other| *other != core && self.cores[*other].current.is_some())
+            .filter(|other| *other != core && self.cores[*other].queue.iter().any(is_cold))
             .max_by_key(|other| self.cores[*other].queue.len());
         let Some(from) = from else { return };
         let Some(place) = self.cores[from].queue.iter().position(is_cold) else { return };
@@ -286,8 +286,10 @@ impl Simulation {
             return;
         }
         self.preempt(core);
-        if let Some(idle) = (0..self.cores.len()).find(|other| self.cores[*other].is_idle()) {
-            self.fill(idle);
+        for other in 0..self.cores.len() {
+            if self.cores[other].is_idle() {
+                self.fill(other);
+            }
         }
         self.plan_tick(core);
     }

@@ -51,6 +51,8 @@ pub struct Gil {
     switch_number: u64,
     pub requested: bool,
     requested_ns: u64,
+    /// Python code until the holder looks at the request, or until its ticks are over.
+    check_left_ns: u64,
     /// Those that wait on `cond` and have not been called, under `interval`.
     cond: VecDeque<TaskId>,
     /// Under any other policy.
@@ -82,6 +84,7 @@ impl Gil {
             switch_number: 0,
             requested: false,
             requested_ns: 0,
+            check_left_ns: 0,
             cond: VecDeque::new(),
             scheduler,
             threads,
@@ -100,6 +103,20 @@ impl Gil {
     /// How long a thread holds before it drops of itself; see `Policy::check_every_ns`.
     pub fn check_every_ns(&self) -> Option<u64> {
         self.scheduler.as_ref().and_then(Scheduler::check_every_ns)
+    }
+
+    /// Whether the holder, when it has come that far, drops.
+    fn is_wanted(&self) -> bool {
+        self.requested || (self.check_every_ns().is_some() && self.waiters > 0)
+    }
+
+    /// Its holder has run so much Python code. Ticks are counted whoever holds and whoever waits.
+    pub fn ran_python(&mut self, ns: u64) {
+        let over_ns = ns.saturating_sub(self.check_left_ns);
+        self.check_left_ns = match self.check_every_ns() {
+            Some(every_ns) if over_ns > 0 => every_ns - over_ns % every_ns,
+            _ => self.check_left_ns.saturating_sub(ns),
+        };
     }
 
     fn forces_switch(&self) -> bool {
@@ -139,13 +156,18 @@ impl Simulation {
         let task = &mut self.tasks[id];
         task.timed_out = false;
         task.taken_ns = now_ns;
-        task.go_by_clock(now_ns);
+        task.left_ns = cost_ns;
+        task.stage = Stage::Taken;
+    }
+
+    /// Back to the step that it was interrupted in, or to the next.
+    pub(super) fn after_take(&mut self, id: TaskId) {
+        let task = &mut self.tasks[id];
+        task.go_by_clock(self.now_ns);
         if task.compute_left_ns > 0 {
-            task.compute_left_ns += cost_ns;
             task.stage = Stage::Compute;
             self.plan_compute(id);
         } else {
-            task.left_ns = cost_ns;
             task.stage = Stage::Next;
         }
     }
@@ -279,8 +301,13 @@ impl Simulation {
     }
 
     fn request_drop(&mut self, id: TaskId, gil: usize, holder: TaskId) {
-        self.gils[gil].requested = true;
-        self.gils[gil].requested_ns = self.now_ns;
+        let check_ns = self.scenario.machine.check_ns.sample_ns(&mut self.random);
+        let this = &mut self.gils[gil];
+        if !this.requested {
+            this.check_left_ns = check_ns.max(1);
+        }
+        this.requested = true;
+        this.requested_ns = self.now_ns;
         self.books.asked(id, gil, self.now_ns);
         self.note(id, Moment::Ask);
         self.plan_holder(holder);
@@ -300,22 +327,26 @@ impl Simulation {
 
     /// How long the thread computes before it sees a drop request, or before its check.
     pub(super) fn plan_compute(&mut self, id: TaskId) {
-        let left_ns = self.tasks[id].compute_left_ns;
-        let Some(gil) = self.tasks[id].setting.gil else {
-            self.tasks[id].left_ns = left_ns;
-            return;
-        };
-        let this = &self.gils[gil];
-        let until_check_ns = if this.requested {
-            self.scenario.machine.check_ns.sample_ns(&mut self.random).max(1)
-        } else {
-            match this.check_every_ns() {
-                // Without waiters nothing comes of it.
-                Some(every_ns) if this.waiters > 0 => every_ns,
-                _ => left_ns,
-            }
-        };
-        self.tasks[id].left_ns = left_ns.min(until_check_ns);
+        let task = &mut self.tasks[id];
+        task.left_ns = task.compute_left_ns;
+        if let Some(gil) = task.setting.gil
+            && self.gils[gil].is_wanted()
+        {
+            task.left_ns = task.left_ns.min(self.gils[gil].check_left_ns);
+        }
+    }
+
+    /// Between two bytecodes, after so much computing that it looks whether to drop.
+    pub(super) fn check(&mut self, id: TaskId) {
+        let gil = self.gil_of(id);
+        let this = &mut self.gils[gil];
+        if !this.is_wanted() {
+            return self.plan_compute(id);
+        }
+        if let Some(every_ns) = this.check_every_ns() {
+            this.check_left_ns = every_ns;
+        }
+        self.begin_drop(id, Errand::Retake);
     }
 
     /// The thread, on its core, has dropped the GIL: `drop_gil` up to its call.
@@ -375,12 +406,13 @@ impl Simulation {
         }
     }
 
-    /// The rest of `drop_gil`: who was asked waits until another has taken the GIL.
+    /// The rest of `drop_gil`: who was asked waits until another has taken the GIL, unless it ends.
     pub(super) fn after_drop(&mut self, id: TaskId) {
         let gil = self.gil_of(id);
         let this = &mut self.gils[gil];
         let nobody_took = this.holder.is_none() && this.last_holder == Some(id);
-        if !(this.requested && nobody_took && this.forces_switch()) {
+        let ends = self.tasks[id].errand == Errand::End;
+        if !(this.requested && nobody_took && this.forces_switch()) || ends {
             return self.run_errand(id);
         }
         let spins = this.hints()

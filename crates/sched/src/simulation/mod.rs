@@ -186,6 +186,9 @@ impl Simulation {
         task.left_ns = task.left_ns.saturating_sub(used_ns);
         if task.stage == Stage::Compute {
             task.compute_left_ns = task.compute_left_ns.saturating_sub(used_ns);
+            if let Some(gil) = task.setting.gil {
+                self.gils[gil].ran_python(used_ns);
+            }
         }
         self.books.used(id, self.now_ns - used_ns, self.now_ns, computing);
     }
@@ -212,6 +215,8 @@ impl Simulation {
                 self.books.threads[holder].held_ns += held_ns;
                 self.books.gils[gil].held_ns += held_ns;
             }
+            let Gil { holder, waiters, .. } = self.gils[gil];
+            self.books.ends(gil, holder.is_some(), waiters, ended_ns);
         }
     }
 }

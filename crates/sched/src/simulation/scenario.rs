@@ -170,7 +170,7 @@ impl Scenario {
             let within_step = |why| format!("script[{index}]: {why}");
             if let Some(distribution) = step.distribution() {
                 distribution.check().map_err(within_step)?;
-                takes_time |= distribution.mean() > 0.0;
+                takes_time |= distribution.mean() >= 1.0;
             }
             if step.channel().is_some_and(|channel| channel >= MOST) {
                 return Err(within_step(format!("there may be {MOST} channels")));

@@ -39,6 +39,7 @@ impl Simulation {
                 self.answer(id);
             }
             Stage::Take | Stage::WaitForGil => self.try_take(id),
+            Stage::Taken => self.after_take(id),
             Stage::SpinForGil => self.sleep_for_gil(id),
             Stage::Drop => self.drop_gil(id),
             Stage::Dropped => self.after_drop(id),
@@ -51,16 +52,6 @@ impl Simulation {
             Stage::WaitForMessage => self.received(id),
             Stage::Asking => self.asked(id),
             Stage::Replying => self.replied(id),
-        }
-    }
-
-    /// Between two bytecodes: whether to drop.
-    fn check(&mut self, id: TaskId) {
-        let Some(gil) = self.tasks[id].setting.gil else { return };
-        let this = &self.gils[gil];
-        match this.requested || (this.check_every_ns().is_some() && this.waiters > 0) {
-            true => self.begin_drop(id, Errand::Retake),
-            false => self.plan_compute(id),
         }
     }
 

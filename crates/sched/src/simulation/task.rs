@@ -32,6 +32,8 @@ pub enum Stage {
     /// It spins for a moment before it sleeps for the GIL.
     SpinForGil,
     WaitForGil,
+    /// It has, and calls who waits for that.
+    Taken,
     /// To drop the GIL.
     Drop,
     /// It has, and called who waits.

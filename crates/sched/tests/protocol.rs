@@ -1,0 +1,136 @@
+//! What CPython's protocol and the kernel do in the corner cases, in virtual time.
+
+mod scenario;
+
+use headway_sched::PolicyName;
+use headway_sched::simulation::{Machine, Moment, Scenario, Simulation, Step, ThreadSetting};
+use scenario::*;
+
+fn on(cores: &[usize], thread: ThreadSetting) -> ThreadSetting {
+    ThreadSetting { cores: cores.to_vec(), ..thread }
+}
+
+fn starts(ns: u64, thread: ThreadSetting) -> ThreadSetting {
+    ThreadSetting { starts_ns: ns as f64, ..thread }
+}
+
+/// To wake others is part of a take or a drop, not of what the thread computes.
+#[test]
+fn computing_takes_as_long_as_it_was_told_to_however_often_it_is_interrupted() {
+    for policy in PolicyName::ALL {
+        let hogs = vec![does_once(vec![compute(100 * MS)]); 3];
+        let outcome = run_under(policy, machine(4), hogs, 60_000 * MS);
+        for thread in &outcome.threads {
+            assert_eq!(thread.computed_ns, 100 * MS, "{policy:?}");
+        }
+    }
+}
+
+/// `drop_gil` with its final release: nobody waits for a switch for a thread that is no more.
+#[test]
+fn a_thread_that_ends_waits_for_no_switch() {
+    let ends = does_once(vec![call(20 * MS)]);
+    let scenario = Scenario {
+        timeline_events: ALL_MOMENTS,
+        ..scenario(
+            machine(2),
+            vec![gil(PolicyName::Interval, INTERVAL_NS)],
+            vec![ends, starts(MS, repeats(vec![compute(MS), sleep(MS)]))],
+            60_000 * MS,
+        )
+    };
+    let outcome = run(scenario);
+    assert!(outcome.threads[1].asked > 0);
+    let waited = outcome.timeline.iter().any(|(_, _, moment)| *moment == Moment::ForcedWait);
+    assert!(!waited, "{:?}", outcome.timeline);
+    assert!(outcome.threads[0].finished_ns < Some(20 * MS + 100 * US));
+}
+
+/// The evaluation loop looks at its breaker however short the Python code between two calls is.
+#[test]
+fn a_drop_request_is_seen_by_code_that_makes_one_call_after_another() {
+    let calls = repeats(vec![compute(300), call(MS)]);
+    for policy in PolicyName::ALL.into_iter().filter(|policy| *policy != PolicyName::Ticks) {
+        let outcome = run_under(policy, machine(2), vec![calls.clone(), hog()], 1_000 * MS);
+        assert!(outcome.threads[0].forced_drops > 10, "{policy:?}");
+        assert!(outcome.threads[1].held_ns > 100 * MS, "{policy:?}");
+    }
+}
+
+/// A second request, while the first one is on its way, changes nothing.
+#[test]
+fn requests_that_come_faster_than_they_are_seen_do_not_put_it_off() {
+    let machine = Machine { check_ns: always(50 * US), timer_slack_ns: 0.0, ..machine(4) };
+    for policy in PolicyName::ALL.into_iter().filter(|policy| *policy != PolicyName::Ticks) {
+        let gils = vec![gil(policy, 10 * US)];
+        let outcome = run(scenario(machine.clone(), gils, vec![hog(); 4], 100 * MS));
+        assert!(outcome.gils[0].switches > 100, "{policy:?}: {}", outcome.gils[0].switches);
+    }
+}
+
+/// Core 0 has the longer queue, and its threads may not leave it.
+#[test]
+fn an_idle_core_takes_over_a_thread_that_may_come_and_not_the_one_that_waits_in_the_longest_queue()
+{
+    let alone = |ns| ThreadSetting { gil: None, ..does_once(vec![compute(ns)]) };
+    let mut threads = vec![on(&[0], alone(60 * MS)); 3];
+    threads.push(on(&[1], alone(60 * MS)));
+    threads.push(on(&[2], alone(10 * MS)));
+    threads.push(starts(MS, on(&[1, 2], alone(30 * MS))));
+    let outcome = run(scenario(machine(3), Vec::new(), threads, 1_000 * MS));
+    assert!(outcome.threads[3].finished_ns < Some(80 * MS), "{:?}", outcome.threads[3].finished_ns);
+    assert!(outcome.threads[5].finished_ns < Some(50 * MS), "{:?}", outcome.threads[5].finished_ns);
+}
+
+/// A mean below a nanosecond is no time at all.
+#[test]
+fn a_script_that_would_never_get_anywhere_is_refused() {
+    for step in [compute(0), Step::Compute(headway_sched::simulation::Distribution::Always(0.5))] {
+        let gils = vec![gil(PolicyName::Interval, INTERVAL_NS)];
+        let why = Simulation::new(scenario(machine(1), gils, vec![repeats(vec![step])], MS));
+        assert!(why.is_err_and(|why| why.starts_with("threads[0].script: it takes no time")));
+    }
+}
+
+/// Messages to several receivers: each gets one, in the order in which they began to wait.
+#[test]
+fn messages_go_to_who_waits_first_and_answers_to_who_asked() {
+    let serves = repeats(vec![Step::Receive(0, always(US)), compute(MS), Step::Reply(always(US))]);
+    let asks = does_once(vec![Step::Begin, Step::Ask(0, always(US)), Step::End]);
+    let elsewhere = |thread| ThreadSetting { gil: None, ..thread };
+    let threads = vec![
+        serves.clone(),
+        starts(10 * US, serves),
+        elsewhere(starts(2 * MS, asks.clone())),
+        elsewhere(starts(10 * MS, asks.clone())),
+        elsewhere(starts(20 * MS, asks)),
+    ];
+    let outcome = run_under(PolicyName::Interval, machine(8), threads, 1_000 * MS);
+    let computed: Vec<u64> = outcome.threads.iter().map(|thread| thread.computed_ns).collect();
+    assert_eq!(computed[..2], [2 * MS, MS]);
+    for asker in &outcome.threads[2..] {
+        assert_eq!(asker.request_ns.count(), 1);
+        assert!((MS..MS + 500 * US).contains(&asker.request_ns.max_ns()));
+    }
+}
+
+/// By the clock, whoever held the GIL or the core meanwhile.
+#[test]
+fn what_ends_by_the_clock_ends_then() {
+    let until =
+        repeats(vec![sleep(100 * US), Step::Begin, Step::ComputeUntil(always(30 * MS)), Step::End]);
+    for cores in [1, 2] {
+        let outcome = run_under(
+            PolicyName::Interval,
+            machine(cores),
+            vec![until.clone(), hog(), hog()],
+            1_000 * MS,
+        );
+        let requests = &outcome.threads[0].request_ns;
+        assert!(requests.count() > 10, "{}", requests.count());
+        // It notices when it has the GIL and the core again: two intervals, the others' slices, and a tick.
+        let mean_ns = requests.sum_ns() / requests.count() as u64;
+        assert!((30 * MS..42 * MS).contains(&mean_ns), "{cores}: {mean_ns}");
+        assert!(outcome.threads[0].computed_ns < 500 * MS);
+    }
+}

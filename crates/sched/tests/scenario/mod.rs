@@ -1,0 +1,122 @@
+//! Words to write scenarios with, and an ordinary machine.
+#![allow(dead_code)] // Each test file is a crate of its own and uses a part.
+
+use headway_sched::PolicyName;
+use headway_sched::simulation::{
+    Distribution, GilSetting, Machine, Outcome, Scenario, Simulation, Step, ThreadSetting,
+};
+
+pub const US: u64 = 1_000;
+pub const MS: u64 = 1_000_000;
+pub const INTERVAL_NS: u64 = 5 * MS;
+/// Enough for every moment of a run.
+pub const ALL_MOMENTS: usize = 1 << 24;
+
+pub fn always(ns: u64) -> Distribution {
+    Distribution::Always(ns as f64)
+}
+
+/// As Linux on a server: a wake-up takes longer than it takes to come back for a GIL.
+pub fn machine(cores: usize) -> Machine {
+    Machine {
+        cores,
+        wake_idle_ns: always(30 * US),
+        switch_ns: always(2 * US),
+        call_ns: always(2 * US),
+        slice_ns: 2.8e6,
+        tick_ns: 4e6,
+        hot_ns: 5e5,
+        timer_slack_ns: 50e3,
+        check_ns: always(US),
+        take_ns: always(100),
+        drop_ns: always(100),
+        spin_ns: 20e3,
+    }
+}
+
+/// Nothing costs anything.
+pub fn ideal(cores: usize) -> Machine {
+    Machine {
+        wake_idle_ns: always(0),
+        switch_ns: always(0),
+        call_ns: always(0),
+        timer_slack_ns: 0.0,
+        check_ns: always(0),
+        take_ns: always(0),
+        drop_ns: always(0),
+        spin_ns: 0.0,
+        ..machine(cores)
+    }
+}
+
+pub fn gil(policy: PolicyName, interval_ns: u64) -> GilSetting {
+    GilSetting { policy, switch_interval_ns: interval_ns as f64 }
+}
+
+pub fn compute(ns: u64) -> Step {
+    Step::Compute(always(ns))
+}
+
+pub fn call(ns: u64) -> Step {
+    Step::Call(always(ns))
+}
+
+pub fn sleep(ns: u64) -> Step {
+    Step::Sleep(always(ns))
+}
+
+pub fn system(ns: u64) -> Step {
+    Step::System(always(ns))
+}
+
+/// Repeats that on the first GIL, on whatever core.
+pub fn repeats(script: Vec<Step>) -> ThreadSetting {
+    ThreadSetting {
+        name: String::new(),
+        script,
+        gil: Some(0),
+        once: false,
+        starts_ns: 0.0,
+        cores: Vec::new(),
+    }
+}
+
+pub fn does_once(script: Vec<Step>) -> ThreadSetting {
+    ThreadSetting { once: true, ..repeats(script) }
+}
+
+/// It computes and does nothing else.
+pub fn hog() -> ThreadSetting {
+    repeats(vec![compute(60_000 * MS)])
+}
+
+pub fn scenario(
+    machine: Machine,
+    gils: Vec<GilSetting>,
+    threads: Vec<ThreadSetting>,
+    end_ns: u64,
+) -> Scenario {
+    Scenario {
+        machine,
+        gils,
+        threads,
+        end_ns: end_ns as f64,
+        begin_ns: 0.0,
+        seed: 1,
+        timeline_events: 0,
+    }
+}
+
+pub fn run(scenario: Scenario) -> Outcome {
+    Simulation::new(scenario).expect("the scenario can be").run()
+}
+
+/// Threads of one GIL for so long.
+pub fn run_under(
+    policy: PolicyName,
+    machine: Machine,
+    threads: Vec<ThreadSetting>,
+    end_ns: u64,
+) -> Outcome {
+    run(scenario(machine, vec![gil(policy, INTERVAL_NS)], threads, end_ns))
+}

@@ -1,0 +1,283 @@
+//! What holds in any simulation, whatever the threads do and the machine is like.
+//!
+//! `HEADWAY_MODEL_CASES` sets the number of scenarios for each.
+
+mod replay;
+mod scenario;
+
+use headway_sched::PolicyName;
+use headway_sched::simulation::{
+    Distribution, GilSetting, Machine, Outcome, Scenario, Step, ThreadSetting, Varying,
+};
+use proptest::prelude::*;
+use proptest::sample::subsequence;
+use replay::Replay;
+use scenario::*;
+
+fn ns(least: u64, most: u64) -> impl Strategy<Value = f64> + Clone {
+    (least..=most).prop_map(|ns| ns as f64)
+}
+
+fn times(least: u64, most: u64) -> impl Strategy<Value = Distribution> + Clone {
+    let varying = prop_oneof![
+        ns(least, most).prop_map(Varying::Exponential),
+        (ns(least, most), ns(0, most)).prop_map(|(a, more)| Varying::Uniform(a, a + more)),
+        (ns(least, most), 0.0..1.0f64).prop_map(|(median, s)| Varying::Lognormal(median, s)),
+        prop::collection::vec(ns(least, most), 1..5).prop_map(|mut values| {
+            values.sort_by(f64::total_cmp);
+            Varying::Quantiles(values)
+        }),
+    ];
+    prop_oneof![
+        2 => ns(least, most).prop_map(Distribution::Always),
+        1 => varying.prop_map(Distribution::Varying),
+    ]
+}
+
+fn machines(cores: impl Strategy<Value = usize>) -> impl Strategy<Value = Machine> {
+    let cost = |most| prop_oneof![Just(always(0)), times(0, most)];
+    let kernel = (
+        cores,
+        prop_oneof![Just(2.8e6), ns(1, 5 * MS)],
+        prop_oneof![Just(4e6), ns(100 * US, 4 * MS)],
+        prop_oneof![Just(0.0), Just(5e5), ns(0, 2 * MS)],
+    );
+    let costs = (cost(60 * US), cost(5 * US), cost(5 * US));
+    let gil = (cost(100 * US), cost(US), cost(US));
+    let late = (prop_oneof![Just(0.0), ns(0, 60 * US)], prop_oneof![Just(0.0), ns(0, 40 * US)]);
+    (kernel, costs, gil, late).prop_map(
+        |(
+            (cores, slice_ns, tick_ns, hot_ns),
+            (wake_idle_ns, switch_ns, call_ns),
+            (check_ns, take_ns, drop_ns),
+            (timer_slack_ns, spin_ns),
+        )| Machine {
+            cores,
+            wake_idle_ns,
+            switch_ns,
+            call_ns,
+            slice_ns,
+            tick_ns,
+            hot_ns,
+            timer_slack_ns,
+            check_ns,
+            take_ns,
+            drop_ns,
+            spin_ns,
+        },
+    )
+}
+
+fn policies() -> impl Strategy<Value = PolicyName> {
+    prop::sample::select(PolicyName::ALL.to_vec())
+}
+
+fn gils() -> impl Strategy<Value = Vec<GilSetting>> {
+    let interval = prop_oneof![Just(5e6), ns(US, 100 * US), ns(100 * US, 10 * MS)];
+    let gil = (policies(), interval)
+        .prop_map(|(policy, switch_interval_ns)| GilSetting { policy, switch_interval_ns });
+    prop::collection::vec(gil, 1..=2)
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let short = || prop_oneof![times(0, 100 * US), times(0, 3 * MS)];
+    prop_oneof![
+        3 => short().prop_map(Step::Compute),
+        1 => short().prop_map(Step::ComputeUntil),
+        1 => short().prop_map(Step::Call),
+        1 => short().prop_map(Step::System),
+        2 => short().prop_map(Step::Sleep),
+        1 => (0..3usize, times(0, 20 * US)).prop_map(|(channel, ns)| Step::Receive(channel, ns)),
+        1 => times(0, 20 * US).prop_map(Step::Reply),
+        1 => (0..3usize, times(0, 20 * US)).prop_map(|(channel, ns)| Step::Ask(channel, ns)),
+        1 => (0..3usize, times(0, 20 * US)).prop_map(|(channel, ns)| Step::Send(channel, ns)),
+        1 => Just(Step::Begin),
+        1 => Just(Step::End),
+    ]
+}
+
+/// Each takes a microsecond at least, or a run would have more events than anybody waits for.
+fn scripts(step: impl Strategy<Value = Step>) -> impl Strategy<Value = Vec<Step>> {
+    let last = prop_oneof![ns(US, 50 * US), ns(MS, 50 * MS)];
+    (prop::collection::vec(step, 0..6), last).prop_map(|(mut script, last_ns)| {
+        script.push(Step::Compute(Distribution::Always(last_ns)));
+        script
+    })
+}
+
+prop_compose! {
+    fn threads_on(cores: usize, gils: usize)(
+        script in scripts(steps()),
+        gil in prop_oneof![5 => (0..gils).prop_map(Some), 1 => Just(None)],
+        once in prop::bool::weighted(0.3),
+        starts_ns in prop_oneof![Just(0.0), ns(0, 5 * MS)],
+        cores in prop_oneof![
+            3 => Just(Vec::new()),
+            1 => subsequence((0..cores).collect::<Vec<_>>(), 1..=cores),
+        ],
+    ) -> ThreadSetting {
+        ThreadSetting { name: String::new(), script, gil, once, starts_ns, cores }
+    }
+}
+
+prop_compose! {
+    fn scenarios()(cores in 1..=8usize)(
+        machine in machines(Just(cores)),
+        gils in gils(),
+        threads in prop::collection::vec((threads_on(cores, 1), 0..2usize), 1..=8),
+        end_ns in ns(MS, 20 * MS),
+        seed in any::<u64>(),
+    ) -> Scenario {
+        let threads = threads
+            .into_iter()
+            .map(|(thread, gil)| ThreadSetting { gil: thread.gil.map(|_| gil % gils.len()), ..thread })
+            .collect();
+        Scenario { machine, gils, threads, end_ns, begin_ns: 0.0, seed, timeline_events: ALL_MOMENTS }
+    }
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    let more = std::env::var("HEADWAY_MODEL_CASES").ok().and_then(|text| text.parse().ok());
+    ProptestConfig { cases: more.unwrap_or(cases), failure_persistence: None, ..Default::default() }
+}
+
+fn json(outcome: &Outcome) -> String {
+    serde_json::to_string(outcome).expect("an outcome is JSON")
+}
+
+proptest! {
+    #![proptest_config(config(96))]
+
+    /// The moments are checked in `Replay`.
+    #[test]
+    fn a_timeline_can_be_and_adds_up_to_the_books(scenario in scenarios()) {
+        let outcome = run(scenario.clone());
+        let replay = Replay::of(&scenario, &outcome);
+        for (place, (replayed, book)) in replay.gils.iter().zip(&outcome.gils).enumerate() {
+            prop_assert_eq!(replayed.held_ns, book.held_ns);
+            prop_assert_eq!(replayed.contended_ns, book.contended_ns);
+            prop_assert_eq!(replayed.handoff_ns, book.handoff_ns);
+            prop_assert_eq!(replayed.switches, book.switches);
+            prop_assert!(book.held_ns + book.handoff_ns <= outcome.ended_ns);
+            let mine = || (outcome.threads.iter().zip(&scenario.threads))
+                .filter_map(|(book, thread)| (thread.gil == Some(place)).then_some(book));
+            prop_assert_eq!(mine().map(|thread| thread.held_ns).sum::<u64>(), book.held_ns);
+            prop_assert_eq!(mine().map(|thread| thread.asked).sum::<u64>(), book.drop_requests);
+            let drops = |book: &headway_sched::simulation::ThreadBook| book.forced_drops + book.voluntary_drops;
+            let (takes, drops) = mine().fold((0, 0), |sum, book| (sum.0 + book.takes, sum.1 + drops(book)));
+            prop_assert_eq!(takes, drops + u64::from(replay.holder(place).is_some()));
+        }
+        for (replayed, book) in replay.threads.iter().zip(&outcome.threads) {
+            prop_assert_eq!(replayed.held_ns, book.held_ns);
+            prop_assert_eq!(replayed.takes, book.takes);
+            prop_assert_eq!(replayed.drops, book.forced_drops + book.voluntary_drops);
+            prop_assert_eq!(replayed.contended_takes, book.contended_takes);
+            prop_assert_eq!(book.wait_ns.count() as u64, book.contended_takes);
+            prop_assert_eq!(replayed.wait_ns, book.wait_ns.sum_ns());
+            prop_assert_eq!(replayed.drops, book.hold_ns.count() as u64);
+            prop_assert_eq!(replayed.asked, book.asked);
+            prop_assert!(book.cpu_ns <= replayed.on_core_ns);
+            prop_assert!(book.computed_ns <= book.cpu_ns);
+            prop_assert!(book.finished_ns.is_none_or(|ns| ns <= outcome.ended_ns));
+        }
+        let cpu_ns: u64 = outcome.threads.iter().map(|thread| thread.cpu_ns).sum();
+        prop_assert!(cpu_ns <= scenario.machine.cores as u64 * outcome.ended_ns);
+    }
+
+    #[test]
+    fn a_window_holds_no_more_than_its_length(scenario in scenarios(), part in 0.0..1.0f64) {
+        let scenario = Scenario { begin_ns: (scenario.end_ns * part).floor(), ..scenario };
+        let outcome = run(scenario.clone());
+        let window_ns = outcome.ended_ns.saturating_sub(scenario.begin_ns as u64);
+        for book in &outcome.gils {
+            prop_assert!(book.held_ns + book.handoff_ns <= window_ns);
+            prop_assert!(book.contended_ns <= book.held_ns);
+        }
+        let cpu_ns: u64 = outcome.threads.iter().map(|thread| thread.cpu_ns).sum();
+        prop_assert!(cpu_ns <= scenario.machine.cores as u64 * window_ns);
+        for (at_ns, ..) in &outcome.timeline {
+            prop_assert!((scenario.begin_ns as u64..=scenario.end_ns as u64).contains(at_ns));
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_outcome(scenario in scenarios()) {
+        prop_assert_eq!(json(&run(scenario.clone())), json(&run(scenario)));
+    }
+
+    /// One thread whose bursts vary, so that it matters.
+    #[test]
+    fn another_seed_gives_another_outcome(
+        machine in machines(1..=8usize),
+        mean_ns in ns(10 * US, MS),
+        seed in any::<u64>(),
+    ) {
+        let ns = Distribution::Varying(Varying::Exponential(mean_ns));
+        let thread = repeats(vec![Step::Compute(ns.clone()), Step::Sleep(ns)]);
+        let scenario = scenario(machine, vec![gil(PolicyName::Interval, INTERVAL_NS)], vec![thread], 20 * MS);
+        let with = |seed| json(&run(Scenario { seed, timeline_events: ALL_MOMENTS, ..scenario.clone() }));
+        prop_assert_ne!(with(seed), with(seed.wrapping_add(1)));
+    }
+
+    /// All that a script has is done, no more, and no less.
+    #[test]
+    fn work_is_conserved(
+        machine in machines(1..=8usize),
+        gils in gils(),
+        work in prop::collection::vec((prop::collection::vec((0..4usize, 0..20 * MS), 1..6), 0..3usize, ns(0, 5 * MS)), 1..=8),
+    ) {
+        let kinds = [Step::Compute, Step::Call, Step::System, Step::Sleep];
+        let threads: Vec<ThreadSetting> = work.iter().map(|(steps, gil, starts_ns)| {
+            let script = steps.iter().map(|(kind, ns)| kinds[*kind](always(*ns))).collect();
+            // One more than there are: none.
+            let gil = (*gil < gils.len()).then_some(*gil);
+            ThreadSetting { gil, starts_ns: *starts_ns, ..does_once(script) }
+        }).collect();
+        let scenario = scenario(machine, gils, threads, 60_000 * MS);
+        let outcome = run(scenario.clone());
+        for ((steps, ..), book) in work.iter().zip(&outcome.threads) {
+            let sum_ns = |least, most| steps.iter().filter(|(kind, _)| (least..=most).contains(kind))
+                .map(|(_, ns)| ns).sum::<u64>();
+            prop_assert!(book.finished_ns.is_some(), "{book:?}");
+            prop_assert_eq!(book.computed_ns, sum_ns(0, 1));
+            prop_assert!(book.cpu_ns >= sum_ns(0, 2));
+        }
+        prop_assert!(outcome.ended_ns < scenario.end_ns as u64);
+    }
+
+    /// With a core for each thread and long switch intervals, who waits has the GIL as soon as it has woken up:
+    /// a wake-up lost would show as a wait until the next look.
+    #[test]
+    fn no_wake_up_is_lost(
+        policy in policies(),
+        machine in machines(Just(8)),
+        scripts in prop::collection::vec(scripts(steps()), 2..=8),
+    ) {
+        let machine = Machine { wake_idle_ns: always(40 * US), switch_ns: always(3 * US), ..machine };
+        let threads = scripts.into_iter().map(repeats).collect();
+        let gils = vec![gil(policy, 20 * MS)];
+        let scenario = Scenario { timeline_events: ALL_MOMENTS, ..scenario(machine, gils, threads, 100 * MS) };
+        let outcome = run(scenario.clone());
+        let longest_ns = Replay::of(&scenario, &outcome).gils[0].longest_handoff_ns;
+        prop_assert!(longest_ns <= 43 * US + 1_000, "free for {longest_ns} ns while somebody waits");
+    }
+
+    /// As greedy as any schedule that lets no core idle beside a runnable thread, but for the moments until
+    /// that is seen: at a tick, once its memory is cold.
+    #[test]
+    fn no_core_idles_for_long_beside_a_runnable_thread(
+        machine in machines(1..=8usize),
+        work in prop::collection::vec(ns(0, 20 * MS), 1..=12),
+    ) {
+        let none = || always(0);
+        let machine = Machine { switch_ns: none(), wake_idle_ns: none(), timer_slack_ns: 0.0, ..machine };
+        let threads: Vec<ThreadSetting> = work.iter()
+            .map(|ns| ThreadSetting { gil: None, ..does_once(vec![Step::Compute(Distribution::Always(*ns))]) })
+            .collect();
+        let outcome = run(scenario(machine.clone(), Vec::new(), threads, 60_000 * MS));
+        let (sum_ns, longest_ns) = (work.iter().sum::<f64>(), work.iter().copied().fold(0.0, f64::max));
+        let late_ns = work.len() as f64 * (machine.hot_ns + machine.tick_ns);
+        let bound_ns = sum_ns / machine.cores as f64 + longest_ns + late_ns;
+        prop_assert!(outcome.ended_ns as f64 <= bound_ns, "{} after {bound_ns}", outcome.ended_ns);
+    }
+}
