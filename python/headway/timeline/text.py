@@ -251,8 +251,8 @@ class _Panel:
             place = self.column(each.at_ns)
             ways.setdefault((True, each.waiter, each.holder), []).append((place, place))
         for way in passes(self.timeline):
-            place = (self.column(way.from_ns), self.column(way.to_ns))
-            ways.setdefault((False, way.dropper, way.taker), []).append(place)
+            from_to = (self.column(way.from_ns), self.column(way.to_ns))
+            ways.setdefault((False, way.dropper, way.taker), []).append(from_to)
         gaps = [[" "] * self.columns for _ in self.lanes[1:]]
         for (asks, source, target), places in sorted(ways.items(), reverse=True):
             if source == target or not {source, target} <= self.rows.keys():
