@@ -89,6 +89,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => short().prop_map(Step::Sleep),
         1 => (0..3usize, times(0, 20 * US)).prop_map(|(channel, ns)| Step::Receive(channel, ns)),
         1 => times(0, 20 * US).prop_map(Step::Reply),
+        1 => times(0, 20 * US).prop_map(Step::Answer),
         1 => (0..3usize, times(0, 20 * US)).prop_map(|(channel, ns)| Step::Ask(channel, ns)),
         1 => (0..3usize, times(0, 20 * US)).prop_map(|(channel, ns)| Step::Send(channel, ns)),
         1 => Just(Step::Begin),
