@@ -121,7 +121,7 @@ def test_processes_without_requests_are_refused(tmp_path: Path) -> None:
 def test_what_is_no_recording_is_refused_as_usage(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
-    with pytest.raises(CommandError, match="neither a store .* nor a report") as error:
+    with pytest.raises(CommandError, match=r"neither a store .* nor a report") as error:
         recording.read(str(path))
     assert error.value.exit_code == 2
 
