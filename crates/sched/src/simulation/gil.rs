@@ -336,6 +336,15 @@ impl Simulation {
         }
     }
 
+    /// C code has returned, after which the evaluation loop looks at its breaker at once. To ticks it was one
+    /// of many bytecodes.
+    pub(super) fn called(&mut self, id: TaskId) {
+        self.tasks[id].stage = Stage::Next;
+        if self.tasks[id].setting.gil.is_some_and(|gil| self.gils[gil].requested) {
+            self.begin_drop(id, Errand::Retake);
+        }
+    }
+
     /// Between two bytecodes, after so much computing that it looks whether to drop.
     pub(super) fn check(&mut self, id: TaskId) {
         let gil = self.gil_of(id);

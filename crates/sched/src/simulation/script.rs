@@ -33,10 +33,10 @@ impl Simulation {
                 self.tasks[id].stage = Stage::Next;
             }
             Stage::Compute => self.check(id),
-            Stage::Call => self.tasks[id].stage = Stage::Next,
+            Stage::Call => self.called(id),
             Stage::Answering => {
-                self.tasks[id].stage = Stage::Next;
                 self.answer(id);
+                self.called(id);
             }
             Stage::Take | Stage::WaitForGil => self.try_take(id),
             Stage::Taken => self.after_take(id),

@@ -1,5 +1,6 @@
 //! A run as its timeline tells it: each moment must be possible after those before, and what the moments add
 //! up to is what the books must say.
+#![allow(dead_code)] // Each test file is a crate of its own and uses a part.
 
 use std::collections::BTreeSet;
 
@@ -29,6 +30,8 @@ pub struct ThreadReplay {
     pub takes: u64,
     pub contended_takes: u64,
     pub wait_ns: u64,
+    /// One that goes on when the run ends among them.
+    pub longest_wait_ns: u64,
     pub drops: u64,
     pub asked: u64,
 }
@@ -84,6 +87,8 @@ impl<'a> Replay<'a> {
             }
         }
         for thread in &mut self.threads {
+            let waited_ns = thread.waits_since_ns.map_or(0, |since_ns| at_ns - since_ns);
+            thread.longest_wait_ns = thread.longest_wait_ns.max(waited_ns);
             thread.on_core_ns += if thread.runs_since_ns.is_some() { ns } else { 0 };
         }
     }
