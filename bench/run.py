@@ -24,6 +24,10 @@ telemetry:
   telemetry_reporter   what reporting costs a server at hello world
   telemetry_story      the published story of the switch interval, recorded and compared
 
+simulator:
+
+  what_if              what is predicted from a recording, beside what then happens
+
 Options go to every benchmark that has them; each has more of its own: bench/NAME.py --help.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,6 @@ def test_a_missing_file_and_another_database_are_refused_as_usage(tmp_path: Path
     with pytest.raises(CommandError, match="no such file") as error:
         recording.read(str(tmp_path / "none"))
     assert error.value.exit_code == 2
-    import sqlite3
-
     other = sqlite3.connect(tmp_path / "other.sqlite")
     other.execute("CREATE TABLE it (one)")
     other.commit()
@@ -208,14 +207,14 @@ def test_more_asked_for_than_served_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_does_not_come_out_as_recorded_is_refused(tmp_path: Path) -> None:
-    """A request that is away for 1 ms and waits for 2 ms answers in 6 ms, not in 200."""
-    late = spread(200.0, count=100)
+    """A request that is away for 1 ms and waits for 2 ms answers in 6 ms, not in 60."""
+    late = spread(60.0, count=100)
     found = recorded(
         tmp_path,
         connections_open=2,
         connections_accepted=100,
         request_time_histogram=late,
-        queue_time_histogram=spread(194.0, count=100),
+        queue_time_histogram=spread(54.0, count=100),
     )
     with pytest.raises(Unfit, match="simulated as recorded it gives"):
         predict("it", found, [], Machine(), Costs(), values=4)

@@ -166,7 +166,7 @@ def demand_of(recording: Recording) -> Demand:
         return Demand(clients, 0.0 if busy_of(recording) > BUSY else idle_s, False)
     # So many that those that wait hardly change how many are left to ask.
     in_flight = max(1.0, throughput * visible_s)
-    each = max(10, round(20 * in_flight / len(records)))
+    each = max(10, round(min(20 * in_flight, 50 + 3 * in_flight) / len(records)))
     clients = (each,) * len(records)
     return Demand(clients, max(0.0, sum(clients) / throughput - visible_s), True)
 

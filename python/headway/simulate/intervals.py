@@ -13,6 +13,8 @@ from typing import NamedTuple
 MODEL_ERROR = 0.10
 # Of the simulations of one configuration so many lie within the interval.
 COVERED = 0.90
+# A recording counts as reproduced if its simulations are this close.
+REPRODUCED = 0.15
 
 
 class Interval(NamedTuple):

@@ -40,8 +40,6 @@ SECONDS = 2.0
 DEFAULT_VALUES = 16
 # Beyond it what is simulated is another service than what was recorded.
 MOST_MISFIT = 0.5
-# Up to here a recording counts as reproduced.
-REPRODUCED = 0.15
 PREDICTED = ("throughput", "response_s", "wait_s", "take_wait_p95_s")
 
 

@@ -20,12 +20,11 @@ from headway.errors import CommandError
 from headway.simulate import recording
 from headway.simulate.costs import Costs
 from headway.simulate.fitting import Figures
-from headway.simulate.intervals import Interval
+from headway.simulate.intervals import REPRODUCED, Interval
 from headway.simulate.machine import Machine
 from headway.simulate.prediction import (
     DEFAULT_VALUES,
     PREDICTED,
-    REPRODUCED,
     Predicted,
     Prediction,
     alternatives,

@@ -18,7 +18,14 @@ from headway import units
 from headway.bench.drawing import number
 from headway.errors import CommandError
 from headway.simulate.fitting import NS, quantiles
-from headway.simulate.intervals import Interval, covered, hull, median_of, widened
+from headway.simulate.intervals import (
+    REPRODUCED,
+    Interval,
+    covered,
+    hull,
+    median_of,
+    widened,
+)
 from headway.simulate.machine import Machine
 from headway.simulate.recording import unfit
 from headway.simulate.samples import gathered
@@ -114,7 +121,22 @@ class ProgramPrediction:
             if self.is_open
             else "Bursts are taken for fixed work: hardly any was cut."
         )
-        return [f"Recorded: {self.recorded}", work, "", *aligned(rows)]
+        return [f"Recorded: {self.recorded}", work, "", *aligned(rows), "", self._reproduced()]
+
+    def _reproduced(self) -> str:
+        off = [
+            f"{name}'s {title} {self.simulated[name][figure].middle / real - 1:+.0%}"
+            for name in self.measured
+            for figure, title in zip(FIGURES[:2], TITLES[:2], strict=True)
+            if (real := self.measured[name][figure])
+            and abs(self.simulated[name][figure].middle / real - 1) > REPRODUCED
+        ]
+        if not off:
+            return f"Simulated as recorded turns and holds are within {REPRODUCED:.0%}."
+        return (
+            f"Simulated as recorded it does not come out as measured: {', '.join(off)}. The "
+            "intervals are wider for it."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         def threads(found: dict[str, dict[str, Interval]]) -> dict[str, Any]:
