@@ -28,8 +28,8 @@ class Machine:
     tick_ns: float = 4_000_000
     # A thread that ran on a core less than so long ago is not moved to an idle one.
     hot_ns: float = 500_000
-    # Each core is taken away now and then, by interrupts or a hypervisor: how long apart on average,
-    # and for how long.
+    # Each core is taken away now and then, by interrupts or a hypervisor: how long apart on
+    # average, and for how long.
     stolen_every_ns: float = 20_000_000
     stolen_ns: Distribution = field(default_factory=lambda: {"lognormal": [200_000, 1.0]})
     # How late a timed wait ends: up to so much.
