@@ -214,7 +214,9 @@ def _own(settings: Settings) -> None:
         from headway import json_file, terminal  # noqa: F401 - for `_finish`
 
         if settings.trace_path:
-            from headway.timeline import trace_file  # noqa: F401 - likewise
+            from headway.timeline import trace_file
+
+            trace_file.prepare(settings.trace_path)
         if settings.switch_interval_s is not None:
             sys.setswitchinterval(settings.switch_interval_s)
         _install(settings)

@@ -46,7 +46,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--trace",
         metavar="OUT",
         help="where FILE is the ledger of a run with --trace: also write the events that it kept "
-        "to OUT, for ui.perfetto.dev",
+        "to OUT, for ui.perfetto.dev, or to OUT.svg as a drawing",
     )
     parser.add_argument("--name", default="", help=argparse.SUPPRESS)
 

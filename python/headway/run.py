@@ -70,6 +70,7 @@ examples:
   headway run --json run.json -c 'import this'
   headway run --switch-interval 0.0005 app.py
   headway run --trace trace.json app.py     then open trace.json at ui.perfetto.dev
+  headway run --trace waits.svg app.py      then open waits.svg in a browser
   headway run --policy priority app.py      threads that answer need not wait for those that compute
 """
 
@@ -100,7 +101,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--trace",
         metavar="FILE",
         help="also write every hold, wait, forced wait and drop request, as far as they are kept, "
-        "to FILE, a Chrome trace that ui.perfetto.dev opens; - is stdout",
+        "to FILE, a Chrome trace that ui.perfetto.dev opens; - is stdout. FILE.svg is a drawing of "
+        "a few typical waits of the thread that waits most, with what they mean",
     )
     parser.add_argument(
         "--trace-events",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import signal
 import sys
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from launch import GIL_ENABLED, TIMEOUT_S, headway, python, report_in, start
@@ -261,6 +263,18 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert "--trace and --json name the same file" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@needs_gil
+def test_a_run_can_be_drawn(tmp_path: Path) -> None:
+    out = tmp_path / "waits.svg"
+    result = headway("run", "--trace", out, "-c", CONTENDED)
+    assert result.returncode == 0, result.stderr
+    assert f" waits) drawn in {out}\n" in result.stderr
+    texts = [each.text or "" for each in ElementTree.parse(out).iter() if each.text]
+    assert {"hog-0", "hog-1", 'napper "é"'} <= set(texts)
+    assert any(", switch interval 5 ms" in text for text in texts)
+    assert any(re.search(r"waited .*; it (never )?held the GIL", text) for text in texts)
 
 
 @pytest.mark.skipif(GIL_ENABLED, reason="this build has a GIL")

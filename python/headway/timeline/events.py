@@ -142,6 +142,7 @@ def to_timeline(
         process_id=report["pid"],
         process_name=process_name,
         lost=lost,
+        switch_interval_ns=round((report.get("switch_interval") or 0) * 1e9),
     )
     reader = _Reader(timeline, _gil_names(trace["gils"]), _thread_names(trace, report))
     for time_ns, word in events:

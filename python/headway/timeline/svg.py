@@ -18,6 +18,8 @@ from headway.timeline.lanes import lanes
 from headway.timeline.panel import Panel, badge, line, n, rect, text
 from headway.timeline.timeline import REQUEST, RUNNING, Timeline
 
+STYLE = resources.files("headway.timeline").joinpath("drawing.css").read_text("utf-8")
+
 WIDTH, MARGIN = 1000, 14
 # px of a line, and characters that surely fit on one.
 LINE, CHARACTERS = 21, 132
@@ -61,7 +63,7 @@ def draw(timeline: Timeline, *, whole: bool = False, name: str = "timeline") -> 
         parts += [*_lens(panel, lens, part), *lens.draw()]
         beside = [f"{badges[0][0]} to {badges[-1][0]}", f"magnified {ratio:,.0f} times"]
         beside += [f"{units.number(others, 'other thread')}", "not drawn"] if others else []
-        parts += _lines("muted small", MARGIN, lens.top + 14, beside, 16)
+        parts += _lines("muted small", MARGIN, lens.top + 30, beside, 16)
         panels.append(lens)
         y = lens.bottom + 16
     for number, step in numbered:
@@ -80,7 +82,6 @@ def draw(timeline: Timeline, *, whole: bool = False, name: str = "timeline") -> 
 
 
 def _file(name: str, title: str, told: str, parts: Iterable[str], height: float) -> str:
-    style = resources.files("headway.timeline").joinpath("drawing.css").read_text("utf-8")
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="timeline" role="img" '
@@ -88,7 +89,7 @@ def _file(name: str, title: str, told: str, parts: Iterable[str], height: float)
             f'aria-labelledby="{name}-title {name}-description">',
             f'<title id="{name}-title">{escape(title, quote=False)}</title>',
             f'<desc id="{name}-description">{escape(told, quote=False)}</desc>',
-            f"<style>\n{style}</style>",
+            f"<style>\n{STYLE}</style>",
             _definitions(name),
             rect("page", 0, 0, WIDTH, height),
             *parts,

@@ -251,8 +251,8 @@ class _Panel:
             place = self.column(each.at_ns)
             ways.setdefault((True, each.waiter, each.holder), []).append((place, place))
         for way in passes(self.timeline):
-            place = (self.column(way.from_ns), self.column(way.to_ns))
-            ways.setdefault((False, way.dropper, way.taker), []).append(place)
+            from_to = (self.column(way.from_ns), self.column(way.to_ns))
+            ways.setdefault((False, way.dropper, way.taker), []).append(from_to)
         gaps = [[" "] * self.columns for _ in self.lanes[1:]]
         for (asks, source, target), places in sorted(ways.items(), reverse=True):
             if source == target or not {source, target} <= self.rows.keys():
@@ -281,6 +281,9 @@ class _Panel:
         for place in way:
             row, ends = gaps[place], place == way[-1]
             if place == way[0] and left < right:
+                if row[left] in (signs.ask_up, signs.ask_down, signs.asking) and right - left > 2:
+                    # Who asked a moment before is to be seen too.
+                    left += 1
                 row[left] = signs.from_above if down else signs.from_below
                 row[left + 1 : right] = signs.level * (right - left - 1)
                 row[right] = head if ends else signs.then_down if down else signs.then_up

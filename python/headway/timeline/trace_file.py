@@ -1,4 +1,5 @@
-"""Writes the trace of a program as a file for ui.perfetto.dev, and says what is in it.
+"""Writes the trace of a program as a file for ui.perfetto.dev, or as a drawing, and says what is in
+it.
 
 Run by `headway run --trace` at the end of the program, in its process, and by `headway report
 --trace` in another. It knows nothing of how either came by the events.
@@ -16,6 +17,7 @@ from headway.timeline.timeline import HOLD, WAIT, Timeline
 
 NS = 1e9
 BLOCK_CHARACTERS = 1 << 16
+DRAWING = ".svg"
 
 
 def write_trace(
@@ -24,9 +26,20 @@ def write_trace(
     """Writes what `headway.gil.read_trace()` returned; `report` is the GIL report of the same
     process. Returns a line that tells of it. Raises OSError."""
     timeline = to_timeline(trace, report, process_name)
+    if path.endswith(DRAWING):
+        from headway.timeline import svg
+
+        json_file.write(svg.draw(timeline).encode(), path)
+        return f"headway: trace of {describe(timeline)} drawn in {path}"
     json_file.write_blocks(_blocks(to_chrome(timeline)), path)
     place = "stdout" if path == json_file.STDOUT else path
     return f"headway: trace of {describe(timeline)} in {place}, for ui.perfetto.dev"
+
+
+def prepare(path: str) -> None:
+    """Imports what is needed at the program's end, when the file system may be another."""
+    if path.endswith(DRAWING):
+        from headway.timeline import svg  # noqa: F401 - for `write_trace`
 
 
 def describe(timeline: Timeline) -> str:

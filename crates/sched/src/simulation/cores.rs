@@ -236,6 +236,8 @@ impl Simulation {
         let task = &mut self.tasks[id];
         task.run = Run::Running;
         task.core = core;
+        // As Linux counts it: else threads that wake up for nothing would cost the core and never pay.
+        task.vruntime_ns += switch_ns as i64;
         if task.stage == Stage::Compute && task.until_ns.is_some() {
             task.go_by_clock(from_ns);
             self.plan_compute(id);
