@@ -236,6 +236,20 @@ def test_an_echo_costs_in_all_what_was_measured() -> None:
     assert simulated_ns == pytest.approx(9_000)
 
 
+def test_a_core_that_is_never_taken_away_is_so_for_as_long_as_it_was_watched() -> None:
+    samples = Samples()
+    samples.of["interruptions.watched_ns"] = [7e8, 7e8]
+    machine = Derivation(samples, cores=2).constants().machine
+    assert machine["stolen_every_ns"].value == 1.4e9
+    assert machine["stolen_ns"].kept == "there are no samples"
+    samples.of["interruptions.stolen_ns"] = [30_000, 40_000, 20_000, 900_000]
+    machine = Derivation(samples, cores=2).constants().machine
+    assert machine["stolen_every_ns"].value == 3.5e8
+    value = machine["stolen_ns"].value
+    assert isinstance(value, dict)
+    assert (value["quantiles"][0], value["quantiles"][-1]) == (20_000, 900_000)
+
+
 def test_what_makes_a_file_worth_less_is_said() -> None:
     samples = Samples()
     samples.of["timer.tick_ns"] = [4e6]

@@ -33,7 +33,7 @@ QUANTILES = 21
 # What the simulation takes; see `Scenario::check` of crates/sched.
 MOST_NS = 1e15
 MOST_CORES = 64
-AT_LEAST_ONE = frozenset({"cores", "slice_ns", "tick_ns"})
+AT_LEAST_ONE = frozenset({"cores", "slice_ns", "tick_ns", "stolen_every_ns"})
 # The words of a distribution, each with how many numbers it has; None is any number of them.
 DISTRIBUTIONS = {"exponential": 0, "uniform": 2, "lognormal": 2, "quantiles": None}
 PARTS: dict[str, tuple[type, ...]] = dict.fromkeys(("metadata", "machine", "costs"), (dict,))

@@ -15,7 +15,15 @@ from typing import NamedTuple
 from headway.simulate.calibration import Constant, measured, quantiles
 from headway.simulate.costs import Costs
 from headway.simulate.machine import Machine
-from headway.simulate.probe import LONG_US, SHORT_US, SWITCH_INTERVAL_US, TIMEOUT_US, Samples
+from headway.simulate.probe import (
+    LONG,
+    LONG_US,
+    SHORT,
+    SHORT_US,
+    SWITCH_INTERVAL_US,
+    TIMEOUT_US,
+    Samples,
+)
 from headway.simulate.scenario import Distribution
 
 NOT_MEASURED = "the probe does not measure it"
@@ -63,11 +71,13 @@ class Derivation:
     def constants(self) -> Constants:
         machine: dict[str, Callable[[], Constant]] = {
             "cores": self._cores_there_are,
-            "wake_idle_ns": lambda: self._wake_up("short", SHORT_US),
+            "wake_idle_ns": lambda: self._wake_up(SHORT, SHORT_US),
             "switch_ns": self._switch,
-            "call_ns": lambda: self._call("short", SHORT_US),
+            "call_ns": lambda: self._call(SHORT, SHORT_US),
             "slice_ns": self._slice,
             "tick_ns": self._tick,
+            "stolen_every_ns": self._stolen_every,
+            "stolen_ns": self._stolen,
             "timer_slack_ns": self._timer_slack,
             "check_ns": self._check,
             "take_ns": self._drop_or_take,
@@ -88,8 +98,8 @@ class Derivation:
             **{name: self._workload(work) for name, work in WORKLOADS.items()},
         }
         also: dict[str, Callable[[], Constant]] = {
-            "wake_idle_long_ns": lambda: self._wake_up("long", LONG_US),
-            "call_long_ns": lambda: self._call("long", LONG_US),
+            "wake_idle_long_ns": lambda: self._wake_up(LONG, LONG_US),
+            "call_long_ns": lambda: self._call(LONG, LONG_US),
             "turn_ns": self._turn,
             "handoff_ns": self._handoff,
             "prctl_timer_slack_ns": self._told_slack,
@@ -118,7 +128,8 @@ class Derivation:
         found = self._samples.of.get(name)
         if not found:
             part = name.partition(".")[0]
-            why = ONE_CORE if self._cores == 1 else "there are no samples"
+            takes_two = self._cores == 1 and part in (SHORT, LONG)
+            why = ONE_CORE if takes_two else "there are no samples"
             raise Missing(self._samples.failures.get(part, why))
         return found
 
@@ -162,8 +173,23 @@ class Derivation:
         how = "resolution of CLOCK_MONOTONIC_COARSE, which moves once a tick"
         return Constant(self._median("timer.tick_ns"), how)
 
+    def _stolen_every(self) -> Constant:
+        """None at all: no more than one in all that time."""
+        watched_ns = sum(self._of("interruptions.watched_ns"))
+        count = len(self._samples.of["interruptions.stolen_ns"])
+        how = (
+            "jumps of the clock by more than 20 us for a process that reads it without a pause, "
+            "the kernel having counted no switch: how far apart, on average"
+        )
+        return Constant(watched_ns / max(1, count), how)
+
+    def _stolen(self) -> Constant:
+        found = self._of("interruptions.stolen_ns")
+        how = "how long these are; the quantiles are of all"
+        return measured({"quantiles": quantiles(found, STEPS)}, how, found)
+
     def _timer_slack(self) -> Constant:
-        wake_up_ns = self._median("short.wake_ups_ns") - self._median("short.alone_ns")
+        wake_up_ns = self._median(f"{SHORT}.wake_ups_ns") - self._median(f"{SHORT}.alone_ns")
         how = (
             f"how late a lock's timeout of {TIMEOUT_US} us ends on an idle core; less the median "
             "wake-up"

@@ -28,6 +28,7 @@ from headway.bench.processes import (
 OWN_PROGRAMS = Path(__file__).resolve().parent / "programs"
 ROUNDS = 3
 # As long as a core is idle between two requests of an echo server, and as a convoy has it be.
+SHORT, LONG = "short", "long"
 SHORT_US, LONG_US = 50, 5_000
 TIMEOUT_US = 100
 SWITCH_INTERVAL_US = 500
@@ -80,6 +81,7 @@ def parts(cores: Sequence[int]) -> list[Part]:
         Part("switch", "switches between processes", run("wake_ups", one, one, 0, 1_000)),
         Part("timer", "timed waits", run("timed_waits", one, TIMEOUT_US, 500)),
         Part("turns", "turns on a core", run("turns", one, 500)),
+        Part("interruptions", "interruptions of a core", run("interruptions", one, 700)),
         Part("drops", "drops of a GIL", run("drops", one, 50)),
         Part("requests", "drop requests", run("drop_requests", SWITCH_INTERVAL_US, 60, 300)),
         Part("sockets", "sends and receives", run("socket_costs", one, 1_000)),
@@ -96,8 +98,8 @@ def parts(cores: Sequence[int]) -> list[Part]:
             run("wake_ups", one, other, SHORT_US, 700),
             run("wake_ups", one, other, LONG_US, 60),
         )
-        found.append(Part("short", "wake-ups after 50 us", short))
-        found.append(Part("long", "wake-ups after 5 ms", long))
+        found.append(Part(SHORT, "wake-ups after 50 us", short))
+        found.append(Part(LONG, "wake-ups after 5 ms", long))
     return found
 
 
