@@ -3,11 +3,11 @@
 //! The bounds are those of the policy alone: wake-ups and answers take no time, so nobody barges.
 //! `HEADWAY_MODEL_CASES` sets the number of scripts for each.
 
-mod virtual_gil;
+mod ideal_gil;
 
 use headway_sched::PolicyName;
+use ideal_gil::*;
 use proptest::prelude::*;
-use virtual_gil::*;
 
 const INTERVAL_NS: u64 = 5 * MS;
 const RUN_NS: u64 = 1_500 * MS;
@@ -16,13 +16,17 @@ fn ns(low_ns: u64, high_ns: u64) -> impl Strategy<Value = u64> {
     low_ns..=high_ns
 }
 
+fn hog() -> Vec<Burst> {
+    vec![Burst { compute_ns: 60_000 * MS, away_ns: 0 }]
+}
+
 /// What threads in the field are like, and a few that no program should have.
 fn bursts() -> impl Strategy<Value = Vec<Burst>> {
     let burst = |compute: (u64, u64), away: (u64, u64)| {
         (ns(compute.0, compute.1), ns(away.0, away.1))
             .prop_map(|(compute_ns, away_ns)| Burst { compute_ns, away_ns })
     };
-    let hog = Just(vec![Burst { compute_ns: 10_000 * MS, away_ns: 0 }]);
+    let hog = Just(hog());
     let masquerader = burst((US, 2 * MS), (US, 10 * US)).prop_map(|burst| vec![burst]);
     let server = burst((5 * US, 900 * US), (10 * US, 5 * MS)).prop_map(|burst| vec![burst]);
     let sleeper = burst((US, 3 * MS), (15 * MS, 60 * MS)).prop_map(|burst| vec![burst]);
@@ -84,22 +88,6 @@ fn slices_of_others_ns(scripts: &[Script], thread: u32, interval_ns: u64) -> u64
     others.map(|(_, script)| script.longest_slice_ns(interval_ns)).sum()
 }
 
-fn machines() -> impl Strategy<Value = Machine> {
-    (
-        prop_oneof![Just(INTERVAL_NS), Just(MS), ns(50 * US, 20 * MS)],
-        ns(0, 100 * US),
-        ns(0, 20 * US),
-        ns(0, 300 * US),
-    )
-        .prop_map(|(interval_ns, wake_ns, spin_ns, answer_ns)| Machine {
-            interval_ns,
-            wake_ns,
-            spin_ns,
-            answer_ns,
-            remedy: Remedy::None,
-        })
-}
-
 fn config() -> ProptestConfig {
     let cases = std::env::var("HEADWAY_MODEL_CASES").ok().and_then(|text| text.parse().ok());
     ProptestConfig { cases: cases.unwrap_or(48), failure_persistence: None, ..Default::default() }
@@ -108,22 +96,12 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// The checks are in `VirtualGil`.
-    #[test]
-    fn every_policy_keeps_its_queues_whole_and_leaves_nobody_without_a_waker(
-        policy in prop::sample::select(PolicyName::ALL.to_vec()),
-        machine in machines(),
-        scripts in prop_oneof![scripts(), crowds(), scripts_with_slices()],
-    ) {
-        VirtualGil::new(policy, machine, &scripts).run(RUN_NS / 10);
-    }
-
     #[test]
     fn priority_bounds_the_wait_of_io_bound_threads(
         scripts in prop_oneof![scripts(), crowds(), scripts_with_slices()],
         interval_ns in prop_oneof![Just(INTERVAL_NS), ns(100 * US, 20 * MS)],
     ) {
-        let gil = VirtualGil::new(PolicyName::Priority, Machine::ideal(interval_ns), &scripts).run(RUN_NS);
+        let gil = IdealGil::new(PolicyName::Priority, interval_ns, &scripts).run(RUN_NS);
         let n = scripts.len() as u64;
         for wait in gil.waits.iter().filter(|wait| !wait.cpu_bound) {
             let overdue_turns = (1 + wait.ns() / (4 * interval_ns)).min(n);
@@ -135,7 +113,7 @@ proptest! {
     fn priority_bounds_the_wait_of_cpu_bound_threads(
         scripts in prop_oneof![scripts(), crowds(), scripts_with_slices()],
     ) {
-        let gil = VirtualGil::new(PolicyName::Priority, Machine::ideal(INTERVAL_NS), &scripts).run(RUN_NS);
+        let gil = IdealGil::new(PolicyName::Priority, INTERVAL_NS, &scripts).run(RUN_NS);
         for wait in gil.waits.iter().filter(|wait| wait.cpu_bound) {
             let slices_ns = slices_of_others_ns(&scripts, wait.thread, INTERVAL_NS);
             let paces = slices_ns / MS + 1;
@@ -150,13 +128,12 @@ proptest! {
         starts_ns in prop::collection::vec(ns(0, 30 * MS), 2..=8),
         slices_ns in prop::collection::vec(prop_oneof![Just(0), ns(50 * US, 80 * MS)], 8),
     ) {
-        let hog = vec![Burst { compute_ns: 10_000 * MS, away_ns: 0 }];
         let scripts: Vec<Script> = (starts_ns.into_iter().zip(slices_ns))
             .map(|(starts_ns, slice_ns)| {
-                Script { starts_ns, bursts: hog.clone(), slices_ns: vec![slice_ns] }
+                Script { starts_ns, bursts: hog(), slices_ns: vec![slice_ns] }
             })
             .collect();
-        let gil = VirtualGil::new(PolicyName::Priority, Machine::ideal(INTERVAL_NS), &scripts).run(RUN_NS);
+        let gil = IdealGil::new(PolicyName::Priority, INTERVAL_NS, &scripts).run(RUN_NS);
         for wait in gil.waits.iter().filter(|wait| wait.cpu_bound) {
             let slices_ns = slices_of_others_ns(&scripts, wait.thread, INTERVAL_NS);
             prop_assert!(wait.ns() <= 4 * INTERVAL_NS + slices_ns, "{wait:?} beside slices of {slices_ns}");
@@ -168,11 +145,46 @@ proptest! {
         scripts in prop_oneof![scripts(), crowds(), scripts_with_slices()],
         interval_ns in prop_oneof![Just(INTERVAL_NS), ns(100 * US, 20 * MS)],
     ) {
-        let gil = VirtualGil::new(PolicyName::Deadline, Machine::ideal(interval_ns), &scripts).run(RUN_NS);
+        let gil = IdealGil::new(PolicyName::Deadline, interval_ns, &scripts).run(RUN_NS);
         for wait in &gil.waits {
             let slices_ns = slices_of_others_ns(&scripts, wait.thread, interval_ns);
             let bound_ns = (3 * slices_ns).min(16 * interval_ns + slices_ns);
             prop_assert!(wait.ns() <= bound_ns + 200 * US, "{wait:?} beside slices of {slices_ns}");
+        }
+    }
+}
+
+/// Threads that are I/O-bound whenever they come and CPU-bound whenever they drop, enough to fill the GIL.
+#[test]
+fn priority_does_not_count_a_hold_as_a_cpu_bound_threads_if_that_came_as_io_bound() {
+    for away_ns in [130 * US, 140 * US] {
+        let mut scripts = vec![script(0, vec![Burst { compute_ns: 800 * US, away_ns }]); 10];
+        scripts.push(script(0, hog()));
+        let gil = IdealGil::new(PolicyName::Priority, INTERVAL_NS, &scripts).run(1_000 * MS);
+        let longest_ns = gil.longest_wait_ns(|wait| wait.thread == 10);
+        assert!(longest_ns <= 4 * INTERVAL_NS + MS, "{away_ns}: {longest_ns}");
+    }
+}
+
+/// Both as long as others let them, with the slices that they have: shorter and longer than the switch interval,
+/// than a millisecond, and than what `priority` lets CPU-bound threads be kept waiting.
+#[test]
+fn hogs_hold_in_the_proportion_of_their_slices() {
+    let hog_with = |slice_ns| Script { slices_ns: vec![slice_ns], ..script(0, hog()) };
+    for policy in [PolicyName::Priority, PolicyName::Deadline] {
+        for (short_ns, long_ns) in
+            [(500 * US, 50 * MS), (MS, 5 * MS), (0, 20 * MS), (5 * MS, 80 * MS)]
+        {
+            let scripts = [hog_with(short_ns), hog_with(long_ns)];
+            let gil = IdealGil::new(policy, INTERVAL_NS, &scripts).run(10_000 * MS);
+            let wanted = long_ns as f64 / scripts[0].longest_slice_ns(INTERVAL_NS) as f64;
+            let ratio = gil.held_ns(1) as f64 / gil.held_ns(0) as f64;
+            assert!(
+                (wanted * 0.95..wanted * 1.05).contains(&ratio),
+                "{policy:?}: {ratio} for {wanted}"
+            );
+            let whole_turns = gil.holds.iter().filter(|hold| hold.to_ns - hold.from_ns == long_ns);
+            assert!(whole_turns.count() >= 100, "{policy:?}: turns of {long_ns} are cut short");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What each policy answers: who is next, when a waiter asks, and what a thread's past changes.
 
-mod virtual_gil;
+mod ideal_gil;
 
 use headway_sched::{NEVER, PolicyName, Queue, Scheduler, Thread, ThreadId};
+use ideal_gil::Table;
 use proptest::prelude::*;
-use virtual_gil::{Burst, Machine, Remedy, Script, Table, VirtualGil};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -331,98 +331,6 @@ fn ticks_never_ask() {
     assert!(!gil.scheduler.forces_switch());
 }
 
-fn repeat(compute_ns: u64, away_ns: u64) -> Script {
-    Script { bursts: vec![Burst { compute_ns, away_ns }], ..Default::default() }
-}
-
-fn hog() -> Script {
-    repeat(60_000 * MS, 0)
-}
-
-const MACHINE: Machine = Machine {
-    interval_ns: INTERVAL_NS,
-    wake_ns: 50 * US,
-    spin_ns: 20 * US,
-    answer_ns: US,
-    remedy: Remedy::None,
-};
-
-/// A hog, and one that masquerades: it computes as much, but drops the GIL for a moment now and then.
-#[test]
-fn a_masquerader_keeps_its_priority_under_the_literal_policies_and_not_under_ours() {
-    let share = |policy, compute_ns, away_ns| {
-        let scripts = [hog(), repeat(compute_ns, away_ns)];
-        let gil = VirtualGil::new(policy, MACHINE, &scripts).run(1_000 * MS);
-        gil.held_ns(1) as f64 / (gil.held_ns(0) + gil.held_ns(1)) as f64
-    };
-    for (compute_ns, away_ns) in
-        [(1_500 * US, 60 * US), (400 * US, 40 * US), (150 * US, 10 * US), (20 * US, US)]
-    {
-        // It has the GIL whenever it wants: all but the moments.
-        for literal in [PolicyName::Requests, PolicyName::Beazley] {
-            let share = share(literal, compute_ns, away_ns);
-            assert!(share > 0.8, "{literal:?}, {compute_ns} ns: {share}");
-        }
-        for ours in [PolicyName::Priority, PolicyName::Deadline] {
-            let share = share(ours, compute_ns, away_ns);
-            assert!((0.4..0.6).contains(&share), "{ours:?}, {compute_ns} ns: {share}");
-        }
-    }
-}
-
-/// Threads that are I/O-bound whenever they come and CPU-bound whenever they drop, enough to fill the GIL.
-#[test]
-fn priority_does_not_count_a_hold_as_a_cpu_bound_threads_if_that_came_as_io_bound() {
-    for away_ns in [130 * US, 140 * US] {
-        let mut scripts = vec![repeat(800 * US, away_ns); 10];
-        scripts.push(hog());
-        let machine = Machine::ideal(INTERVAL_NS);
-        let gil = VirtualGil::new(PolicyName::Priority, machine, &scripts).run(1_000 * MS);
-        let longest_ns = gil.longest_wait_ns(|wait| wait.thread == 10);
-        assert!(longest_ns <= 4 * INTERVAL_NS + MS, "{away_ns}: {longest_ns}");
-    }
-}
-
-/// Seed 002 in small: an I/O-bound thread beside a hog.
-#[test]
-fn the_convoy_is_there_under_interval_and_gone_under_the_others() {
-    let bursts = |policy| {
-        let scripts = [hog(), repeat(20 * US, 100 * US)];
-        let gil = VirtualGil::new(policy, MACHINE, &scripts).run(1_000 * MS);
-        gil.holds.iter().filter(|hold| hold.thread == 1).count()
-    };
-    assert!(bursts(PolicyName::Interval) < 200);
-    for policy in
-        [PolicyName::Priority, PolicyName::Deadline, PolicyName::Requests, PolicyName::Beazley]
-    {
-        assert!(bursts(policy) > 2_000, "{policy:?}: {}", bursts(policy));
-    }
-}
-
-/// Both as long as others let them, with the slices that they have: shorter and longer than the switch interval,
-/// than a millisecond, and than what `priority` lets CPU-bound threads be kept waiting.
-#[test]
-fn hogs_hold_in_the_proportion_of_their_slices() {
-    let hog_with = |slice_ns| Script { slices_ns: vec![slice_ns], ..hog() };
-    for policy in [PolicyName::Priority, PolicyName::Deadline] {
-        for (short_ns, long_ns) in
-            [(500 * US, 50 * MS), (MS, 5 * MS), (0, 20 * MS), (5 * MS, 80 * MS)]
-        {
-            let scripts = [hog_with(short_ns), hog_with(long_ns)];
-            let gil =
-                VirtualGil::new(policy, Machine::ideal(INTERVAL_NS), &scripts).run(10_000 * MS);
-            let wanted = long_ns as f64 / scripts[0].longest_slice_ns(INTERVAL_NS) as f64;
-            let ratio = gil.held_ns(1) as f64 / gil.held_ns(0) as f64;
-            assert!(
-                (wanted * 0.95..wanted * 1.05).contains(&ratio),
-                "{policy:?}: {ratio} for {wanted}"
-            );
-            let whole_turns = gil.holds.iter().filter(|hold| hold.to_ns - hold.from_ns == long_ns);
-            assert!(whole_turns.count() >= 100, "{policy:?}: turns of {long_ns} are cut short");
-        }
-    }
-}
-
 #[test]
 fn a_thread_keeps_no_more_of_its_slice_than_it_has_now() {
     for policy in [PolicyName::Priority, PolicyName::Deadline] {
@@ -437,16 +345,6 @@ fn a_thread_keeps_no_more_of_its_slice_than_it_has_now() {
         gil.threads[0].set_slice(0);
         assert_eq!(gil.threads[0].slice_ns(), INTERVAL_NS);
     }
-}
-
-/// The race of Beazley's talk: the holder is back before the waiter is up.
-#[test]
-fn under_ticks_a_waiter_loses_to_a_hog_again_and_again() {
-    let machine = Machine { spin_ns: 0, ..MACHINE };
-    let gil = VirtualGil::new(PolicyName::Ticks, machine, &[hog(), repeat(10 * US, MS)]);
-    let gil = gil.run(100 * MS);
-    let lost = gil.waits.iter().map(|wait| wait.lost).max();
-    assert!(lost > Some(1_000), "{lost:?}");
 }
 
 proptest! {

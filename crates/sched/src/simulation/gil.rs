@@ -119,6 +119,17 @@ impl Gil {
         };
     }
 
+    /// Whether the policy's queues give back each waiter, once, and nobody else. They are empty then.
+    pub fn queues_are_whole(&mut self, now_ns: u64) -> bool {
+        let Some(scheduler) = &mut self.scheduler else { return true };
+        for _ in 0..self.waiters {
+            let Some(next) = scheduler.next(&self.threads, now_ns) else { return false };
+            scheduler.leave(&mut self.threads, next);
+        }
+        scheduler.next(&self.threads, now_ns).is_none()
+            && self.threads.0.iter().all(|thread| !thread.is_queued())
+    }
+
     fn forces_switch(&self) -> bool {
         self.scheduler.as_ref().is_none_or(Scheduler::forces_switch)
     }
@@ -366,12 +377,18 @@ impl Simulation {
         self.books.dropped(id, gil, self.tasks[id].taken_ns, forced, now_ns);
         self.books.freed(gil, self.gils[gil].waiters, now_ns);
         self.note(id, if forced { Moment::ForcedDrop } else { Moment::Drop });
-        let Gil { scheduler, threads, cond, holder, called, .. } = &mut self.gils[gil];
+        let Gil { scheduler, threads, cond, holder, called, waiters, .. } = &mut self.gils[gil];
         *holder = None;
         *called = match scheduler {
             Some(scheduler) => {
                 scheduler.drop(threads, id as ThreadId, forced, now_ns);
-                scheduler.next(threads, now_ns).map(|next| next as TaskId)
+                let next = scheduler.next(threads, now_ns).map(|next| next as TaskId);
+                debug_assert_eq!(
+                    next.is_some(),
+                    *waiters > 0,
+                    "who waits is in the policy's queues"
+                );
+                next
             }
             None => cond.front().copied(),
         };

@@ -244,6 +244,7 @@ impl Simulation {
             }
             let Gil { holder, waiters, .. } = self.gils[gil];
             self.books.ends(gil, holder.is_some(), waiters, ended_ns);
+            debug_assert!(self.gils[gil].queues_are_whole(self.now_ns));
         }
     }
 }

@@ -1,5 +1,6 @@
-//! One GIL in virtual time: threads that follow scripts, and a scheduler that is driven as the live queue
-//! of `crates/gil` drives it. Each event is followed by a check of what must hold whatever the policy.
+//! One GIL on a machine where nothing costs anything: wake-ups and answers take no time, so that nobody takes it
+//! before who was called, and what is left is the policy, held against its own bounds. With costs, cores and an
+//! operating system it is `Simulation`. Each event is followed by a check of what must hold whatever the policy.
 #![allow(dead_code)] // Each test file is a crate of its own and uses a part.
 
 use std::cmp::Reverse;
@@ -35,37 +36,6 @@ impl Script {
     }
 }
 
-/// What the policy has no power over.
-#[derive(Clone, Copy, Debug)]
-pub struct Machine {
-    pub interval_ns: u64,
-    /// From the call of a waiter that sleeps until it looks. Who comes in that time takes the GIL.
-    pub wake_ns: u64,
-    /// A waiter that is called within this time after it began to wait is awake, and looks at once.
-    pub spin_ns: u64,
-    /// From a request until the holder drops.
-    pub answer_ns: u64,
-    /// Remedies that are being considered, see `barging.rs`.
-    pub remedy: Remedy,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Remedy {
-    #[default]
-    None,
-    /// A waiter that was called and found the GIL held by another asks at once.
-    LoserAsks,
-    /// And forced waits are ended by the take of the thread that was called, no other.
-    LoserAsksAndCalledEndsForcedWaits,
-}
-
-impl Machine {
-    /// Wake-ups and answers take no time, so nobody can barge: what is left is the policy.
-    pub const fn ideal(interval_ns: u64) -> Self {
-        Self { interval_ns, wake_ns: 0, spin_ns: 0, answer_ns: 0, remedy: Remedy::None }
-    }
-}
-
 /// From the first look at a held GIL until the take.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
@@ -75,8 +45,6 @@ pub struct Wait {
     pub ended_ns: u64,
     /// How `priority` saw the thread when it began to wait.
     pub cpu_bound: bool,
-    /// How often it was called and found that another had taken the GIL meanwhile.
-    pub lost: u32,
 }
 
 impl Wait {
@@ -115,7 +83,7 @@ impl Threads for Table {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Away,
-    Waiting { called: bool, parked_ns: u64 },
+    Waiting { called: bool },
     Holding,
     ForcedWait,
 }
@@ -126,8 +94,6 @@ enum Kind {
     Look,
     BurstOver,
     Answer,
-    /// The holder drops unasked and comes back at once, as before CPython 3.2.
-    Check,
     Back,
 }
 
@@ -144,8 +110,8 @@ struct Actor {
     wait: Option<Wait>,
 }
 
-pub struct VirtualGil {
-    machine: Machine,
+pub struct IdealGil {
+    interval_ns: u64,
     scheduler: Scheduler,
     threads: Table,
     actors: Vec<Actor>,
@@ -154,15 +120,14 @@ pub struct VirtualGil {
     now_ns: u64,
     holder: Option<ThreadId>,
     requested: bool,
-    called: Option<ThreadId>,
     pub waits: Vec<Wait>,
     pub holds: Vec<Hold>,
 }
 
-impl VirtualGil {
-    pub fn new(policy: PolicyName, machine: Machine, scripts: &[Script]) -> Self {
+impl IdealGil {
+    pub fn new(policy: PolicyName, interval_ns: u64, scripts: &[Script]) -> Self {
         let mut gil = Self {
-            machine,
+            interval_ns,
             scheduler: Scheduler::new(policy, 1),
             threads: Table(vec![Thread::new(); scripts.len() + 1]),
             actors: Vec::new(),
@@ -171,13 +136,12 @@ impl VirtualGil {
             now_ns: 1,
             holder: None,
             requested: false,
-            called: None,
             waits: Vec::new(),
             holds: Vec::new(),
         };
         // A scheduler learns the switch interval from waiters; until then it goes by CPython's default.
         let first_to_wait = scripts.len() as ThreadId;
-        gil.scheduler.wait(&mut gil.threads, first_to_wait, machine.interval_ns, 0);
+        gil.scheduler.wait(&mut gil.threads, first_to_wait, interval_ns, 0);
         gil.scheduler.leave(&mut gil.threads, first_to_wait);
         for (id, script) in scripts.iter().enumerate() {
             gil.actors.push(Actor {
@@ -238,14 +202,11 @@ impl VirtualGil {
         match kind {
             Kind::Back => self.come(id),
             Kind::Look => self.look(id),
-            Kind::BurstOver => {
-                self.drop(id);
-            }
+            Kind::BurstOver => self.drop(id),
             Kind::Answer => {
                 assert!(self.requested);
                 self.drop(id);
             }
-            Kind::Check => self.drop(id),
         }
     }
 
@@ -255,7 +216,7 @@ impl VirtualGil {
             return self.take(id);
         }
         self.set_slice(id);
-        self.scheduler.wait(&mut self.threads, id, self.machine.interval_ns, self.now_ns);
+        self.scheduler.wait(&mut self.threads, id, self.interval_ns, self.now_ns);
         let cpu_bound = is_cpu_bound(&self.threads, id);
         let (began_ns, ended_ns) = (self.now_ns, 0);
         self.actors[id as usize].wait.get_or_insert(Wait {
@@ -263,42 +224,35 @@ impl VirtualGil {
             began_ns,
             ended_ns,
             cpu_bound,
-            lost: 0,
         });
-        self.park_or_ask(id, false);
+        self.park_or_ask(id);
     }
 
     /// A waiter was called, or the time has come at which it asks.
     fn look(&mut self, id: ThreadId) {
-        let State::Waiting { called, .. } = self.actors[id as usize].state else { unreachable!() };
         if self.holder.is_none() {
             self.scheduler.leave(&mut self.threads, id);
             return self.take(id);
         }
-        let lost = called && self.called == Some(id);
-        if lost && let Some(wait) = &mut self.actors[id as usize].wait {
-            wait.lost += 1;
-        }
-        self.park_or_ask(id, lost && self.machine.remedy != Remedy::None);
+        self.park_or_ask(id);
     }
 
-    fn park_or_ask(&mut self, id: ThreadId, at_once: bool) {
+    fn park_or_ask(&mut self, id: ThreadId) {
         let Some(holder) = self.holder else { unreachable!() };
         let mut ask_ns = match self.requested {
             true => NEVER,
-            false if at_once => self.now_ns,
             false => self.scheduler.ask_ns(&self.threads, id, holder, self.now_ns),
         };
         if ask_ns <= self.now_ns {
             // It leaves, asks and comes back with its place.
             self.scheduler.leave(&mut self.threads, id);
             self.requested = true;
-            self.at(self.now_ns + self.machine.answer_ns, Kind::Answer, holder);
-            self.scheduler.wait(&mut self.threads, id, self.machine.interval_ns, self.now_ns);
+            self.at(self.now_ns, Kind::Answer, holder);
+            self.scheduler.wait(&mut self.threads, id, self.interval_ns, self.now_ns);
             ask_ns = NEVER;
         }
         self.threads[id].looks_at_ns = ask_ns;
-        self.enter(id, State::Waiting { called: false, parked_ns: self.now_ns });
+        self.enter(id, State::Waiting { called: false });
         if ask_ns != NEVER {
             self.at(ask_ns, Kind::Look, id);
         }
@@ -315,10 +269,7 @@ impl VirtualGil {
             self.waits.push(Wait { ended_ns: self.now_ns, ..wait });
         }
         self.at(self.now_ns + self.actors[id as usize].compute_left_ns, Kind::BurstOver, id);
-        if let Some(check_ns) = self.scheduler.check_every_ns() {
-            self.at(self.now_ns + check_ns, Kind::Check, id);
-        }
-        self.end_forced_waits(id);
+        self.end_forced_waits();
         if let Some(next) = self.scheduler.next(&self.threads, self.now_ns) {
             let ask_ns = self.scheduler.ask_ns(&self.threads, next, id, self.now_ns);
             if ask_ns < self.threads[next].looks_at_ns {
@@ -336,11 +287,7 @@ impl VirtualGil {
         }
     }
 
-    fn end_forced_waits(&mut self, taker: ThreadId) {
-        let only_called = self.machine.remedy == Remedy::LoserAsksAndCalledEndsForcedWaits;
-        if only_called && self.called.is_some_and(|called| called != taker) {
-            return;
-        }
+    fn end_forced_waits(&mut self) {
         for id in 0..self.actors.len() as ThreadId {
             if self.actors[id as usize].state == State::ForcedWait {
                 self.threads[id].forced_wait_ended(self.now_ns);
@@ -358,11 +305,11 @@ impl VirtualGil {
         self.holds.push(Hold { thread: id, from_ns, to_ns: self.now_ns, forced });
         self.scheduler.drop(&mut self.threads, id, forced, self.now_ns);
         self.holder = None;
-        self.called = self.scheduler.next(&self.threads, self.now_ns);
-        if let Some(next) = self.called {
+        let called = self.scheduler.next(&self.threads, self.now_ns);
+        if let Some(next) = called {
             self.call(next);
         }
-        if forced && self.called.is_some() && self.scheduler.forces_switch() {
+        if forced && called.is_some() {
             self.enter(id, State::ForcedWait);
         } else {
             self.go_on(id);
@@ -383,14 +330,12 @@ impl VirtualGil {
     }
 
     fn call(&mut self, id: ThreadId) {
-        let State::Waiting { called, parked_ns } = self.actors[id as usize].state else {
+        let State::Waiting { called } = self.actors[id as usize].state else {
             panic!("{id} was called and does not wait");
         };
         if !called {
-            let awake = self.now_ns < parked_ns + self.machine.spin_ns;
-            self.enter(id, State::Waiting { called: true, parked_ns });
-            let wake_ns = if awake { 0 } else { self.machine.wake_ns };
-            self.at(self.now_ns + wake_ns, Kind::Look, id);
+            self.enter(id, State::Waiting { called: true });
+            self.at(self.now_ns, Kind::Look, id);
         }
     }
 
@@ -408,7 +353,7 @@ impl VirtualGil {
             let queued = self.threads.0[id].is_queued();
             let waits = matches!(actor.state, State::Waiting { .. });
             assert_eq!(queued, waits, "thread {id} is {:?}", actor.state);
-            if let State::Waiting { called: is_called, .. } = actor.state {
+            if let State::Waiting { called: is_called } = actor.state {
                 waiters += 1;
                 called |= is_called;
                 looks |= self.threads.0[id].looks_at_ns != NEVER;
@@ -418,8 +363,7 @@ impl VirtualGil {
         assert_eq!(next.is_some(), waiters > 0, "the policy's queues hold the waiters, no others");
         if let Some(next) = next {
             assert!(matches!(state(next as usize), State::Waiting { .. }), "{next} does not wait");
-            let asked = self.holder.is_some()
-                && (self.requested || looks || self.scheduler.check_every_ns().is_some());
+            let asked = self.holder.is_some() && (self.requested || looks);
             assert!(called || asked, "{waiters} wait, and nobody will wake them");
         }
     }
