@@ -27,6 +27,7 @@ from headway.bench.experiments.echo_value import FREE, THREADS, Beside
 from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Result, Results
 from headway.bench.rounds import Length, Rounds
+from headway.simulate import calibration
 from headway.simulate.command import INTERPRETER
 from headway.simulate.costs import Costs
 from headway.simulate.experiments.echo import SimulatedEcho
@@ -118,6 +119,7 @@ def main() -> int:
     parser.add_argument("--values", type=int, default=VALUES, help="of each cell")
     parser.add_argument("--from", dest="source", type=Path, help="measure nothing: read these")
     parser.add_argument("--json", type=Path, help="where to keep what was measured")
+    parser.add_argument("--calibration", help="of `headway simulate --calibrate`, to start from")
     parser.add_argument("--steps", type=int, default=400, help="of a refinement")
     options = parser.parse_args()
     if options.source:
@@ -143,12 +145,15 @@ def main() -> int:
     choice = choice_of(INTERPRETER)
     simulated = SimulatedEcho()
     start = Conditions(Machine(), Costs())
+    if options.calibration:
+        calibrated = calibration.read(options.calibration)
+        start = Conditions(calibrated.machine, calibrated.costs)
 
     def compare(observed: list[Observed], values: int = 1) -> Comparison:
         return Comparison(simulated, choice, observed, values)
 
     everything = compare(cells, SEEDS)
-    show("as shipped", cells, everything.simulate(start))
+    show("calibrated" if options.calibration else "as shipped", cells, everything.simulate(start))
     refined = refine(compare(cells), start, progress, options.steps)
     clear_progress()
     show("refined on all cells", cells, everything.simulate(replace(refined, seed=100)))

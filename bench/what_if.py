@@ -60,6 +60,8 @@ LEAST_INSIDE = 8
 WARM_UP_S = 0.5
 # A recording is longer than a measurement: it is all that there is to go by.
 RECORDING_FACTOR = 2
+# Of a recording that turns out to support no prediction.
+ATTEMPTS = 3
 START_TIMEOUT_S = 30.0
 POLL_S = 0.02
 FIGURES = {
@@ -162,11 +164,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 def compare(
     folder: Path, workload: str, fixed_loops: int, options: argparse.Namespace
 ) -> list[Case]:
-    progress(f"{workload}: recording")
-    store = folder / f"{workload}.sqlite"
-    record(store, RECORDED, workload, fixed_loops, RECORDING_FACTOR * options.seconds)
-    progress(f"{workload}: predicting")
-    predicted = predicted_from(store)
+    predicted = recorded_and_predicted(folder, workload, fixed_loops, options)
     clear_progress()
     show_recording(workload, predicted)
     cases = []
@@ -192,6 +190,24 @@ def compare(
             cases.append(case)
     print()
     return cases
+
+
+def recorded_and_predicted(
+    folder: Path, workload: str, fixed_loops: int, options: argparse.Namespace
+) -> Predicted:
+    """Where others of this machine changed the load meanwhile, it is recorded again."""
+    for attempt in range(ATTEMPTS):
+        progress(f"{workload}: recording")
+        store = folder / f"{workload}-{attempt}-recorded.sqlite"
+        try:
+            record(store, RECORDED, workload, fixed_loops, RECORDING_FACTOR * options.seconds)
+            progress(f"{workload}: predicting")
+            return predicted_from(store)
+        except recording.Unfit as unfit:
+            if attempt == ATTEMPTS - 1:
+                raise
+            progress(f"{workload}: {unfit}; again")
+    raise AssertionError("the last attempt has ended it")
 
 
 def show_recording(workload: str, predicted: Predicted) -> None:

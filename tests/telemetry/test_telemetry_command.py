@@ -267,3 +267,12 @@ def test_it_leaves_no_file_open(tmp_path: Path) -> None:
         time.sleep(1.5)
         assert len(os.listdir(f"/proc/{process.pid}/fd")) <= before
         end(process)
+
+
+def test_a_store_may_be_named_without_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with recorder("--listen", f"unix:{tmp_path}/socket", "--store", "here.sqlite") as process:
+        end(process)
+    assert (tmp_path / "here.sqlite").exists()

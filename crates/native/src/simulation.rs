@@ -8,13 +8,16 @@ use std::ptr;
 
 use crate::{Methods, method};
 
+/// A tenth of a second or so.
+const EVENTS_BETWEEN_SIGNALS: u64 = 200_000;
+
 static METHODS: Methods<2> = Methods([
     method(
         c"simulate",
         simulate,
         c"simulate(scenario) -> str\nRuns a scenario, and tells the outcome; both are JSON. Raises\n\
           ValueError for a scenario that cannot be, with the place and the reason. The GIL is dropped\n\
-          meanwhile.",
+          meanwhile, and signals are handled now and then.",
     ),
     PyMethodDef::zeroed(),
 ]);
@@ -37,18 +40,29 @@ unsafe extern "C" fn simulate(_: *mut PyObject, arguments: *mut PyObject) -> *mu
             return ptr::null_mut();
         }
         let bytes = std::slice::from_raw_parts(utf8.cast::<u8>(), length as usize);
-        match without_gil(|| outcome(bytes)) {
-            Ok(told) => PyUnicode_FromStringAndSize(told.as_ptr().cast(), told.len() as Py_ssize_t),
+        let mut simulation = match simulation(bytes) {
+            Ok(simulation) => simulation,
             Err(why) => {
                 raise(PyExc_ValueError, &why);
+                return ptr::null_mut();
+            }
+        };
+        while !without_gil(|| simulation.go_on(EVENTS_BETWEEN_SIGNALS)) {
+            if PyErr_CheckSignals() != 0 {
+                return ptr::null_mut();
+            }
+        }
+        match without_gil(|| serde_json::to_string(&simulation.outcome())) {
+            Ok(told) => PyUnicode_FromStringAndSize(told.as_ptr().cast(), told.len() as Py_ssize_t),
+            Err(why) => {
+                raise(PyExc_ValueError, &why.to_string());
                 ptr::null_mut()
             }
         }
     }
 }
 
-fn outcome(scenario: &[u8]) -> Result<String, String> {
+fn simulation(scenario: &[u8]) -> Result<Simulation, String> {
     let scenario: Scenario = serde_json::from_slice(scenario).map_err(|error| error.to_string())?;
-    let outcome = Simulation::new(scenario)?.run();
-    serde_json::to_string(&outcome).map_err(|error| error.to_string())
+    Simulation::new(scenario)
 }

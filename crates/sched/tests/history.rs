@@ -93,7 +93,7 @@ fn ticks_starve_a_waiting_io_thread_over_many_checks() {
     assert_eq!(outcome.threads[1].takes, 0);
     assert!(longest_ns[1] > SECOND_NS * 9 / 10);
     let (longest_ns, outcome) = waits(PolicyName::Ticks, 1, vec![hog(), io()], SECOND_NS);
-    assert!(outcome.threads[1].takes > 800 && longest_ns[1] < MS, "{longest_ns:?}");
+    assert!(outcome.threads[1].takes > 800 && longest_ns[1] < 4 * MS, "{longest_ns:?}");
 }
 
 #[test]

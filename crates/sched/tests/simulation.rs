@@ -59,6 +59,8 @@ fn machines(cores: impl Strategy<Value = usize>) -> impl Strategy<Value = Machin
             slice_ns,
             tick_ns,
             hot_ns,
+            stolen_every_ns: 1e15,
+            stolen_ns: always(0),
             timer_slack_ns,
             check_ns,
             take_ns,

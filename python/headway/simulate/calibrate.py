@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from headway import json_file
@@ -19,8 +20,8 @@ from headway.simulate import calibration, probe
 from headway.simulate.constants import Constants, Derivation
 
 OPTION = "--calibrate"
-# Places in the first line of /proc/stat behind its name: idle, and waiting for I/O.
-IDLE_TICKS = (3, 4)
+# Places in the first line of /proc/stat behind its name: idle, waiting for I/O, steal.
+NOBODYS_TICKS = (3, 4, 7)
 # Others that use more of the processors make the figures doubtful.
 MOST_OTHERS = 0.05
 
@@ -59,9 +60,14 @@ class Others:
 
     def share(self) -> float:
         passed = [now - then for now, then in zip(ticks(), self._ticks, strict=True)]
-        busy = sum(passed) - sum(passed[place] for place in IDLE_TICKS)
-        own = (own_s() - self._own_s) * os.sysconf("SC_CLK_TCK")
-        return max(0.0, busy - own) / max(1, sum(passed))
+        return others_share(passed, own_s() - self._own_s)
+
+
+def others_share(passed: Sequence[int], used_s: float) -> float:
+    """`passed` as `metadata.ticks` has them; `used_s` is processor time that is not others'."""
+    busy = sum(passed) - sum(passed[place] for place in NOBODYS_TICKS)
+    used = round(used_s * os.sysconf("SC_CLK_TCK"))
+    return max(0, busy - used) / max(1, sum(passed))
 
 
 def own_s() -> float:

@@ -20,7 +20,9 @@ from headway.simulate.scenario import Distribution
 
 NOT_MEASURED = "the probe does not measure it"
 ONE_CORE = "this process may use one core, and that takes two"
-# What lies outside of these is a machine's mood, of which some hundred samples tell little.
+# What takes more medians than this is no wake-up: somebody else had the core, for a tick maybe.
+MOST_MEDIANS = 10
+# What is left outside of these is a machine's mood, of which some hundred samples tell little.
 LEAST_SHARE, MOST_SHARE = 0.02, 0.98
 STEPS = 25
 Ways = Mapping[str, Callable[[], Constant]]
@@ -80,6 +82,9 @@ class Derivation:
             "udp_send_ns": lambda: self._call_of_socket("udp_send_ns", "send() of a UDP packet"),
             "udp_receive_ns": lambda: self._call_of_socket("udp_receive_ns", "recv() of one"),
             "ping_ns": lambda: self._python("note_ping_ns", "the loop that notes pings"),
+            "http_ns": self._http,
+            "http_python_ns": self._http_python,
+            "http_client_ns": self._http_client,
             **{name: self._workload(work) for name, work in WORKLOADS.items()},
         }
         also: dict[str, Callable[[], Constant]] = {
@@ -217,10 +222,26 @@ class Derivation:
 
     def _workload(self, work: str) -> Callable[[], Constant]:
         def had() -> Constant:
-            calls_ns = [seconds * 1e9 for seconds in self._of(f"work-{work}.calls_s")]
-            return of_median(f"a call of ccbench's workload {work}, alone", calls_ns)
+            how = f"a call of ccbench's workload {work}; processor time"
+            return of_median(how, self._of(f"work-{work}.calls_ns"))
 
         return had
+
+    def _http(self) -> Constant:
+        pairs = zip(self._of("serve.server_ns"), self._of("serve.held_ns"), strict=True)
+        how = (
+            "processor time of `headway serve` for a request of an empty page, less the time for "
+            "which it holds the GIL"
+        )
+        return of_median(how, [max(0.0, used_ns - held_ns) for used_ns, held_ns in pairs])
+
+    def _http_python(self) -> Constant:
+        how = "half of the time for which `headway serve` holds the GIL for an empty page"
+        return of_median(how, halves(self._of("serve.held_ns")))
+
+    def _http_client(self) -> Constant:
+        how = "processor time of the benchmark's clients for a request of an empty page"
+        return of_median(how, self._of("serve.client_ns"))
 
     # Beside them
 
@@ -261,7 +282,9 @@ def halves(samples: Iterable[float]) -> list[float]:
 
 
 def distribution(samples: Sequence[float]) -> Distribution:
-    ordered = sorted(samples)
+    """As a simulation draws from it."""
+    most = MOST_MEDIANS * median(samples)
+    ordered = sorted(sample for sample in samples if sample <= most)
     count = len(ordered)
     within = ordered[int(LEAST_SHARE * count) : max(1, round(MOST_SHARE * count))]
     return {"quantiles": quantiles(within, STEPS)}

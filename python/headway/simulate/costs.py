@@ -41,7 +41,7 @@ class Costs:
     bz2_ns: float = 244_000
     sha1_ns: float = 77_000
     zlib_ns: float = 67_000
-    between_calls_ns: Distribution = 1_000
+    between_calls_ns: Distribution = 3_000
     # Of a page: to read and parse a request and to write the response, without the GIL; and Python
     # before and after the page's own work, each time.
     http_ns: Distribution = 10_000

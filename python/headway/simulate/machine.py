@@ -6,7 +6,7 @@ calibration file has those of another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headway.simulate.scenario import Distribution
 
@@ -17,7 +17,7 @@ class Machine:
 
     cores: int = 2
     # From a thread's wake-up until it runs, on a core that was idle.
-    wake_idle_ns: Distribution = 30_000
+    wake_idle_ns: Distribution = field(default_factory=lambda: {"lognormal": [45_000, 0.2]})
     # To put another thread on a core.
     switch_ns: Distribution = 2_000
     # What waking another thread costs who does it.
@@ -28,6 +28,10 @@ class Machine:
     tick_ns: float = 4_000_000
     # A thread that ran on a core less than so long ago is not moved to an idle one.
     hot_ns: float = 500_000
+    # Each core is taken away now and then, by interrupts or a hypervisor: how long apart on
+    # average, and for how long.
+    stolen_every_ns: float = 20_000_000
+    stolen_ns: Distribution = field(default_factory=lambda: {"lognormal": [200_000, 1.0]})
     # How late a timed wait ends: up to so much.
     timer_slack_ns: float = 50_000
     # From a drop request until a thread that runs Python code sees it.

@@ -1,20 +1,29 @@
 """Measures this machine with this interpreter: samples, by what they are of.
 
-Each part is a program of its own (`programs/`), on cores of its own choice, and plain CPython but
-for the one that has the GIL meter on. They take turns for some rounds, so that a moment's load does
-not get all samples of one kind. It knows nothing of what is made of the samples.
+Most parts are programs of their own (`programs/`), each on cores that it chooses; and one is the
+web server under load. They take turns for some rounds, so that a moment's load does not get all
+samples of one kind. It knows nothing of what is made of the samples.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from headway.bench.processes import PROGRAMS, STOCK, BenchmarkError, program
+from headway.bench.experiments.wsgi_load import load_server
+from headway.bench.experiments.wsgi_server import HEADWAY, Shape
+from headway.bench.processes import (
+    DEFAULT_SWITCH_INTERVAL_S,
+    STOCK,
+    BenchmarkError,
+    Setting,
+    program,
+)
 
 OWN_PROGRAMS = Path(__file__).resolve().parent / "programs"
 ROUNDS = 3
@@ -23,16 +32,16 @@ SHORT_US, LONG_US = 50, 5_000
 TIMEOUT_US = 100
 SWITCH_INTERVAL_US = 500
 WORKLOADS = ("A", "B", "C", "sha1", "zlib")
+SERVE_WARM_UP_S, SERVE_S = 0.1, 0.5
+EMPTY_PAGE = "/"
 
 
 class Part(NamedTuple):
-    """A program's run. Its samples are named `NAME.` and what the program calls them."""
+    """Its samples are named `NAME.` and what `measure` calls them, which tells one or several."""
 
     name: str
     title: str
-    script: str
-    words: tuple[int | str, ...]
-    folder: Path = OWN_PROGRAMS
+    measure: Callable[[], Mapping[str, Any]]
 
 
 @dataclass
@@ -43,40 +52,14 @@ class Samples:
     failures: dict[str, str] = field(default_factory=dict)
 
     def add(self, part: Part, progress: Callable[[str], None]) -> None:
-        words = [str(word) for word in part.words]
         try:
-            with program(STOCK, part.script, *words, folder=part.folder) as running:
-                answer = running.answer()
+            found = part.measure()
         except BenchmarkError as error:
             self.failures[part.name] = str(error)
             progress(f"{part.title}: {error}")
             return
-        for name, found in answer.items():
-            values = found if isinstance(found, list) else [found]
-            self.of[f"{part.name}.{name}"] += values
-
-
-def parts(cores: Sequence[int]) -> list[Part]:
-    """Those that these cores can have."""
-    one, other = cores[0], cores[-1]
-    found = [
-        Part("switch", "switches between processes", "wake_ups", (one, one, 0, 1_000)),
-        Part("timer", "timed waits", "timed_waits", (one, TIMEOUT_US, 500)),
-        Part("turns", "turns on a core", "turns", (one, 500)),
-        Part("drops", "drops of a GIL", "drops", (one, 50)),
-        Part("requests", "drop requests", "drop_requests", (SWITCH_INTERVAL_US, 60, 300)),
-        Part("sockets", "sends and receives", "socket_costs", (one, 1_000)),
-        Part("echo", "echoes on one core", "echo_costs", (one, 300)),
-        Part("python", "Python between system calls", "python_costs", (one, 30)),
-    ]
-    for name in WORKLOADS:
-        found.append(Part(f"work-{name}", f"workload {name}", "workloads", (name,), PROGRAMS))
-    if one != other:
-        found += [
-            Part("short", "wake-ups after 50 us", "wake_ups", (one, other, SHORT_US, 700)),
-            Part("long", "wake-ups after 5 ms", "wake_ups", (one, other, LONG_US, 60)),
-        ]
-    return found
+        for name, samples in found.items():
+            self.of[f"{part.name}.{name}"] += samples if isinstance(samples, list) else [samples]
 
 
 def measure(progress: Callable[[str], None], rounds: int = ROUNDS) -> Samples:
@@ -88,3 +71,60 @@ def measure(progress: Callable[[str], None], rounds: int = ROUNDS) -> Samples:
                 progress(f"calibrate: round {number + 1} of {rounds}: {part.title}")
                 samples.add(part, progress)
     return samples
+
+
+def parts(cores: Sequence[int]) -> list[Part]:
+    """Those that these cores can have."""
+    one, other = cores[0], cores[-1]
+    found = [
+        Part("switch", "switches between processes", run("wake_ups", one, one, 0, 1_000)),
+        Part("timer", "timed waits", run("timed_waits", one, TIMEOUT_US, 500)),
+        Part("turns", "turns on a core", run("turns", one, 500)),
+        Part("drops", "drops of a GIL", run("drops", one, 50)),
+        Part("requests", "drop requests", run("drop_requests", SWITCH_INTERVAL_US, 60, 300)),
+        Part("sockets", "sends and receives", run("socket_costs", one, 1_000)),
+        Part("echo", "echoes on one core", run("echo_costs", one, 300)),
+        Part("python", "Python between system calls", run("python_costs", one, 30)),
+        *(
+            Part(f"work-{name}", f"workload {name}", run("calls", one, name, 60))
+            for name in WORKLOADS
+        ),
+        Part("serve", "requests of a web server", serve),
+    ]
+    if one != other:
+        short, long = (
+            run("wake_ups", one, other, SHORT_US, 700),
+            run("wake_ups", one, other, LONG_US, 60),
+        )
+        found.append(Part("short", "wake-ups after 50 us", short))
+        found.append(Part("long", "wake-ups after 5 ms", long))
+    return found
+
+
+def run(script: str, *words: int | str) -> Callable[[], Mapping[str, Any]]:
+    """A program's only answer."""
+
+    def measure() -> Mapping[str, Any]:
+        with program(STOCK, script, *map(str, words), folder=OWN_PROGRAMS) as running:
+            return running.answer()
+
+    return measure
+
+
+def serve() -> Mapping[str, float]:
+    """One process with one thread, and an empty page: what a request takes in all, how much of that
+    with the GIL, and what it takes the clients."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise BenchmarkError("this interpreter has no GIL")
+    setting = Setting("interval", DEFAULT_SWITCH_INTERVAL_S)
+    shape = Shape(HEADWAY, processes=1, threads=1, free_threading=False, setting=setting)
+    found = load_server(shape, EMPTY_PAGE, 0, SERVE_WARM_UP_S, SERVE_S)
+    shares = {
+        "server_ns": "cpu_per_process",
+        "held_ns": "gil_held_share",
+        "client_ns": "client_cpu_share",
+    }
+    request_ns = 60 * 1e9 / found.value
+    if missing := [share for share in shares.values() if share not in found.figures]:
+        raise BenchmarkError(f"the machine was too busy to tell {missing[0]}")
+    return {name: found.figures[share] * request_ns for name, share in shares.items()}

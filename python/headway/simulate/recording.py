@@ -33,7 +33,7 @@ LEAST_TICKS = 4
 # At the ends of a load a report is partly of the time without it.
 RAMP = 0.6
 # Between the first half and the second: more is another load.
-STEADY = 1.4
+STEADY = 1.5
 # Of the window a process must have been there for so much.
 PRESENT = 0.9
 # Of the time that the GIL was held so much must be of requests.

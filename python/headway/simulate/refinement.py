@@ -26,7 +26,16 @@ STEPS = 400
 STEP = 0.35
 # How far a row that is way off counts: no more than one that is off by this factor.
 FARTHEST = 4.0
-MACHINE = ("wake_idle_ns", "switch_ns", "call_ns", "slice_ns", "hot_ns", "check_ns")
+MACHINE = (
+    "wake_idle_ns",
+    "switch_ns",
+    "call_ns",
+    "slice_ns",
+    "hot_ns",
+    "stolen_every_ns",
+    "stolen_ns",
+    "check_ns",
+)
 # These are one constant: how much of a core a request takes.
 ECHO_COSTS = ("tcp_send_ns", "tcp_receive_ns", "echo_server_ns", "echo_client_ns")
 

@@ -131,8 +131,9 @@ def tell(line: str) -> None:
 
 
 def make_folder(path: str, option: str) -> None:
+    """A name alone is of a file in the present folder."""
     try:
-        os.makedirs(path, mode=0o755, exist_ok=True)
+        os.makedirs(path or os.curdir, mode=0o755, exist_ok=True)
     except OSError as error:
         raise CommandError(f"{option}: {path}: {reason_of(error)}", exit_code=2) from None
 

@@ -7,6 +7,7 @@
 //! threads that have waited elsewhere for a while.
 
 use super::Simulation;
+use super::distribution::{Distribution, Varying};
 use super::events::What;
 use super::task::{CoreId, Run, Stage, TaskId};
 use super::timeline::Moment;
@@ -16,6 +17,8 @@ pub struct Core {
     pub current: Option<TaskId>,
     /// When the current thread's work went on, or will.
     since_ns: u64,
+    /// Until when it is taken away.
+    stolen_until_ns: u64,
     /// Who was on it last: to go on with it costs nothing.
     last: Option<TaskId>,
     queue: Vec<TaskId>,
@@ -228,12 +231,15 @@ impl Simulation {
         };
         self.cores[core].queue.retain(|queued| *queued != id);
         self.cores[core].current = Some(id);
-        self.cores[core].since_ns = self.now_ns + switch_ns;
+        let from_ns = (self.now_ns + switch_ns).max(self.cores[core].stolen_until_ns);
+        self.cores[core].since_ns = from_ns;
         let task = &mut self.tasks[id];
         task.run = Run::Running;
         task.core = core;
+        // As Linux counts it: else threads that wake up for nothing would cost the core and never pay.
+        task.vruntime_ns += switch_ns as i64;
         if task.stage == Stage::Compute && task.until_ns.is_some() {
-            task.go_by_clock(self.now_ns + switch_ns);
+            task.go_by_clock(from_ns);
             self.plan_compute(id);
         }
         self.note(id, Moment::Run);
@@ -264,6 +270,26 @@ impl Simulation {
         if task.vruntime_ns >= task.vdeadline_ns {
             task.vdeadline_ns = task.vruntime_ns + task.slice_ns;
         }
+    }
+
+    /// The next time that the core is taken away.
+    pub(super) fn plan_steal(&mut self, core: CoreId) {
+        let every_ns = self.scenario.machine.stolen_every_ns;
+        let gap_ns = Distribution::Varying(Varying::Exponential(every_ns));
+        let at_ns = self.now_ns + gap_ns.sample_ns(&mut self.random).max(1);
+        self.plan_at(at_ns, What::Steal { core });
+    }
+
+    /// Its thread stands still, and the operating system does not know.
+    pub(super) fn steal(&mut self, core: CoreId) {
+        self.account(core);
+        let stolen_ns = self.scenario.machine.stolen_ns.sample_ns(&mut self.random);
+        let until_ns = self.now_ns + stolen_ns;
+        let this = &mut self.cores[core];
+        this.stolen_until_ns = this.stolen_until_ns.max(until_ns);
+        this.since_ns = this.since_ns.max(this.stolen_until_ns);
+        self.plan_core(core);
+        self.plan_steal(core);
     }
 
     /// Ticks are of interest while somebody waits for the core.

@@ -22,6 +22,10 @@ pub enum What {
         task: TaskId,
         core: CoreId,
     },
+    /// The core is taken away.
+    Steal {
+        core: CoreId,
+    },
     Tick {
         core: CoreId,
     },

@@ -36,6 +36,7 @@ pub struct Simulation {
     random: Rng,
     now_ns: u64,
     end_ns: u64,
+    ended_ns: Option<u64>,
     events: Events,
     happened: u64,
     cores: Vec<Core>,
@@ -84,6 +85,7 @@ impl Simulation {
             random: Rng::with_seed(scenario.seed),
             now_ns: 0,
             end_ns,
+            ended_ns: None,
             events: Events::default(),
             happened: 0,
             cores: (0..cores).map(|_| Core::default()).collect(),
@@ -99,19 +101,38 @@ impl Simulation {
             let at_ns = simulation.tasks[task].setting.starts_ns as u64;
             simulation.plan_at(at_ns, What::Timer { task, timer: 0 });
         }
+        for core in 0..cores {
+            simulation.plan_steal(core);
+        }
         Ok(simulation)
     }
 
-    /// Until the end, or until all scripts that are run once are over; and then on until the requests
-    /// are answered that are under way, for as long as the window was at most.
+    /// All of it, see `go_on`.
     pub fn run(mut self) -> Outcome {
-        let waits_for_scripts = self.unfinished > 0;
-        self.run_until(self.end_ns, |this| waits_for_scripts && this.unfinished == 0);
-        let ended_ns = self.now_ns;
-        let late_ns = self.end_ns + self.books.inside_ns(0, self.end_ns);
-        if !waits_for_scripts {
-            self.run_until(late_ns, |this| !this.is_asked());
+        while !self.go_on(u64::MAX) {}
+        self.outcome()
+    }
+
+    /// Until the end, or until all scripts that are run once are over; and then on until the requests
+    /// are answered that are under way, for as long as the window was at most. It stops after so many
+    /// events. Whether it is over.
+    pub fn go_on(&mut self, events: u64) -> bool {
+        let stops_at = self.happened.saturating_add(events);
+        let waits_for_scripts = self.scenario.threads.iter().any(|thread| thread.once);
+        if self.ended_ns.is_none() {
+            let is_over = |this: &Self| waits_for_scripts && this.unfinished == 0;
+            if !self.run_until(self.end_ns, stops_at, is_over) {
+                return false;
+            }
+            self.ended_ns = Some(self.now_ns);
         }
+        let late_ns = self.end_ns + self.books.inside_ns(0, self.end_ns);
+        waits_for_scripts || self.run_until(late_ns, stops_at, |this| !this.is_asked())
+    }
+
+    /// When it is over.
+    pub fn outcome(mut self) -> Outcome {
+        let ended_ns = self.ended_ns.unwrap_or(self.now_ns);
         self.close_books(ended_ns);
         let (timeline, timeline_lost) = self.timeline.close();
         Outcome {
@@ -124,11 +145,15 @@ impl Simulation {
         }
     }
 
-    fn run_until(&mut self, until_ns: u64, is_over: impl Fn(&Self) -> bool) {
+    /// Whether it came so far, before there were so many events.
+    fn run_until(&mut self, until_ns: u64, stops_at: u64, is_over: impl Fn(&Self) -> bool) -> bool {
         while !is_over(self) {
+            if self.happened >= stops_at {
+                return false;
+            }
             let Some((at_ns, what)) = self.events.next(until_ns) else {
                 self.now_ns = until_ns;
-                return;
+                return true;
             };
             debug_assert!(at_ns >= self.now_ns, "time runs back");
             self.now_ns = at_ns;
@@ -136,6 +161,7 @@ impl Simulation {
             self.happen(what);
             self.reschedule();
         }
+        true
     }
 
     fn happen(&mut self, what: What) {
@@ -154,6 +180,7 @@ impl Simulation {
                 }
             }
             What::Arrive { task, core } => self.arrive(task, core),
+            What::Steal { core } => self.steal(core),
             What::Tick { core } => self.tick(core),
         }
     }

@@ -42,6 +42,12 @@ pub struct Machine {
     /// A thread that ran on a core less than so long ago is not moved from it (`sched_migration_cost_ns`).
     #[serde(default = "hot_ns")]
     pub hot_ns: f64,
+    /// Each core is taken away now and then, by interrupts or a hypervisor: how long apart on average, and for
+    /// how long.
+    #[serde(default = "never")]
+    pub stolen_every_ns: f64,
+    #[serde(default = "none")]
+    pub stolen_ns: Distribution,
     /// How late timed waits and sleeps end, by Linux's timer slack.
     pub timer_slack_ns: f64,
     /// From a drop request until a thread that runs Python code sees it.
@@ -102,6 +108,14 @@ fn tick_ns() -> f64 {
     4e6
 }
 
+fn never() -> f64 {
+    LONGEST_NS
+}
+
+fn none() -> Distribution {
+    Distribution::Always(0.0)
+}
+
 fn hot_ns() -> f64 {
     5e5
 }
@@ -131,11 +145,13 @@ impl Scenario {
         within("machine.slice_ns", machine.slice_ns, 1.0, LONGEST_NS)?;
         within("machine.tick_ns", machine.tick_ns, 1.0, LONGEST_NS)?;
         within("machine.hot_ns", machine.hot_ns, 0.0, LONGEST_NS)?;
+        within("machine.stolen_every_ns", machine.stolen_every_ns, 1.0, LONGEST_NS)?;
         within("machine.timer_slack_ns", machine.timer_slack_ns, 0.0, LONGEST_NS)?;
         within("machine.spin_ns", machine.spin_ns, 0.0, LONGEST_NS)?;
         for (name, distribution) in [
             ("wake_idle_ns", &machine.wake_idle_ns),
             ("switch_ns", &machine.switch_ns),
+            ("stolen_ns", &machine.stolen_ns),
             ("call_ns", &machine.call_ns),
             ("check_ns", &machine.check_ns),
             ("take_ns", &machine.take_ns),

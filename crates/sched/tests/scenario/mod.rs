@@ -26,6 +26,8 @@ pub fn machine(cores: usize) -> Machine {
         slice_ns: 2.8e6,
         tick_ns: 4e6,
         hot_ns: 5e5,
+        stolen_every_ns: 1e15,
+        stolen_ns: always(0),
         timer_slack_ns: 50e3,
         check_ns: always(US),
         take_ns: always(100),

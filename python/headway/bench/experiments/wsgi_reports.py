@@ -95,6 +95,7 @@ class Reports:
         found |= percentiles("contended_gil_wait", waits)
         found |= percentiles("request_gil_wait", of_requests)
         found |= {
+            "gil_held_share": summary["gil"]["held"],
             "gil_handoff_share": summary["gil"]["handoff"],
             "forced_drops_per_s": summary["gil"]["forced_drops"],
             "takes_per_s": summary["gil"]["takes"],

@@ -109,6 +109,7 @@ class SimulatedWsgi(Simulated):
             figures |= {
                 **waits_of_takes(waits, takes),
                 **bumps(histogram(waits_s), row.parameters["switch_interval"]),
+                "gil_held_share": total(outcome.gils, "held_ns") / NS / gil_s,
                 "gil_handoff_share": total(outcome.gils, "handoff_ns") / NS / gil_s,
                 "forced_drops_per_s": total(workers, "forced_drops") / seconds,
                 "takes_per_s": takes / seconds,

@@ -1,0 +1,59 @@
+//! How fast virtual time is: events a second under each policy, for few threads and for many.
+//!
+//! `cargo run --release --package headway-sched --example events_per_second`; exit code 1 if the slowest case is
+//! below a million. The best of several runs counts: whatever else the machine does makes a run slower, never
+//! faster.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use headway_sched::PolicyName;
+use headway_sched::simulation::{Scenario, ThreadSetting};
+
+#[path = "../tests/scenario/mod.rs"]
+mod scenario;
+use scenario::*;
+
+const WANTED: f64 = 1e6;
+const RUNS: usize = 5;
+const ABOUT_EVENTS: f64 = 300_000.0;
+
+fn io() -> ThreadSetting {
+    repeats(vec![compute(20 * US), sleep(100 * US), compute(50 * US), system(20 * US)])
+}
+
+/// A second of it is run once to learn how long to run it.
+fn events_per_second(policy: PolicyName, threads: &[ThreadSetting]) -> f64 {
+    let gils = vec![gil(policy, INTERVAL_NS)];
+    let second = scenario(machine(8), gils, threads.to_vec(), 1_000 * MS);
+    let end_ns = second.end_ns * ABOUT_EVENTS / run(second.clone()).events as f64;
+    let longer = Scenario { end_ns: end_ns.ceil(), ..second };
+    let rates = (0..RUNS).map(|_| {
+        let begin = Instant::now();
+        let outcome = run(longer.clone());
+        outcome.events as f64 / begin.elapsed().as_secs_f64()
+    });
+    rates.fold(0.0, f64::max)
+}
+
+fn main() -> ExitCode {
+    let mut slowest = f64::MAX;
+    println!("millions of events a second");
+    for (what, hogs, others) in [("2 threads", 1, 1), ("8 threads", 2, 6), ("40 threads", 4, 36)] {
+        let threads = [vec![hog(); hogs], vec![io(); others]].concat();
+        for policy in PolicyName::ALL {
+            let rate = events_per_second(policy, &threads);
+            println!("{what:>12}  {:<9} {:6.2}", policy.as_str(), rate / 1e6);
+            slowest = slowest.min(rate);
+        }
+    }
+    match slowest >= WANTED {
+        true => ExitCode::SUCCESS,
+        false => {
+            eprintln!(
+                "events_per_second: {slowest:.0} in the slowest case; {WANTED:.0} are wanted"
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
