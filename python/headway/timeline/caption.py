@@ -81,7 +81,8 @@ def _in_intervals(interval_ns: int, waits: Sequence[int]) -> str:
     if max(waits) < interval_ns / 10:
         return f", far less than a switch interval ({time(interval_ns)})"
     # The intervals themselves, and what it takes to get the GIL after them.
-    if least == most and -0.05 <= sum(waits) / len(waits) / interval_ns - most <= 0.3:
+    over = (min(waits) / interval_ns - most, sum(waits) / len(waits) / interval_ns - most)
+    if least == most and over[0] >= -0.05 and over[1] <= 0.3:
         return f", {units.number(most, 'switch interval').replace('1 ', 'one ', 1)}{suffix}"
     if max(waits) > 1.5 * interval_ns:
         return f", up to {max(waits) / interval_ns:.1f} switch intervals"
