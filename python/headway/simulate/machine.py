@@ -1,7 +1,7 @@
 """What a simulated machine is like: cores, an operating system and the costs of a GIL.
 
-The shipped figures are of one machine: a virtual one with two cores, Linux 6.18, CPython 3.13. Those
-of another are measured by `headway simulate --calibrate FILE`, for `--calibration FILE`.
+The shipped figures are of one machine: a virtual one with two cores, Linux 6.18, CPython 3.13.
+Those of another are measured by `headway simulate --calibrate FILE`, for `--calibration FILE`.
 """
 
 from __future__ import annotations
