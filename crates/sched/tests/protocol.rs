@@ -117,6 +117,17 @@ fn messages_go_to_who_waits_first_and_answers_to_who_asked() {
     }
 }
 
+/// Time in which the core is taken away is not made up for.
+#[test]
+fn what_ends_by_the_clock_ends_then_though_its_core_stood_still() {
+    let stolen = Machine { stolen_every_ns: 1e6, stolen_ns: always(500 * US), ..machine(1) };
+    let until = repeats(vec![Step::Begin, Step::ComputeUntil(always(20 * MS)), Step::End]);
+    let outcome = run_under(PolicyName::Interval, stolen, vec![until], 1_000 * MS);
+    let thread = &outcome.threads[0];
+    assert!(thread.computed_ns < 800 * MS, "{}", thread.computed_ns);
+    assert!(thread.requests > 48.0, "{}", thread.requests);
+}
+
 /// By the clock, whoever held the GIL or the core meanwhile.
 #[test]
 fn what_ends_by_the_clock_ends_then() {
