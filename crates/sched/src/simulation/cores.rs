@@ -321,12 +321,13 @@ impl Simulation {
             self.cores[core].ticks = false;
             return;
         }
-        self.preempt(core);
+        // Before the turns change, with which all would be warm again.
         for other in 0..self.cores.len() {
             if self.cores[other].is_idle() {
                 self.fill(other);
             }
         }
+        self.preempt(core);
         self.plan_tick(core);
     }
 }
