@@ -13,7 +13,6 @@ nothing else.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from dataclasses import replace
@@ -24,6 +23,7 @@ from headway.bench import interpreters, results_file
 from headway.bench.experiment import STOCK, Choice
 from headway.bench.experiments.echo import PUBLISHED_PER_S, SECONDS, Echo
 from headway.bench.experiments.echo_value import FREE, THREADS, Beside
+from headway.bench.metadata import Circumstances
 from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Result, Results
 from headway.bench.rounds import Length, Rounds
@@ -65,10 +65,17 @@ class Table(Echo):
         return [row for row in super().rows(choice) if is_cell(Result(row.parameters))]
 
 
-def measured(values: int) -> Results:
-    rounds = Rounds(Table(), choice_of(interpreters.chosen(None)), Length(values, None), progress)
+def measured(values: int, path: str | None) -> Results:
+    """And kept as `headway bench --json` does, if there is a path."""
+    circumstances = Circumstances()
+    interpreter = interpreters.chosen(None)
+    table = Table()
+    rounds = Rounds(table, choice_of(interpreter), Length(values, None), progress)
     rounds.run()
     clear_progress()
+    if path is not None:
+        metadata = circumstances.to_dict(interpreter, beside=None, policies=[STOCK], quick=False)
+        results_file.write(path, metadata, [(table, rounds.results)])
     return rounds.results
 
 
@@ -118,7 +125,8 @@ def main() -> int:
     )
     parser.add_argument("--values", type=int, default=VALUES, help="of each cell")
     parser.add_argument("--from", dest="source", type=Path, help="measure nothing: read these")
-    parser.add_argument("--json", type=Path, help="where to keep what was measured")
+    parser.add_argument("--calibration", help="a file of `headway simulate --calibrate`")
+    parser.add_argument("--json", help="where to keep what was measured")
     parser.add_argument("--calibration", help="of `headway simulate --calibrate`, to start from")
     parser.add_argument("--steps", type=int, default=400, help="of a refinement")
     options = parser.parse_args()
@@ -126,16 +134,10 @@ def main() -> int:
         kept = results_file.read(str(options.source)).experiments
         (results,) = (each.results for each in kept if each.results.name == Echo.name)
     else:
-        results = measured(options.values)
+        results = measured(options.values, options.json)
     rows = [each for each in results if is_cell(each) and each.values]
     few = [each for each in rows if requests(each) < LEAST_REQUESTS]
     cells = [Observed(each.parameters, each.median()) for each in rows if each not in few]
-    if options.json:
-        told = [
-            {"parameters": each.parameters, "median": each.median(), "values": each.values}
-            for each in rows
-        ]
-        options.json.write_text(json.dumps(told, indent=1))
     for each in few:
         named = each.parameters
         print(
@@ -145,6 +147,9 @@ def main() -> int:
     choice = choice_of(INTERPRETER)
     simulated = SimulatedEcho()
     start = Conditions(Machine(), Costs())
+    if options.calibration:
+        calibrated = calibration.read(options.calibration)
+        start = Conditions(calibrated.machine, calibrated.costs)
     if options.calibration:
         calibrated = calibration.read(options.calibration)
         start = Conditions(calibrated.machine, calibrated.costs)
