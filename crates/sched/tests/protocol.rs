@@ -85,6 +85,16 @@ fn an_idle_core_takes_over_a_thread_that_may_come_and_not_the_one_that_waits_in_
     assert!(outcome.threads[5].finished_ns < Some(50 * MS), "{:?}", outcome.threads[5].finished_ns);
 }
 
+/// They alternate at each tick, and who has just run is not cold.
+#[test]
+fn two_threads_do_not_share_a_core_beside_an_idle_one() {
+    let alone = |ns| ThreadSetting { gil: None, ..does_once(vec![compute(ns)]) };
+    // The second core is free before the third thread has waited for long.
+    let threads = vec![alone(500 * MS), alone(300 * US), alone(500 * MS)];
+    let outcome = run(scenario(machine(2), Vec::new(), threads, 2_000 * MS));
+    assert!(outcome.ended_ns < 520 * MS, "{}", outcome.ended_ns);
+}
+
 /// A mean below a nanosecond is no time at all.
 #[test]
 fn a_script_that_would_never_get_anywhere_is_refused() {
@@ -115,6 +125,17 @@ fn messages_go_to_who_waits_first_and_answers_to_who_asked() {
         assert_eq!(asker.request_ns.count(), 1);
         assert!((MS..MS + 500 * US).contains(&asker.request_ns.max_ns()));
     }
+}
+
+/// Time in which the core is taken away is not made up for.
+#[test]
+fn what_ends_by_the_clock_ends_then_though_its_core_stood_still() {
+    let stolen = Machine { stolen_every_ns: 1e6, stolen_ns: always(500 * US), ..machine(1) };
+    let until = repeats(vec![Step::Begin, Step::ComputeUntil(always(20 * MS)), Step::End]);
+    let outcome = run_under(PolicyName::Interval, stolen, vec![until], 1_000 * MS);
+    let thread = &outcome.threads[0];
+    assert!(thread.computed_ns < 800 * MS, "{}", thread.computed_ns);
+    assert!(thread.requests > 48.0, "{}", thread.requests);
 }
 
 /// By the clock, whoever held the GIL or the core meanwhile.

@@ -45,12 +45,14 @@ fn machines(cores: impl Strategy<Value = usize>) -> impl Strategy<Value = Machin
     let costs = (cost(60 * US), cost(5 * US), cost(5 * US));
     let gil = (cost(100 * US), cost(US), cost(US));
     let late = (prop_oneof![Just(0.0), ns(0, 60 * US)], prop_oneof![Just(0.0), ns(0, 40 * US)]);
-    (kernel, costs, gil, late).prop_map(
+    let stolen = (prop_oneof![Just(1e15), ns(50 * US, 5 * MS)], times(0, 200 * US));
+    (kernel, costs, gil, late, stolen).prop_map(
         |(
             (cores, slice_ns, tick_ns, hot_ns),
             (wake_idle_ns, switch_ns, call_ns),
             (check_ns, take_ns, drop_ns),
             (timer_slack_ns, spin_ns),
+            (stolen_every_ns, stolen_ns),
         )| Machine {
             cores,
             wake_idle_ns,
@@ -59,8 +61,8 @@ fn machines(cores: impl Strategy<Value = usize>) -> impl Strategy<Value = Machin
             slice_ns,
             tick_ns,
             hot_ns,
-            stolen_every_ns: 1e15,
-            stolen_ns: always(0),
+            stolen_every_ns,
+            stolen_ns,
             timer_slack_ns,
             check_ns,
             take_ns,
@@ -256,7 +258,12 @@ proptest! {
         machine in machines(Just(8)),
         scripts in prop::collection::vec(scripts(steps()), 2..=8),
     ) {
-        let machine = Machine { wake_idle_ns: always(40 * US), switch_ns: always(3 * US), ..machine };
+        let machine = Machine {
+            wake_idle_ns: always(40 * US),
+            switch_ns: always(3 * US),
+            stolen_ns: always(0),
+            ..machine
+        };
         let threads = scripts.into_iter().map(repeats).collect();
         let gils = vec![gil(policy, 20 * MS)];
         let scenario = Scenario { timeline_events: ALL_MOMENTS, ..scenario(machine, gils, threads, 100 * MS) };
@@ -269,11 +276,20 @@ proptest! {
     /// that is seen: at a tick, once its memory is cold.
     #[test]
     fn no_core_idles_for_long_beside_a_runnable_thread(
-        machine in machines(1..=8usize),
-        work in prop::collection::vec(ns(0, 20 * MS), 1..=12),
+        machine in machines(1..=4usize),
+        later_ns in ns(0, 2 * MS),
+        work in prop::collection::vec(prop_oneof![ns(0, MS), ns(200 * MS, 400 * MS)], 1..=12),
     ) {
         let none = || always(0);
-        let machine = Machine { switch_ns: none(), wake_idle_ns: none(), timer_slack_ns: 0.0, ..machine };
+        // Threads that share a core have turns from tick to tick, and would never be cold with shorter ones.
+        let tick_ns = machine.hot_ns + US as f64 + later_ns;
+        let machine = Machine {
+            tick_ns,
+            switch_ns: none(),
+            wake_idle_ns: none(),
+            stolen_ns: none(),
+            ..machine
+        };
         let threads: Vec<ThreadSetting> = work.iter()
             .map(|ns| ThreadSetting { gil: None, ..does_once(vec![Step::Compute(Distribution::Always(*ns))]) })
             .collect();

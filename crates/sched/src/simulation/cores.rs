@@ -238,12 +238,18 @@ impl Simulation {
         task.core = core;
         // As Linux counts it: else threads that wake up for nothing would cost the core and never pay.
         task.vruntime_ns += switch_ns as i64;
+        self.go_on_at(id, from_ns);
+        self.note(id, Moment::Run);
+        self.plan_core(core);
+    }
+
+    /// The current thread's work goes on then; what ends by the clock may have less of it left.
+    fn go_on_at(&mut self, id: TaskId, from_ns: u64) {
+        let task = &mut self.tasks[id];
         if task.stage == Stage::Compute && task.until_ns.is_some() {
             task.go_by_clock(from_ns);
             self.plan_compute(id);
         }
-        self.note(id, Moment::Run);
-        self.plan_core(core);
     }
 
     /// When the current thread's stage is over, if nothing happens until then.
@@ -288,6 +294,10 @@ impl Simulation {
         let this = &mut self.cores[core];
         this.stolen_until_ns = this.stolen_until_ns.max(until_ns);
         this.since_ns = this.since_ns.max(this.stolen_until_ns);
+        let (current, from_ns) = (this.current, this.since_ns);
+        if let Some(id) = current {
+            self.go_on_at(id, from_ns);
+        }
         self.plan_core(core);
         self.plan_steal(core);
     }
@@ -311,12 +321,13 @@ impl Simulation {
             self.cores[core].ticks = false;
             return;
         }
-        self.preempt(core);
+        // Before the turns change, with which all would be warm again.
         for other in 0..self.cores.len() {
             if self.cores[other].is_idle() {
                 self.fill(other);
             }
         }
+        self.preempt(core);
         self.plan_tick(core);
     }
 }
