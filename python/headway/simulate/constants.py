@@ -73,8 +73,10 @@ class Derivation:
         machine: dict[str, Callable[[], Constant]] = {
             "cores": self._cores_there_are,
             "wake_idle_ns": lambda: self._wake_up(SHORT, SHORT_US),
+            "wake_idle_long_ns": lambda: self._wake_up(LONG, LONG_US),
             "switch_ns": self._switch,
             "call_ns": lambda: self._call(SHORT, SHORT_US),
+            "call_long_ns": lambda: self._call(LONG, LONG_US),
             "slice_ns": self._slice,
             "tick_ns": self._tick,
             "stolen_every_ns": self._stolen_every,
@@ -99,8 +101,6 @@ class Derivation:
             **{name: self._workload(work) for name, work in WORKLOADS.items()},
         }
         also: dict[str, Callable[[], Constant]] = {
-            "wake_idle_long_ns": lambda: self._wake_up(LONG, LONG_US),
-            "call_long_ns": lambda: self._call(LONG, LONG_US),
             "turn_ns": self._turn,
             "handoff_ns": self._handoff,
             "prctl_timer_slack_ns": self._told_slack,
