@@ -63,10 +63,10 @@ fn ticks_count_bytecodes_however_long_they_are_and_an_interval_counts_time() {
         |policy, cores| waits(policy, cores, vec![calls.clone(), io()], 10 * SECOND_NS).0[1];
     for cores in [1, 2] {
         assert!(longest_ns(PolicyName::Ticks, cores) > hundred_calls_ns * 9 / 10);
-        // A call cannot be cut short: the wait is an interval and the rest of one; on one core the kernel may
+        // A call cannot be cut short: the wait is an interval and a call; on one core the kernel may
         // let the other have its slice first.
         let longest_ns = longest_ns(PolicyName::Interval, cores);
-        assert!(longest_ns <= 2 * INTERVAL_NS + SWITCH_NS + TICK_NS, "{cores}: {longest_ns}");
+        assert!(longest_ns <= INTERVAL_NS + 10 * MS + TICK_NS + SWITCH_NS, "{cores}: {longest_ns}");
     }
 }
 
