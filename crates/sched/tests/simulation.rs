@@ -34,7 +34,7 @@ fn times(least: u64, most: u64) -> impl Strategy<Value = Distribution> + Clone {
     ]
 }
 
-fn machines(cores: impl Strategy<Value = usize>) -> impl Strategy<Value = Machine> {
+fn machines(cores: impl Strategy<Value = usize> + 'static) -> impl Strategy<Value = Machine> {
     let cost = |most| prop_oneof![Just(always(0)), times(0, most)];
     let kernel = (
         cores,
@@ -47,6 +47,9 @@ fn machines(cores: impl Strategy<Value = usize>) -> impl Strategy<Value = Machin
     let late = (prop_oneof![Just(0.0), ns(0, 60 * US)], prop_oneof![Just(0.0), ns(0, 40 * US)]);
     let stolen = (prop_oneof![Just(1e15), ns(50 * US, 5 * MS)], times(0, 200 * US));
     let deep = (cost(60 * US), cost(5 * US), prop_oneof![Just(1e15), ns(0, 500 * US)]);
+    // As a tuple of tuples of strategies they would overflow a test's stack.
+    let (kernel, costs, gil) = (kernel.boxed(), costs.boxed(), gil.boxed());
+    let (late, stolen, deep) = (late.boxed(), stolen.boxed(), deep.boxed());
     (kernel, costs, gil, late, stolen, deep).prop_map(
         |(
             (cores, slice_ns, tick_ns, hot_ns),
@@ -265,6 +268,7 @@ proptest! {
     ) {
         let machine = Machine {
             wake_idle_ns: always(40 * US),
+            wake_idle_long_ns: None,
             switch_ns: always(3 * US),
             stolen_ns: always(0),
             ..machine
@@ -292,6 +296,7 @@ proptest! {
             tick_ns,
             switch_ns: none(),
             wake_idle_ns: none(),
+            wake_idle_long_ns: None,
             stolen_ns: none(),
             ..machine
         };
