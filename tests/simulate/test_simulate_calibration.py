@@ -247,7 +247,18 @@ def test_a_core_that_is_never_taken_away_is_so_for_as_long_as_it_was_watched() -
     assert machine["stolen_every_ns"].value == 3.5e8
     value = machine["stolen_ns"].value
     assert isinstance(value, dict)
-    assert (value["quantiles"][0], value["quantiles"][-1]) == (20_000, 900_000)
+    assert value["quantiles"] == [20_000, 30_000, 40_000, 900_000]
+
+
+def test_a_single_long_interruption_is_drawn_no_more_often_than_it_came() -> None:
+    samples = Samples()
+    samples.of["interruptions.watched_ns"] = [1e9]
+    samples.of["interruptions.stolen_ns"] = [40_000.0] * 499 + [9_000_000.0]
+    value = Derivation(samples, cores=2).constants().machine["stolen_ns"].value
+    assert isinstance(value, dict)
+    # The last of 25 shares has it: 20 samples.
+    assert value["quantiles"][:-1] == [40_000] * 24
+    assert value["quantiles"][-1] == (19 * 40_000 + 9_000_000) / 20
 
 
 def test_what_makes_a_file_worth_less_is_said() -> None:

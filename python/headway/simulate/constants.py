@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from statistics import median
+from itertools import pairwise
+from statistics import mean, median
 from typing import NamedTuple
 
 from headway.simulate.calibration import Constant, measured, quantiles
@@ -72,8 +73,10 @@ class Derivation:
         machine: dict[str, Callable[[], Constant]] = {
             "cores": self._cores_there_are,
             "wake_idle_ns": lambda: self._wake_up(SHORT, SHORT_US),
+            "wake_idle_long_ns": lambda: self._wake_up(LONG, LONG_US),
             "switch_ns": self._switch,
             "call_ns": lambda: self._call(SHORT, SHORT_US),
+            "call_long_ns": lambda: self._call(LONG, LONG_US),
             "slice_ns": self._slice,
             "tick_ns": self._tick,
             "stolen_every_ns": self._stolen_every,
@@ -98,8 +101,6 @@ class Derivation:
             **{name: self._workload(work) for name, work in WORKLOADS.items()},
         }
         also: dict[str, Callable[[], Constant]] = {
-            "wake_idle_long_ns": lambda: self._wake_up(LONG, LONG_US),
-            "call_long_ns": lambda: self._call(LONG, LONG_US),
             "turn_ns": self._turn,
             "handoff_ns": self._handoff,
             "prctl_timer_slack_ns": self._told_slack,
@@ -185,8 +186,8 @@ class Derivation:
 
     def _stolen(self) -> Constant:
         found = self._of("interruptions.stolen_ns")
-        how = "how long these are; the quantiles are of all"
-        return measured({"quantiles": quantiles(found, STEPS)}, how, found)
+        how = "how long these are"
+        return measured({"quantiles": means_of_shares(found, STEPS)}, how, found)
 
     def _timer_slack(self) -> Constant:
         wake_up_ns = self._median(f"{SHORT}.wake_ups_ns") - self._median(f"{SHORT}.alone_ns")
@@ -314,3 +315,12 @@ def distribution(samples: Sequence[float]) -> Distribution:
     count = len(ordered)
     within = ordered[int(LEAST_SHARE * count) : max(1, round(MOST_SHARE * count))]
     return {"quantiles": quantiles(within, STEPS)}
+
+
+def means_of_shares(samples: Sequence[float], count: int) -> list[float]:
+    """In the place of quantiles, where few long ones make much of the sum: it stays about what it
+    is."""
+    ordered = sorted(samples)
+    count = min(count, len(ordered))
+    places = [place * len(ordered) // count for place in range(count + 1)]
+    return [mean(ordered[begin:end]) for begin, end in pairwise(places)]

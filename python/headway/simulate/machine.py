@@ -1,7 +1,7 @@
 """What a simulated machine is like: cores, an operating system and the costs of a GIL.
 
-The shipped figures are of one machine, and what measured them is `headway simulate --calibrate`. A
-calibration file has those of another.
+The shipped figures are of one machine: a virtual one with two cores, Linux 6.18, CPython 3.13.
+Those of another are measured by `headway simulate --calibrate FILE`, for `--calibration FILE`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ class Machine:
     """Nanoseconds, but `cores`."""
 
     cores: int = 2
-    # From a thread's wake-up until it runs, on a core that was idle.
-    wake_idle_ns: Distribution = field(default_factory=lambda: {"lognormal": [45_000, 0.2]})
+    # From a thread's wake-up until it runs, on a core that was idle; and on one that had been so
+    # for longer, which sleeps deeper.
+    wake_idle_ns: Distribution = field(default_factory=lambda: {"lognormal": [25_000, 0.3]})
+    wake_idle_long_ns: Distribution = field(default_factory=lambda: {"lognormal": [65_000, 0.2]})
+    long_idle_ns: float = 500_000
     # To put another thread on a core.
     switch_ns: Distribution = 2_000
-    # What waking another thread costs who does it.
-    call_ns: Distribution = 2_000
+    # What waking a thread on such a core costs who does it.
+    call_ns: Distribution = 8_000
+    call_long_ns: Distribution = 25_000
     # EEVDF: how long a thread runs before another that waits for the core does,
-    slice_ns: float = 2_800_000
+    slice_ns: float = 1_400_000
     # which the kernel looks at so often.
     tick_ns: float = 4_000_000
     # A thread that ran on a core less than so long ago is not moved to an idle one.
@@ -35,7 +39,7 @@ class Machine:
     # How late a timed wait ends: up to so much.
     timer_slack_ns: float = 50_000
     # From a drop request until a thread that runs Python code sees it.
-    check_ns: Distribution = 1_000
+    check_ns: Distribution = 9_000
     # To take a free GIL, and to drop it.
-    take_ns: Distribution = 100
-    drop_ns: Distribution = 100
+    take_ns: Distribution = 40
+    drop_ns: Distribution = 40

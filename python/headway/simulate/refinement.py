@@ -28,8 +28,11 @@ STEP = 0.35
 FARTHEST = 4.0
 MACHINE = (
     "wake_idle_ns",
+    "wake_idle_long_ns",
+    "long_idle_ns",
     "switch_ns",
     "call_ns",
+    "call_long_ns",
     "slice_ns",
     "hot_ns",
     "stolen_every_ns",

@@ -31,6 +31,8 @@ pub struct Core {
     ticks: bool,
     /// The virtual time at which nobody was there any more.
     idle_vtime_ns: i64,
+    /// And the time.
+    idle_since_ns: u64,
 }
 
 impl Core {
@@ -46,18 +48,29 @@ impl Core {
 
 impl Simulation {
     /// Makes a blocked thread runnable. `waker` is the core of who does it; `sync` if that is about to wait
-    /// for it.
-    pub(super) fn wake(&mut self, id: TaskId, waker: Option<CoreId>, sync: bool) {
+    /// for it. What that costs who does it.
+    pub(super) fn wake(&mut self, id: TaskId, waker: Option<CoreId>, sync: bool) -> u64 {
         debug_assert_eq!(self.tasks[id].run, Run::Blocked);
         let core = self.core_for(id, waker, sync);
         self.tasks[id].timer += 1;
         if self.cores[core].is_idle() {
             self.tasks[id].run = Run::Arriving;
             self.cores[core].arriving = true;
-            let wake_ns = self.scenario.machine.wake_idle_ns.sample_ns(&mut self.random);
+            let idle_ns = self.now_ns - self.cores[core].idle_since_ns;
+            let machine = &self.scenario.machine;
+            let long = idle_ns as f64 >= machine.long_idle_ns;
+            let (wake_ns, call_ns) = match (long, &machine.wake_idle_long_ns, &machine.call_long_ns)
+            {
+                (true, Some(wake_ns), Some(call_ns)) => (wake_ns, call_ns),
+                _ => (&machine.wake_idle_ns, &machine.call_ns),
+            };
+            let wake_ns = wake_ns.sample_ns(&mut self.random);
+            let call_ns = call_ns.sample_ns(&mut self.random);
             self.plan_at(self.now_ns + wake_ns, What::Arrive { task: id, core });
+            call_ns
         } else {
             self.enqueue(id, core);
+            0
         }
     }
 
@@ -114,6 +127,7 @@ impl Simulation {
         core.plan += 1;
         if core.queue.is_empty() {
             core.idle_vtime_ns = vtime_ns;
+            core.idle_since_ns = self.now_ns;
         }
         self.note(id, Moment::Stop);
     }

@@ -412,8 +412,7 @@ impl Simulation {
         match (self.tasks[id].run, self.tasks[id].stage) {
             (Run::Blocked, Stage::WaitForGil | Stage::WaitForSwitch) => {
                 self.tasks[id].left_ns = 0;
-                self.wake(id, Some(self.tasks[by].core), false);
-                self.scenario.machine.call_ns.sample_ns(&mut self.random)
+                self.wake(id, Some(self.tasks[by].core), false)
             }
             (run, Stage::SpinForGil | Stage::SpinForSwitch) => {
                 let core = self.tasks[id].core;

@@ -30,10 +30,18 @@ pub struct Machine {
     pub cores: usize,
     /// From a wake-up until the thread runs, on a core that was idle.
     pub wake_idle_ns: Distribution,
+    /// The same, on one that had been idle for `long_idle_ns` or longer: it sleeps deeper.
+    #[serde(default)]
+    pub wake_idle_long_ns: Option<Distribution>,
+    #[serde(default = "never")]
+    pub long_idle_ns: f64,
     /// To put another thread on a core.
     pub switch_ns: Distribution,
-    /// What it costs to wake another thread, for who does it.
+    /// What it costs to wake a thread on an idle core, for who does it.
     pub call_ns: Distribution,
+    /// The same, of a core that sleeps deeper.
+    #[serde(default)]
+    pub call_long_ns: Option<Distribution>,
     /// How long a thread runs before another that is runnable has its turn (EEVDF's base slice).
     pub slice_ns: f64,
     /// How often the kernel looks whether a slice is over.
@@ -148,8 +156,13 @@ impl Scenario {
         within("machine.stolen_every_ns", machine.stolen_every_ns, 1.0, LONGEST_NS)?;
         within("machine.timer_slack_ns", machine.timer_slack_ns, 0.0, LONGEST_NS)?;
         within("machine.spin_ns", machine.spin_ns, 0.0, LONGEST_NS)?;
+        within("machine.long_idle_ns", machine.long_idle_ns, 0.0, LONGEST_NS)?;
+        let wake_idle_long_ns = machine.wake_idle_long_ns.as_ref().unwrap_or(&machine.wake_idle_ns);
+        let call_long_ns = machine.call_long_ns.as_ref().unwrap_or(&machine.call_ns);
         for (name, distribution) in [
             ("wake_idle_ns", &machine.wake_idle_ns),
+            ("wake_idle_long_ns", wake_idle_long_ns),
+            ("call_long_ns", call_long_ns),
             ("switch_ns", &machine.switch_ns),
             ("stolen_ns", &machine.stolen_ns),
             ("call_ns", &machine.call_ns),

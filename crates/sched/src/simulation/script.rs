@@ -169,7 +169,9 @@ impl Simulation {
         match receiver {
             Some(receiver) => {
                 self.tasks[receiver].asked_by = answer;
-                self.wake(receiver, Some(self.tasks[id].core), true);
+                let cost_ns = self.wake(receiver, Some(self.tasks[id].core), true);
+                // Who waits for the answer has nothing to do meanwhile.
+                self.tasks[id].left_ns = if answer.is_some() { 0 } else { cost_ns };
             }
             None => self.channels[channel].messages.push_back(answer),
         }
@@ -190,7 +192,8 @@ impl Simulation {
     fn answer(&mut self, id: TaskId) {
         if let Some(asker) = self.tasks[id].asked_by.take() {
             self.books.answered(asker, self.tasks[asker].asked_since_ns, self.now_ns);
-            self.wake(asker, Some(self.tasks[id].core), true);
+            let cost_ns = self.wake(asker, Some(self.tasks[id].core), true);
+            self.tasks[id].left_ns += cost_ns;
         }
     }
 }

@@ -60,6 +60,8 @@ def handoffs(milliseconds: int) -> dict[str, float]:
 
 
 def main() -> None:
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        sys.exit("this interpreter has no GIL")
     interval_us, count, milliseconds = map(int, sys.argv[1:])
     sys.setswitchinterval(interval_us / 1e6)
     gil.install()
