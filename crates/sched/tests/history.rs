@@ -78,7 +78,7 @@ fn two_threads_that_compute_are_slower_than_one_on_two_cores_under_ticks() {
             let threads = vec![does_once(vec![compute(ns)]); threads];
             run_under(policy, machine(cores), threads, 60 * SECOND_NS).ended_ns as f64
         };
-        took_ns(2, 500 * MS) / took_ns(1, 1_000 * MS)
+        took_ns(2, 100 * MS) / took_ns(1, 200 * MS)
     };
     assert!(slower(PolicyName::Ticks, 2) > 1.03, "{}", slower(PolicyName::Ticks, 2));
     assert!(slower(PolicyName::Ticks, 1) < 1.005, "{}", slower(PolicyName::Ticks, 1));
@@ -92,10 +92,10 @@ fn two_threads_that_compute_are_slower_than_one_on_two_cores_under_ticks() {
 /// core the kernel has the waiter run.
 #[test]
 fn ticks_starve_a_waiting_io_thread_over_many_checks() {
-    let (longest_ns, outcome) = waits(PolicyName::Ticks, 2, vec![hog(), io()], SECOND_NS);
-    assert!(outcome.threads[0].voluntary_drops > 100_000);
+    let (longest_ns, outcome) = waits(PolicyName::Ticks, 2, vec![hog(), io()], SECOND_NS / 4);
+    assert!(outcome.threads[0].voluntary_drops > 100_000 / 4);
     assert_eq!(outcome.threads[1].takes, 0);
-    assert!(longest_ns[1] > SECOND_NS * 9 / 10);
+    assert!(longest_ns[1] > SECOND_NS / 4 * 9 / 10);
     let (longest_ns, outcome) = waits(PolicyName::Ticks, 1, vec![hog(), io()], SECOND_NS);
     assert!(outcome.threads[1].takes > 800 && longest_ns[1] < 4 * MS, "{longest_ns:?}");
 }
@@ -169,8 +169,8 @@ fn a_few_threads_that_do_io_starve_one_that_computes_under_the_remedies_and_not_
         assert!(longest_ns[0] > SECOND_NS * 9 / 10, "{remedy:?}: {longest_ns:?}");
         assert!(share(&outcome) < 0.01, "{remedy:?}: {}", share(&outcome));
         for policy in OURS {
-            for others in 2..=6 {
-                let (longest_ns, outcome) = waits(policy, 8, beside(others), SECOND_NS);
+            for others in [2, 4, 6] {
+                let (longest_ns, outcome) = waits(policy, 8, beside(others), SECOND_NS / 2);
                 let bound_ns = bound_ns(policy, others + 1);
                 assert!(longest_ns[0] <= bound_ns, "{policy:?}: {longest_ns:?} of {bound_ns}");
                 // A millisecond in each four intervals and one at least.
