@@ -60,6 +60,22 @@ fn a_drop_request_is_seen_by_code_that_makes_one_call_after_another() {
     }
 }
 
+/// The time to the check goes on from one step to the next.
+#[test]
+fn a_drop_request_is_seen_by_code_whose_steps_are_shorter_than_the_time_to_see_it() {
+    let machine = Machine { check_ns: always(10 * US), ..machine(2) };
+    let short = vec![compute(300), Step::Begin, compute(0), compute(400), Step::End];
+    for policy in PolicyName::ALL.into_iter().filter(|policy| *policy != PolicyName::Ticks) {
+        let threads = vec![repeats(short.clone()), starts(MS, hog())];
+        let outcome = run_under(policy, machine.clone(), threads, 200 * MS);
+        assert!(outcome.threads[0].forced_drops > 5, "{policy:?}");
+        // Alone at first, and asked an interval after that at the latest.
+        let longest_ns = outcome.threads[0].hold_ns.max_ns();
+        assert!(longest_ns < MS + INTERVAL_NS + 500 * US, "{policy:?}: {longest_ns}");
+        assert!(outcome.threads[1].held_ns > 80 * MS, "{policy:?}");
+    }
+}
+
 /// A second request, while the first one is on its way, changes nothing.
 #[test]
 fn requests_that_come_faster_than_they_are_seen_do_not_put_it_off() {
