@@ -3,7 +3,9 @@
 mod scenario;
 
 use headway_sched::PolicyName;
-use headway_sched::simulation::{Machine, Moment, Scenario, Simulation, Step, ThreadSetting};
+use headway_sched::simulation::{
+    Distribution, Machine, Moment, Scenario, Simulation, Step, ThreadSetting, Varying,
+};
 use scenario::*;
 
 fn on(cores: &[usize], thread: ThreadSetting) -> ThreadSetting {
@@ -111,13 +113,26 @@ fn two_threads_do_not_share_a_core_beside_an_idle_one() {
     assert!(outcome.ended_ns < 520 * MS, "{}", outcome.ended_ns);
 }
 
-/// A mean below a nanosecond is no time at all.
+/// A mean below a nanosecond is no time at all, and nor is one that only the rarest cases make long.
 #[test]
 fn a_script_that_would_never_get_anywhere_is_refused() {
-    for step in [compute(0), Step::Compute(headway_sched::simulation::Distribution::Always(0.5))] {
+    let never = Distribution::Varying(Varying::Lognormal(1e-100, 30.0));
+    for step in [compute(0), Step::Compute(Distribution::Always(0.5)), Step::Compute(never)] {
         let gils = vec![gil(PolicyName::Interval, INTERVAL_NS)];
         let why = Simulation::new(scenario(machine(1), gils, vec![repeats(vec![step])], MS));
         assert!(why.is_err_and(|why| why.starts_with("threads[0].script: it takes no time")));
+    }
+}
+
+/// A tail may go further than a clock does.
+#[test]
+fn no_time_is_so_long_that_time_runs_back() {
+    let ns = Distribution::Varying(Varying::Lognormal(1e15, 30.0));
+    let script = vec![repeats(vec![Step::Sleep(ns), compute(US)])];
+    let gils = vec![gil(PolicyName::Interval, INTERVAL_NS)];
+    let scenario = scenario(machine(1), gils, script, 10 * MS);
+    for seed in 0..100 {
+        assert_eq!(run(Scenario { seed, ..scenario.clone() }).ended_ns, 10 * MS);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use super::distribution::Distribution;
+use super::distribution::{Distribution, LONGEST_NS};
 use crate::policy::PolicyName;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -141,9 +141,8 @@ fn policy_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<PolicyName, 
     })
 }
 
-/// More of them, or longer runs, are a mistake.
+/// More of them are a mistake.
 const MOST: usize = 1_000;
-const LONGEST_NS: f64 = 1e15;
 
 impl Scenario {
     /// Whether it can be: the first place that cannot, and why.
@@ -199,7 +198,7 @@ impl Scenario {
             let within_step = |why| format!("script[{index}]: {why}");
             if let Some(distribution) = step.distribution() {
                 distribution.check().map_err(within_step)?;
-                takes_time |= distribution.mean() >= 1.0;
+                takes_time |= distribution.takes_time();
             }
             if step.channel().is_some_and(|channel| channel >= MOST) {
                 return Err(within_step(format!("there may be {MOST} channels")));
