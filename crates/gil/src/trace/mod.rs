@@ -16,7 +16,7 @@ use super::ledger;
 use super::ledger::book::ThreadBook;
 use super::ledger::region::{self, RegionError};
 use super::threads;
-use ring::{Head, KIND_BITS, Ring, THREAD_BITS, ring_bytes};
+use ring::{Head, KIND_BITS, MOST_PLACES, Ring, THREAD_BITS, ring_bytes};
 
 /// What an event was. Python's side, `headway.timeline.events`, knows the numbers too.
 #[derive(Clone, Copy)]
@@ -61,10 +61,15 @@ pub fn is_on() -> bool {
 }
 
 /// Begins a trace with room for so many events, or a few more: behind the ledger in the file at `ledger`, so
-/// that it can be read after a crash, or in memory. To be called once, by a thread that holds the main GIL; the
+/// that it can be read after a crash, or in memory. Once in a process, by a thread that holds the main GIL; the
 /// error is an errno.
 pub fn begin(events: u64, ledger: Option<&CStr>) -> Result<(), i32> {
-    let places = events.next_power_of_two().max(2);
+    // What is behind the ledger already is no fresh memory.
+    if !KEPT.load(Relaxed).is_null() {
+        return Err(libc::EALREADY);
+    }
+    let places = events.max(2).checked_next_power_of_two().filter(|places| *places <= MOST_PLACES);
+    let places = places.ok_or(libc::ENOMEM)?;
     let memory = match ledger {
         Some(path) => region::append(path, ring_bytes(places))?,
         None => private_memory(ring_bytes(places))?,
@@ -185,5 +190,24 @@ pub fn name_gil(gil: &Gil) {
     if let Some(ring) = ring_at(&RING) {
         let (serial, interpreter) = (&gil.serial, &gil.interpreter_id);
         ring.name_gil(serial.load(Relaxed), interpreter.load(Relaxed), &gil.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both in one test: there is one trace in a process.
+    #[test]
+    fn a_trace_begins_once_and_with_room_that_can_be() {
+        for events in [MOST_PLACES + 1, 1 << 60, 1 << 63, u64::MAX] {
+            assert_eq!(begin(events, None), Err(libc::ENOMEM), "{events}");
+        }
+        assert!(read().is_none());
+        assert_eq!(begin(0, None), Ok(()));
+        assert_eq!(begin(0, None), Err(libc::EALREADY));
+        assert!(read().is_some());
+        assert_eq!(begin(0, None), Err(libc::EALREADY));
+        forget();
     }
 }

@@ -27,7 +27,8 @@ const GILS: usize = 128;
 /// | 26-31 | the lap, `n` divided by the number of places, so that a reader knows an event of the last lap |
 /// | 32-63 | the serial number of the GIL's opening |
 ///
-/// Written by the thread that has claimed `n`, the time first; read by `copy`.
+/// Written by the thread that has claimed `n`, the time first; read by `copy`. If that thread is kept from running
+/// for a lap in between, it spoils the event that is there by then: most of the time the lap tells.
 #[repr(C)]
 pub struct Event {
     time_ns: AtomicU64,
@@ -89,7 +90,10 @@ pub struct Copy {
     pub gils: Vec<(u32, i64, String)>,
 }
 
-/// Length of a ring with `places` places, in bytes.
+/// More than any machine has memory for, and few enough that their bytes can be counted.
+pub const MOST_PLACES: u64 = 1 << 40;
+
+/// Length of a ring with `places` places, in bytes; no more than `MOST_PLACES`.
 pub const fn ring_bytes(places: u64) -> usize {
     size_of::<Head>() + places as usize * size_of::<Event>()
 }
@@ -171,6 +175,8 @@ impl Ring {
         let claim = self.head().next_thread.fetch_add(1, Relaxed);
         let row = &self.head().threads[claim as usize % THREADS];
         row.native_id.store(0, Relaxed);
+        // Who sees part of the new name sees that.
+        fence(Release);
         row.name.set(name);
         row.native_id.store(native_id, Release);
     }
@@ -178,6 +184,8 @@ impl Ring {
     pub fn name_gil(&self, serial: u32, interpreter: i64, name: &Name) {
         let row = &self.head().gils[serial as usize % GILS];
         row.serial.store(0, Relaxed);
+        // As above.
+        fence(Release);
         row.interpreter.store(interpreter, Relaxed);
         row.name.copy_from(name);
         row.serial.store(serial, Release);
@@ -225,17 +233,24 @@ impl Ring {
         let claims = self.head().next_thread.load(Acquire) as usize;
         (claims.saturating_sub(THREADS)..claims)
             .map(|claim| &self.head().threads[claim % THREADS])
-            .map(|row| (row.native_id.load(Acquire), text_of(&row.name)))
-            .filter(|(native_id, _)| *native_id != 0)
+            .filter_map(|row| whole(&row.native_id, |native_id| (native_id, text_of(&row.name))))
             .collect()
     }
 
     fn gils(&self) -> Vec<(u32, i64, String)> {
-        let rows = self.head().gils.iter().map(|row| {
-            (row.serial.load(Acquire), row.interpreter.load(Relaxed), text_of(&row.name))
+        let rows = self.head().gils.iter().filter_map(|row| {
+            whole(&row.serial, |serial| (serial, row.interpreter.load(Relaxed), text_of(&row.name)))
         });
-        rows.filter(|(serial, ..)| *serial != 0).collect()
+        rows.collect()
     }
+}
+
+/// What a row has, unless it is empty or was given to another meanwhile.
+fn whole<T>(number: &AtomicU32, read: impl Fn(u32) -> T) -> Option<T> {
+    let before = number.load(Acquire);
+    let read = (before != 0).then(|| read(before));
+    fence(Acquire);
+    read.filter(|_| number.load(Relaxed) == before)
 }
 
 fn text_of(name: &Name) -> String {
@@ -361,6 +376,36 @@ mod tests {
         name.set(b"shop");
         ring.name_gil(8, 3, &name);
         assert_eq!(ring.copy(0).gils, [(7, 0, String::new()), (8, 3, "shop".to_owned())]);
+    }
+
+    #[test]
+    fn who_copies_while_names_are_written_sees_whole_ones() {
+        let made = Made::new(2);
+        let (made, over) = (&made, &AtomicBool::new(false));
+        let name_of = |number: u32| [b'a' + (number % 26) as u8; NAME_BYTES];
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let text = |number| String::from_utf8_lossy(&name_of(number)).into_owned();
+                while !over.load(Relaxed) {
+                    let copy = made.ring().copy(0);
+                    for (number, name) in copy.threads {
+                        assert_eq!(name, text(number));
+                    }
+                    for (serial, interpreter, name) in copy.gils {
+                        let number = serial / GILS as u32;
+                        assert_eq!((interpreter, name), (i64::from(number), text(number)));
+                    }
+                }
+            });
+            for number in 1..=40_000 {
+                let name = Name::new();
+                name.set(&name_of(number));
+                made.ring().name_thread(number, &name_of(number));
+                // All in one row.
+                made.ring().name_gil(number * GILS as u32, i64::from(number), &name);
+            }
+            over.store(true, Relaxed);
+        });
     }
 
     #[test]
