@@ -62,6 +62,33 @@ fn a_drop_request_is_seen_by_code_that_makes_one_call_after_another() {
     }
 }
 
+/// From the request on, however long the holder has run before.
+#[test]
+fn a_drop_request_is_seen_after_the_time_that_takes() {
+    let machine = Machine { check_ns: always(400 * US), ..machine(2) };
+    for policy in PolicyName::ALL.into_iter().filter(|policy| *policy != PolicyName::Ticks) {
+        let gils = vec![gil(policy, INTERVAL_NS)];
+        let scenario = Scenario {
+            timeline_events: ALL_MOMENTS,
+            ..scenario(machine.clone(), gils, vec![hog(); 2], 200 * MS)
+        };
+        let mut asked_ns = None;
+        let mut answers_ns = Vec::new();
+        for (at_ns, _, moment) in run(scenario).timeline {
+            match moment {
+                Moment::Ask => asked_ns = asked_ns.or(Some(at_ns)),
+                Moment::ForcedDrop => answers_ns.push(at_ns - asked_ns.take().expect("a request")),
+                _ => {}
+            }
+        }
+        assert!(answers_ns.len() > 10, "{policy:?}");
+        assert!(
+            answers_ns.iter().all(|ns| (400 * US..410 * US).contains(ns)),
+            "{policy:?}: {answers_ns:?}"
+        );
+    }
+}
+
 /// The time to the check goes on from one step to the next.
 #[test]
 fn a_drop_request_is_seen_by_code_whose_steps_are_shorter_than_the_time_to_see_it() {

@@ -313,6 +313,8 @@ impl Simulation {
 
     fn request_drop(&mut self, id: TaskId, gil: usize, holder: TaskId) {
         let check_ns = self.scenario.machine.check_ns.sample_ns(&mut self.random);
+        // What the holder has run until now brings it no nearer to its check.
+        self.account(self.tasks[holder].core);
         let this = &mut self.gils[gil];
         if !this.requested {
             this.check_left_ns = check_ns.max(1);
