@@ -116,6 +116,37 @@ fn requests_that_come_faster_than_they_are_seen_do_not_put_it_off() {
     }
 }
 
+/// As `crates/gil` has it: who was forced to switch goes to look for itself if nobody comes. CPython's own
+/// protocol has it wait.
+#[test]
+fn a_forced_wait_under_our_policies_has_an_end_though_nobody_takes() {
+    // Who asks spins no longer when it is called, and wakes up late.
+    let late = always(30 * MS);
+    let machine = Machine { check_ns: always(100 * US), wake_idle_ns: late, ..machine(4) };
+    for policy in PolicyName::LIVE {
+        let scenario = Scenario {
+            timeline_events: ALL_MOMENTS,
+            ..scenario(machine.clone(), vec![gil(policy, INTERVAL_NS)], vec![hog(); 2], 500 * MS)
+        };
+        let mut since_ns = [None; 2];
+        let mut waits_ns = Vec::new();
+        for (at_ns, thread, moment) in run(scenario).timeline {
+            match moment {
+                Moment::ForcedWait => since_ns[thread] = Some(at_ns),
+                Moment::ForcedWaitOver => {
+                    waits_ns.extend(since_ns[thread].take().map(|since_ns| at_ns - since_ns));
+                }
+                _ => {}
+            }
+        }
+        let longest_ns = waits_ns.into_iter().max().expect("they were forced to switch");
+        match policy {
+            PolicyName::Interval => assert!(longest_ns > 25 * MS, "{longest_ns}"),
+            _ => assert!(longest_ns <= 10 * MS + 100 * US, "{policy:?}: {longest_ns}"),
+        }
+    }
+}
+
 /// Core 0 has the longer queue, and its threads may not leave it.
 #[test]
 fn an_idle_core_takes_over_a_thread_that_may_come_and_not_the_one_that_waits_in_the_longest_queue()

@@ -18,6 +18,8 @@ use crate::thread::{Thread, ThreadId, Threads};
 
 /// As the live queue has it: a waiter looks after so long, whatever it was told.
 const LOOK_NS: u64 = 100_000_000;
+/// Likewise, how long who was forced to switch waits at most.
+const SWITCH_LIMIT_NS: u64 = 10_000_000;
 /// As `crates/gil` hints to the kernel: the slice of a thread that does not compute.
 const SHORT_SLICE_NS: i64 = 100_000;
 /// From a call until a thread that spins has seen it.
@@ -212,15 +214,18 @@ impl Simulation {
     fn end_forced_wait(&mut self, taker: TaskId, gil: usize) -> u64 {
         let mut cost_ns = 0;
         while let Some(id) = self.gils[gil].switch_cond.pop_front() {
-            self.note(id, Moment::ForcedWaitOver);
-            let now_ns = self.now_ns;
-            self.gils[gil].threads[id as ThreadId].forced_wait_ended(now_ns);
+            self.forced_wait_over(id, gil);
             cost_ns += self.rouse(id, taker);
             if self.gils[gil].scheduler.is_none() {
                 break;
             }
         }
         cost_ns
+    }
+
+    fn forced_wait_over(&mut self, id: TaskId, gil: usize) {
+        self.note(id, Moment::ForcedWaitOver);
+        self.gils[gil].threads[id as ThreadId].forced_wait_ended(self.now_ns);
     }
 
     /// A timed wait begins, or under a policy a wait in its queue.
@@ -305,10 +310,21 @@ impl Simulation {
         }
     }
 
-    /// Its timed wait is over.
+    /// Its timed wait is over, for the GIL or for the switch.
     pub(super) fn stop_waiting(&mut self, id: TaskId) {
-        let gil = self.gil_of(id);
-        self.gils[gil].cond.retain(|waiter| *waiter != id);
+        match self.tasks[id].stage {
+            Stage::WaitForGil => {
+                self.tasks[id].timed_out = true;
+                let gil = self.gil_of(id);
+                self.gils[gil].cond.retain(|waiter| *waiter != id);
+            }
+            Stage::WaitForSwitch => {
+                let gil = self.gil_of(id);
+                self.gils[gil].switch_cond.retain(|waiter| *waiter != id);
+                self.forced_wait_over(id, gil);
+            }
+            _ => {}
+        }
     }
 
     fn request_drop(&mut self, id: TaskId, gil: usize, holder: TaskId) {
@@ -454,8 +470,16 @@ impl Simulation {
             self.tasks[id].stage = Stage::SpinForSwitch;
             self.tasks[id].left_ns = spin_ns;
         } else {
-            self.tasks[id].stage = Stage::WaitForSwitch;
-            self.block(id);
+            self.sleep_for_switch(id);
+        }
+    }
+
+    /// Nobody has taken the GIL yet.
+    pub(super) fn sleep_for_switch(&mut self, id: TaskId) {
+        self.tasks[id].stage = Stage::WaitForSwitch;
+        self.block(id);
+        if self.gils[self.gil_of(id)].hints() {
+            self.start_timer(id, self.now_ns + SWITCH_LIMIT_NS);
         }
     }
 

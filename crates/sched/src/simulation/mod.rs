@@ -186,10 +186,7 @@ impl Simulation {
     }
 
     fn timer_over(&mut self, id: TaskId) {
-        if self.tasks[id].stage == Stage::WaitForGil {
-            self.tasks[id].timed_out = true;
-            self.stop_waiting(id);
-        }
+        self.stop_waiting(id);
         let core = self.tasks[id].core;
         self.wake(id, Some(core), false);
     }

@@ -43,10 +43,7 @@ impl Simulation {
             Stage::SpinForGil => self.sleep_for_gil(id),
             Stage::Drop => self.drop_gil(id),
             Stage::Dropped => self.after_drop(id),
-            Stage::SpinForSwitch => {
-                self.tasks[id].stage = Stage::WaitForSwitch;
-                self.block(id);
-            }
+            Stage::SpinForSwitch => self.sleep_for_switch(id),
             Stage::WaitForSwitch => self.run_errand(id),
             Stage::Away | Stage::Back | Stage::WaitForAnswer => self.begin_take(id),
             Stage::WaitForMessage => self.received(id),
