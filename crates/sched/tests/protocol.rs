@@ -147,6 +147,18 @@ fn a_forced_wait_under_our_policies_has_an_end_though_nobody_takes() {
     }
 }
 
+/// A core that wakes up for one thread is not awake sooner for another.
+#[test]
+fn nobody_runs_on_a_core_that_is_waking_up() {
+    let machine = Machine { wake_idle_ns: always(MS), timer_slack_ns: 0.0, ..machine(1) };
+    let alone = ThreadSetting { gil: None, ..does_once(vec![compute(MS)]) };
+    let threads = vec![starts(MS, alone.clone()), starts(MS + 100 * US, alone)];
+    let scenario = scenario(machine, Vec::new(), threads, 1_000 * MS);
+    let outcome = run(Scenario { timeline_events: ALL_MOMENTS, ..scenario });
+    let runs = |moment: &&(u64, usize, Moment)| moment.2 == Moment::Run;
+    assert_eq!(outcome.timeline.iter().find(runs).map(|run| run.0), Some(2 * MS));
+}
+
 /// Core 0 has the longer queue, and its threads may not leave it.
 #[test]
 fn an_idle_core_takes_over_a_thread_that_may_come_and_not_the_one_that_waits_in_the_longest_queue()

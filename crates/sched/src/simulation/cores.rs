@@ -221,6 +221,10 @@ impl Simulation {
 
     /// Lets the thread run whose turn it is. The times of the core are up to date.
     fn preempt(&mut self, core: CoreId) {
+        // It wakes up: whoever came after the thread that it does so for waits for that, too.
+        if self.cores[core].arriving {
+            return;
+        }
         self.account(core);
         let next = self.pick(core);
         if next == self.cores[core].current {
