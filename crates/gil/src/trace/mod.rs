@@ -42,10 +42,17 @@ pub enum Kind {
 
 const _: () = assert!((Kind::Closed as u64) < 1 << KIND_BITS);
 
-/// The ring that hooks write to; null while nothing is traced. Writers: `begin`; `end`, in any thread; a
-/// forked child. The memory is never unmapped.
+/// The ring that hooks write to. Writers: `begin`, releasing what it made; `end`, in any thread; a forked child.
+/// Readers: hooks, acquiring it. The memory is never unmapped.
+///
+/// | `RING` | `KEPT` | meaning | set by |
+/// |---|---|---|---|
+/// | null | null | there is no trace, or it is the parent's | a forked child |
+/// | null | the ring | nothing is kept yet, or any more | `begin`, on its way; `end` |
+/// | the ring | the ring | events are kept | `begin` |
 static RING: AtomicPtr<Head> = AtomicPtr::new(std::ptr::null_mut());
-/// The same, and what is left of it after the end.
+/// The same, and what is left of it after the end. Writers: `begin`, before it stores `RING`; a forked child.
+/// Readers: who reads the trace, or begins one.
 static KEPT: AtomicPtr<Head> = AtomicPtr::new(std::ptr::null_mut());
 
 fn ring_at(ring: &AtomicPtr<Head>) -> Option<Ring> {
