@@ -113,9 +113,9 @@ impl Simulation {
         self.outcome()
     }
 
-    /// Until the end, or until all scripts that are run once are over; and then on until the requests
-    /// are answered that are under way, for as long as the window was at most. It stops after so many
-    /// events. Whether it is over.
+    /// Until all scripts that are run once are over, or the end; where there are none, until the end and then
+    /// on until the requests are answered that are under way, for as long as the window was at most. It
+    /// stops after so many events. Whether it is over.
     pub fn go_on(&mut self, events: u64) -> bool {
         let stops_at = self.happened.saturating_add(events);
         let waits_for_scripts = self.scenario.threads.iter().any(|thread| thread.once);
