@@ -1,18 +1,20 @@
 //! Threads and their GILs in virtual time: discrete events, deterministic by seed.
 //!
 //! Threads follow scripts on the cores of a simulated machine; its operating system is in `cores`,
-//! CPython's protocol with the policies in `gil`. What a run tells is in `Outcome`. One thread runs it;
-//! it reads no clock.
+//! CPython's protocol in `holding` and, with the policies, in `waiting`. What a run tells is in `Outcome`.
+//! One thread runs it; it reads no clock.
 
 mod books;
 mod cores;
 mod distribution;
 mod events;
 mod gil;
+mod holding;
 mod scenario;
 mod script;
 mod task;
 mod timeline;
+mod waiting;
 
 use fastrand::Rng;
 use serde::Serialize;
