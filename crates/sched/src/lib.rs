@@ -5,7 +5,8 @@
 //! simulator drives the very same code in virtual time.
 //!
 //! No OS, no clock, no lock, no allocation, no unsafe: a call is a few dozen instructions, but for a
-//! queue in which a thread has to find its place.
+//! queue in which a thread has to find its place. `simulation`, a feature, is the virtual time, and does
+//! allocate.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "simulation"), no_std)]
