@@ -141,7 +141,7 @@ def _convoy(timeline: Timeline, delayed: int, waits: Sequence[int]) -> list[str]
     mean_ns = sum(waits) / len(waits)
     needed_ns = sums(timeline, HOLD).get(delayed, 0) / len(waits)
     long_ns = CONVOY_INTERVALS * timeline.switch_interval_ns
-    if long_ns <= min(mean_ns, _mostly(timeline, delayed)) and (
+    if 0 < long_ns <= min(mean_ns, _mostly(timeline, delayed)) and (
         0 < needed_ns * CONVOY_TIMES <= mean_ns
     ):
         told.append(
