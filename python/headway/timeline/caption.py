@@ -100,12 +100,13 @@ def _holding(timeline: Timeline, delayed: int) -> list[str]:
     if not held:
         return []
     lasts_ns = timeline.end_ns - timeline.begin_ns
-    others = "" if len(held) == 1 else f"The other {len(held)} held it for "
-    if others:
+    if len(held) > 1:
+        others = sum(thread.gil == gil for thread in timeline.threads) - 1
+        who = f"The other {others}" if len(held) == others else f"{len(held)} of the other {others}"
         drops = [_drops(timeline, place) for place in held]
         forced, all_drops = (sum(each) for each in zip(*drops, strict=True))
         return [
-            f"{others}{share(sum(held.values()), lasts_ns)}"
+            f"{who} held it for {share(sum(held.values()), lasts_ns)}"
             f"{_dropped(forced, all_drops, 'they were asked to')}."
         ]
     (place,) = held
