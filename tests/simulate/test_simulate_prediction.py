@@ -4,6 +4,7 @@ program."""
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +15,14 @@ import pytest
 from headway.bench.experiments.wsgi_load import CONNECTIONS
 from headway.bench.experiments.wsgi_server import Served, Shape, headway_command
 from headway.bench.processes import STOCK, Setting, Window, program, started
+from headway.json_file import to_json
 from headway.simulate import recording
 from headway.simulate.costs import Costs
 from headway.simulate.fitting import Demand, Page
-from headway.simulate.intervals import MODEL_ERROR
+from headway.simulate.intervals import MODEL_ERROR, Interval
 from headway.simulate.machine import Machine
-from headway.simulate.prediction import alternatives, fallen
+from headway.simulate.prediction import Prediction, alternatives, fallen
+from headway.simulate.prediction_command import prediction_dict
 from headway.simulate.recording import Recording, Unfit
 from headway.simulate.reproduction import Hidden, reproduce, simulate
 from headway.simulate.service import Configuration, Service, Surroundings
@@ -312,3 +315,9 @@ def test_what_is_asked_for_is_combined_and_the_recorded_left_out() -> None:
         Configuration(4, 2, "interval", 0.005, 8)
     ]
     assert alternatives(RECORDED, [], [], [], None) == []
+
+
+def test_a_response_that_never_comes_is_null() -> None:
+    intervals = {"response_s": Interval(0.1, math.inf, math.inf)}
+    told = json.loads(to_json(prediction_dict(Prediction(RECORDED, intervals))))
+    assert told["response_s"] == {"low": 0.1, "middle": None, "high": None}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
 from headway import json_file, units
@@ -222,7 +223,11 @@ def predicted_dict(predicted: Predicted) -> dict[str, Any]:
 
 
 def prediction_dict(prediction: Prediction) -> dict[str, Any]:
+    """A response that never comes is `null`: JSON has no word for it."""
     return {
         "configuration": prediction.configuration._asdict(),
-        **{name: interval._asdict() for name, interval in prediction.intervals.items()},
+        **{
+            name: {end: each if isfinite(each) else None for end, each in found._asdict().items()}
+            for name, found in prediction.intervals.items()
+        },
     }
