@@ -28,6 +28,7 @@ simulator:
 
   what_if              what is predicted from a recording, beside what then happens
 
+bench/simulated_echo.py, which lays simulated rows of `echo` beside measured ones, is run by itself.
 Options go to every benchmark that has them; each has more of its own: bench/NAME.py --help.
 """
 
@@ -67,6 +68,8 @@ SERVER_BENCHMARKS = (
     "server_interpreters",
 )
 TELEMETRY_BENCHMARKS = ("telemetry_reporter", "telemetry_story")
+SIMULATOR_BENCHMARKS = ("what_if",)
+SINGLE = (*BENCHMARKS, *SERVER_BENCHMARKS, *TELEMETRY_BENCHMARKS, *SIMULATOR_BENCHMARKS)
 WITHOUT_CELLS = ("meter",)
 
 
@@ -88,10 +91,10 @@ def expand(names: Sequence[str]) -> list[str]:
     for name in names:
         if name == SERVER:
             found += SERVER_BENCHMARKS
-        elif name in BENCHMARKS + SERVER_BENCHMARKS + TELEMETRY_BENCHMARKS:
+        elif name in SINGLE:
             found.append(name)
         else:
-            known = ", ".join((*BENCHMARKS, SERVER, *SERVER_BENCHMARKS, *TELEMETRY_BENCHMARKS))
+            known = ", ".join((SERVER, *SINGLE))
             raise BenchmarkError(f"no benchmark is called {name!r}; there are {known}", 2)
     return found
 

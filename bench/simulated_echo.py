@@ -1,6 +1,7 @@
 """The echo table, simulated beside measured: by how much are the simulation's cells off?
 
     bench/simulated_echo.py [--values N] [--from FILE] [--json FILE] [--calibration FILE]
+                            [--steps N]
 
 measures seed 002's table (seven switch intervals, 0, 1, 2 and 4 CPU-bound threads) with the
 interpreter that runs this, or reads such rows from a file of `headway bench echo`, and simulates
@@ -125,7 +126,6 @@ def main() -> int:
     )
     parser.add_argument("--values", type=int, default=VALUES, help="of each cell")
     parser.add_argument("--from", dest="source", type=Path, help="measure nothing: read these")
-    parser.add_argument("--calibration", help="a file of `headway simulate --calibrate`")
     parser.add_argument("--json", help="where to keep what was measured")
     parser.add_argument("--calibration", help="of `headway simulate --calibrate`, to start from")
     parser.add_argument("--steps", type=int, default=400, help="of a refinement")
@@ -147,9 +147,6 @@ def main() -> int:
     choice = choice_of(INTERPRETER)
     simulated = SimulatedEcho()
     start = Conditions(Machine(), Costs())
-    if options.calibration:
-        calibrated = calibration.read(options.calibration)
-        start = Conditions(calibrated.machine, calibrated.costs)
     if options.calibration:
         calibrated = calibration.read(options.calibration)
         start = Conditions(calibrated.machine, calibrated.costs)

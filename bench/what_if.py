@@ -18,7 +18,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, median
@@ -277,10 +277,10 @@ def result(cases: list[Case], inside: int) -> dict[str, Any]:
     }
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = sitting.Parser(NAME, __doc__)
     sitting.prepare_parser(parser, rounds=1, seconds=6.0, quick_seconds=2.5, policies=())
-    return sitting.hold(NAME, parser, measure)
+    return sitting.hold(NAME, parser, measure, arguments)
 
 
 if __name__ == "__main__":

@@ -36,3 +36,23 @@ def test_a_benchmark_measures_stock_and_a_policy(
     rows = json.loads(file.read_text())["experiments"][0]["rows"]
     assert {row["parameters"]["policy"] for row in rows} >= {None, "priority"}
     assert all(row["median"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", ["simulated_echo", "what_if"])
+def test_a_benchmark_of_the_simulator_tells_its_options(name: str) -> None:
+    result = python(BENCH / f"{name}.py", "--help")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("usage: ")
+
+
+def test_what_is_listed_can_be_run() -> None:
+    code = """
+import re, sys
+sys.path.insert(0, sys.argv[1])
+import run
+listed = re.findall(r"^  ([a-z_]+) {2,}", run.__doc__, re.MULTILINE)
+assert "what_if" in listed, listed
+print(run.expand(listed) == listed)
+"""
+    result = python("-c", code, BENCH)
+    assert result.stdout == "True\n", result.stderr

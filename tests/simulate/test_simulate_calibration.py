@@ -42,7 +42,9 @@ def kept(probed: Constants, tmp_path: Path) -> Path:
 def test_a_probe_measures_this_machine(probed: Constants) -> None:
     kept = probed.kept()
     if len(os.sched_getaffinity(0)) > 1 and GIL_ENABLED:
-        assert kept == {}
+        # A quiet machine takes no core away, and a busy one does not tell what a request costs.
+        unsure = {name for name, why in kept.items() if "the machine was too busy" in why}
+        assert set(kept) <= {"stolen_ns", *unsure}, kept
     assert set(probed.machine) == {field.name for field in fields(Machine)}
     assert set(probed.costs) == {field.name for field in fields(Costs)}
     for name, constant in {**probed.machine, **probed.costs, **probed.also}.items():

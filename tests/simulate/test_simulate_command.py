@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def refused(*options: str) -> str:
         (("echo", "--timeline", "convoy.png"), "--timeline 'convoy.png': found the suffix '.png'"),
         (("--timeline", "-"), "--timeline: found 4 experiments; NAME is one of latency, "),
         (("echo", "--timeline", "-", "--json", "-"), "--json: --timeline shows one row"),
+        (("--calibrate", "/dev/null", "--values", "2"), "--calibrate: found --values beside it"),
     ],
 )
 def test_bad_input_is_one_line(options: tuple[str, ...], said: str) -> None:
@@ -136,3 +138,15 @@ def test_an_interrupt_shows_what_there_is(tmp_path: Path) -> None:
     assert said.endswith("Interrupted: this is what had been simulated.\n")
     assert "== countdown" in shown
     assert results_file.read(str(file)).experiments[0].results.rows[0].values
+
+
+def test_without_a_stdout_nothing_is_simulated() -> None:
+    ended = headway("simulate", *ECHO, *SHORT, preexec_fn=lambda: os.close(1))
+    assert ended.returncode == 2
+    assert ended.stderr == "headway simulate: stdout: it is closed\n"
+
+
+def test_without_a_stderr_there_is_no_progress() -> None:
+    ended = headway("simulate", *ECHO, *SHORT, preexec_fn=lambda: os.close(2))
+    assert ended.returncode == 0
+    assert "agrees" in ended.stdout or "differs" in ended.stdout

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from headway.simulate.events import timeline
 from headway.simulate.machine import Machine
 from headway.simulate.scenario import Gil, Outcome, Scenario, Thread, compute
+from headway.timeline import caption, excerpt
 from headway.timeline.timeline import (
     FORCED,
     HOLD,
@@ -22,10 +23,12 @@ from headway.timeline.timeline import (
 ECHO, COMPUTE, CLIENT = range(3)
 
 
-def drawn(*events: tuple[float, int, str], lost: int = 0, ended_ns: int = 200) -> Timeline:
+def drawn(
+    *events: tuple[float, int, str], lost: int = 0, ended_ns: int = 200, policy: str = "interval"
+) -> Timeline:
     scenario = Scenario(
         machine={},
-        gils=[Gil()],
+        gils=[Gil(policy)],
         threads=[Thread("echo", [], gil=0), Thread("compute-0", [], gil=0), Thread("client", [])],
         begin_ns=100,
         end_ns=200,
@@ -94,6 +97,22 @@ def test_it_ends_when_all_scripts_are_over() -> None:
 
 def test_the_switch_interval_is_that_of_all_gils() -> None:
     assert drawn().switch_interval_ns == 5_000_000
+
+
+def test_ticks_have_no_switch_interval() -> None:
+    """Nor is it a convoy when the same thread takes the GIL back all the time."""
+    found = drawn(
+        (100, COMPUTE, "take"),
+        (101, ECHO, "wait"),
+        (150, COMPUTE, "drop"),
+        (151, COMPUTE, "take"),
+        (190, COMPUTE, "drop"),
+        (191, ECHO, "take"),
+        (192, ECHO, "drop"),
+        policy="ticks",
+    )
+    assert found.switch_interval_ns == 0
+    assert not any("convoy" in said for said in caption.sentences(excerpt.all_of(found)))
 
 
 def test_what_was_under_way_when_the_window_opened_begins_then() -> None:

@@ -43,6 +43,9 @@ def test_a_wait_behind_several_threads_has_as_many_switch_intervals() -> None:
     found = said(convoy(8, cpu_threads=3))
     assert "15 ms on average, 3 switch intervals each" in found
     assert "The other 3 held it for 99.0 % and dropped it 24 times" in found
+    idle = convoy(8, cpu_threads=3)
+    idle.threads.append(TimelineThread("starved", "main"))
+    assert "3 of the other 4 held it for 99.0 % and dropped it 24 times" in said(idle)
 
 
 def test_short_waits_are_no_convoy() -> None:

@@ -35,11 +35,7 @@ class Outputs:
         self._html = None if html is None else json_file.check_path(html, "--html")
         self._write_page = None if self._html is None else _page_writer()
         check_apart({"--json": self._json, "--html": self._html}, {"--from": source})
-        self._stream = sys.stdout
-        if json_file.STDOUT in (self._json, self._html):
-            self._stream = sys.stderr
-        encoding = self._stream.encoding or "ascii"
-        self.style = Style.of_stream(self._stream.fileno(), encoding)
+        self._stream, self.style = terminal(json_file.STDOUT in (self._json, self._html))
 
     def say(self, *lines: str) -> None:
         """On the terminal. Raises CommandError."""
@@ -60,6 +56,15 @@ class Outputs:
         finally:
             if self._html is not None and self._write_page is not None:
                 self._write_page(self._html, metadata, shown)
+
+
+def terminal(is_stdout_taken: bool) -> tuple[Any, Style]:
+    """Where text goes, and how: stderr if a file goes to stdout. Raises CommandError (exit code 2)
+    if that was closed before the interpreter began, as by `>&-` in a shell."""
+    name, stream = ("stderr", sys.stderr) if is_stdout_taken else ("stdout", sys.stdout)
+    if stream is None:
+        raise CommandError(f"{name}: it is closed", exit_code=2)
+    return stream, Style.of_stream(stream.fileno(), stream.encoding or "ascii")
 
 
 def say(stream: Any, style: Style, *lines: str) -> None:

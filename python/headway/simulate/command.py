@@ -308,6 +308,7 @@ def check_alone(options: argparse.Namespace) -> None:
         "workload",
         "mode",
         "shape",
+        "values",
         "seconds",
         "calibration",
         "json",

@@ -38,6 +38,7 @@ ENDS = {
     "end": (REQUEST, ""),
 }
 ASK = "ask"
+TICKS = "ticks"
 
 
 def timeline(title: str, scenario: Scenario, outcome: Outcome) -> Timeline:
@@ -52,7 +53,8 @@ def timeline(title: str, scenario: Scenario, outcome: Outcome) -> Timeline:
     # Scripts that are run once may have been over before.
     end_ns = round(min(scenario.end_ns, outcome.told["ended_ns"]))
     found = Timeline(title, threads, end_ns, round(scenario.begin_ns))
-    intervals_ns = {round(gil.switch_interval_ns) for gil in scenario.gils}
+    # Who waits for a GIL of ticks asks for nothing.
+    intervals_ns = {round(gil.switch_interval_ns) for gil in scenario.gils if gil.policy != TICKS}
     found.switch_interval_ns = intervals_ns.pop() if len(intervals_ns) == 1 else 0
     events = outcome.told["timeline"]
     found.lost = outcome.told["timeline_lost"]

@@ -7,14 +7,14 @@ anything but the recording, the options and the calibration.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
 from headway import json_file, units
 from headway.bench import results_file, signals
 from headway.bench.drawing import number
-from headway.bench.outputs import check_apart, say
+from headway.bench.outputs import check_apart, say, terminal
 from headway.bench.progress import clear_progress, progress
 from headway.errors import CommandError
 from headway.simulate import recording
@@ -35,7 +35,6 @@ from headway.simulate.prediction import (
 from headway.simulate.program import check_no_server_options, predict_program
 from headway.simulate.recording import Recording
 from headway.simulate.wording import aligned
-from headway.terminal import Style
 
 TITLES = {
     "throughput": "requests/s",
@@ -59,8 +58,7 @@ def run(options: argparse.Namespace, machine: Machine, costs: Costs) -> int:
         )
     json_path = None if options.json is None else json_file.check_path(options.json)
     check_apart({"--json": json_path}, {"--from": options.from_})
-    stream = sys.stderr if json_path == json_file.STDOUT else sys.stdout
-    style = Style.of_stream(stream.fileno(), stream.encoding or "ascii")
+    stream, style = terminal(json_path == json_file.STDOUT)
     signals.watch()
     found = recording.read(options.from_)
     values = options.values or DEFAULT_VALUES
@@ -225,7 +223,11 @@ def predicted_dict(predicted: Predicted) -> dict[str, Any]:
 
 
 def prediction_dict(prediction: Prediction) -> dict[str, Any]:
+    """A response that never comes is `null`: JSON has no word for it."""
     return {
         "configuration": prediction.configuration._asdict(),
-        **{name: interval._asdict() for name, interval in prediction.intervals.items()},
+        **{
+            name: {end: each if isfinite(each) else None for end, each in found._asdict().items()}
+            for name, found in prediction.intervals.items()
+        },
     }

@@ -100,12 +100,13 @@ def _holding(timeline: Timeline, delayed: int) -> list[str]:
     if not held:
         return []
     lasts_ns = timeline.end_ns - timeline.begin_ns
-    others = "" if len(held) == 1 else f"The other {len(held)} held it for "
-    if others:
+    if len(held) > 1:
+        others = sum(thread.gil == gil for thread in timeline.threads) - 1
+        who = f"The other {others}" if len(held) == others else f"{len(held)} of the other {others}"
         drops = [_drops(timeline, place) for place in held]
         forced, all_drops = (sum(each) for each in zip(*drops, strict=True))
         return [
-            f"{others}{share(sum(held.values()), lasts_ns)}"
+            f"{who} held it for {share(sum(held.values()), lasts_ns)}"
             f"{_dropped(forced, all_drops, 'they were asked to')}."
         ]
     (place,) = held
@@ -141,7 +142,7 @@ def _convoy(timeline: Timeline, delayed: int, waits: Sequence[int]) -> list[str]
     mean_ns = sum(waits) / len(waits)
     needed_ns = sums(timeline, HOLD).get(delayed, 0) / len(waits)
     long_ns = CONVOY_INTERVALS * timeline.switch_interval_ns
-    if long_ns <= min(mean_ns, _mostly(timeline, delayed)) and (
+    if 0 < long_ns <= min(mean_ns, _mostly(timeline, delayed)) and (
         0 < needed_ns * CONVOY_TIMES <= mean_ns
     ):
         told.append(
