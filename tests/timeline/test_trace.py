@@ -211,6 +211,14 @@ threading.Thread(target=time.sleep, args=(0,), name="in the parent").start()
 
 
 @needs_gil
+def test_a_followed_child_leaves_the_trace_behind_the_ledger_to_its_parent(tmp_path: Path) -> None:
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'pass'], check=True)\n"
+    trace, report, _ = traced(tmp_path, child + CONTENDED, "--follow")
+    assert len(report["children"]) == 1
+    assert trace.of("hog-0", "hold")
+
+
+@needs_gil
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="interpreters share the GIL before 3.12")
 def test_each_gil_has_its_own_track(tmp_path: Path) -> None:
     code = f"""

@@ -159,7 +159,12 @@ pub fn create_file(path: &CStr) -> Result<(), RegionError> {
     if fd < 0 {
         return Err(RegionError::Open(errno()));
     }
-    let mapped = map_file(fd, SLOTS);
+    // Sparse: only what is used takes room on the disk.
+    // SAFETY: `fd` is an open file.
+    let mapped = match unsafe { libc::ftruncate(fd, region_bytes(SLOTS) as libc::off_t) } {
+        0 => map_file(fd, SLOTS),
+        _ => Err(RegionError::Map(errno())),
+    };
     // SAFETY: `fd` is ours; the mapping outlives it.
     unsafe { libc::close(fd) };
     mapped?;
@@ -175,8 +180,9 @@ pub fn join_file(path: &CStr, run: u64) -> Result<(), RegionError> {
         return Err(RegionError::Open(errno()));
     }
     let joined = read_identity(fd).and_then(|identity| match identity == run {
-        true => map_file(fd, SLOTS),
-        false => Err(RegionError::NotALedger),
+        // As long as it is: behind the region its owner may have a trace.
+        true if length_of(fd)? >= region_bytes(SLOTS) => map_file(fd, SLOTS),
+        _ => Err(RegionError::NotALedger),
     });
     // SAFETY: `fd` is ours; the mapping outlives it.
     unsafe { libc::close(fd) };
@@ -196,12 +202,8 @@ pub fn read_identity(fd: c_int) -> Result<u64, RegionError> {
 }
 
 fn map_file(fd: c_int, slots: usize) -> Result<(), RegionError> {
-    // SAFETY: `fd` is an open file; the mapping is fresh.
+    // SAFETY: `fd` is an open file that is long enough; the mapping is fresh.
     let memory = unsafe {
-        // Sparse: only what is used takes room on the disk.
-        if libc::ftruncate(fd, region_bytes(slots) as libc::off_t) != 0 {
-            return Err(RegionError::Map(errno()));
-        }
         libc::mmap(
             std::ptr::null_mut(),
             region_bytes(slots),
@@ -369,7 +371,7 @@ fn write_from(fd: c_int, start: *const u8, bytes: usize, offset: usize) -> Resul
 }
 
 /// Makes a ledger file longer by `bytes` zero bytes that have room on the disk, and maps these; the error is
-/// an errno.
+/// an errno, `EEXIST` if something lies there.
 pub fn append(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
     // SAFETY: `path` is a C string.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
@@ -377,7 +379,12 @@ pub fn append(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
         return Err(errno());
     }
     let offset = region_bytes(SLOTS) as libc::off_t;
-    // SAFETY: `fd` is an open file, and what lies behind the region is nobody's yet; the offset is whole pages.
+    if length_of(fd).is_ok_and(|length| length > region_bytes(SLOTS)) {
+        // SAFETY: `fd` is ours.
+        unsafe { libc::close(fd) };
+        return Err(libc::EEXIST);
+    }
+    // SAFETY: `fd` is an open file, and nothing lies behind the region; the offset is whole pages.
     let memory = unsafe {
         match libc::posix_fallocate(fd, offset, bytes as libc::off_t) {
             0 => Ok(libc::mmap(

@@ -47,9 +47,9 @@ const _: () = assert!((Kind::Closed as u64) < 1 << KIND_BITS);
 ///
 /// | `RING` | `KEPT` | meaning | set by |
 /// |---|---|---|---|
-/// | null | null | there is no trace, or it is the parent's | a forked child |
-/// | null | the ring | nothing is kept yet, or any more | `begin`, on its way; `end` |
-/// | the ring | the ring | events are kept | `begin` |
+/// | null | null | there was no trace, or it is the parent's | a forked child |
+/// | a ring | the same | events are kept | `begin` |
+/// | null | a ring | there was a trace; or one is about to begin | `end`; `begin`, on its way |
 static RING: AtomicPtr<Head> = AtomicPtr::new(std::ptr::null_mut());
 /// The same, and what is left of it after the end. Writers: `begin`, before it stores `RING`; a forked child.
 /// Readers: who reads the trace, or begins one.
@@ -68,11 +68,10 @@ pub fn is_on() -> bool {
 }
 
 /// Begins a trace with room for so many events, or a few more: behind the ledger in the file at `ledger`, so
-/// that it can be read after a crash, or in memory. Once in a process, by a thread that holds the main GIL; the
-/// error is an errno.
+/// that it can be read after a crash, or in memory. For a thread that holds the main GIL; the error is an
+/// errno, `EALREADY` while a trace is on.
 pub fn begin(events: u64, ledger: Option<&CStr>) -> Result<(), i32> {
-    // What is behind the ledger already is no fresh memory.
-    if !KEPT.load(Relaxed).is_null() {
+    if is_on() {
         return Err(libc::EALREADY);
     }
     let places = events.max(2).checked_next_power_of_two().filter(|places| *places <= MOST_PLACES);
@@ -203,18 +202,37 @@ pub fn name_gil(gil: &Gil) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
 
-    /// Both in one test: there is one trace in a process.
+    /// Both in one test: a process has one trace at a time.
     #[test]
-    fn a_trace_begins_once_and_with_room_that_can_be() {
+    fn a_trace_begins_when_none_is_on_and_with_room_that_can_be() {
         for events in [MOST_PLACES + 1, 1 << 60, 1 << 63, u64::MAX] {
             assert_eq!(begin(events, None), Err(libc::ENOMEM), "{events}");
         }
         assert!(read().is_none());
-        assert_eq!(begin(0, None), Ok(()));
-        assert_eq!(begin(0, None), Err(libc::EALREADY));
-        assert!(read().is_some());
-        assert_eq!(begin(0, None), Err(libc::EALREADY));
+        for _ in 0..2 {
+            assert_eq!(begin(0, None), Ok(()));
+            assert_eq!(begin(0, None), Err(libc::EALREADY));
+            assert!(read().is_some());
+        }
         forget();
+    }
+
+    /// As a followed child joins it.
+    #[test]
+    fn behind_a_ledger_there_is_one_trace_and_who_joins_it_leaves_that_alone() {
+        let path = std::env::temp_dir().join(format!("headway-trace-{}", std::process::id()));
+        let name = CString::new(path.as_os_str().as_bytes()).expect("a path");
+        let created = region::create_file(&name).is_ok();
+        let appended = [0; 2].map(|_| region::append(&name, ring_bytes(2)));
+        let run = region::header().map_or(0, |header| header.run.load(Relaxed));
+        let joined = region::join_file(&name, run).is_ok();
+        let length = std::fs::metadata(&path).map_or(0, |file| file.len() as usize);
+        std::fs::remove_file(&path).expect("a file");
+        assert!(created && joined && appended[0].is_ok());
+        assert_eq!(appended[1], Err(libc::EEXIST));
+        assert_eq!(length, region::region_bytes(region::SLOTS) + ring_bytes(2));
     }
 }
