@@ -69,6 +69,7 @@ fn machines(cores: impl Strategy<Value = usize> + 'static) -> impl Strategy<Valu
             wake_idle_long_ns: Some(wake_idle_long_ns),
             call_long_ns: Some(call_long_ns),
             long_idle_ns,
+            cold_ns: always(0),
             stolen_every_ns,
             stolen_ns,
             timer_slack_ns,

@@ -21,6 +21,8 @@ class Machine:
     wake_idle_ns: Distribution = field(default_factory=lambda: {"lognormal": [25_000, 0.3]})
     wake_idle_long_ns: Distribution = field(default_factory=lambda: {"lognormal": [65_000, 0.2]})
     long_idle_ns: float = 500_000
+    # What the first system call takes longer of a thread that was on no core for as long.
+    cold_ns: Distribution = field(default_factory=lambda: {"uniform": [0, 20_000]})
     # To put another thread on a core.
     switch_ns: Distribution = 2_000
     # What waking a thread on such a core costs who does it.

@@ -30,6 +30,7 @@ MACHINE = (
     "wake_idle_ns",
     "wake_idle_long_ns",
     "long_idle_ns",
+    "cold_ns",
     "switch_ns",
     "call_ns",
     "call_long_ns",

@@ -26,6 +26,8 @@ pub struct Core {
     arriving: bool,
     /// Events of an earlier plan are void.
     pub plan: u64,
+    /// The current thread has used up a slice since it was put here.
+    slice_over: bool,
     /// A thread has come to the queue.
     reschedules: bool,
     ticks: bool,
@@ -53,6 +55,7 @@ impl Simulation {
         debug_assert_eq!(self.tasks[id].run, Run::Blocked);
         let core = self.core_for(id, waker, sync);
         self.tasks[id].timer += 1;
+        self.tasks[id].timer_due_ns = u64::MAX;
         if self.cores[core].is_idle() {
             self.tasks[id].run = Run::Arriving;
             self.cores[core].arriving = true;
@@ -210,13 +213,15 @@ impl Simulation {
         }
     }
 
-    /// Who has not had more than its share, and of them the one whose slice ends first.
+    /// Who has not had more than its share, or is in the midst of its slice, and of them the one whose slice
+    /// ends first; of equals, who came first.
     fn pick(&self, core: CoreId) -> Option<TaskId> {
         let vtime_ns = self.vtime_ns(core);
+        let current = self.cores[core].current.filter(|_| !self.cores[core].slice_over);
         self.runnable(core)
-            .filter(|id| self.tasks[*id].vruntime_ns <= vtime_ns)
-            .min_by_key(|id| (self.tasks[*id].vdeadline_ns, *id))
-            .or_else(|| self.runnable(core).min_by_key(|id| (self.tasks[*id].vruntime_ns, *id)))
+            .filter(|id| self.tasks[*id].vruntime_ns <= vtime_ns || current == Some(*id))
+            .min_by_key(|id| self.tasks[*id].vdeadline_ns)
+            .or_else(|| self.runnable(core).min_by_key(|id| self.tasks[*id].vruntime_ns))
     }
 
     /// Lets the thread run whose turn it is. The times of the core are up to date.
@@ -249,9 +254,12 @@ impl Simulation {
         };
         self.cores[core].queue.retain(|queued| *queued != id);
         self.cores[core].current = Some(id);
+        self.cores[core].slice_over = false;
         let from_ns = (self.now_ns + switch_ns).max(self.cores[core].stolen_until_ns);
         self.cores[core].since_ns = from_ns;
+        let long_ns = self.scenario.machine.long_idle_ns;
         let task = &mut self.tasks[id];
+        task.is_cold |= (self.now_ns - task.last_ran_ns) as f64 >= long_ns;
         task.run = Run::Running;
         task.core = core;
         // As Linux counts it: else threads that wake up for nothing would cost the core and never pay.
@@ -293,6 +301,7 @@ impl Simulation {
         task.vruntime_ns += used_ns as i64;
         if task.vruntime_ns >= task.vdeadline_ns {
             task.vdeadline_ns = task.vruntime_ns + task.slice_ns;
+            self.cores[core].slice_over = true;
         }
     }
 

@@ -29,7 +29,7 @@ use cores::Core;
 use events::{Events, What};
 use gil::Gil;
 use script::Channel;
-use task::{Stage, Task, TaskId};
+use task::{CoreId, Stage, Task, TaskId};
 use timeline::Timeline;
 
 #[derive(Debug)]
@@ -101,6 +101,7 @@ impl Simulation {
         };
         for task in 0..simulation.tasks.len() {
             let at_ns = simulation.tasks[task].setting.starts_ns as u64;
+            simulation.tasks[task].timer_due_ns = at_ns;
             simulation.plan_at(at_ns, What::Timer { task, timer: 0 });
         }
         for core in 0..cores {
@@ -178,7 +179,7 @@ impl Simulation {
             }
             What::Timer { task, timer } => {
                 if self.tasks[task].timer == timer {
-                    self.timer_over(task);
+                    self.timers_over(self.tasks[task].core);
                 }
             }
             What::Arrive { task, core } => self.arrive(task, core),
@@ -187,16 +188,23 @@ impl Simulation {
         }
     }
 
-    fn timer_over(&mut self, id: TaskId) {
-        self.stop_waiting(id);
-        let core = self.tasks[id].core;
-        self.wake(id, Some(core), false);
+    /// A timer's interrupt ends all timed waits of that core that are due, in the order in which they are.
+    fn timers_over(&mut self, core: CoreId) {
+        let is_due = |task: &Task| task.core == core && task.timer_due_ns <= self.now_ns;
+        let mut due: Vec<TaskId> =
+            (0..self.tasks.len()).filter(|id| is_due(&self.tasks[*id])).collect();
+        due.sort_by_key(|id| self.tasks[*id].timer_due_ns);
+        for id in due {
+            self.stop_waiting(id);
+            self.wake(id, Some(core), false);
+        }
     }
 
     /// The blocked thread is woken then, as late as timers are.
     fn start_timer(&mut self, task: TaskId, until_ns: u64) {
         let slack_ns = self.scenario.machine.timer_slack_ns as u64;
         self.tasks[task].timer += 1;
+        self.tasks[task].timer_due_ns = until_ns;
         let timer = self.tasks[task].timer;
         self.plan_at(until_ns.saturating_add(slack_ns), What::Timer { task, timer });
     }

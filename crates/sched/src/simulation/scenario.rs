@@ -37,6 +37,9 @@ pub struct Machine {
     pub long_idle_ns: f64,
     /// To put another thread on a core.
     pub switch_ns: Distribution,
+    /// What the first system call takes longer of a thread that was on no core for `long_idle_ns`.
+    #[serde(default = "none")]
+    pub cold_ns: Distribution,
     /// What it costs to wake a thread on an idle core, for who does it.
     pub call_ns: Distribution,
     /// The same, of a core that sleeps deeper.
@@ -164,6 +167,7 @@ impl Scenario {
             ("call_long_ns", call_long_ns),
             ("switch_ns", &machine.switch_ns),
             ("stolen_ns", &machine.stolen_ns),
+            ("cold_ns", &machine.cold_ns),
             ("call_ns", &machine.call_ns),
             ("check_ns", &machine.check_ns),
             ("take_ns", &machine.take_ns),

@@ -131,6 +131,9 @@ impl Simulation {
         task.stage = stage;
         task.asked_since_ns = self.now_ns;
         task.left_ns = ns.sample_ns(random);
+        if std::mem::take(&mut task.is_cold) {
+            task.left_ns += self.scenario.machine.cold_ns.sample_ns(random);
+        }
     }
 
     fn received(&mut self, id: TaskId) {

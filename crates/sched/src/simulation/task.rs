@@ -70,6 +70,8 @@ pub struct Task {
     /// The core that it is on, or was on last.
     pub core: CoreId,
     pub last_ran_ns: u64,
+    /// Nothing of it is in a core's caches: its next system call takes longer.
+    pub is_cold: bool,
     /// EEVDF: virtual time used, when the slice is over by it, and, of a blocked thread, by how much it had
     /// less than its share.
     pub vruntime_ns: i64,
@@ -88,6 +90,8 @@ pub struct Task {
     pub errand: Errand,
     /// Events of an earlier timer are void.
     pub timer: u64,
+    /// When its timer is due, which is some time before it is over; the end of time without one.
+    pub timer_due_ns: u64,
     /// Whether the wait that has just ended did so because its time was over.
     pub timed_out: bool,
     /// Who sent the message that it received last, and waits for an answer.
@@ -110,6 +114,7 @@ impl Task {
             run: Run::Blocked,
             core,
             last_ran_ns: 0,
+            is_cold: false,
             vruntime_ns: 0,
             vdeadline_ns: 0,
             lag_ns: 0,
@@ -121,6 +126,7 @@ impl Task {
             until_ns: None,
             errand: Errand::Retake,
             timer: 0,
+            timer_due_ns: u64::MAX,
             timed_out: false,
             asked_by: None,
             waiting_since_ns: None,

@@ -29,6 +29,7 @@ pub fn machine(cores: usize) -> Machine {
         wake_idle_long_ns: None,
         call_long_ns: None,
         long_idle_ns: 1e15,
+        cold_ns: always(0),
         stolen_every_ns: 1e15,
         stolen_ns: always(0),
         timer_slack_ns: 50e3,
