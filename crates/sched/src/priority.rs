@@ -186,14 +186,19 @@ impl Policy for Priority {
         let overtaken = holder.mark & BARGED != 0 && holder.taken_ns > waiter.waiting_since_ns;
         let ask_ns = if waits_for_io && overtaken {
             cpu_bound_from_ns.min(waiter.waiting_since_ns + LONG_BURST_NS)
-        } else if waits_for_io || has_turn {
+        } else if waits_for_io {
             cpu_bound_from_ns
         } else {
-            let slice_end_ns = holder.slice_end_ns(now_ns);
-            match is_first {
-                true => slice_end_ns.min(self.overdue_under_ns(holder, waiter)),
+            let ask_ns = match (has_turn, is_first) {
+                (true, _) => cpu_bound_from_ns,
+                (false, true) => holder.slice_end_ns(now_ns),
                 // The first asks. This one looks again when it may have become the first.
-                false => slice_end_ns + holder.interval_ns,
+                (false, false) => holder.slice_end_ns(now_ns) + holder.interval_ns,
+            };
+            // Without asking, it could be overtaken by one after the other as it wakes up, in its turn or not.
+            match is_first {
+                true => ask_ns.min(self.overdue_under_ns(holder, waiter)),
+                false => ask_ns,
             }
         };
         ask_ns.max(holder.protected_until_ns)

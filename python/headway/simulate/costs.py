@@ -20,13 +20,13 @@ class Costs:
 
     # A byte through a TCP connection of the loopback device. send() has the kernel do all of the
     # receiver's part, too, up to its wake-up, so recv() is little more than a copy.
-    tcp_send_ns: Distribution = 8_000
-    tcp_receive_ns: Distribution = 1_400
+    tcp_send_ns: Distribution = 6_200
+    tcp_receive_ns: Distribution = 1_300
     # What an echo server's thread does in Python between recv() and send(), and between send() and
     # recv().
-    echo_server_ns: Distribution = 500
+    echo_server_ns: Distribution = 40
     # What its client does between two requests.
-    echo_client_ns: Distribution = 800
+    echo_client_ns: Distribution = 390
     # `n -= 1` and the look at whether to go on.
     decrement_ns: float = 28
     # A UDP packet to another process; to get one that is there; what Python makes of it; and a

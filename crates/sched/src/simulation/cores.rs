@@ -12,6 +12,9 @@ use super::events::What;
 use super::task::{CoreId, Run, Stage, TaskId};
 use super::timeline::Moment;
 
+/// As Linux's `cache_nice_tries` has it.
+const MOST_FAILURES: u32 = 2;
+
 #[derive(Debug, Default)]
 pub struct Core {
     pub current: Option<TaskId>,
@@ -22,6 +25,8 @@ pub struct Core {
     /// Who was on it last: to go on with it costs nothing.
     last: Option<TaskId>,
     queue: Vec<TaskId>,
+    /// How often in turn a tick found it idle while threads waited elsewhere, and it took over none.
+    failures: u32,
     /// A thread was woken for this core and is not there yet.
     arriving: bool,
     /// Events of an earlier plan are void.
@@ -147,7 +152,8 @@ impl Simulation {
 
     /// Takes over a thread that has waited elsewhere for so long that its memory is cold there anyway.
     fn pull(&mut self, core: CoreId) {
-        let hot_ns = self.scenario.machine.hot_ns as u64;
+        let patient = self.cores[core].failures <= MOST_FAILURES;
+        let hot_ns = if patient { self.scenario.machine.hot_ns as u64 } else { 0 };
         let is_cold = |id: &TaskId| {
             let task = &self.tasks[*id];
             task.may_run_on(core) && self.now_ns >= task.last_ran_ns + hot_ns
@@ -352,6 +358,9 @@ impl Simulation {
         for other in 0..self.cores.len() {
             if self.cores[other].is_idle() {
                 self.fill(other);
+                // Who finds only warm threads takes one of them after some time.
+                let idle = self.cores[other].is_idle();
+                self.cores[other].failures = if idle { self.cores[other].failures + 1 } else { 0 };
             }
         }
         self.preempt(core);
