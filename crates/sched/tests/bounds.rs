@@ -8,6 +8,7 @@ mod ideal_gil;
 use headway_sched::PolicyName;
 use ideal_gil::*;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 const INTERVAL_NS: u64 = 5 * MS;
 const RUN_NS: u64 = 1_500 * MS;
@@ -90,7 +91,14 @@ fn slices_of_others_ns(scripts: &[Script], thread: u32, interval_ns: u64) -> u64
 
 fn config() -> ProptestConfig {
     let cases = std::env::var("HEADWAY_MODEL_CASES").ok().and_then(|text| text.parse().ok());
-    ProptestConfig { cases: cases.unwrap_or(48), failure_persistence: None, ..Default::default() }
+    // The same cases each time; with HEADWAY_MODEL_SEED others.
+    let seed = std::env::var("HEADWAY_MODEL_SEED").ok().and_then(|text| text.parse().ok());
+    ProptestConfig {
+        cases: cases.unwrap_or(48),
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(seed.unwrap_or(8)),
+        ..Default::default()
+    }
 }
 
 proptest! {

@@ -11,6 +11,7 @@ use headway_sched::simulation::{
 };
 use proptest::prelude::*;
 use proptest::sample::subsequence;
+use proptest::test_runner::RngSeed;
 use replay::Replay;
 use scenario::*;
 
@@ -152,7 +153,14 @@ prop_compose! {
 
 fn config(cases: u32) -> ProptestConfig {
     let more = std::env::var("HEADWAY_MODEL_CASES").ok().and_then(|text| text.parse().ok());
-    ProptestConfig { cases: more.unwrap_or(cases), failure_persistence: None, ..Default::default() }
+    // The same cases each time; with HEADWAY_MODEL_SEED others.
+    let seed = std::env::var("HEADWAY_MODEL_SEED").ok().and_then(|text| text.parse().ok());
+    ProptestConfig {
+        cases: more.unwrap_or(cases),
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(seed.unwrap_or(8)),
+        ..Default::default()
+    }
 }
 
 fn json(outcome: &Outcome) -> String {
