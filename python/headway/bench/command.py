@@ -8,18 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from headway.bench import drawing, interpreters, review, signals
-from headway.bench.experiment import MODES, STOCK, Choice, Experiment
+from headway.bench.experiment import STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.interpreters import Interpreter
 from headway.bench.metadata import Circumstances, doubts
-from headway.bench.options import (
-    at_least_one,
-    interval_s,
-    named,
-    seconds,
-    shape,
-    thread_count,
-)
+from headway.bench.options import add_row_options, at_least_one, each_once, named, seconds
 from headway.bench.outputs import Outputs
 from headway.bench.processes import check_policies
 from headway.bench.progress import clear_progress, progress
@@ -66,46 +59,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="fewer rows, shorter values: a minute for an experiment or two, three for all",
     )
-    parser.add_argument(
-        "--policy",
-        action="append",
-        metavar="P",
-        help=f"{STOCK} (plain python; of wsgi: interval, which watches CPython's own rule) or a "
+    add_row_options(
+        parser,
+        f"{STOCK} (plain python; of wsgi: interval, which watches CPython's own rule) or a "
         "policy of Headway; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
-    )
-    parser.add_argument(
-        "--switch-interval",
-        action="append",
-        type=interval_s,
-        metavar="S",
-        help="in seconds; may be given again (default: the experiment's own)",
-    )
-    parser.add_argument(
-        "--threads",
-        action="append",
-        type=thread_count,
-        metavar="N",
-        help="how many threads compute; may be given again (default: the experiment's own)",
-    )
-    parser.add_argument(
-        "--workload",
-        action="append",
-        metavar="W",
-        help="of the experiments that have several; may be given again (default: all)",
-    )
-    parser.add_argument(
-        "--mode",
-        action="append",
-        choices=MODES,
-        help="where work runs; interpreters are such with a GIL of their own; may be given again "
+        "where work runs; interpreters are such with a GIL of their own; may be given again "
         "(default: all that the experiment has)",
-    )
-    parser.add_argument(
-        "--shape",
-        action="append",
-        type=shape,
-        metavar="PxT",
-        help="wsgi: processes x threads; may be given again (default: 10x1, 2x5, 1x10)",
     )
     parser.add_argument(
         "--server",
@@ -220,16 +179,16 @@ def choose(options: argparse.Namespace) -> Choice:
                 "has a GIL; a free-threaded build is needed",
                 exit_code=2,
             )
-    policies = policies_for(interpreter, _tuple(options.policy))
+    policies = policies_for(interpreter, each_once(options.policy))
     return Choice(
         interpreter=interpreter,
         free_threaded=free_threaded,
         policies=policies,
-        switch_intervals_s=_tuple(options.switch_interval),
-        threads=_tuple(options.threads),
-        workloads=_tuple(options.workload),
-        modes=_tuple(options.mode),
-        shapes=_tuple(options.shape),
+        switch_intervals_s=each_once(options.switch_interval),
+        threads=each_once(options.threads),
+        workloads=each_once(options.workload),
+        modes=each_once(options.mode),
+        shapes=each_once(options.shape),
         server=options.server,
         seconds=options.seconds,
         quick=options.quick,
@@ -252,11 +211,6 @@ def policies_for(
     policies = asked or DEFAULT_POLICIES
     check_policies([policy for policy in policies if policy != STOCK], interpreter.path)
     return policies
-
-
-def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
-    """Each once, in the order given."""
-    return tuple(dict.fromkeys(values)) if values else None
 
 
 def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:

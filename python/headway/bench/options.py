@@ -1,11 +1,13 @@
-"""Values of the options: what each may be, and a line for what it may not."""
+"""The options that choose rows, and values of options: what each may be, and a line for what it may
+not."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from headway.bench.experiment import MODES
 from headway.errors import CommandError
 
 MAX_THREADS = 64
@@ -15,6 +17,44 @@ MAX_INTERVAL_S = 10
 MAX_VALUES = 10_000
 
 Value = TypeVar("Value")
+
+
+def add_row_options(parser: argparse.ArgumentParser, policy_help: str, mode_help: str) -> None:
+    """Each may be given again, and is None if it is not given."""
+    parser.add_argument("--policy", action="append", metavar="P", help=policy_help)
+    parser.add_argument(
+        "--switch-interval",
+        action="append",
+        type=interval_s,
+        metavar="S",
+        help="in seconds; may be given again (default: the experiment's own)",
+    )
+    parser.add_argument(
+        "--threads",
+        action="append",
+        type=thread_count,
+        metavar="N",
+        help="how many threads compute; may be given again (default: the experiment's own)",
+    )
+    parser.add_argument(
+        "--workload",
+        action="append",
+        metavar="W",
+        help="of the experiments that have several; may be given again (default: all)",
+    )
+    parser.add_argument("--mode", action="append", choices=MODES, help=mode_help)
+    parser.add_argument(
+        "--shape",
+        action="append",
+        type=shape,
+        metavar="PxT",
+        help="wsgi: processes x threads; may be given again (default: 10x1, 2x5, 1x10)",
+    )
+
+
+def each_once(values: Iterable[Value] | None) -> tuple[Value, ...] | None:
+    """In the order given; None without any."""
+    return tuple(dict.fromkeys(values)) if values else None
 
 
 def named(name: str, known: Mapping[str, Value], what: str) -> Value:

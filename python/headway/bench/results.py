@@ -7,7 +7,7 @@ of the file sees is what the terminal showed. It knows nothing of how values cam
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headway.bench import statistics
@@ -36,6 +36,13 @@ class Result:
         self.samples_s: list[float] = []
         self.kept_histogram: dict[str, Any] | None = None
         self.failures: list[str] = []
+
+    def add(self, value: float, figures: Mapping[str, float], samples_s: Sequence[float]) -> None:
+        """One value of a round, with what came of it besides."""
+        self.values.append(value)
+        for name, figure in figures.items():
+            self.figures.setdefault(name, []).append(figure)
+        self.samples_s.extend(samples_s)
 
     @property
     def reason(self) -> str:

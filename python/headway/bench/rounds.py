@@ -108,10 +108,7 @@ class Rounds:
         except BenchmarkError as error:
             result.failures.append(str(error))
             return
-        result.values.append(found.value)
-        for name, value in found.figures.items():
-            result.figures.setdefault(name, []).append(value)
-        result.samples_s.extend(found.samples_s)
+        result.add(*found)
 
 
 def measure_undisturbed(measure: Callable[[], Found]) -> Found:

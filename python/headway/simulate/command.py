@@ -17,15 +17,14 @@ from typing import Any
 from headway import __version__
 from headway.bench import command as bench
 from headway.bench import signals
-from headway.bench.experiment import MODES, STOCK, Choice, Experiment
+from headway.bench.experiment import STOCK, Choice, Experiment
 from headway.bench.interpreters import Interpreter
 from headway.bench.options import (
+    add_row_options,
     at_least_one,
-    interval_s,
+    each_once,
     named,
     seconds,
-    shape,
-    thread_count,
     whole_number,
 )
 from headway.bench.outputs import Outputs
@@ -95,25 +94,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="an experiment; without one: all of them"
     )
-    parser.add_argument(
-        "--policy",
-        action="append",
-        metavar="P",
-        help="see above; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
-    )
-    parser.add_argument(
-        "--switch-interval",
-        action="append",
-        type=interval_s,
-        metavar="S",
-        help="in seconds; may be given again (default: the experiment's own)",
-    )
-    parser.add_argument(
-        "--threads",
-        action="append",
-        type=thread_count,
-        metavar="N",
-        help="how many threads compute; may be given again (default: the experiment's own)",
+    add_row_options(
+        parser,
+        "see above; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
+        "echo: where work runs; interpreters are such with a GIL of their own; may be given "
+        "again (default: all)",
     )
     parser.add_argument(
         "--cores",
@@ -121,26 +106,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"how many cores the simulated machine has (default: {Machine.cores}, or the "
         "calibration's)",
-    )
-    parser.add_argument(
-        "--workload",
-        action="append",
-        metavar="W",
-        help="of the experiments that have several; may be given again (default: all)",
-    )
-    parser.add_argument(
-        "--mode",
-        action="append",
-        choices=MODES,
-        help="echo: where work runs; interpreters are such with a GIL of their own; may be given "
-        "again (default: all)",
-    )
-    parser.add_argument(
-        "--shape",
-        action="append",
-        type=shape,
-        metavar="PxT",
-        help="wsgi: processes x threads; may be given again (default: 10x1, 2x5, 1x10)",
     )
     parser.add_argument(
         "--calibration",
@@ -279,11 +244,6 @@ def choose(options: argparse.Namespace) -> Choice:
         shapes=each_once(options.shape),
         seconds=options.seconds,
     )
-
-
-def each_once(values: list[Any] | None) -> tuple[Any, ...] | None:
-    """In the order given."""
-    return tuple(dict.fromkeys(values)) if values else None
 
 
 def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:

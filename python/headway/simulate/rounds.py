@@ -55,7 +55,4 @@ class Rounds:
                 except BenchmarkError as error:
                     result.failures.append(str(error))
                     continue
-                result.values.append(found.value)
-                for figure, value in found.figures.items():
-                    result.figures.setdefault(figure, []).append(value)
-                result.samples_s.extend(found.samples_s)
+                result.add(*found)

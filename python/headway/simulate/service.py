@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from headway.simulate.costs import Costs
+from headway.simulate.experiments.simulated import threads_named, total, window_s
 from headway.simulate.fitting import NS, Demand, Figures, Page
 from headway.simulate.machine import Machine
 from headway.simulate.samples import gathered
@@ -129,24 +130,15 @@ def spread(times_s: tuple[float, ...], share: float = 1.0) -> dict[str, Any]:
 
 def figures_of(scenario: Scenario, outcome: Outcome, demand: Demand) -> Figures:
     """As `fitting.figures_of` has them of a recording."""
-    seconds = (scenario.end_ns - scenario.begin_ns) / NS
-
-    def named(prefix: str) -> list[dict[str, Any]]:
-        return [
-            found
-            for thread, found in zip(scenario.threads, outcome.threads, strict=True)
-            if thread.name.startswith(prefix)
-        ]
-
-    workers, clients = named(WORKER), named(CLIENT)
-    asked = sum(client["requests"] for client in clients)
-    served = sum(worker["requests"] for worker in workers)
+    seconds = window_s(scenario)
+    workers = threads_named(outcome, scenario, WORKER)
+    clients = threads_named(outcome, scenario, CLIENT)
+    asked, served = total(clients, "requests"), total(workers, "requests")
     responses = gathered(client["request_ns"] for client in clients)
     waits = gathered(worker["wait_ns"] for worker in workers)
     if not asked or not served or responses is None:
         return Figures(0.0, float("inf"), 0.0, 0.0, 1.0)
-    held_s = sum(worker["held_ns"] for worker in workers) / NS
-    cpu_s = sum(worker["cpu_ns"] for worker in workers) / NS
+    held_s, cpu_s = total(workers, "held_ns") / NS, total(workers, "cpu_ns") / NS
     waited_s = waits.sum_s if waits else 0.0
     return Figures(
         asked / seconds,
