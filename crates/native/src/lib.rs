@@ -52,6 +52,29 @@ const fn method(name: &'static CStr, function: PyCFunction, doc: &'static CStr) 
     }
 }
 
+/// The one str that a function of such a table was called with; `None` with an exception set. `format` is
+/// "U:" and the function's name.
+///
+/// # Safety
+/// Attached; `arguments` is the tuple of a call, and the text is used no longer than that lives.
+unsafe fn text_argument<'a>(arguments: *mut PyObject, format: &CStr) -> Option<&'a str> {
+    let mut text = ptr::null_mut::<PyObject>();
+    // SAFETY: the format matches the one place that follows it, and CPython checks that it is a str, whose
+    // UTF-8 form lives as long as `arguments`.
+    unsafe {
+        if PyArg_ParseTuple(arguments, format.as_ptr(), &raw mut text) == 0 {
+            return None;
+        }
+        let mut length = 0;
+        let utf8 = PyUnicode_AsUTF8AndSize(text, &mut length);
+        if utf8.is_null() {
+            return None;
+        }
+        let bytes = std::slice::from_raw_parts(utf8.cast::<u8>(), length as usize);
+        Some(std::str::from_utf8_unchecked(bytes))
+    }
+}
+
 struct SharedSlots<const N: usize>([PyModuleDef_Slot; N]);
 // SAFETY: the slots are constant data.
 unsafe impl<const N: usize> Sync for SharedSlots<N> {}

@@ -6,7 +6,7 @@ use headway_server::wsgi::object::{raise, without_gil};
 use pyo3_ffi::*;
 use std::ptr;
 
-use crate::{Methods, method};
+use crate::{Methods, method, text_argument};
 
 /// A tenth of a second or so.
 const EVENTS_BETWEEN_SIGNALS: u64 = 200_000;
@@ -27,20 +27,12 @@ pub fn methods() -> *mut PyMethodDef {
 }
 
 unsafe extern "C" fn simulate(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let mut text = ptr::null_mut();
-    // SAFETY: the format matches the one place that follows it, and CPython checks that it is a str,
-    // whose UTF-8 form lives as long as `arguments`, so through the time without the GIL too.
+    // SAFETY: a call of CPython's, whose arguments outlive it; attached but for the time in `without_gil`.
     unsafe {
-        if PyArg_ParseTuple(arguments, c"U:simulate".as_ptr(), &raw mut text) == 0 {
+        let Some(scenario) = text_argument(arguments, c"U:simulate") else {
             return ptr::null_mut();
-        }
-        let mut length = 0;
-        let utf8 = PyUnicode_AsUTF8AndSize(text, &mut length);
-        if utf8.is_null() {
-            return ptr::null_mut();
-        }
-        let bytes = std::slice::from_raw_parts(utf8.cast::<u8>(), length as usize);
-        let mut simulation = match simulation(bytes) {
+        };
+        let mut simulation = match simulation(scenario) {
             Ok(simulation) => simulation,
             Err(why) => {
                 raise(PyExc_ValueError, &why);
@@ -62,7 +54,7 @@ unsafe extern "C" fn simulate(_: *mut PyObject, arguments: *mut PyObject) -> *mu
     }
 }
 
-fn simulation(scenario: &[u8]) -> Result<Simulation, String> {
-    let scenario: Scenario = serde_json::from_slice(scenario).map_err(|error| error.to_string())?;
+fn simulation(scenario: &str) -> Result<Simulation, String> {
+    let scenario: Scenario = serde_json::from_str(scenario).map_err(|error| error.to_string())?;
     Simulation::new(scenario)
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr;
 use toml::de::{DeTable, DeValue};
 
-use crate::{Methods, method};
+use crate::{Methods, method, text_argument};
 
 static METHODS: Methods<2> = Methods([
     method(
@@ -28,22 +28,11 @@ pub fn methods() -> *mut PyMethodDef {
 }
 
 unsafe extern "C" fn parse_toml(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let mut text = ptr::null_mut();
-    // SAFETY: the format matches the one place that follows it, and CPython checks that it is a str,
-    // whose UTF-8 form lives as long as `arguments`.
-    unsafe {
-        if PyArg_ParseTuple(arguments, c"U:parse_toml".as_ptr(), &raw mut text) == 0 {
-            return ptr::null_mut();
-        }
-        let mut length = 0;
-        let utf8 = PyUnicode_AsUTF8AndSize(text, &mut length);
-        if utf8.is_null() {
-            return ptr::null_mut();
-        }
-        let bytes = std::slice::from_raw_parts(utf8.cast::<u8>(), length as usize);
-        let document = Document(std::str::from_utf8_unchecked(bytes));
-        document.parse().map_or(ptr::null_mut(), Object::into_ptr)
-    }
+    // SAFETY: a call of CPython's, whose arguments outlive it.
+    let Some(text) = (unsafe { text_argument(arguments, c"U:parse_toml") }) else {
+        return ptr::null_mut();
+    };
+    Document(text).parse().map_or(ptr::null_mut(), Object::into_ptr)
 }
 
 struct Document<'a>(&'a str);
