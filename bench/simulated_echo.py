@@ -14,7 +14,6 @@ nothing else.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -106,17 +105,11 @@ def show(title: str, cells: list[Observed], found: list[float]) -> None:
         row = [by_place.get((interval_s, count)) for count in THREAD_COUNTS]
         texts = [f"{each[0]:,.1f} ({each[1]:,.1f})" if each else "-" for each in row]
         print(f"  {interval_s:<8g}  " + "".join(f"{text:>26}" for text in texts))
-    errors = sorted(abs(value / cell.value - 1) for cell, value in zip(cells, found, strict=True))
-    farthest = max(
-        abs(math.log(max(value, 1e-9) / cell.value))
-        for cell, value in zip(cells, found, strict=True)
-    )
-    beyond = sum(
-        not 0.5 <= value / cell.value <= 2 for cell, value in zip(cells, found, strict=True)
-    )
+    ratios = [value / cell.value for cell, value in zip(cells, found, strict=True)]
+    farthest = max(max(each, 1 / max(each, 1e-9)) for each in ratios)
     print(
-        f"  median error {median(errors):.1%}, {len(errors)} cells; "
-        f"farthest {math.exp(farthest):.2f}x; {beyond} beyond 2x"
+        f"  median error {median(abs(each - 1) for each in ratios):.1%}, {len(ratios)} cells; "
+        f"farthest {farthest:.2f}x; {sum(not 0.5 <= each <= 2 for each in ratios)} beyond 2x"
     )
 
 
