@@ -55,9 +55,9 @@ def echo(environ, start_response):
 
 @page
 def count(environ, start_response):
-    """Reads the body piece by piece, without a length."""
+    """Reads the body piece by piece, of QUERY_STRING bytes, without a length."""
     total, stream = 0, environ["wsgi.input"]
-    while piece := stream.read(10_000):
+    while piece := stream.read(int(environ["QUERY_STRING"] or 10_000)):
         total += len(piece)
     text(start_response)
     return [str(total).encode()]

@@ -98,6 +98,29 @@ def test_a_large_body_is_read_in_pieces(checked: Served) -> None:
     assert checked.request("POST", "/count", b"x" * 3_000_000).body == b"3000000"
 
 
+def test_an_upload_that_is_read_in_pieces_is_not_kept() -> None:
+    """The first piece is gathered before the application runs, so each read leaves a rest."""
+    with Served("pages:unchecked", "--processes", "1") as server:
+        (worker,) = server.workers()
+        assert server.request("POST", "/count?65536", b"x" * 1_000_000).body == b"1000000"
+        before = memory_of(worker, "VmRSS")
+        pieces, piece = 1_600, b"x" * 125_000
+        with server.connect() as connection:
+            head = f"POST /count?65536 HTTP/1.1\r\nHost: a\r\nContent-Length: {pieces * len(piece)}"
+            connection.sendall(head.encode() + b"\r\n\r\n")
+            for _ in range(pieces):
+                connection.sendall(piece)
+            assert read_response(connection).body == b"200000000"
+        assert memory_of(worker, "VmHWM") - before < 20_000_000
+
+
+def memory_of(pid: int, field: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(
+        int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(field)
+    )
+
+
 def test_a_body_without_a_length_is_chunked_and_the_connection_kept(checked: Served) -> None:
     with checked.connect() as connection:
         for _ in range(2):

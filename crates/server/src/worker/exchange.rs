@@ -64,8 +64,6 @@ pub struct Exchange<'a> {
     outbox: Option<&'a Outbox>,
     /// Where the application's routes have their numbers, if somebody wants to know.
     routes: Option<&'a Routes>,
-    /// How much of the peer's body the application has taken.
-    taken: usize,
     head_sent: bool,
     transmitted: bool,
     send_failed: bool,
@@ -99,7 +97,6 @@ impl<'a> Exchange<'a> {
             activity,
             outbox,
             routes,
-            taken: 0,
             head_sent: false,
             transmitted: false,
             send_failed: false,
@@ -151,17 +148,13 @@ impl<'a> Exchange<'a> {
 
     /// The body, as far as it was received and not taken by `consume_body`.
     pub fn body(&self) -> &[u8] {
-        &self.peer.body[self.taken..]
+        self.peer.body.unread()
     }
 
     /// Forgets the first `count` bytes of `body`.
     pub fn consume_body(&mut self, count: usize) {
         self.record.input_reads += 1;
-        self.taken += count;
-        if self.taken == self.peer.body.len() {
-            self.peer.body.clear();
-            self.taken = 0;
-        }
+        self.peer.body.take(count);
     }
 
     /// True when nothing of the body will be added to `body` any more.

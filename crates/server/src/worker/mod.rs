@@ -24,6 +24,7 @@ pub mod peer;
 pub mod pool;
 pub mod ready;
 pub mod sharing;
+pub mod request_body;
 pub mod slab;
 pub mod socket;
 pub mod tls;

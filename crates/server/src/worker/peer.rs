@@ -5,6 +5,7 @@
 use super::entrance::Forwarding;
 use super::exchange::Progress;
 use super::file_body::FileBody;
+use super::request_body::RequestBody;
 use super::socket::{self, Direction, PeerAddress, Transfer};
 use super::tls::TlsSession;
 use crate::http::connection::Finished;
@@ -27,7 +28,7 @@ pub struct Peer {
     pub origin: Option<Box<Origin>>,
     pub http: Connection,
     /// The decoded body of the current request, as far as it was received.
-    pub body: Vec<u8>,
+    pub body: RequestBody,
     /// Framed bytes of the response; `[..sent]` is out.
     pub outgoing: Vec<u8>,
     pub sent: usize,
@@ -79,7 +80,7 @@ impl Peer {
             forwarding: Forwarding::Unknown,
             origin: None,
             http: Connection::new(limits),
-            body: Vec::new(),
+            body: RequestBody::default(),
             outgoing: Vec::new(),
             sent: 0,
             file: None,
@@ -202,7 +203,7 @@ impl Peer {
             self.has_buffers = true;
             let Buffers { received, body, outgoing } = spares.0.pop().unwrap_or_default();
             self.http.lend_buffer(received);
-            (self.body, self.outgoing) = (body, outgoing);
+            (self.body, self.outgoing) = (RequestBody::with_memory(body), outgoing);
         }
     }
 
@@ -211,7 +212,7 @@ impl Peer {
     pub fn return_buffers(&mut self, spares: &mut Spares) {
         if std::mem::take(&mut self.has_buffers) {
             let received = kept(self.http.take_buffer());
-            let body = emptied(std::mem::take(&mut self.body));
+            let body = emptied(std::mem::take(&mut self.body).into_memory());
             // What this client has not taken must not go to the next.
             let outgoing = emptied(std::mem::take(&mut self.outgoing));
             if spares.0.len() < KEPT_BUFFERS {
@@ -265,6 +266,6 @@ mod tests {
         peers[0].body.extend_from_slice(b"a body");
         peers[0].return_buffers(&mut spares);
         peers[1].borrow_buffers(&mut spares);
-        assert!(peers[1].outgoing.is_empty() && peers[1].body.is_empty());
+        assert!(peers[1].outgoing.is_empty() && peers[1].body.len() == 0);
     }
 }
