@@ -356,4 +356,50 @@ def forks(environ, start_response):
     return [f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode()]
 
 
+@page
+def forks_and_writes(environ, start_response):
+    child = os.fork()
+    write = text(start_response)
+    if child == 0:
+        write(b"from the child\n")
+        return []
+    _, status = os.waitpid(child, 0)
+    write(f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode())
+    return []
+
+
+@page
+def forks_and_yields(environ, start_response):
+    text(start_response)
+    child = os.fork()
+    if child == 0:
+        yield b"from the child\n"
+        return
+    _, status = os.waitpid(child, 0)
+    yield f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode()
+
+
+@page
+def forks_in_midstream(environ, start_response):
+    """The head is out; the child has nothing more to say."""
+    text(start_response)
+    yield b"forking, "
+    child = os.fork()
+    if child == 0:
+        return
+    _, status = os.waitpid(child, 0)
+    yield f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode()
+
+
+@page
+def forks_and_raises(environ, start_response):
+    text(start_response)
+    yield b"forking, "
+    child = os.fork()
+    if child == 0:
+        raise ValueError("raised in the child")
+    _, status = os.waitpid(child, 0)
+    yield f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode()
+
+
 not_callable = "a string"

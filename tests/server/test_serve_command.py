@@ -311,12 +311,27 @@ def test_the_table_at_the_end() -> None:
         assert re.search(r"GIL 0 \(main\): held .* handoff .* idle |The GIL is disabled", table)
 
 
-def test_a_forked_child_that_comes_back_does_not_answer() -> None:
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("forks", b""),
+        ("forks_and_writes", b""),
+        ("forks_and_yields", b""),
+        ("forks_in_midstream", b"forking, "),
+        ("forks_and_raises", b"forking, "),
+    ],
+)
+def test_a_forked_child_that_comes_back_does_not_answer(page: str, said: bytes) -> None:
     with Served("pages:unchecked") as server:
-        response = server.get("/forks")
-        assert response.body == b"child ended with 70\n"
-        assert server.get("/hello").body == b"hello\n"
+        with server.connect() as connection:
+            for target in (page, "hello"):
+                connection.sendall(f"GET /{target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+                body = read_response(connection).body
+                expected = said + b"child ended with 70\n" if target == page else b"hello\n"
+                assert body == expected
         server.wait_for("a forked child returned from the application")
+        if page == "forks_and_raises":
+            server.wait_for("ValueError: raised in the child")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,17 @@ BREACHES = {
     "writes_garbage",
 }
 # Pages that a test must take part in, or whose outcome is not that of one request.
-ALONE = {"endless", "handshake", "kept_input", "forks", "was_closed"}
+ALONE = {
+    "endless",
+    "handshake",
+    "kept_input",
+    "was_closed",
+    "forks",
+    "forks_and_raises",
+    "forks_and_writes",
+    "forks_and_yields",
+    "forks_in_midstream",
+}
 QUERIES = {"large": "100000", "large_stream": "200000", "slow": "0.01", "spin": "0.01"}
 # All of it is gathered before a page runs, so that one that does not read it leaves nothing unread.
 BODY = b"one\n\nthree\nfour\n" + b"five" * 10_000

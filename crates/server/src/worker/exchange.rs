@@ -5,6 +5,7 @@
 
 use super::entrance::Forwarding;
 use super::file_body::FileBody;
+use super::forked::Ancestry;
 use super::outbox::{self, Outbox};
 use super::peer::Peer;
 use super::socket::{Direction, Transfer};
@@ -62,6 +63,7 @@ pub struct Exchange<'a> {
     activity: &'a Activity,
     /// Takes a complete response, which then need not go out by itself.
     outbox: Option<&'a Outbox>,
+    ancestry: Ancestry,
     /// Where the application's routes have their numbers, if somebody wants to know.
     routes: Option<&'a Routes>,
     head_sent: bool,
@@ -96,6 +98,7 @@ impl<'a> Exchange<'a> {
             host,
             activity,
             outbox,
+            ancestry: Ancestry::here(),
             routes,
             head_sent: false,
             transmitted: false,
@@ -280,8 +283,14 @@ impl<'a> Exchange<'a> {
         self.peer.http.is_response_full()
     }
 
+    /// Nothing of the response is sent by a child that the application forked; it ends here.
+    pub fn leave_forked_child(&self) {
+        self.ancestry.leave_forked_child();
+    }
+
     /// Waits until the kernel has taken everything framed so far.
     pub fn transmit(&mut self) -> Result<(), Broken> {
+        self.leave_forked_child();
         let begun_ns = now_ns();
         self.transmitted = true;
         let result = self.send_all();
@@ -292,6 +301,7 @@ impl<'a> Exchange<'a> {
 
     /// Hands to the kernel what it takes at once; the rest goes when the peer makes room.
     pub fn transmit_without_waiting(&mut self) {
+        self.leave_forked_child();
         let begun_ns = now_ns();
         self.transmitted = true;
         if self.peer.send() == Transfer::Ended {
@@ -309,6 +319,7 @@ impl<'a> Exchange<'a> {
     /// Hands over what completes the response, in the midst of the application. It may leave it to
     /// the outbox, which then sees to it that it goes out soon.
     pub fn transmit_last(&mut self) {
+        self.leave_forked_child();
         match self.outbox {
             Some(outbox) if outbox.entrust(self.peer) => self.transmitted = true,
             _ => self.transmit_without_waiting(),

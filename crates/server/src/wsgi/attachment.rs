@@ -7,11 +7,12 @@ use super::object::PyResult;
 use super::route::RouteFinder;
 use crate::http::{Rejection, Response};
 use crate::worker::Exchange;
+use crate::worker::forked::watch_forks;
 use headway_reporter::stacks;
 use pyo3_ffi::*;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// A request that took so long may have made its thread CPU-bound in the eyes of a policy.
 const LONG_NS: u64 = 500_000;
@@ -91,10 +92,7 @@ impl Attachment {
     }
 
     fn bare(adapter: &Arc<Adapter>, state: *mut PyThreadState) -> Self {
-        FORK_HANDLER.call_once(|| {
-            // SAFETY: the handler is async-signal-safe: it adds to an atomic.
-            unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
-        });
+        watch_forks();
         Self {
             adapter: Arc::clone(adapter),
             environs: None,
@@ -107,7 +105,6 @@ impl Attachment {
 
     /// Called detached.
     pub fn run(&mut self, meter: &mut ThreadMeter, exchange: &mut Exchange) {
-        let forks = FORKS.load(Relaxed);
         self.say_present(self.state);
         // SAFETY: this thread's own state, detached since the last request.
         unsafe { PyEval_RestoreThread(self.state) };
@@ -117,9 +114,7 @@ impl Attachment {
             }
             None => exchange.refuse(Rejection::ApplicationUnavailable),
         }
-        if FORKS.load(Relaxed) != forks {
-            leave_forked_child();
-        }
+        exchange.leave_forked_child();
         exchange.record.gil_wait_ns = meter.read_wait();
         if exchange.record.gil_wait_ns.is_some_and(|wait_ns| wait_ns > 0) {
             // Another thread was made to drop the GIL. It is called when we drop it, often to this
@@ -164,26 +159,5 @@ fn growth(past_ns: &mut Option<u64>, now_ns: Option<u64>) -> Option<u64> {
         // The meter came on, or saw this thread for the first time, during the request.
         (None, now) => now,
         (Some(_), None) => None,
-    }
-}
-
-/// Forks that led to this process. Written in a new child before it has a second thread, read by
-/// worker threads; relaxed.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-static FORK_HANDLER: Once = Once::new();
-
-extern "C" fn note_fork() {
-    FORKS.fetch_add(1, Relaxed);
-}
-
-/// The application forked, and the child came back from it. It shares sockets and epoll with the
-/// server, and has none of its threads: it must not answer, nor clean up.
-fn leave_forked_child() -> ! {
-    const MESSAGE: &[u8] = b"headway serve: a forked child returned from the application; \
-        it should end with os._exit()\n";
-    // SAFETY: pointer and length are those of the message; `_exit` does not return.
-    unsafe {
-        libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len());
-        libc::_exit(70)
     }
 }

@@ -1,0 +1,50 @@
+//! A child that the application forks and that comes back from it. It shares sockets and epoll with
+//! the server, and has none of its threads: it must not answer, nor clean up.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Forks that led to this process. Written in a new child before it has a second thread, read by
+/// worker threads; relaxed.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+static FORK_HANDLER: Once = Once::new();
+
+extern "C" fn note_fork() {
+    FORKS.fetch_add(1, Relaxed);
+}
+
+/// From here on a fork is seen.
+pub fn watch_forks() {
+    FORK_HANDLER.call_once(|| {
+        // SAFETY: the handler is async-signal-safe: it adds to an atomic.
+        unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
+    });
+}
+
+/// The process that a request came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Ancestry(u32);
+
+impl Ancestry {
+    pub fn here() -> Self {
+        Self(FORKS.load(Relaxed))
+    }
+
+    /// Does not return in a child of that process.
+    pub fn leave_forked_child(self) {
+        if FORKS.load(Relaxed) != self.0 {
+            leave();
+        }
+    }
+}
+
+#[cold]
+fn leave() -> ! {
+    const MESSAGE: &[u8] = b"headway serve: a forked child returned from the application or sent \
+        something of its response; it should end with os._exit()\n";
+    // SAFETY: pointer and length are those of the message; `_exit` does not return.
+    unsafe {
+        libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len());
+        libc::_exit(70)
+    }
+}
