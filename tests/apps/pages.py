@@ -10,6 +10,7 @@ from wsgiref.validate import validator
 
 PAGES = {}
 closed = threading.Event()
+released = threading.Event()
 
 
 def page(function):
@@ -97,6 +98,24 @@ def handshake(environ, start_response):
 
 
 @page
+def answers_before_it_reads(environ, start_response):
+    """The whole response, of QUERY_STRING bytes, and then the body."""
+    block = b"x" * int(environ["QUERY_STRING"])
+    text(start_response, ("Content-Length", str(len(block))))
+    yield block
+    READ.append(len(environ["wsgi.input"].read()))
+
+
+READ = []
+
+
+@page
+def last_read(environ, start_response):
+    text(start_response)
+    return [str(READ.pop()).encode()]
+
+
+@page
 def sized_stream(environ, start_response):
     text(start_response, ("Content-Length", "6"))
     yield b"abc"
@@ -162,6 +181,33 @@ def closing(environ, start_response):
     closed.clear()
     text(start_response)
     return Closing([b"block\n"])
+
+
+class ClosingLate(Closing):
+    """Its `close` goes on until somebody asks for `/release`."""
+
+    def close(self):
+        released.wait(20)
+        closed.set()
+
+
+@page
+def large_closing_late(environ, start_response):
+    """One block, more than a socket takes at once."""
+    closed.clear()
+    released.clear()
+    block = b"x" * int(environ["QUERY_STRING"])
+    text(start_response, ("Content-Length", str(len(block))))
+    return ClosingLate([block])
+
+
+@page
+def release(environ, start_response):
+    """Lets the `close` of `large_closing_late` end; says whether it had before."""
+    was_over = closed.is_set()
+    released.set()
+    text(start_response)
+    return [b"was over\n" if was_over else b"goes on\n"]
 
 
 @page

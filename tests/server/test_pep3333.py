@@ -149,6 +149,30 @@ def test_each_block_is_transmitted_before_the_next_is_asked_for(checked: Served)
         assert b"you said xxx" in read_until(connection, b"0\r\n\r\n")
 
 
+def test_the_last_block_is_transmitted_while_the_application_closes() -> None:
+    with Served("pages:unchecked") as server, server.connect() as connection:
+        for _ in range(2):
+            connection.sendall(b"GET /large_closing_late?16000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert read_response(connection).body == b"x" * 16_000_000
+            assert server.get("/release").body == b"goes on\n"
+            assert server.get("/was_closed").body == b"yes\n"
+
+
+@pytest.mark.parametrize("size", [1, 16_000_000])
+def test_a_body_may_be_read_after_the_whole_response(pages: Served, size: int) -> None:
+    with pages.connect() as connection:
+        read_after_the_response(connection, size)
+
+
+def read_after_the_response(connection: socket.socket, size: int) -> None:
+    head = f"POST /answers_before_it_reads?{size} HTTP/1.1\r\nHost: a\r\nContent-Length: 100000"
+    connection.sendall(head.encode() + b"\r\n\r\n" + b"y" * 70_000)
+    assert read_response(connection).body == b"x" * size
+    connection.sendall(b"y" * 30_000)
+    connection.sendall(b"GET /last_read HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert read_response(connection).body == b"100000"
+
+
 def read_until(connection: socket.socket, end: bytes) -> bytes:
     received = b""
     while not received.endswith(end):

@@ -16,6 +16,7 @@ from typing import TypeVar
 import pytest
 from secured import Certificate, SecuredServer, make_certificate
 from served import APPS, Served, read_response, read_to_end, status_of
+from test_pep3333 import read_after_the_response
 from test_serve_command import refuse
 
 sys.path.insert(0, str(APPS))
@@ -61,6 +62,20 @@ def test_a_client_that_wants_another_protocol_is_refused(pages: SecuredServer) -
     context.set_alpn_protocols(["h2"])
     with pages.connect_plainly() as connection, pytest.raises(ssl.SSLError, match=r"(?i)protocol"):
         pages.secure(connection, context)
+
+
+def test_the_last_block_is_transmitted_while_the_application_closes(pages: SecuredServer) -> None:
+    with pages.connect() as connection:
+        for _ in range(2):
+            connection.sendall(b"GET /large_closing_late?16000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert read_response(connection).body == b"x" * 16_000_000
+            assert pages.get("/release").body == b"goes on\n"
+
+
+@pytest.mark.parametrize("size", [1, 16_000_000])
+def test_a_body_may_be_read_after_the_whole_response(pages: SecuredServer, size: int) -> None:
+    with pages.connect() as connection:
+        read_after_the_response(connection, size)
 
 
 def test_pipelined_requests(pages: SecuredServer) -> None:

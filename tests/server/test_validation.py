@@ -29,9 +29,12 @@ BREACHES = {
 }
 # Pages that a test must take part in, or whose outcome is not that of one request.
 ALONE = {
+    "answers_before_it_reads",
     "endless",
     "handshake",
     "kept_input",
+    "large_closing_late",
+    "last_read",
     "was_closed",
     "forks",
     "forks_and_raises",

@@ -53,6 +53,8 @@ pub trait Host {
     /// The calling thread, which took the GIL from another, may lose its core to it. False if that
     /// does not matter: it will soon have it back. Another thread looks for requests if need be.
     fn prepare_for_preemption(&self) -> bool;
+    /// There is something for it in an outbox.
+    fn wake_monitor(&self);
     fn patience(&self) -> Patience;
 }
 
@@ -62,7 +64,9 @@ pub struct Exchange<'a> {
     host: &'a dyn Host,
     activity: &'a Activity,
     /// Takes a complete response, which then need not go out by itself.
-    outbox: Option<&'a Outbox>,
+    outbox: &'a Outbox,
+    /// It has something of this peer's.
+    entrusted: bool,
     ancestry: Ancestry,
     /// Where the application's routes have their numbers, if somebody wants to know.
     routes: Option<&'a Routes>,
@@ -86,7 +90,7 @@ impl<'a> Exchange<'a> {
         date: &'a [u8],
         host: &'a dyn Host,
         activity: &'a Activity,
-        outbox: Option<&'a Outbox>,
+        outbox: &'a Outbox,
         routes: Option<&'a Routes>,
     ) -> Self {
         let ended_ns = peer.progress.started_ns;
@@ -98,6 +102,7 @@ impl<'a> Exchange<'a> {
             host,
             activity,
             outbox,
+            entrusted: false,
             ancestry: Ancestry::here(),
             routes,
             head_sent: false,
@@ -188,6 +193,11 @@ impl<'a> Exchange<'a> {
     }
 
     fn wait_for_body(&mut self) -> Result<(), Broken> {
+        if self.entrusted {
+            // Its TLS session has to be here. Nobody else reads on after the whole response.
+            self.take_back();
+            self.send_all()?;
+        }
         if self.peer.http.awaits_continue() {
             self.peer.outgoing.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.send_all()?;
@@ -299,14 +309,23 @@ impl<'a> Exchange<'a> {
         result.map_err(|broken| self.break_off(broken))
     }
 
-    /// Hands to the kernel what it takes at once; the rest goes when the peer makes room.
+    /// Hands to the kernel what it takes at once of a complete response. The monitor goes on with the
+    /// rest while the application is not done; then it goes when the peer makes room.
     pub fn transmit_without_waiting(&mut self) {
         self.leave_forked_child();
         let begun_ns = now_ns();
         self.transmitted = true;
-        if self.peer.send() == Transfer::Ended {
-            self.send_failed = true;
-            self.break_off(Broken::PeerGone);
+        match self.peer.send() {
+            Transfer::Ended => {
+                self.send_failed = true;
+                self.break_off(Broken::PeerGone);
+            }
+            Transfer::WouldBlock if self.peer.file.is_none() => {
+                self.outbox.entrust_rest(self.peer);
+                self.entrusted = true;
+                self.host.wake_monitor();
+            }
+            Transfer::WouldBlock | Transfer::Moved(_) | Transfer::Unfinished => {}
         }
         self.note_transmitted(begun_ns);
     }
@@ -320,9 +339,18 @@ impl<'a> Exchange<'a> {
     /// the outbox, which then sees to it that it goes out soon.
     pub fn transmit_last(&mut self) {
         self.leave_forked_child();
-        match self.outbox {
-            Some(outbox) if outbox.entrust(self.peer) => self.transmitted = true,
-            _ => self.transmit_without_waiting(),
+        if self.outbox.entrust(self.peer) {
+            self.entrusted = true;
+            self.transmitted = true;
+        } else {
+            self.transmit_without_waiting();
+        }
+    }
+
+    /// The end of what is entrusted to the outbox: the peer has all that is unsent again.
+    pub fn take_back(&mut self) {
+        if std::mem::take(&mut self.entrusted) {
+            self.outbox.give_back(self.peer);
         }
     }
 
@@ -330,9 +358,7 @@ impl<'a> Exchange<'a> {
     /// no more than a moment.
     pub fn prepare_for_preemption(&mut self) {
         if self.host.prepare_for_preemption() {
-            if let Some(outbox) = self.outbox {
-                outbox.give_back(self.peer);
-            }
+            self.take_back();
             if outbox::is_small(self.peer) {
                 self.transmit_without_waiting();
             }

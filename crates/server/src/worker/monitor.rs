@@ -65,7 +65,7 @@ impl<A: Application> Pool<A> {
                 }
                 next_sweep = Instant::now() + sweep;
             }
-            let holding = self.outboxes.is_any_open();
+            let holding = self.outboxes.are_used();
             if holding {
                 self.end_overdue_bursts(now_ns(), &mut state);
             }
@@ -85,7 +85,7 @@ impl<A: Application> Pool<A> {
                 continue;
             }
             self.monitor.asleep.store(true, SeqCst);
-            if self.is_over() || self.needs_looking_after() || self.outboxes.is_any_open() {
+            if self.is_over() || self.needs_looking_after() || self.outboxes.are_used() {
                 self.monitor.asleep.store(false, SeqCst);
                 continue;
             }

@@ -8,13 +8,16 @@
 //! It must not cost the client: a response is held only while requests are short (see `burst`),
 //! for `HELD_NS` at most by its thread's own clock, and the monitor sends what is overdue, whatever
 //! the thread's application is doing: a response that is held here, and one whose application is
-//! not done with it (`entrust`: it is in its `close()`, say).
+//! not done with it (`entrust`: it is in its `close()`, say). And it goes on with the rest of one that
+//! the socket had no room for, while the application is not done (`entrust_rest`): PEP 3333 has a
+//! server guarantee that, and no thread waits for a slow client.
 
 use super::peer::Peer;
 use super::socket::{self, Transfer};
+use super::tls::TlsSession;
 use crate::record::RequestRecord;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How long a response is held while its thread runs others.
@@ -38,6 +41,8 @@ pub struct Outbox {
     /// Since when responses may be put in; 0: they may not. Written under the lock, read without it
     /// by the monitor before it sleeps: `SeqCst`, see `Monitor::asleep`.
     open_since_ns: AtomicU64,
+    /// The monitor has the rest of a response to go on with, be the box open or not. As above.
+    has_rest: AtomicBool,
     contents: Mutex<Contents>,
 }
 
@@ -49,9 +54,10 @@ struct Contents {
     entrusted: Option<Entrusted>,
 }
 
-/// The bytes were the peer's, which stays the thread's: it takes them back before it closes `fd`.
+/// It was the peer's, which stays the thread's: it takes it back before it closes `fd`.
 struct Entrusted {
     fd: RawFd,
+    tls: Option<Box<TlsSession>>,
     bytes: Vec<u8>,
     sent: usize,
 }
@@ -69,6 +75,11 @@ impl Outbox {
 
     pub fn is_open(&self) -> bool {
         self.open_since_ns.load(SeqCst) != 0
+    }
+
+    /// Whether the monitor has something to do.
+    fn wants_attention(&self, now_ns: u64) -> bool {
+        self.is_due(now_ns) || self.has_rest.load(SeqCst)
     }
 
     pub fn is_due(&self, now_ns: u64) -> bool {
@@ -96,30 +107,42 @@ impl Outbox {
     /// if it is not for this box. Waits for nobody: the GIL is held, and in a forked child the lock may
     /// be too, for ever.
     pub fn entrust(&self, peer: &mut Peer) -> bool {
-        let Ok(mut contents) = self.contents.try_lock() else { return false };
-        let entrusted = self.is_open() && is_small(peer) && contents.entrusted.is_none();
-        if entrusted {
-            let (fd, sent) = (peer.socket.as_raw_fd(), std::mem::take(&mut peer.sent));
-            let bytes = std::mem::take(&mut peer.outgoing);
-            contents.entrusted = Some(Entrusted { fd, bytes, sent });
+        if !(self.is_open() && is_small(peer)) {
+            return false;
         }
-        entrusted
+        let Ok(mut contents) = self.contents.try_lock() else { return false };
+        contents.entrusted = Some(Entrusted::of(peer));
+        true
     }
 
-    /// The end of `entrust`: gives back what is unsent.
+    /// Lets the monitor go on with what the socket has no room for yet.
+    pub fn entrust_rest(&self, peer: &mut Peer) {
+        self.lock().entrusted = Some(Entrusted::of(peer));
+        self.has_rest.store(true, SeqCst);
+    }
+
+    /// The end of `entrust` and `entrust_rest`: gives back what is unsent.
     pub fn give_back(&self, peer: &mut Peer) {
         if let Some(mut entrusted) = self.lock().entrusted.take() {
             entrusted.bytes.append(&mut peer.outgoing);
             (peer.outgoing, peer.sent) = (entrusted.bytes, entrusted.sent);
+            peer.tls = entrusted.tls;
         }
+        self.has_rest.store(false, SeqCst);
     }
 
     /// The monitor's part: sends what is entrusted as far as the socket takes it, and takes what
     /// is held.
     fn take_overdue(&self, now_ns: u64, out: &mut Vec<Held>) {
         let mut contents = self.lock();
-        out.append(&mut contents.held);
         let all_sent = contents.entrusted.as_mut().is_none_or(Entrusted::send);
+        if all_sent {
+            self.has_rest.store(false, SeqCst);
+        }
+        if !self.is_due(now_ns) {
+            return;
+        }
+        out.append(&mut contents.held);
         let open_ns = now_ns.saturating_sub(self.open_since_ns.load(SeqCst));
         if all_sent && open_ns > STUCK_NS {
             self.open_since_ns.store(0, SeqCst);
@@ -128,18 +151,33 @@ impl Outbox {
 }
 
 impl Entrusted {
-    /// As far as the socket takes it; true if that is all.
+    fn of(peer: &mut Peer) -> Self {
+        Self {
+            fd: peer.socket.as_raw_fd(),
+            tls: peer.tls.take(),
+            bytes: std::mem::take(&mut peer.outgoing),
+            sent: std::mem::take(&mut peer.sent),
+        }
+    }
+
+    /// As far as the socket takes it; true if nothing more can be done.
     fn send(&mut self) -> bool {
-        let unsent = &self.bytes[self.sent..];
-        if !unsent.is_empty() {
-            // SAFETY: open until its thread has taken it back, which needs the lock that we hold.
-            let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-            // What goes wrong the thread will find too.
-            if let Transfer::Moved(count) = socket::send(fd, unsent, false) {
-                self.sent += count;
+        // SAFETY: open until its thread has taken it back, which needs the lock that we hold.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        while self.sent < self.bytes.len() {
+            let unsent = &self.bytes[self.sent..];
+            let transfer = match &mut self.tls {
+                None => socket::send(fd, unsent, false),
+                Some(tls) => tls.send(fd, unsent),
+            };
+            match transfer {
+                Transfer::Moved(count) => self.sent += count,
+                // The thread will find that too.
+                Transfer::Ended => return true,
+                Transfer::WouldBlock | Transfer::Unfinished => return false,
             }
         }
-        self.sent == self.bytes.len()
+        self.tls.as_mut().is_none_or(|tls| tls.flush(fd) != Transfer::WouldBlock)
     }
 }
 
@@ -168,14 +206,15 @@ impl Outboxes {
         self.lock().retain(|other| !Arc::ptr_eq(other, outbox));
     }
 
-    pub fn is_any_open(&self) -> bool {
-        self.lock().iter().any(|outbox| outbox.is_open())
+    /// Whether time alone may make them want attention.
+    pub fn are_used(&self) -> bool {
+        self.lock().iter().any(|outbox| outbox.is_open() || outbox.has_rest.load(SeqCst))
     }
 
     /// Sends what the threads are overdue with; moves what they held to the end of `out`, whose
     /// owner owns it now.
     pub fn take_overdue(&self, now_ns: u64, out: &mut Vec<Held>) {
-        for outbox in self.lock().iter().filter(|outbox| outbox.is_due(now_ns)) {
+        for outbox in self.lock().iter().filter(|outbox| outbox.wants_attention(now_ns)) {
             outbox.take_overdue(now_ns, out);
         }
     }

@@ -226,20 +226,18 @@ impl<A: Application> Pool<A> {
         let (head, bytes) = peer.http.head();
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let (date, activity) = (&state.date, &state.activity);
-        let outbox = state.outbox.is_open().then_some(&*state.outbox);
+        let in_burst = state.outbox.is_open();
         let routes = self.books.is_reported().then_some(&self.books.routes);
-        let mut exchange = Exchange::new(peer, date, self, activity, outbox, routes);
+        let mut exchange = Exchange::new(peer, date, self, activity, &state.outbox, routes);
         self.application().handle(thread, &mut exchange);
+        exchange.take_back();
         let (mut record, finished) = (exchange.record, exchange.finished());
         let (ended_ns, transmitted_ns) = (exchange.ended_ns, exchange.transmitted_ns);
-        if let Some(outbox) = outbox {
-            outbox.give_back(peer);
-        }
         state.gil_wait_ns += record.gil_wait_ns.unwrap_or(0);
         state.gil_held_ns += record.gil_held_ns.unwrap_or(0).min(SHORT_HOLD_NS);
         record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
         peer.stage = Stage::Writing(finished);
-        let holds = outbox.is_some() && outbox::is_small(peer) && peer.has_unsent();
+        let holds = in_burst && outbox::is_small(peer) && peer.has_unsent();
         let end_ns = match holds {
             true => now_ns(),
             false => self.send_response(peer, &mut record, ended_ns.max(transmitted_ns)),
@@ -366,6 +364,10 @@ impl<A: Application> Host for Pool<A> {
             self.parking.wake_one();
         }
         true
+    }
+
+    fn wake_monitor(&self) {
+        self.monitor.wake_if_asleep();
     }
 
     fn patience(&self) -> Patience {
