@@ -36,6 +36,10 @@ HEADERS = [
     (version_2(0x21, 0x11, IPV4), "192.0.2.7", "4711"),
     (version_2(0x21, 0x21, IPV6, NOOP * 100), "2001:db8::7", "4712"),
     (version_2(0x20, 0x00, b"", NOOP), "127.0.0.1", None),
+    # The family of LOCAL is not looked at, nor are addresses.
+    (version_2(0x20, 0x11, b""), "127.0.0.1", None),
+    (version_2(0x20, 0x11, IPV4, NOOP), "127.0.0.1", None),
+    (version_2(0x20, 0x99, b"anything", NOOP * 700), "127.0.0.1", None),
 ]
 
 
@@ -90,6 +94,7 @@ def test_a_header_in_single_bytes(behind_balancer: Served, header: bytes) -> Non
         SIGNATURE + b"\x31\x11\x00\x0c" + IPV4 + REQUEST % b"",
         version_2(0x21, 0x11, IPV4[:8]) + REQUEST % b"",
         SIGNATURE + b"\x21\x11\xff\xff" + b"x" * 5_000,
+        SIGNATURE + b"\x20\x00\xff\xff" + b"x" * 5_000,
     ],
 )
 def test_without_a_header_there_is_no_answer(behind_balancer: Served, sent: bytes) -> None:

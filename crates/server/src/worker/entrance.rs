@@ -12,6 +12,7 @@ use super::tls::{HANDSHAKE_RECORD, TlsSession};
 use crate::http::Rejection;
 use crate::http::forwarding::{Believed, Origin, read_origin};
 use proxy_header::{ParseConfig, ProxyHeader};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,6 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// A PROXY header is no longer: 107 bytes in version 1, and the addresses and a few records of
 /// hundreds of bytes in version 2.
 const MAX_HEADER_BYTES: usize = 4_096;
+
+/// How a header of version 2 begins that says LOCAL: the signature, version and command.
+const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20";
 
 #[derive(Default)]
 pub struct Entrance {
@@ -108,9 +112,8 @@ impl Entrance {
             Transfer::WouldBlock | Transfer::Unfinished => return Passage::Silent,
             Transfer::Ended => return Passage::Close,
         };
-        match ProxyHeader::parse(&seen[..count], ParseConfig::default()) {
-            Ok((header, length)) => {
-                let source = header.proxied_address().map(|proxied| proxied.source);
+        match read_proxy_header(&seen[..count]) {
+            Ok((source, length)) => {
                 // As much as was seen just now, so that what follows stays in the socket.
                 if socket::receive(fd, &mut seen[..length]) != Transfer::Moved(length) {
                     return Passage::Close;
@@ -155,6 +158,21 @@ impl Entrance {
         let is_trusted = |ip| self.trusted_proxies.contains(ip);
         Some(Box::new(read_origin(head, bytes, believed, is_trusted)))
     }
+}
+
+/// Who the header says the client is (`None`: who sent it), and how long it is.
+fn read_proxy_header(seen: &[u8]) -> Result<(Option<SocketAddr>, usize), proxy_header::Error> {
+    if let Some(rest) = seen.strip_prefix(LOCAL) {
+        // A health check: its family is not looked at, nor what else it has (2.2).
+        let [_, high, low, ..] = *rest else { return Err(proxy_header::Error::BufferTooShort) };
+        let length = LOCAL.len() + 3 + usize::from(u16::from_be_bytes([high, low]));
+        return match length <= seen.len() {
+            true => Ok((None, length)),
+            false => Err(proxy_header::Error::BufferTooShort),
+        };
+    }
+    let (header, length) = ProxyHeader::parse(seen, ParseConfig::default())?;
+    Ok((header.proxied_address().map(|proxied| proxied.source), length))
 }
 
 /// Looks whether what comes is TLS at all: browsers and people forget the `https`.
