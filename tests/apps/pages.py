@@ -130,6 +130,15 @@ def writer(environ, start_response):
 
 
 @page
+def writes_nothing(environ, start_response):
+    """The client has the head when it sends the rest of what is read here."""
+    write = text(start_response)
+    write(b"")
+    write(b"")
+    return [environ["wsgi.input"].readline()]
+
+
+@page
 def nothing(environ, start_response):
     text(start_response)
     return []

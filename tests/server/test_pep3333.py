@@ -220,6 +220,15 @@ def test_an_error_before_the_head_is_a_500_and_a_traceback(pages: Served, target
         assert b"purpose" not in response.body
         connection.sendall(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
         assert read_response(connection).body == b"hello\n"
+def test_the_first_write_sends_the_head_even_without_a_block(checked: Served) -> None:
+    head = b"POST /writes_nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"
+    with checked.connect() as connection:
+        connection.sendall(head + b"x" * 70_000)
+        assert read_until(connection, b"\r\n\r\n").startswith(b"HTTP/1.1 200 OK\r\n")
+        connection.sendall(b"x" * 29_999 + b"\n")
+        assert read_until(connection, b"\r\n0\r\n\r\n").count(b"x") == 99_999
+
+
     pages.wait_for(rf"in GET {target}\n(?s:.+?)(Error|Exit): ")
 
 

@@ -174,10 +174,12 @@ unsafe fn write_block(request: &mut InFlight, block: *mut PyObject) -> PyResult<
     // SAFETY: as the caller promises; exception classes are this interpreter's.
     unsafe {
         let bytes = check_block(block)?;
-        if bytes.is_empty() {
+        // The first call sends the head, whatever its block; only an iterable's head waits for content.
+        let is_first = !request.exchange.is_head_sent();
+        if bytes.is_empty() && !is_first {
             return Ok(());
         }
-        if !request.exchange.is_head_sent() {
+        if is_first {
             request.exchange.send_head(request.response, None);
         }
         let taken = request.exchange.send_data(bytes);
