@@ -55,7 +55,7 @@ def server_admit(server: object, place: int, interpreter: object | None, /) -> N
 def interpreter_of_caller(
     application: Any,
     report: Callable[[BaseException, str], None],
-    environ: Callable[[], dict[str, object]],
+    environs: Callable[[], list[dict[str, object]]],
     interruption: type[BaseException],
     /,
 ) -> object: ...

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import socket
 from pathlib import Path
 
 import pytest
-from served import APPS, Served, read_response, read_to_end, status_of
+from served import APPS, TIMEOUT_S, Served, read_response, read_to_end, status_of
 
 
 def environ_of(server: Served, target: str, headers: str = "") -> dict[str, str]:
@@ -50,6 +51,39 @@ def test_a_unix_socket_has_a_name_and_no_client(tmp_path: Path) -> None:
     assert (environ["SERVER_NAME"], environ["SERVER_PORT"]) == ("'localhost'", "'80'")
     assert environ["REMOTE_ADDR"] == "''"
     assert "REMOTE_PORT" not in environ
+
+
+@pytest.mark.parametrize("where", [(), ("--application-group", "shop", "--interpreters", "2")])
+def test_the_server_is_where_the_request_came_by(tmp_path: Path, where: tuple[str, ...]) -> None:
+    hosts = ("127.0.0.1", "localhost", *(["[::1]"] if has_ipv6() else []))
+    unix = f"{tmp_path}/socket"
+    binds = (*(f"{host}:0" for host in hosts), f"unix:{unix}")
+    addresses = [option for bind in binds for option in ("--bind", bind)]
+    with Served("pages:application", *addresses, *where) as server:
+        server.wait_for("listening on unix:")
+        found = re.findall(r"listening on http://(\S+):(\d+)\n", server.stderr)
+        assert {host for host, _ in found} == set(hosts)
+        for host, port in found:
+            with socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S) as connection:
+                assert server_of(connection) == (host, port)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(unix)
+            assert server_of(connection) == ("localhost", "80")
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def server_of(connection: socket.socket) -> tuple[str, str]:
+    connection.sendall(b"GET /environ HTTP/1.0\r\n\r\n")
+    lines = read_response(connection).body.decode().splitlines()
+    environ = dict(line.split("=", 1) for line in lines)
+    return ast.literal_eval(environ["SERVER_NAME"]), ast.literal_eval(environ["SERVER_PORT"])
 
 
 def test_one_thread_is_not_multithread() -> None:
@@ -186,6 +220,15 @@ def test_write_comes_before_what_is_returned(checked: Served) -> None:
     assert checked.get("/writer").body == b"written,returned\n"
 
 
+def test_the_first_write_sends_the_head_even_without_a_block(checked: Served) -> None:
+    head = b"POST /writes_nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"
+    with checked.connect() as connection:
+        connection.sendall(head + b"x" * 70_000)
+        assert read_until(connection, b"\r\n\r\n").startswith(b"HTTP/1.1 200 OK\r\n")
+        connection.sendall(b"x" * 29_999 + b"\n")
+        assert read_until(connection, b"\r\n0\r\n\r\n").count(b"x") == 99_999
+
+
 def test_responses_without_a_body(checked: Served) -> None:
     for target, status in (("/no_content", 204), ("/not_modified", 304)):
         response = checked.get(target)
@@ -220,15 +263,6 @@ def test_an_error_before_the_head_is_a_500_and_a_traceback(pages: Served, target
         assert b"purpose" not in response.body
         connection.sendall(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
         assert read_response(connection).body == b"hello\n"
-def test_the_first_write_sends_the_head_even_without_a_block(checked: Served) -> None:
-    head = b"POST /writes_nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"
-    with checked.connect() as connection:
-        connection.sendall(head + b"x" * 70_000)
-        assert read_until(connection, b"\r\n\r\n").startswith(b"HTTP/1.1 200 OK\r\n")
-        connection.sendall(b"x" * 29_999 + b"\n")
-        assert read_until(connection, b"\r\n0\r\n\r\n").count(b"x") == 99_999
-
-
     pages.wait_for(rf"in GET {target}\n(?s:.+?)(Error|Exit): ")
 
 

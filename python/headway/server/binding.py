@@ -28,8 +28,17 @@ class Address(NamedTuple):
             return f"fd://{self.fd}"
         if self.path is not None:
             return f"unix:{self.path}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{self._host_in_urls}:{self.port}"
+
+    @property
+    def _host_in_urls(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a request that comes by it sees of it. A literal IPv6 address is in brackets, as in
+        URLs (RFC 3875, 4.1.14)."""
+        return {"SERVER_NAME": self._host_in_urls, "SERVER_PORT": str(self.port)}
 
     @property
     def is_local(self) -> bool:

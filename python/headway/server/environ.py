@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headway import _native
 
 
+def templates(about: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
+    """New dicts, for one thread. `about` is what the server knows of itself, for each listener; the
+    native part adds its `wsgi.file_wrapper`."""
+    return [template(each) for each in about]
+
+
 def template(about: Mapping[str, object]) -> dict[str, object]:
-    """A new dict, for one thread. `about` is what the server knows of itself; the native part adds
-    its `wsgi.file_wrapper`."""
     return {
         "GATEWAY_INTERFACE": "CGI/1.1",
         "SERVER_SOFTWARE": _native.SERVER_SOFTWARE,

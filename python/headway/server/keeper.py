@@ -47,14 +47,14 @@ class Keeper:
         server: Any,
         group: ProcessGroup,
         places: Sequence[Place],
-        about: Mapping[str, object],
+        about: Sequence[Mapping[str, object]],
         multiprocess: bool,
         path: Sequence[str],
         reported: bool,
     ) -> None:
         """`server` is the native one, in which the interpreters get their places. `about` goes into
-        every environ, `path` is sys.path as an interpreter finds it. `reported`: somebody wants to
-        know what their garbage collectors do."""
+        the environs of requests, for each listener; `path` is sys.path as an interpreter finds it.
+        `reported`: somebody wants to know what their garbage collectors do."""
         self._server = server
         self._group = group
         self._places = places
@@ -154,7 +154,10 @@ class Keeper:
             "reported": self._reported,
             "control_fd": gil_events.descriptor_for_others(),
             "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
-            "environ": {**self._about, **place.about(self._group.threads, self._multiprocess)},
+            "environs": [
+                {**each, **place.about(self._group.threads, self._multiprocess)}
+                for each in self._about
+            ],
         }
 
     def _interval_s(self, place: Place) -> float | None:

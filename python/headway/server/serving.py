@@ -120,11 +120,11 @@ class Server:
                 **limits,
             },
         )
-        self._about = {
-            "SERVER_NAME": self.address.host,
-            "SERVER_PORT": str(self.address.port),
-            "headway.process_group": group.name,
-        }
+        # For each listener.
+        self._about = [
+            {**listener.address.environ, "headway.process_group": group.name}
+            for listener in listeners
+        ]
         self._keeper: Keeper | None = None
         for index, place in enumerate(layout.places):
             if place.is_main:
@@ -149,9 +149,9 @@ class Server:
     def _admit(
         self, index: int, application: Application | None, of_place: Mapping[str, object]
     ) -> None:
-        about = {**self._about, **of_place}
+        about = [{**each, **of_place} for each in self._about]
         interpreter = _native.interpreter_of_caller(
-            application, report_exception, lambda: environ.template(about), RequestTimeout
+            application, report_exception, lambda: environ.templates(about), RequestTimeout
         )
         _native.server_admit(self._native, index, interpreter)
 

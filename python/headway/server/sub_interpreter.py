@@ -21,7 +21,7 @@ from headway.server.application import REFUSAL, ImportFailed, load_application
 from headway.server.mounts import mount
 from headway.server.stderr import report_exception
 
-Entry = tuple[Any, Callable[..., None], Callable[[], dict[str, object]], type[BaseException]]
+Entry = tuple[Any, Callable[..., None], Callable[[], list[dict[str, object]]], type[BaseException]]
 
 
 def enter(task: str) -> Entry | str:
@@ -56,8 +56,8 @@ def enter(task: str) -> Entry | str:
         return _refusal(f"{type(error).__name__}: {error}", 1, traceback.format_exc())
     finally:
         _native.gil_set_switch_interval(None)
-    about = told["environ"]
-    return application, report_exception, lambda: environ.template(about), RequestTimeout
+    about = told["environs"]
+    return application, report_exception, lambda: environ.templates(about), RequestTimeout
 
 
 def _have_zoneinfo_in_python() -> None:

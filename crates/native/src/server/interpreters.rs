@@ -19,9 +19,10 @@ static METHODS: Methods<5> = Methods([
     method(
         c"interpreter_of_caller",
         of_caller,
-        c"interpreter_of_caller(application, report, environ, interruption) -> interpreter\n\
-          The one that calls. report(exception, request) tells what an application raised, environ()\n\
-          makes the part of the environ that never changes, interruption is a class of exceptions.",
+        c"interpreter_of_caller(application, report, environs, interruption) -> interpreter\n\
+          The one that calls. report(exception, request) tells what an application raised, environs()\n\
+          makes a list with the part of the environ that never changes, a dict for each listener,\n\
+          interruption is a class of exceptions.",
     ),
     method(
         c"interpreter_create",
@@ -156,12 +157,12 @@ fn prepare(path: &[Vec<u8>], task: &CStr) -> PyResult<Result<Adapter, String>> {
 
 fn adapter_of(entry: Vec<Object>) -> PyResult<Adapter> {
     match <[Object; 4]>::try_from(entry) {
-        Ok([application, report, environ, interruption]) => {
-            Adapter::new(Entry { application, report, environ, interruption })
+        Ok([application, report, environs, interruption]) => {
+            Adapter::new(Entry { application, report, environs, interruption })
         }
         // SAFETY: an exception class of this interpreter.
         Err(_) => Err(unsafe {
-            raise(PyExc_TypeError, "wanted: application, report, environ, interruption")
+            raise(PyExc_TypeError, "wanted: application, report, environs, interruption")
         }),
     }
 }

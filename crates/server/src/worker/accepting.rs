@@ -16,8 +16,9 @@ use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 impl<A: Application> Pool<A> {
     pub(super) fn accept_some(&self, data: u64, now_ns: u64) {
         let listeners = self.listeners.lock().expect("no panic under this lock");
-        let Some(listener) = listeners.get((data - FIRST_LISTENER_DATA) as usize) else { return };
-        if !self.accept(listener, self.sharing.batch(now_ns)) {
+        let index = (data - FIRST_LISTENER_DATA) as usize;
+        let Some(listener) = listeners.get(index) else { return };
+        if !self.accept(listener, index, self.sharing.batch(now_ns)) {
             self.pause_accepting(&listeners);
         } else if self.sharing.step_back(now_ns) {
             listeners.iter().for_each(|listener| self.epoll.remove(listener.fd()));
@@ -40,9 +41,9 @@ impl<A: Application> Pool<A> {
         remaining_ns
     }
 
-    /// Accepts until the listen queue is empty, at most `limit` connections. False if there is no
+    /// Accepts from the listener of that index until its queue is empty, at most `limit` connections. False if there is no
     /// room for more.
-    pub(super) fn accept(&self, listener: &Listener, limit: usize) -> bool {
+    pub(super) fn accept(&self, listener: &Listener, index: usize, limit: usize) -> bool {
         for _ in 0..limit {
             if !self.has_room() {
                 return false;
@@ -53,6 +54,7 @@ impl<A: Application> Pool<A> {
                 Accepted::Connection(socket, address) => {
                     let limits = Arc::clone(&self.limits);
                     let mut peer = Box::new(Peer::new(socket, address, limits));
+                    peer.listener = index as u8;
                     self.entrance.admit(&mut peer);
                     let Some(token) = self.slab.insert(peer) else {
                         return false;

@@ -49,9 +49,9 @@ impl<A: Application> Pool<A> {
     pub fn stop(&self, keep_idle_ns: u64) {
         let listeners =
             std::mem::take(&mut *self.listeners.lock().expect("no panic under this lock"));
-        for listener in &listeners {
+        for (index, listener) in listeners.iter().enumerate() {
             self.epoll.remove(listener.fd());
-            self.accept(listener, ACCEPTS_AT_STOP);
+            self.accept(listener, index, ACCEPTS_AT_STOP);
         }
         self.end.keep_idle_until_ns.store(now_ns().saturating_add(keep_idle_ns), Relaxed);
         if self.end.phase.compare_exchange(RUNNING, STOPPING, SeqCst, SeqCst) == Err(ABORTED) {

@@ -136,6 +136,11 @@ impl<'a> Exchange<'a> {
         self.peer.client()
     }
 
+    /// Which of the server's listeners the connection came by.
+    pub fn listener(&self) -> usize {
+        self.peer.listener.into()
+    }
+
     pub fn is_encrypted(&self) -> bool {
         self.peer.tls.is_some()
     }

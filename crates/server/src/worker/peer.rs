@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub struct Peer {
     pub socket: OwnedFd,
     pub address: PeerAddress,
+    /// Which of the server's listeners accepted it.
+    pub listener: u8,
     /// Between the socket and everything else, where the listener speaks TLS.
     pub tls: Option<Box<TlsSession>>,
     /// The PROXY protocol header is still to come.
@@ -74,6 +76,7 @@ impl Peer {
         Self {
             socket,
             address,
+            listener: 0,
             tls: None,
             owes_proxy_header: false,
             owes_first_request: false,

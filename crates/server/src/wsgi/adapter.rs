@@ -23,8 +23,8 @@ pub struct Entry {
     pub application: Object,
     /// `report(exception, request)`: writes a traceback to stderr.
     pub report: Object,
-    /// `environ()`: a new dict with the part of the environ that never changes.
-    pub environ: Object,
+    /// `environs()`: new dicts, for each listener one with the part of the environ that never changes.
+    pub environs: Object,
     /// The class of exceptions that end a request which takes too long.
     pub interruption: Object,
 }
@@ -52,16 +52,25 @@ impl Adapter {
 
     /// For one thread: shared keys would make free-threaded threads fight for their reference counts.
     pub fn environ_builder(&self) -> PyResult<EnvironBuilder> {
-        // SAFETY: a live object and an exception class of this interpreter.
-        let template = unsafe {
-            let template = Object::from_new(PyObject_CallNoArgs(self.entry.environ.as_ptr()))?;
-            if PyDict_Check(template.as_ptr()) == 0 {
-                return Err(raise(PyExc_TypeError, "the environ template must be a dict"));
+        let file_wrapper = Object::interned(c"wsgi.file_wrapper")?;
+        let mut templates = Vec::new();
+        // SAFETY: live objects and an exception class of this interpreter.
+        unsafe {
+            let listed = Object::from_new(PyObject_CallNoArgs(self.entry.environs.as_ptr()))?;
+            if PyList_Check(listed.as_ptr()) == 0 {
+                return Err(raise(PyExc_TypeError, "the environ templates must be a list"));
             }
-            template
-        };
-        set_item(&template, &Object::interned(c"wsgi.file_wrapper")?, self.files.class())?;
-        EnvironBuilder::new(template)
+            for index in 0..PyList_Size(listed.as_ptr()) {
+                let template = compat::PyList_GetItemRef(listed.as_ptr(), index);
+                let template = Object::from_new(template)?;
+                if PyDict_Check(template.as_ptr()) == 0 {
+                    return Err(raise(PyExc_TypeError, "an environ template must be a dict"));
+                }
+                set_item(&template, &file_wrapper, self.files.class())?;
+                templates.push(template);
+            }
+        }
+        EnvironBuilder::new(templates)
     }
 
     /// Runs a request, attached.

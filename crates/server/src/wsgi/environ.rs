@@ -3,7 +3,7 @@
 //! Each worker thread keeps its own template and its own keys: shared ones would make
 //! free-threaded threads fight for their reference counts.
 
-use super::object::{Object, PyResult, Raised, set_item};
+use super::object::{Object, PyResult, Raised, raise, set_item};
 use super::origin::OriginKeys;
 use super::path::{Target, decode_path};
 use crate::http::{Framing, Head};
@@ -20,8 +20,8 @@ const MAX_NAME_BYTES: usize = 64;
 const MAX_REMEMBERED_BYTES: usize = 256;
 
 pub struct EnvironBuilder {
-    /// What is the same for every request.
-    template: Object,
+    /// What is the same for every request that comes by a listener, for each of them.
+    templates: Vec<Object>,
     request_method: Object,
     request_uri: Object,
     path_info: Object,
@@ -68,13 +68,14 @@ impl Remembered {
 }
 
 impl EnvironBuilder {
-    /// `template` is a dict with everything that is the same for every request.
-    pub fn new(template: Object) -> PyResult<Self> {
+    /// `templates` are dicts, for each listener one with everything that is the same for all its
+    /// requests.
+    pub fn new(templates: Vec<Object>) -> PyResult<Self> {
         let method = |text: &'static std::ffi::CStr| -> PyResult<_> {
             Ok((text.to_bytes(), Object::interned(text)?))
         };
         let builder = Self {
-            template,
+            templates,
             request_method: Object::interned(c"REQUEST_METHOD")?,
             request_uri: Object::interned(c"REQUEST_URI")?,
             path_info: Object::interned(c"PATH_INFO")?,
@@ -94,13 +95,15 @@ impl EnvironBuilder {
             path: Vec::new(),
             origins: OriginKeys::new()?,
         };
-        builder.make_room()?;
+        for template in &builder.templates {
+            builder.make_room(template)?;
+        }
         Ok(builder)
     }
 
-    /// Gives the template the keys that every request sets, and room for more, so that a copy of
+    /// Gives a template the keys that every request sets, and room for more, so that a copy of
     /// it does not have to grow.
-    fn make_room(&self) -> PyResult<()> {
+    fn make_room(&self, template: &Object) -> PyResult<()> {
         // SAFETY: a live object.
         let none = unsafe { Object::from_borrowed(Py_None()) };
         for key in [
@@ -112,16 +115,16 @@ impl EnvironBuilder {
             &self.remote_addr,
             &self.wsgi_input,
         ] {
-            set_item(&self.template, key, &none)?;
+            set_item(template, key, &none)?;
         }
         // A dict grows when an item is added, and keeps its size when it is taken away or copied.
         let passing = [c"1", c"2", c"3", c"4"];
         for key in passing {
-            set_item(&self.template, &Object::interned(key)?, &none)?;
+            set_item(template, &Object::interned(key)?, &none)?;
         }
         for key in passing {
             // SAFETY: a dict (checked when the thread began), and a key that ends with zero.
-            if unsafe { PyDict_DelItemString(self.template.as_ptr(), key.as_ptr()) } < 0 {
+            if unsafe { PyDict_DelItemString(template.as_ptr(), key.as_ptr()) } < 0 {
                 return Err(Raised);
             }
         }
@@ -130,8 +133,12 @@ impl EnvironBuilder {
 
     pub fn build(&mut self, exchange: &Exchange, input: &Object) -> PyResult<Object> {
         let (head, bytes) = exchange.head();
+        let template = self.templates.get(exchange.listener()).ok_or_else(|| {
+            // SAFETY: an exception class of this interpreter.
+            unsafe { raise(PyExc_IndexError, "there is no environ template for this listener") }
+        })?;
         // SAFETY: the template is a dict (checked when the thread began).
-        let environ = unsafe { Object::from_new(PyDict_Copy(self.template.as_ptr()))? };
+        let environ = unsafe { Object::from_new(PyDict_Copy(template.as_ptr()))? };
         let method = &bytes[head.method.clone()];
         match self.methods.iter().find(|known| known.0 == method) {
             Some((_, known)) => set_item(&environ, &self.request_method, known)?,
