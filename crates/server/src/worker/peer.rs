@@ -45,9 +45,9 @@ pub struct Peer {
     pub hangup: bool,
     /// When the thread that polls saw the event that this turn answers.
     pub noticed_ns: u64,
-    /// When the current stage must be over, and which stage that was set for.
+    /// When the current stage must be over, and which stage of the current request that was set for.
     pub deadline_ns: u64,
-    pub deadline_stage: Stage,
+    pub deadline_stage: Option<Stage>,
     /// Set by the monitor when the deadline has passed.
     pub expired: bool,
     pub progress: Progress,
@@ -60,7 +60,7 @@ pub enum Stage {
     Opening { silent: bool },
     /// The first byte of a request.
     Idle,
-    /// The rest of a head.
+    /// The rest of a head, or of a body that is dropped before it.
     Head,
     /// The rest of a body that is gathered before the application is called.
     Body,
@@ -93,7 +93,7 @@ impl Peer {
             hangup: false,
             noticed_ns: 0,
             deadline_ns: 0,
-            deadline_stage: Stage::Lingering,
+            deadline_stage: None,
             expired: false,
             progress: Progress::default(),
         }

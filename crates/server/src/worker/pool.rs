@@ -473,9 +473,10 @@ impl<A: Application> Pool<A> {
             Stage::Writing(_) => self.timeouts.write_ns,
             Stage::Lingering => LINGERING_NS,
         };
-        let goes_on = peer.stage == peer.deadline_stage && !matches!(peer.stage, Stage::Writing(_));
-        if !goes_on || peer.stage == Stage::Idle {
-            peer.deadline_stage = peer.stage;
+        let goes_on =
+            peer.deadline_stage == Some(peer.stage) && !matches!(peer.stage, Stage::Writing(_));
+        if !goes_on {
+            peer.deadline_stage = Some(peer.stage);
             peer.deadline_ns = now_ns() + patience_ns;
         }
         if peer.stage == Stage::Idle && self.is_stopping() {
@@ -497,6 +498,9 @@ mod tests;
 #[cfg(test)]
 #[path = "burst_tests.rs"]
 mod burst_tests;
+#[cfg(test)]
+#[path = "pool_deadline_tests.rs"]
+mod deadline_tests;
 #[cfg(test)]
 #[path = "pool_entrance_tests.rs"]
 mod entrance_tests;

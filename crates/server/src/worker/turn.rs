@@ -149,8 +149,12 @@ impl<A: Application> Pool<A> {
         loop {
             match peer.http.next_event() {
                 Event::NeedData => {
+                    if peer.stage == Stage::Head && peer.http.is_idle() {
+                        // What came was no head: the rest of a body, an empty line.
+                        peer.stage = Stage::Idle;
+                    }
                     if peer.readable {
-                        if peer.stage == Stage::Idle {
+                        if peer.stage == Stage::Idle || peer.http.is_discarding() {
                             begin_request(peer, state.now_ns);
                         }
                         peer.receive();
@@ -336,6 +340,8 @@ impl<A: Application> Pool<A> {
 
     fn give_up(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
         match peer.stage {
+            // Its request was answered.
+            Stage::Head if peer.http.is_discarding() => Outcome::Close,
             Stage::Head | Stage::Body => {
                 self.refuse(peer, Rejection::RequestTimeout, state);
                 peer.send();
@@ -384,6 +390,8 @@ fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
     match finished {
         Finished::KeepAlive => {
             peer.stage = if peer.http.is_idle() { Stage::Idle } else { Stage::Head };
+            // The next request has a time of its own.
+            peer.deadline_stage = None;
             Outcome::Wait
         }
         Finished::Close => {

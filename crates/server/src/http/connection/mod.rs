@@ -94,6 +94,11 @@ impl Connection {
         self.receiving == Receiving::Head && self.received.unread().is_empty()
     }
 
+    /// True while what is left of a body is dropped whose request was answered.
+    pub fn is_discarding(&self) -> bool {
+        self.receiving == Receiving::Discard
+    }
+
     /// True when nothing that was received is left to be looked at, and no body is outstanding.
     pub fn is_drained(&self) -> bool {
         self.received.unread().is_empty() && self.body.is_complete()

@@ -158,6 +158,21 @@ fn a_small_unread_body_is_dropped_and_a_large_one_closes() {
 }
 
 #[test]
+fn a_body_that_was_read_to_its_last_byte_and_no_further_leaves_the_connection_idle() {
+    let post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    let mut connection = Connection::new(Arc::default());
+    feed(&mut connection, post);
+    assert_eq!(connection.next_event(), Event::Request);
+    assert!(matches!(connection.next_event(), Event::Data(_)));
+    let mut response = Response::default();
+    response.begin(b"204 No Content").unwrap();
+    let mut out = Vec::new();
+    connection.encode_head(&response, SURROUNDINGS, &mut out);
+    assert_eq!(connection.finish(true, &mut out), Finished::KeepAlive);
+    assert!(connection.is_idle());
+}
+
+#[test]
 fn an_unread_body_without_a_known_end_closes() {
     let mut chunked =
         b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".to_vec();

@@ -1,0 +1,86 @@
+//! The pool and time: what becomes of a connection whose deadline has passed, and that each request
+//! has a time of its own. Sockets and monitor are real; no Python.
+
+use super::tests::{Targets, ask, listen, read_answer, run, settings};
+use super::*;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+const SHORT_NS: u64 = 50_000_000;
+
+fn with_timeouts(timeouts: impl FnOnce(&mut Timeouts)) -> (Pool<Targets>, SocketAddr) {
+    let (listener, address) = listen();
+    let mut settings = settings(listener);
+    timeouts(&mut settings.timeouts);
+    (Pool::new(Targets::default(), settings).unwrap(), address)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let connection = TcpStream::connect(address).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    connection
+}
+
+/// Everything until the end, which must not be a reset.
+fn read_to_end(connection: &mut TcpStream) -> String {
+    let mut received = String::new();
+    connection.read_to_string(&mut received).unwrap();
+    received
+}
+
+/// POSTs after which a connection is idle, though the application saw no end of their bodies.
+fn posts() -> [Vec<u8>; 3] {
+    let post = |length: usize, after: &str| {
+        let body = "x".repeat(length);
+        format!("POST /post HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}{after}")
+            .into_bytes()
+    };
+    // Gathered to the last byte; partly unread; and what some clients send after a body.
+    [post(65_536, ""), post(100_000, ""), post(10, "\r\n")]
+}
+
+#[test]
+fn after_a_post_a_connection_is_idle_and_closed_as_such() {
+    for post in posts() {
+        let (pool, address) = with_timeouts(|timeouts| {
+            (timeouts.keep_alive_ns, timeouts.head_ns) = (SHORT_NS, SHORT_NS);
+        });
+        run(&pool, 1, true, || {
+            let mut connection = connect(address);
+            connection.write_all(&post).unwrap();
+            assert_eq!(read_answer(&mut connection), "/post");
+            assert_eq!(read_to_end(&mut connection), "");
+        });
+    }
+}
+
+#[test]
+fn after_a_post_a_connection_does_not_keep_a_server_from_stopping() {
+    for post in posts() {
+        let (pool, address) = with_timeouts(|_| ());
+        run(&pool, 1, true, || {
+            let mut connection = connect(address);
+            connection.write_all(&post).unwrap();
+            assert_eq!(read_answer(&mut connection), "/post");
+            // Until all of it was read there is something of a request.
+            let mut other = connect(address);
+            assert_eq!(ask(&mut other, "/other"), "/other");
+            pool.stop(0);
+            assert_eq!(read_to_end(&mut connection), "");
+        });
+    }
+}
+
+#[test]
+fn the_rest_of_a_body_that_does_not_come_is_no_request_of_its_own() {
+    let (pool, address) = with_timeouts(|timeouts| timeouts.head_ns = SHORT_NS);
+    run(&pool, 1, true, || {
+        let mut connection = connect(address);
+        let body = "x".repeat(70_000);
+        let post = format!("POST /post HTTP/1.1\r\nHost: a\r\nContent-Length: 80000\r\n\r\n{body}");
+        connection.write_all(post.as_bytes()).unwrap();
+        assert_eq!(read_answer(&mut connection), "/post");
+        assert_eq!(read_to_end(&mut connection), "");
+    });
+}
