@@ -17,6 +17,7 @@ pub mod file_body;
 pub mod forked;
 pub mod inbox;
 pub mod late;
+mod lingering;
 pub mod monitor;
 pub mod networks;
 pub mod outbox;

@@ -66,9 +66,8 @@ pub enum Stage {
     Body,
     /// Room in the socket for the rest of a response; then what is said here.
     Writing(Finished),
-    /// Everything is sent and FIN too. What still comes is dropped, since closing with unread
-    /// bytes would send RST, and RST can destroy the response on its way.
-    Lingering,
+    /// Everything is sent and FIN too. What still comes is dropped: see `lingering`.
+    Lingering { since_ns: u64 },
 }
 
 impl Peer {

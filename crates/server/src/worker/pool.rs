@@ -14,6 +14,7 @@ use super::entrance::Entrance;
 use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
 use super::inbox::Received;
+use super::lingering::LINGERING_NS;
 use super::monitor::Monitor;
 use super::outbox::{Held, Outboxes};
 use super::parking::{LONG_TURN_NS, Parking, Seat};
@@ -41,9 +42,6 @@ pub(super) const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
 pub const MAX_LISTENERS: usize = 64;
 /// Connections accepted before those that are ready get their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
-
-/// What a closed connection may still send before it is forgotten.
-const LINGERING_NS: u64 = 2_000_000_000;
 
 pub struct PoolSettings {
     /// At most `MAX_LISTENERS`.
@@ -471,7 +469,7 @@ impl<A: Application> Pool<A> {
             Stage::Opening { .. } | Stage::Head => self.timeouts.head_ns,
             Stage::Body => self.timeouts.body_ns,
             Stage::Writing(_) => self.timeouts.write_ns,
-            Stage::Lingering => LINGERING_NS,
+            Stage::Lingering { .. } => LINGERING_NS,
         };
         let goes_on =
             peer.deadline_stage == Some(peer.stage) && !matches!(peer.stage, Stage::Writing(_));

@@ -7,6 +7,7 @@
 use super::Application;
 use super::entrance::{Forwarding, Passage};
 use super::exchange::{Exchange, Host, Patience, Progress, encode_refusal};
+use super::lingering::linger;
 use super::outbox::{self, Held, Outbox};
 use super::peer::{Peer, Spares, Stage};
 use super::pool::Pool;
@@ -120,7 +121,7 @@ impl<A: Application> Pool<A> {
                     Passage::Silent | Passage::Wait => return Outcome::Wait,
                     Passage::Close => return Outcome::Close,
                 },
-                Stage::Lingering => return linger(peer),
+                Stage::Lingering { since_ns } => return linger(peer, since_ns),
                 Stage::Writing(finished) => match peer.send() {
                     Transfer::Moved(_) => match after_response(peer, finished) {
                         Outcome::Wait => {}
@@ -351,7 +352,7 @@ impl<A: Application> Pool<A> {
                 socket::reset_on_close(peer.socket.as_fd());
                 Outcome::Close
             }
-            Stage::Opening { .. } | Stage::Idle | Stage::Lingering => Outcome::Close,
+            Stage::Opening { .. } | Stage::Idle | Stage::Lingering { .. } => Outcome::Close,
         }
     }
 }
@@ -401,8 +402,7 @@ fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
             if peer.http.is_drained() && !socket::has_unread(peer.socket.as_fd()) {
                 return Outcome::Close;
             }
-            peer.stage = Stage::Lingering;
-            peer.readable = true;
+            peer.stage = Stage::Lingering { since_ns: now_ns() };
             Outcome::Wait
         }
         Finished::Truncated { reset } => {
@@ -412,18 +412,6 @@ fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
                 socket::shut_down_sending(peer.socket.as_fd());
             }
             Outcome::Close
-        }
-    }
-}
-
-/// Drops what comes until the peer has closed too.
-fn linger(peer: &mut Peer) -> Outcome {
-    let mut dropped = [0; 16_384];
-    loop {
-        match socket::receive(peer.socket.as_fd(), &mut dropped) {
-            Transfer::Moved(_) => {}
-            Transfer::WouldBlock | Transfer::Unfinished => return Outcome::Wait,
-            Transfer::Ended => return Outcome::Close,
         }
     }
 }

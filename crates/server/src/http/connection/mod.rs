@@ -40,6 +40,8 @@ pub struct Connection {
     /// How far into the unread bytes the end of a head has been sought.
     scanned: usize,
     head: Head,
+    /// Skipped before the request line that is to come.
+    empty_lines: usize,
     receiving: Receiving,
     body: BodyDecoder,
     peer_closed: bool,
@@ -65,6 +67,7 @@ impl Connection {
             received: ReceiveBuffer::default(),
             scanned: 0,
             head: Head::default(),
+            empty_lines: 0,
             receiving: Receiving::Head,
             body: BodyDecoder::new(Framing::Empty, 0),
             peer_closed: false,
@@ -139,6 +142,7 @@ impl Connection {
     /// The request was received to its end, and its response is written.
     fn begin_next(&mut self) {
         self.received.release_head();
+        self.empty_lines = 0;
         self.receiving = Receiving::Head;
         self.sending = BodyEncoder::NotStarted;
         self.requested = false;

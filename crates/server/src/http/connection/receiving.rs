@@ -10,6 +10,9 @@ use std::ops::Range;
 
 /// Bodies are read in steps of at most this.
 pub(super) const BODY_STEP_BYTES: usize = 65_536;
+/// Before a request line an empty line is to be ignored (RFC 9112 section 2.2): some clients send one
+/// after a body. A stream of them would keep a thread busy for nothing.
+const MAX_EMPTY_LINES: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -65,8 +68,11 @@ impl Connection {
     }
 
     fn next_head(&mut self) -> Event {
-        // Empty lines before a request line are skipped (RFC 9112 section 2.2).
         while self.received.unread().starts_with(b"\r\n") {
+            if self.empty_lines == MAX_EMPTY_LINES {
+                return self.end_with(Event::Refused(Rejection::RequestLine));
+            }
+            self.empty_lines += 1;
             self.received.advance(2);
         }
         let bytes = self.received.unread();

@@ -90,6 +90,16 @@ fn pipelined_requests_come_one_after_another() {
 }
 
 #[test]
+fn empty_lines_before_a_request_are_skipped_but_not_without_end() {
+    let conversation_after = |lines| {
+        let request = ["\r\n".repeat(lines).as_bytes(), HOST].concat();
+        conversation(&[&[&request[..], &request].concat()])
+    };
+    assert_eq!(conversation_after(8), ["/", "body ", "/", "body "]);
+    assert_eq!(conversation_after(9), ["RequestLine"]);
+}
+
+#[test]
 fn a_response_is_framed_by_what_is_known() {
     let (text, finished) = answer(HOST, b"200 OK", Some(5), &[b"hello"]);
     assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
