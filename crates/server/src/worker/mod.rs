@@ -9,6 +9,7 @@
 
 mod accepting;
 mod burst;
+mod deadline;
 mod end;
 pub mod entrance;
 pub mod epoll;

@@ -48,6 +48,10 @@ pub struct Peer {
     /// When the current stage must be over, and which stage of the current request that was set for.
     pub deadline_ns: u64,
     pub deadline_stage: Option<Stage>,
+    /// Bytes of a response went out since the deadline was set, or before it.
+    pub moved: bool,
+    /// How much of a response had gone out when the deadline was set, and the peer had not taken.
+    pub untaken: libc::c_int,
     /// Set by the monitor when the deadline has passed.
     pub expired: bool,
     pub progress: Progress,
@@ -93,6 +97,8 @@ impl Peer {
             noticed_ns: 0,
             deadline_ns: 0,
             deadline_stage: None,
+            moved: false,
+            untaken: 0,
             expired: false,
             progress: Progress::default(),
         }
@@ -124,9 +130,20 @@ impl Peer {
 
     /// Sends what is unsent, without waiting. `Moved` means all of it.
     pub fn send(&mut self) -> Transfer {
-        if self.tls.is_some() {
-            return self.send_encrypted();
-        }
+        let left = |peer: &Self| {
+            let file = peer.file.as_ref().map_or(0, |file| file.left());
+            (peer.outgoing.len() - peer.sent) as u64 + file
+        };
+        let before = left(self);
+        let transfer = match self.tls {
+            None => self.send_plain(),
+            Some(_) => self.send_encrypted(),
+        };
+        self.moved |= left(self) < before;
+        transfer
+    }
+
+    fn send_plain(&mut self) -> Transfer {
         while self.sent < self.outgoing.len() {
             let more = self.file.is_some();
             match socket::send(self.socket.as_fd(), &self.outgoing[self.sent..], more) {
@@ -195,8 +212,18 @@ impl Peer {
         self.file = Some(Box::new(file));
     }
 
+    /// False if nothing came, or the peer took nothing, for `timeout_ms`.
     pub fn wait_ready(&self, direction: Direction, timeout_ms: i32) -> bool {
-        socket::wait_ready(self.socket.as_fd(), direction, timeout_ms)
+        let socket = self.socket.as_fd();
+        loop {
+            let untaken = socket::untaken(socket);
+            if socket::wait_ready(socket, direction, timeout_ms) {
+                return true;
+            }
+            if direction == Direction::Receive || socket::untaken(socket) >= untaken {
+                return false;
+            }
+        }
     }
 
     /// Takes a thread's spare memory for the request that begins, unless one is under way.
@@ -254,7 +281,29 @@ fn kept(buffer: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn who_takes_a_little_is_waited_for() {
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let peer = Peer::new(one.into(), PeerAddress::default(), Default::default());
+        let fill = || {
+            while socket::send(peer.socket.as_fd(), &[0; 4_096], false) != Transfer::WouldBlock {}
+        };
+        fill();
+        assert!(!peer.wait_ready(Direction::Send, 10), "nobody takes anything");
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                // There is room for the kernel only when most was taken.
+                while !socket::wait_ready(peer.socket.as_fd(), Direction::Send, 20) {
+                    other.read_exact(&mut [0; 4_096]).unwrap();
+                }
+            });
+            assert!(peer.wait_ready(Direction::Send, 200));
+            reader.join().unwrap();
+        });
+    }
 
     #[test]
     fn what_one_client_did_not_take_does_not_go_to_the_next() {

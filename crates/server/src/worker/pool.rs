@@ -14,11 +14,10 @@ use super::entrance::Entrance;
 use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
 use super::inbox::Received;
-use super::lingering::LINGERING_NS;
 use super::monitor::Monitor;
 use super::outbox::{Held, Outboxes};
 use super::parking::{LONG_TURN_NS, Parking, Seat};
-use super::peer::{Peer, Stage};
+use super::peer::Stage;
 use super::ready::{Ready, ReadyQueue};
 use super::sharing::Sharing;
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
@@ -106,7 +105,7 @@ pub struct Pool<A: Application> {
     pub(super) end: End,
     access_log: Option<AccessLog>,
     parallel: bool,
-    timeouts: Timeouts,
+    pub(super) timeouts: Timeouts,
     pub(super) patience: Patience,
     pub(super) max_connections: usize,
     pub(super) entrance: Entrance,
@@ -459,28 +458,6 @@ impl<A: Application> Pool<A> {
         if let Some(file) = &self.access_log {
             log.flush(file);
         }
-    }
-
-    /// When what the connection waits for must have come. A stage's time begins when the stage
-    /// does, except that each piece of a response that goes out begins it anew.
-    pub(super) fn next_deadline_ns(&self, peer: &mut Peer) -> u64 {
-        let patience_ns = match peer.stage {
-            Stage::Idle => self.timeouts.keep_alive_ns,
-            Stage::Opening { .. } | Stage::Head => self.timeouts.head_ns,
-            Stage::Body => self.timeouts.body_ns,
-            Stage::Writing(_) => self.timeouts.write_ns,
-            Stage::Lingering { .. } => LINGERING_NS,
-        };
-        let goes_on =
-            peer.deadline_stage == Some(peer.stage) && !matches!(peer.stage, Stage::Writing(_));
-        if !goes_on {
-            peer.deadline_stage = Some(peer.stage);
-            peer.deadline_ns = now_ns() + patience_ns;
-        }
-        if peer.stage == Stage::Idle && self.is_stopping() {
-            return peer.deadline_ns.min(self.end.keep_idle_until_ns());
-        }
-        peer.deadline_ns
     }
 }
 

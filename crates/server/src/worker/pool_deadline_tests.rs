@@ -1,11 +1,11 @@
 //! The pool and time: what becomes of a connection whose deadline has passed, and that each request
 //! has a time of its own. Sockets and monitor are real; no Python.
 
-use super::tests::{Targets, ask, listen, read_answer, run, settings};
+use super::tests::{LARGE_BYTES, Targets, ask, listen, read_answer, run, send, settings};
 use super::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SHORT_NS: u64 = 50_000_000;
 
@@ -13,6 +13,8 @@ fn with_timeouts(timeouts: impl FnOnce(&mut Timeouts)) -> (Pool<Targets>, Socket
     let (listener, address) = listen();
     let mut settings = settings(listener);
     timeouts(&mut settings.timeouts);
+    // So that the monitor looks often.
+    settings.process_limits.request_ns = SHORT_NS;
     (Pool::new(Targets::default(), settings).unwrap(), address)
 }
 
@@ -82,5 +84,37 @@ fn the_rest_of_a_body_that_does_not_come_is_no_request_of_its_own() {
         connection.write_all(post.as_bytes()).unwrap();
         assert_eq!(read_answer(&mut connection), "/post");
         assert_eq!(read_to_end(&mut connection), "");
+    });
+}
+
+#[test]
+fn a_client_that_sends_and_takes_nothing_is_cut_off() {
+    let (pool, address) = with_timeouts(|timeouts| timeouts.write_ns = SHORT_NS);
+    run(&pool, 1, true, || {
+        let mut connection = connect(address);
+        connection.set_nodelay(true).unwrap();
+        send(&mut connection, "/large");
+        let end = Instant::now() + Duration::from_secs(20);
+        while connection.write_all(b"x").is_ok() {
+            assert!(Instant::now() < end, "it is still there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
+
+/// Less than makes the kernel tell of room before the deadline.
+#[test]
+fn a_client_that_takes_a_little_is_not_cut_off() {
+    let (pool, address) = with_timeouts(|timeouts| timeouts.write_ns = 20 * SHORT_NS);
+    run(&pool, 1, true, || {
+        let mut connection = connect(address);
+        send(&mut connection, "/large");
+        let mut received = vec![0; 16_384];
+        for _ in 0..80 {
+            connection.read_exact(&mut received).unwrap();
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        let mut rest = vec![0; LARGE_BYTES - 80 * received.len()];
+        connection.read_exact(&mut rest).unwrap();
     });
 }

@@ -7,8 +7,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+/// More than the kernel keeps for both ends.
+pub const LARGE_BYTES: usize = 20_000_000;
+
 /// Answers with the target; `/wait` keeps its thread until `gate` opens, `/closing` and `/preempted` do so
-/// once their response is complete, `/long` for 0.1 s, `/spin` for 50 µs.
+/// once their response is complete, `/long` for 0.1 s, `/spin` for 50 µs. `/large` is answered with `LARGE_BYTES`.
 #[derive(Default)]
 pub struct Targets {
     pub gate: AtomicBool,
@@ -23,7 +26,7 @@ impl Application for Targets {
 
     fn handle(&self, (): &mut (), exchange: &mut Exchange) {
         let (head, bytes) = exchange.head();
-        let target = bytes[head.target.clone()].to_vec();
+        let mut target = bytes[head.target.clone()].to_vec();
         self.seen.lock().unwrap().push(String::from_utf8(target.clone()).unwrap());
         if target == b"/long" {
             std::thread::sleep(Duration::from_millis(100));
@@ -36,6 +39,9 @@ impl Application for Targets {
             while now_ns() < end_ns {
                 std::hint::spin_loop();
             }
+        }
+        if target == b"/large" {
+            target.resize(LARGE_BYTES, b'x');
         }
         let mut response = Response::default();
         response.begin(b"200 OK").unwrap();

@@ -121,6 +121,15 @@ pub fn wait_ready(fd: BorrowedFd, direction: Direction, timeout_ms: i32) -> bool
     }
 }
 
+/// How much was sent that the peer's kernel has not acknowledged. It falls with every piece that the peer
+/// takes, while room is told of only when a third of the buffer is free.
+pub fn untaken(fd: BorrowedFd) -> libc::c_int {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: a pointer to a live integer.
+    unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    bytes
+}
+
 /// For calls that know no MSG_DONTWAIT.
 pub fn set_nonblocking(fd: BorrowedFd) {
     let mut on: libc::c_int = 1;

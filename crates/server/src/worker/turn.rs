@@ -320,7 +320,12 @@ impl<A: Application> Pool<A> {
     }
 
     /// Answers what is malformed; the connection will close.
-    fn refuse(&self, peer: &mut Peer, rejection: Rejection, state: &mut TurnState<A::Thread>) {
+    pub(super) fn refuse(
+        &self,
+        peer: &mut Peer,
+        rejection: Rejection,
+        state: &mut TurnState<A::Thread>,
+    ) {
         let date = state.dates.http().as_bytes();
         encode_refusal(&mut peer.http, rejection, date, &mut peer.outgoing);
         peer.stage = Stage::Writing(Finished::Close);
@@ -337,23 +342,6 @@ impl<A: Application> Pool<A> {
         };
         self.keep_record(peer, &record, state);
         self.refuse(peer, Rejection::QueueTimeout, state);
-    }
-
-    fn give_up(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
-        match peer.stage {
-            // Its request was answered.
-            Stage::Head if peer.http.is_discarding() => Outcome::Close,
-            Stage::Head | Stage::Body => {
-                self.refuse(peer, Rejection::RequestTimeout, state);
-                peer.send();
-                Outcome::Close
-            }
-            Stage::Writing(_) => {
-                socket::reset_on_close(peer.socket.as_fd());
-                Outcome::Close
-            }
-            Stage::Opening { .. } | Stage::Idle | Stage::Lingering { .. } => Outcome::Close,
-        }
     }
 }
 

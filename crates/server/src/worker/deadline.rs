@@ -1,0 +1,65 @@
+//! How long a connection may take for what it waits for, and what becomes of it after that.
+
+use super::Application;
+use super::lingering::LINGERING_NS;
+use super::peer::{Peer, Stage};
+use super::pool::Pool;
+use super::socket;
+use super::turn::{Outcome, TurnState};
+use crate::http::Rejection;
+use crate::record::clock::now_ns;
+use std::os::fd::AsFd;
+
+impl<A: Application> Pool<A> {
+    /// When what the connection waits for must have come. A stage's time begins when the stage does,
+    /// and anew with each piece of a response that goes out.
+    pub(super) fn next_deadline_ns(&self, peer: &mut Peer) -> u64 {
+        let is_writing = matches!(peer.stage, Stage::Writing(_));
+        let moved = std::mem::take(&mut peer.moved) && is_writing;
+        if moved || peer.deadline_stage != Some(peer.stage) {
+            peer.deadline_stage = Some(peer.stage);
+            peer.deadline_ns = now_ns() + self.patience_ns(peer.stage);
+            if is_writing {
+                peer.untaken = socket::untaken(peer.socket.as_fd());
+            }
+        }
+        if peer.stage == Stage::Idle && self.is_stopping() {
+            return peer.deadline_ns.min(self.end.keep_idle_until_ns());
+        }
+        peer.deadline_ns
+    }
+
+    fn patience_ns(&self, stage: Stage) -> u64 {
+        match stage {
+            Stage::Idle => self.timeouts.keep_alive_ns,
+            Stage::Opening { .. } | Stage::Head => self.timeouts.head_ns,
+            Stage::Body => self.timeouts.body_ns,
+            Stage::Writing(_) => self.timeouts.write_ns,
+            Stage::Lingering { .. } => LINGERING_NS,
+        }
+    }
+
+    /// The deadline has passed.
+    pub(super) fn give_up(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
+        peer.expired = false;
+        match peer.stage {
+            // Its request was answered.
+            Stage::Head if peer.http.is_discarding() => Outcome::Close,
+            Stage::Head | Stage::Body => {
+                self.refuse(peer, Rejection::RequestTimeout, state);
+                peer.send();
+                Outcome::Close
+            }
+            // No event told of it: there is too little room yet.
+            Stage::Writing(_) if socket::untaken(peer.socket.as_fd()) < peer.untaken => {
+                peer.moved = true;
+                Outcome::Wait
+            }
+            Stage::Writing(_) => {
+                socket::reset_on_close(peer.socket.as_fd());
+                Outcome::Close
+            }
+            Stage::Opening { .. } | Stage::Idle | Stage::Lingering { .. } => Outcome::Close,
+        }
+    }
+}
