@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from served import APPS, TIMEOUT_S, Served, read_response, status_of
+from served import APPS, TIMEOUT_S, Served, read_response, read_to_end, status_of
 
 GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -294,6 +294,31 @@ def test_the_common_form_on_stdout() -> None:
         r"response_time=\d\.\d{9} gil_wait_time=(\d\.\d{9}|-)\n"
     )
     assert re.fullmatch(line, server.stdout), server.stdout
+
+
+def test_refused_requests_are_in_the_access_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    post = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
+    chunk = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"
+    options = ("--max-body-size", "900", "--head-timeout", "0.2", "--keep-alive-timeout", "0.2")
+    log = ("--access-log", f"common:{path}", "--threads", "1")
+    with Served("pages:application", *log, *options) as server:
+        for request, status in ((b"\0\0\0", 400), (post, 413), (chunk, 400), (b"GET / HT", 408)):
+            with server.connect() as connection:
+                connection.sendall(request)
+                assert status_of(read_to_end(connection)) == status
+        for sent in (b"", b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"):
+            with server.connect() as connection:
+                connection.sendall(sent)
+                assert (b"hello\n" in read_to_end(connection)) == bool(sent)
+    lines = re.findall(r'"(.*?)" (\d+) ', path.read_text())
+    assert lines == [
+        ("-", "400"),
+        ("POST /echo HTTP/1.1", "413"),
+        ("POST /echo HTTP/1.1", "400"),
+        ("-", "408"),
+        ("GET /hello HTTP/1.1", "200"),
+    ]
 
 
 def test_the_table_at_the_end() -> None:

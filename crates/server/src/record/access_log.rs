@@ -30,10 +30,16 @@ pub struct AccessLog {
     pub file: OwnedFd,
 }
 
-/// What a line says about the request itself.
+/// Who asked for what.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestLine<'a> {
+pub struct Asked<'a> {
     pub address: &'a str,
+    /// `None` if what came was no request or not all of its head.
+    pub request: Option<Request<'a>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
     pub method: &'a [u8],
     pub target: &'a [u8],
     pub minor_version: u8,
@@ -56,14 +62,14 @@ impl LogBuffer {
     pub fn push(
         &mut self,
         log: &AccessLog,
-        line: RequestLine,
+        asked: Asked,
         record: &RequestRecord,
         dates: &mut DateCache,
     ) {
         match log.form {
-            LogForm::Common => push_common(&mut self.bytes, line, record, dates.log(), false),
-            LogForm::Combined => push_common(&mut self.bytes, line, record, dates.log(), true),
-            LogForm::Json => push_json(&mut self.bytes, line, record),
+            LogForm::Common => push_common(&mut self.bytes, asked, record, dates.log(), false),
+            LogForm::Combined => push_common(&mut self.bytes, asked, record, dates.log(), true),
+            LogForm::Json => push_json(&mut self.bytes, asked, record),
         }
         if self.bytes.len() >= BUFFER_BYTES {
             self.flush(log);
@@ -90,20 +96,26 @@ impl LogBuffer {
 
 fn push_common(
     out: &mut Vec<u8>,
-    line: RequestLine,
+    asked: Asked,
     record: &RequestRecord,
     date: &str,
     combined: bool,
 ) {
-    let address = if line.address.is_empty() { "-" } else { line.address };
+    let address = if asked.address.is_empty() { "-" } else { asked.address };
     let _ = write!(out, "{address} - - [{date}] \"");
-    push_escaped(out, line.method, "\\x");
-    out.push(b' ');
-    push_escaped(out, line.target, "\\x");
-    let _ =
-        write!(out, " HTTP/1.{}\" {} {}", line.minor_version, record.status, record.output_bytes);
+    match asked.request {
+        Some(request) => {
+            push_escaped(out, request.method, "\\x");
+            out.push(b' ');
+            push_escaped(out, request.target, "\\x");
+            let _ = write!(out, " HTTP/1.{}", request.minor_version);
+        }
+        None => out.push(b'-'),
+    }
+    let _ = write!(out, "\" {} {}", record.status, record.output_bytes);
     if combined {
-        for field in [line.referer, line.user_agent] {
+        let fields = asked.request.map(|request| [request.referer, request.user_agent]);
+        for field in fields.unwrap_or_default() {
             out.extend_from_slice(b" \"");
             push_escaped(out, field.unwrap_or(b"-"), "\\x");
             out.push(b'"');
@@ -116,16 +128,23 @@ fn push_common(
     }
 }
 
-fn push_json(out: &mut Vec<u8>, line: RequestLine, record: &RequestRecord) {
+fn push_json(out: &mut Vec<u8>, asked: Asked, record: &RequestRecord) {
     let wall = Seconds(super::clock::wall_ns());
-    let _ = write!(out, "{{\"time\": {wall}, \"address\": \"{}\", \"method\": \"", line.address);
-    push_escaped(out, line.method, "\\u00");
-    out.extend_from_slice(b"\", \"target\": \"");
-    push_escaped(out, line.target, "\\u00");
+    let _ = write!(out, "{{\"time\": {wall}, \"address\": \"{}\", \"method\": ", asked.address);
+    match asked.request {
+        Some(request) => {
+            out.push(b'"');
+            push_escaped(out, request.method, "\\u00");
+            out.extend_from_slice(b"\", \"target\": \"");
+            push_escaped(out, request.target, "\\u00");
+            let _ = write!(out, "\", \"protocol\": \"HTTP/1.{}\"", request.minor_version);
+        }
+        None => out.extend_from_slice(b"null, \"target\": null, \"protocol\": null"),
+    }
     let _ = write!(
         out,
-        "\", \"protocol\": \"HTTP/1.{}\", \"status\": {}, \"input_bytes\": {}, \"output_bytes\": {}",
-        line.minor_version, record.status, record.input_bytes, record.output_bytes
+        ", \"status\": {}, \"input_bytes\": {}, \"output_bytes\": {}",
+        record.status, record.input_bytes, record.output_bytes
     );
     for (name, ns) in [
         ("response_time", Some(record.response_ns)),
@@ -169,13 +188,15 @@ impl std::fmt::Display for Seconds {
 mod tests {
     use super::*;
 
-    const LINE: RequestLine = RequestLine {
+    const ASKED: Asked = Asked {
         address: "::1",
-        method: b"GET",
-        target: b"/\"\n\xff",
-        minor_version: 1,
-        referer: None,
-        user_agent: Some(b"a \"b\""),
+        request: Some(Request {
+            method: b"GET",
+            target: b"/\"\n\xff",
+            minor_version: 1,
+            referer: None,
+            user_agent: Some(b"a \"b\""),
+        }),
     };
 
     #[test]
@@ -188,7 +209,7 @@ mod tests {
             gil_wait_ns: Some(42),
             ..Default::default()
         };
-        push_common(&mut out, LINE, &record, "now", false);
+        push_common(&mut out, ASKED, &record, "now", false);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "::1 - - [now] \"GET /\\x22\\x0a\\xff HTTP/1.1\" 200 5 \
@@ -199,7 +220,7 @@ mod tests {
     #[test]
     fn a_combined_line_has_referer_and_user_agent_where_apache_has_them() {
         let mut out = Vec::new();
-        push_common(&mut out, LINE, &RequestRecord::default(), "now", true);
+        push_common(&mut out, ASKED, &RequestRecord::default(), "now", true);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "::1 - - [now] \"GET /\\x22\\x0a\\xff HTTP/1.1\" 0 0 \"-\" \"a \\x22b\\x22\" \
@@ -210,12 +231,30 @@ mod tests {
     #[test]
     fn unknown_is_null_in_json_and_a_dash_in_common() {
         let mut out = Vec::new();
-        push_json(&mut out, LINE, &RequestRecord::default());
+        push_json(&mut out, ASKED, &RequestRecord::default());
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("\"target\": \"/\\u0022\\u000a\\u00ff\""), "{text}");
         assert!(text.contains("\"gil_wait_time\": null"), "{text}");
         let mut out = Vec::new();
-        push_common(&mut out, LINE, &RequestRecord::default(), "now", false);
+        push_common(&mut out, ASKED, &RequestRecord::default(), "now", false);
         assert!(out.ends_with(b"gil_wait_time=-\n"));
+    }
+
+    #[test]
+    fn what_was_no_request_has_a_line_too() {
+        let refused = Asked { request: None, ..ASKED };
+        let record = RequestRecord { status: 400, ..RequestRecord::default() };
+        let mut out = Vec::new();
+        push_common(&mut out, refused, &record, "now", true);
+        let times = "response_time=0.000000000 gil_wait_time=-";
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            format!("::1 - - [now] \"-\" 400 0 \"-\" \"-\" {times}\n")
+        );
+        let mut out = Vec::new();
+        push_json(&mut out, refused, &record);
+        let text = String::from_utf8(out).unwrap();
+        let nulls = "\"method\": null, \"target\": null, \"protocol\": null, \"status\": 400";
+        assert!(text.contains(nulls), "{text}");
     }
 }

@@ -11,6 +11,7 @@ use super::tls::TlsSession;
 use crate::http::connection::Finished;
 use crate::http::forwarding::Origin;
 use crate::http::{Connection, Limits};
+use crate::record::clock::now_ns;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -43,7 +44,7 @@ pub struct Peer {
     pub readable: bool,
     /// The peer has shut down its sending side: read to the end, since no event may follow.
     pub hangup: bool,
-    /// When the thread that polls saw the event that this turn answers.
+    /// When the thread that polls saw the event that this turn answers; before any, the connection.
     pub noticed_ns: u64,
     /// When the current stage must be over, and which stage of the current request that was set for.
     pub deadline_ns: u64,
@@ -94,7 +95,7 @@ impl Peer {
             stage: Stage::Idle,
             readable: true,
             hangup: false,
-            noticed_ns: 0,
+            noticed_ns: now_ns(),
             deadline_ns: 0,
             deadline_stage: None,
             moved: false,

@@ -323,6 +323,26 @@ fn stopping_answers_what_nobody_has_looked_at_yet() {
 }
 
 #[test]
+fn what_a_stopping_server_accepts_has_not_waited_since_the_machine_began() {
+    let begun_ns = now_ns();
+    let (listener, address) = listen();
+    let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
+    run(&pool, 1, true, || {
+        let mut busy = occupy(&pool, address);
+        let mut queued = TcpStream::connect(address).unwrap();
+        send(&mut queued, "/queued");
+        pool.stop(0);
+        pool.application().gate.store(true, SeqCst);
+        assert_eq!(read_last_answer(&mut busy), "/wait");
+        assert_eq!(read_last_answer(&mut queued), "/queued");
+    });
+    let paths = pool.requests();
+    let rows = paths.rows();
+    let (_, row, _) = rows.iter().find(|row| row.0 == b"/queued").unwrap();
+    assert!(row.response.read().sum_ns <= now_ns() - begun_ns);
+}
+
+#[test]
 fn a_request_behind_the_last_response_does_not_destroy_it() {
     with_pool(1, |pool, address| {
         let mut busy = occupy(pool, address);

@@ -14,8 +14,8 @@ use super::pool::Pool;
 use super::socket::{self, Transfer};
 use super::watch::Activity;
 use crate::http::connection::Finished;
-use crate::http::{Event, Rejection};
-use crate::record::access_log::{LogBuffer, LogForm, RequestLine};
+use crate::http::{Event, Head, Rejection};
+use crate::record::access_log::{Asked, LogBuffer, LogForm, Request};
 use crate::record::clock::{CpuCharges, DateCache, now_ns};
 use crate::record::{Books, RequestRecord, Slot, ThreadBook};
 use std::os::fd::AsFd;
@@ -116,7 +116,10 @@ impl<A: Application> Pool<A> {
                         peer.readable = true;
                         peer.owes_first_request = self.is_stopping();
                     }
-                    Passage::Refused(rejection) => self.refuse(peer, rejection, state),
+                    Passage::Refused(rejection) => {
+                        begin_request(peer, state.now_ns);
+                        self.refuse(peer, rejection, state);
+                    }
                     Passage::Silent if self.is_stopping() => return Outcome::Close,
                     Passage::Silent | Passage::Wait => return Outcome::Wait,
                     Passage::Close => return Outcome::Close,
@@ -184,7 +187,8 @@ impl<A: Application> Pool<A> {
                 }
                 Event::Request => {
                     if state.late {
-                        self.refuse_late(peer, state);
+                        // Nobody had time for it while it was worth it.
+                        self.refuse(peer, Rejection::QueueTimeout, state);
                         return None;
                     }
                     peer.stage = Stage::Body;
@@ -212,7 +216,7 @@ impl<A: Application> Pool<A> {
     /// Calls the application; sends its response as far as it goes (`None`), or has it held.
     fn run(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Option<Outcome> {
         let Some(thread) = state.thread.as_deref_mut().filter(|_| !state.late) else {
-            self.refuse_late(peer, state);
+            self.refuse(peer, Rejection::QueueTimeout, state);
             return None;
         };
         let begun = peer.progress;
@@ -291,35 +295,43 @@ impl<A: Application> Pool<A> {
         end_ns: u64,
         state: &mut TurnState<A::Thread>,
     ) {
-        self.keep_record(peer, record, state);
+        self.keep_record(peer, Some(peer.http.head()), record, state);
         // A request that came meanwhile waited for this one; it is noticed now. Of one that is still to be
         // read no event may tell any more.
         peer.progress = Progress { noticed_ns: end_ns, started_ns: end_ns };
         peer.noticed_ns = end_ns;
     }
 
-    fn keep_record(&self, peer: &Peer, record: &RequestRecord, state: &mut TurnState<A::Thread>) {
-        let (head, bytes) = peer.http.head();
-        let target = &bytes[head.target.clone()];
+    /// Counts a request, of which there may be no head, and writes its line.
+    fn keep_record(
+        &self,
+        peer: &Peer,
+        request: Option<(&Head, &[u8])>,
+        record: &RequestRecord,
+        state: &mut TurnState<A::Thread>,
+    ) {
+        let target = request.map_or(&b"-"[..], |(head, bytes)| &bytes[head.target.clone()]);
         state.book.lock().expect("no panic under this lock").record(target, record);
         if let Some(log) = self.access_log() {
-            let field = |name: &[u8]| match log.form {
-                LogForm::Combined => head.field(bytes, name),
-                _ => None,
-            };
-            let line = RequestLine {
-                address: peer.client().0,
-                method: &bytes[head.method.clone()],
-                target,
-                minor_version: head.minor_version,
-                referer: field(b"referer"),
-                user_agent: field(b"user-agent"),
-            };
-            state.log.push(log, line, record, &mut state.dates);
+            let request = request.map(|(head, bytes)| {
+                let field = |name: &[u8]| match log.form {
+                    LogForm::Combined => head.field(bytes, name),
+                    _ => None,
+                };
+                Request {
+                    method: &bytes[head.method.clone()],
+                    target,
+                    minor_version: head.minor_version,
+                    referer: field(b"referer"),
+                    user_agent: field(b"user-agent"),
+                }
+            });
+            let asked = Asked { address: peer.client().0, request };
+            state.log.push(log, asked, record, &mut state.dates);
         }
     }
 
-    /// Answers what is malformed; the connection will close.
+    /// Answers what is malformed, or came too late; the connection will close.
     pub(super) fn refuse(
         &self,
         peer: &mut Peer,
@@ -327,21 +339,17 @@ impl<A: Application> Pool<A> {
         state: &mut TurnState<A::Thread>,
     ) {
         let date = state.dates.http().as_bytes();
-        encode_refusal(&mut peer.http, rejection, date, &mut peer.outgoing);
+        let status = encode_refusal(&mut peer.http, rejection, date, &mut peer.outgoing);
         peer.stage = Stage::Writing(Finished::Close);
-    }
-
-    /// queue-timeout: nobody had time for the request while it was worth it.
-    fn refuse_late(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) {
-        let (begun, now_ns) = (peer.progress, now_ns());
+        let begun = peer.progress;
         let record = RequestRecord {
-            status: 504,
+            status,
             queue_ns: begun.started_ns.saturating_sub(begun.noticed_ns),
-            response_ns: now_ns.saturating_sub(begun.noticed_ns),
+            response_ns: now_ns().saturating_sub(begun.noticed_ns),
             ..RequestRecord::default()
         };
-        self.keep_record(peer, &record, state);
-        self.refuse(peer, Rejection::QueueTimeout, state);
+        peer.origin = peer.http.request().and_then(|_| self.entrance.origin_of(peer));
+        self.keep_record(peer, peer.http.request(), &record, state);
     }
 }
 

@@ -87,6 +87,11 @@ impl Connection {
         (&self.head, self.received.head())
     }
 
+    /// The same of the request that is under way; `None` before its head is complete and parsed.
+    pub fn request(&self) -> Option<(&Head, &[u8])> {
+        self.requested.then(|| self.head())
+    }
+
     pub fn is_method(&self, method: &[u8]) -> bool {
         let (head, bytes) = self.head();
         &bytes[head.method.clone()] == method
