@@ -39,9 +39,17 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    /// The deadline has passed.
-    pub(super) fn give_up(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
-        peer.expired = false;
+    /// A turn of a connection whose deadline has passed. What it waited for may be there, and no
+    /// thread was free to see it.
+    pub(super) fn last_turn(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
+        peer.readable = true;
+        match self.go_on(peer, state) {
+            Outcome::Wait if !has_gone_on(peer) => self.give_up(peer, state),
+            outcome => outcome,
+        }
+    }
+
+    fn give_up(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
         match peer.stage {
             // Its request was answered.
             Stage::Head if peer.http.is_discarding() => Outcome::Close,
@@ -50,11 +58,6 @@ impl<A: Application> Pool<A> {
                 peer.send();
                 Outcome::Close
             }
-            // No event told of it: there is too little room yet.
-            Stage::Writing(_) if socket::untaken(peer.socket.as_fd()) < peer.untaken => {
-                peer.moved = true;
-                Outcome::Wait
-            }
             Stage::Writing(_) => {
                 socket::reset_on_close(peer.socket.as_fd());
                 Outcome::Close
@@ -62,4 +65,18 @@ impl<A: Application> Pool<A> {
             Stage::Opening { .. } | Stage::Idle | Stage::Lingering { .. } => Outcome::Close,
         }
     }
+}
+
+/// Whether what the connection waits for now is another thing than before, or another piece of it. A
+/// head or a body must be there as a whole.
+fn has_gone_on(peer: &mut Peer) -> bool {
+    if peer.deadline_stage != Some(peer.stage) {
+        return true;
+    }
+    if matches!(peer.stage, Stage::Writing(_)) {
+        // No event told of what was taken if it makes too little room.
+        peer.moved |= socket::untaken(peer.socket.as_fd()) < peer.untaken;
+        return peer.moved;
+    }
+    false
 }

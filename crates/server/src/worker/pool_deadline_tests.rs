@@ -118,3 +118,26 @@ fn a_client_that_takes_a_little_is_not_cut_off() {
         connection.read_exact(&mut rest).unwrap();
     });
 }
+
+#[test]
+fn a_request_that_no_thread_has_seen_before_the_deadline_is_answered() {
+    let (pool, address) = with_timeouts(|timeouts| timeouts.keep_alive_ns = 20 * SHORT_NS);
+    run(&pool, 1, true, || {
+        let mut connection = connect(address);
+        let mut busy = connect(address);
+        assert_eq!(ask(&mut connection, "/first"), "/first");
+        send(&mut busy, "/wait");
+        while !pool.application().waiting.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        send(&mut connection, "/next");
+        // Nobody polls, so this is the monitor's doing.
+        while pool.ready.is_empty() {
+            std::thread::yield_now();
+        }
+        pool.application().gate.store(true, SeqCst);
+        assert_eq!(read_answer(&mut busy), "/wait");
+        assert_eq!(read_answer(&mut connection), "/next");
+        assert_eq!(read_to_end(&mut connection), "", "it is idle now");
+    });
+}

@@ -103,11 +103,15 @@ pub enum Outcome {
 
 impl<A: Application> Pool<A> {
     pub(super) fn turn(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
-        let mut requests = 0;
         peer.borrow_buffers(&mut state.spares);
-        if peer.expired {
-            return self.give_up(peer, state);
+        match std::mem::take(&mut peer.expired) {
+            true => self.last_turn(peer, state),
+            false => self.go_on(peer, state),
         }
+    }
+
+    pub(super) fn go_on(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
+        let mut requests = 0;
         loop {
             match peer.stage {
                 Stage::Opening { .. } => match self.entrance.pass(peer) {
