@@ -178,6 +178,8 @@ def test_a_second_signal_leaves_no_process(tmp_path: Path) -> None:
         time.sleep(0.2)
         server.process.terminate()
         server.wait_until(lambda: len(server.workers()) == 1)
+        # Not as `timeout` sends two at once.
+        time.sleep(0.2)
         assert server.stop(signal.SIGTERM) == -signal.SIGTERM
     assert not any(map(is_alive, workers))
     assert not any(each.exists() for each in left)
@@ -397,6 +399,16 @@ def test_a_process_is_replaced_after_an_interval(tmp_path: Path) -> None:
         load.wait_for_answers(50)
     assert not load.failed()
     assert "is replaced (restart_interval)" in server.stderr
+
+
+def test_a_limit_may_be_months_away(tmp_path: Path) -> None:
+    days = 60 * 86_400.0
+    group = {"restart_interval_s": days, "graceful_timeout_s": days}
+    with Supervised(tmp_path, group) as server, server.connect() as busy:
+        busy.sendall(b"GET /slow?1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        server.reload(2)
+        assert read_response(busy).status == 200, "by a worker that has 60 days to end"
 
 
 def test_cpu_time_has_a_limit(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from headway.server.deaths import Deaths
 from headway.server.inquiry import Inquiry
 from headway.server.listeners import Listeners, inherited_from_systemd
 from headway.server.log import say
+from headway.server.patience import patience_ms
 from headway.server.pid_file import pid_file
 from headway.server.process import Failure, Process, State
 from headway.server.service_manager import ServiceManager
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 # More of one process than these are not kept.
 MAX_MODULES = 500
+# Signals to end that come this close together are one: `timeout` sends its child two.
+ONE_SIGNAL_S = 0.1
 
 
 def supervise(
@@ -98,6 +101,7 @@ class Supervisor:
         self._inquiry = Inquiry()
         # The second signal, which let nobody finish.
         self.ended_by: signal.Signals | None = None
+        self._stopped_at = 0.0
 
     def run(self, settings: ServerSettings) -> int:
         """Until nobody serves any more; the exit status. Raises `CommandError`."""
@@ -131,7 +135,7 @@ class Supervisor:
         for source in (self._watcher, self._status_socket):
             if source is not None:
                 poll.register(source, select.POLLIN)
-        ready = [fd for fd, _ in poll.poll(self._patience_ms())]
+        ready = [fd for fd, _ in poll.poll(patience_ms(self._deadlines()))]
         for fd in ready:
             if fd in by_fd:
                 self._hear(by_fd[fd])
@@ -142,16 +146,14 @@ class Supervisor:
         for number in self._signals.read():
             self._obey(signal.Signals(number))
 
-    def _patience_ms(self) -> float | None:
-        times = list(self._succession.deadlines())
+    def _deadlines(self) -> Iterator[float]:
+        yield from self._succession.deadlines()
         if self._service_manager.ping_at is not None:
-            times.append(self._service_manager.ping_at)
+            yield self._service_manager.ping_at
         if self._inquiry.deadline is not None:
-            times.append(self._inquiry.deadline)
+            yield self._inquiry.deadline
         if self._dashboard is not None and self._dashboard.deadline is not None:
-            times.append(self._dashboard.deadline)
-        # A millisecond late rather than early, and then again.
-        return max(min(times) - time.monotonic(), 0.0) * 1000 + 1 if times else None
+            yield self._dashboard.deadline
 
     # What processes say
 
@@ -233,13 +235,17 @@ class Supervisor:
         if number in (signal.SIGTERM, signal.SIGINT):
             if not self._succession.is_stopping:
                 self._succession.stop()
-            else:
-                self.ended_by = number
-                self._children.kill()
+                self._stopped_at = time.monotonic()
+            elif time.monotonic() - self._stopped_at > ONE_SIGNAL_S:
+                self._end_at_once(number)
         elif number == signal.SIGHUP:
             self._reload("SIGHUP", "graceful_signal")
         elif number == signal.SIGUSR1:
             self._inquiry.join(lambda it: say(f"SIGUSR1:\n{draw(it)}"), self._children)
+
+    def _end_at_once(self, number: signal.Signals) -> None:
+        self.ended_by = number
+        self._children.kill()
 
     def _reload(self, cause: str, reason: str) -> None:
         """Reads the configuration again and starts a generation for it, while anybody serves; those

@@ -8,7 +8,6 @@ about to send. If the supervisor goes away the worker ends as on SIGTERM.
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import signal
@@ -17,7 +16,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from headway import gil
@@ -28,7 +27,9 @@ from headway.server.application import Application
 from headway.server.binding import Listener, parse_address
 from headway.server.control import Control, Gone
 from headway.server.ending import end_without_finalization
+from headway.server.forks import leave_signals_to_forks
 from headway.server.limits import native_limits, slow_requests
+from headway.server.patience import patience_ms
 from headway.server.serving import Server
 from headway.server.settings import DEFAULT_POLICY
 from headway.server.signals import SUPERVISORS_SIGNALS
@@ -116,6 +117,7 @@ class Worker:
         self._paths_told: set[str] = set()
         self._grace_s = group.graceful_timeout_s or NO_LIMIT_S
         self._has_supervisor = True
+        self._has_sigterm = False
         self._is_serving = False
         # When requests that are still under way are given up; known once no more are accepted.
         self._deadline: float | None = None
@@ -189,14 +191,14 @@ class Worker:
         os.set_blocking(self._signal_fd, False)
         os.set_blocking(write_fd, False)
         signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        leave_signals_to_forks()
 
     def _stop_on_signal(self, *_: object) -> None:
-        # The next one has its default effect.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._note_stop()
-
-    def _note_stop(self) -> None:
-        os.write(self._write_fd, TERMINATE)
+        # More of them change nothing: whoever signals the whole server reaches us directly and
+        # through the supervisor, which has SIGKILL for what must not wait.
+        if not self._has_sigterm:
+            self._has_sigterm = True
+            os.write(self._write_fd, TERMINATE)
 
     def _note_end(self) -> None:
         os.write(self._write_fd, OVER)
@@ -215,7 +217,7 @@ class Worker:
             poll.register(self._signal_fd, select.POLLIN)
             if self._has_supervisor:
                 poll.register(self._control, select.POLLIN)
-            ready = [fd for fd, _ in poll.poll(self._patience_ms())]
+            ready = [fd for fd, _ in poll.poll(patience_ms(self._deadlines()))]
             if self._signal_fd in ready:
                 # Its handler has run by now, or does before the next instruction.
                 os.read(self._signal_fd, 4096)
@@ -252,13 +254,11 @@ class Worker:
             self._control.send(message, wait=False)
         return COMMANDS.get(command)
 
-    def _patience_ms(self) -> int | None:
-        waits_s = []
+    def _deadlines(self) -> Iterator[float]:
         if self._deadline is not None:
-            waits_s.append(max(self._deadline - time.monotonic(), 0.0))
+            yield self._deadline
         if self._task.watched:
-            waits_s.append(FILES_PERIOD_S)
-        return math.ceil(1000 * min(waits_s)) if waits_s else None
+            yield time.monotonic() + FILES_PERIOD_S
 
     def _tell_paths(self) -> None:
         if not self._task.watched:
