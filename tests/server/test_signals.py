@@ -75,3 +75,74 @@ def test_sigterm_ends_what_the_application_forks_and_no_more(tmp_path: Path) -> 
             assert int(it.get("/forks").body) == -signal.SIGTERM
         assert it.get("/pid").status == 200
         assert it.workers() == before
+
+
+@pytest.mark.parametrize("preload", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_what_is_for_the_supervisor_ends_nobody_else(
+    tmp_path: Path, preload: bool, number: signal.Signals
+) -> None:
+    with Supervised(tmp_path, TWO | {"preload": preload}) as server, server.connect() as busy:
+        before = server.workers()
+        busy.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        signal_all(server, number)
+        server.wait_for("SIGUSR1:\n" if number == signal.SIGUSR1 else "SIGUSR2 has no meaning here")
+        assert read_response(busy).status == 200
+        assert server.workers() == before
+
+
+# A handler of the application's own, which lets itself be seen.
+HANDLES = """
+import signal, threading
+came = threading.Event()
+signal.signal(signal.SIGUSR2, lambda *_: came.set())
+
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return [b"came" if came.wait(10) else b"did not come"]
+"""
+
+
+def test_an_application_may_have_a_signal_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "handles.py").write_text(HANDLES)
+    mounts = [{"path": "", "application": "handles:application"}]
+    with Supervised(tmp_path, {"mounts": mounts, "python_path": [str(tmp_path)]}) as server:
+        os.kill(server.workers()[0], signal.SIGUSR2)
+        assert server.get("/").body == b"came"
+
+
+# A program that an application starts: how it has been left signals that its parents ignore.
+IGNORES = """
+import subprocess
+
+def application(environ, start_response):
+    said = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True).stdout
+    start_response("200 OK", [])
+    return [next(line.split()[1] for line in said.splitlines() if "SigIgn" in line).encode()]
+"""
+
+
+def test_a_supervisor_is_not_stopped_and_leaves_children_as_they_were(tmp_path: Path) -> None:
+    (tmp_path / "ignores.py").write_text(IGNORES)
+    mounts = [{"path": "", "application": "ignores:application"}]
+    with Supervised(tmp_path, {"mounts": mounts, "python_path": [str(tmp_path)]}) as server:
+        for number in (signal.SIGTTIN, signal.SIGTTOU):
+            server.process.send_signal(number)
+        server.reload(2)
+        ignored = int(server.get("/").body, 16)
+    assert not any(ignored >> (number - 1) & 1 for number in (signal.SIGTTIN, signal.SIGTTOU))
+
+
+def test_sigquit_ends_everything_at_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    left = [tmp_path / name for name in ("pid", "status", "shop")]
+    group = TWO | {"binds": [f"unix:{left[2]}"]}
+    server = Supervised(tmp_path, group, pid_file=str(left[0]), status_socket=str(left[1]))
+    workers = server.workers()
+    with server.connect() as busy:
+        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        assert server.stop(signal.SIGQUIT) == -signal.SIGQUIT
+    assert "headway serve: SIGQUIT: all processes are killed\n" in server.stderr
+    assert not any(map(is_alive, workers))
+    assert not any(each.exists() for each in left)

@@ -22,7 +22,7 @@ from headway.server.binding import Address
 from headway.server.log import say
 from headway.server.process import End
 from headway.server.settings import ServerSettings
-from headway.server.signals import SUPERVISORS_SIGNALS
+from headway.server.signals import IGNORED, SUPERVISORS_SIGNALS
 
 # As `process.PROGRAM`: the current directory is not searched, and `ps` shows the string.
 PROGRAM = (
@@ -73,6 +73,7 @@ class Dashboard:
                 os.environ,
                 # Ctrl-C in a terminal is for the server, which ends this one last.
                 setsigmask=SUPERVISORS_SIGNALS,
+                setsigdef=IGNORED,
             )
         except OSError as error:
             say(f"the dashboard cannot be started: {error}")

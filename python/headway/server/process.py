@@ -17,7 +17,7 @@ from headway.errors import CommandError
 from headway.server import free_threading
 from headway.server.control import Control, Gone, Message, open_pair
 from headway.server.settings import ProcessGroup, Telemetry
-from headway.server.signals import SUPERVISORS_SIGNALS
+from headway.server.signals import IGNORED, SUPERVISORS_SIGNALS
 from headway.server.task import Task
 
 # For `python -c`, with the control socket's descriptor behind it. The current directory must not
@@ -160,6 +160,7 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
             # Onto itself: the child inherits it.
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in fds],
             setsigmask=SUPERVISORS_SIGNALS,
+            setsigdef=IGNORED,
         )
     except OSError:
         ours.close()

@@ -13,18 +13,30 @@ from types import TracebackType
 WATCHED = (
     signal.SIGTERM,
     signal.SIGINT,
+    signal.SIGQUIT,
     signal.SIGHUP,
     signal.SIGUSR1,
+    signal.SIGUSR2,
     signal.SIGCHLD,
 )
 
-# The terminal sends them to all processes of the server, and what they mean is for the supervisor
-# to say. Blocked in a new process until it has handlers for them (`start`).
-SUPERVISORS_SIGNALS = (signal.SIGINT, signal.SIGHUP)
+# They would stop the supervisor, for no reason that it has. Ignored, since with a handler the
+# kernel has a write to the terminal tried again for ever; programs that it starts have their
+# default effect.
+IGNORED = (signal.SIGTTIN, signal.SIGTTOU)
+
+# The terminal sends these to all processes of the server, and what they mean is for the supervisor
+# to say.
+TERMINALS_SIGNALS = (signal.SIGINT, signal.SIGHUP)
+# A service manager sends these to all, if it is told to; an application may have a use for them.
+APPLICATIONS_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+# Blocked in a new process until it has handlers for them (`start`).
+SUPERVISORS_SIGNALS = TERMINALS_SIGNALS + APPLICATIONS_SIGNALS
 
 
 class Signals:
-    """While entered, `WATCHED` have no other effect than to make `fileno()` readable."""
+    """While entered, `WATCHED` have no other effect than to make `fileno()` readable, and `IGNORED`
+    none."""
 
     def __enter__(self) -> Signals:
         self._ours, self._theirs = socket.socketpair()
@@ -32,6 +44,7 @@ class Signals:
             end.setblocking(False)
         self._former_fd = signal.set_wakeup_fd(self._theirs.fileno(), warn_on_full_buffer=False)
         self._former = {number: signal.signal(number, lambda *_: None) for number in WATCHED}
+        self._former |= {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
         return self
 
     def __exit__(

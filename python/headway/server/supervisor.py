@@ -238,13 +238,20 @@ class Supervisor:
                 self._stopped_at = time.monotonic()
             elif time.monotonic() - self._stopped_at > ONE_SIGNAL_S:
                 self._end_at_once(number)
+        elif number == signal.SIGQUIT:
+            self._end_at_once(number)
         elif number == signal.SIGHUP:
             self._reload("SIGHUP", "graceful_signal")
         elif number == signal.SIGUSR1:
             self._inquiry.join(lambda it: say(f"SIGUSR1:\n{draw(it)}"), self._children)
+        elif number == signal.SIGUSR2:
+            say("SIGUSR2 has no meaning here; SIGHUP starts a new generation")
 
     def _end_at_once(self, number: signal.Signals) -> None:
         self.ended_by = number
+        if not self._succession.is_stopping:
+            say(f"{number.name}: all processes are killed")
+            self._succession.stop()
         self._children.kill()
 
     def _reload(self, cause: str, reason: str) -> None:

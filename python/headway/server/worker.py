@@ -32,7 +32,7 @@ from headway.server.limits import native_limits, slow_requests
 from headway.server.patience import patience_ms
 from headway.server.serving import Server
 from headway.server.settings import DEFAULT_POLICY
-from headway.server.signals import SUPERVISORS_SIGNALS
+from headway.server.signals import TERMINALS_SIGNALS
 from headway.server.stderr import tell
 from headway.server.task import Task
 
@@ -183,7 +183,7 @@ class Worker:
     def _catch_signals(self) -> None:
         """After the application was imported, which may have handlers of its own."""
         signal.signal(signal.SIGTERM, self._stop_on_signal)
-        for number in SUPERVISORS_SIGNALS:
+        for number in TERMINALS_SIGNALS:
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGXCPU, self._tell_cpu_limit)
         # A signal may reach any thread, and then does not bring the main one out of its poll.
