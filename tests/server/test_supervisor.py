@@ -133,6 +133,39 @@ def test_addresses_and_numbers_change_with_the_configuration(tmp_path: Path) -> 
     assert not new.exists()
 
 
+def test_a_generation_that_cannot_begin_leaves_the_pending_one(tmp_path: Path) -> None:
+    """A second SIGHUP while the first is under way."""
+    flag = tmp_path / "sleep"
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    held = {"binds": [f"unix:{first}", f"unix:{second}"]}
+    with Supervised(
+        tmp_path, {"binds": [f"unix:{first}"]}, environment={"SLEEP_WHILE_EXISTS": str(flag)}
+    ) as server:
+        flag.touch()
+        server.write(held)
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("starting generation 2")
+        server.write({"binds": [f"unix:{first}", "192.0.2.1:1"]})
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("generation 1 goes on serving, and 2 starting")
+        assert second.exists()
+        # One that can begin takes its place, and its sockets go at once.
+        server.write({"binds": [f"unix:{first}", f"unix:{third}"]})
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("starting generation 3")
+        server.wait_until(lambda: len(server.workers()) == 2)
+        assert not second.exists()
+        # The next one fails with what it has opened, and the first goes on.
+        flag.unlink()
+        server.write(held | {"mounts": [{"path": "", "application": "nowhere:app"}]})
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("nowhere.*; generation 1 goes on serving")
+        assert first.exists()
+        assert not second.exists()
+        assert not third.exists()
+        assert server.get("/pid").status == 200
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_request_sent_before_sigterm_is_answered(tmp_path: Path, processes: int) -> None:
     with Supervised(tmp_path, {"processes": processes}) as server, ExitStack() as stack:

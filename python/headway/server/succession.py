@@ -79,17 +79,17 @@ class Succession:
     def begin(self, settings: ServerSettings, reason: str = "graceful_signal") -> int:
         """Starts a generation, which becomes the current one when it is ready, in place of one that
         is not ready yet; the processes of the one before end for this reason. Returns its number.
-        Raises `CommandError`."""
-        abandoned, self.pending = self.pending, None
-        if abandoned is not None:
-            self._dismiss(abandoned, "generation_abandoned")
+        Raises `CommandError`, and then nothing has changed."""
         for group in settings.groups:
             check_interpreter(group)
             if group.preload:
                 _native.process_adopt_orphans()
         self._listeners.open(settings.groups)
         self._generations += 1
-        self.pending = Generation(self._generations, settings, reason)
+        abandoned, self.pending = self.pending, Generation(self._generations, settings, reason)
+        if abandoned is not None:
+            self._dismiss(abandoned, "generation_abandoned")
+            self._close_unwanted()
         for running, slot in list(self.pending.slots()):
             if self.pending is not None:
                 self._start(self.pending, running, slot)
@@ -126,10 +126,7 @@ class Succession:
         former, self.current, self.pending = self.current, pending, None
         for running, slot in pending.slots():
             self._hand_over(running, slot)
-        wanted = {address for group in pending.settings.groups for address in group.binds}
-        dropped = self._listeners.addresses() - wanted
-        self._listeners.stop_queueing(dropped)
-        self._listeners.close(dropped)
+        self._close_unwanted()
         self._service_manager.is_ready()
         if former is None:
             self._announce(pending)
@@ -146,6 +143,19 @@ class Succession:
         slot.serving.tell("serve")
         if former is not None:
             self._retire(former)
+
+    def _close_unwanted(self) -> None:
+        """Closes what neither generation serves."""
+        generations = [each for each in (self.current, self.pending) if each is not None]
+        wanted = {
+            address
+            for each in generations
+            for group in each.settings.groups
+            for address in group.binds
+        }
+        unwanted = self._listeners.addresses() - wanted
+        self._listeners.stop_queueing(unwanted)
+        self._listeners.close(unwanted)
 
     def _announce(self, generation: Generation) -> None:
         for group in generation.settings.groups:
@@ -283,8 +293,7 @@ class Succession:
             if self.current is None:
                 self.fatal = failure or Failure(1, what, "")
                 return
-            wanted = {a for group in self.current.settings.groups for a in group.binds}
-            self._listeners.close(self._listeners.addresses() - wanted)
+            self._close_unwanted()
             say(f"{message}; generation {self.current.number} goes on serving")
             self._service_manager.is_ready()
             return

@@ -269,8 +269,12 @@ class Supervisor:
         except Exception as error:
             # Whatever is wrong with what comes next, what runs goes on.
             what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-            say(f"{cause}: {what}; generation {current.number} goes on serving")
-            self._service_manager.is_ready()
+            goes_on = f"generation {current.number} goes on serving"
+            if self._succession.pending is not None:
+                goes_on += f", and {self._succession.pending.number} starting"
+            else:
+                self._service_manager.is_ready()
+            say(f"{cause}: {what}; {goes_on}")
             return
         say(f"{cause}: starting generation {number}")
 
