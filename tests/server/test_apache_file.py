@@ -631,7 +631,7 @@ def test_an_alias_hidden_from_mod_wsgi_is_warned_of(conf: Path) -> None:
 def test_directives_of_httpd_become_limits(conf: Path) -> None:
     text = (
         "Timeout 50\nKeepAliveTimeout 500ms\nLimitRequestLine 8190\nLimitRequestFields 0\n"
-        "LimitRequestFieldSize 100000\nLimitRequestBody 1000\nListenBacklog 200\nPidFile run/pid\n"
+        "LimitRequestFieldSize 100000\nLimitRequestBody 1000\nListenBacklog 200\n"
         'LogFormat "%h %l %u %t \\"%r\\" %>s %O" short\nCustomLog logs/a short\n'
         "WSGITrustedProxies 10.0.0.0/8 192.0.2.1\n"
     )
@@ -647,11 +647,21 @@ def test_directives_of_httpd_become_limits(conf: Path) -> None:
         max_body_bytes=1000,
     )
     assert (group.access_log, group.access_log_path) == ("common", f"{folder}/logs/a")
-    assert (group.listen_backlog, resolution.settings.pid_file) == (200, f"{folder}/run/pid")
+    assert group.listen_backlog == 200
     assert group.trusted_proxies == ("10.0.0.0/8", "192.0.2.1/32")
     assert group.trusted_proxy_headers == ("X-Forwarded-For", "X-Forwarded-Proto")
     own = group_of(conf, text + SHOP + "WSGIDaemonProcess shop listen-backlog=7\n")
     assert own.listen_backlog == 7
+
+
+def test_the_pid_file_of_httpd_is_left_to_it(conf: Path) -> None:
+    resolution = read(conf, f"PidFile ${{APACHE_PID_FILE}}\n{EMBEDDED}")
+    assert resolution.settings.pid_file is None
+    (warning,) = resolution.warnings
+    assert warning.endswith(
+        ":1: PidFile has no effect: it is httpd's, which may run; "
+        "--pid-file is for a file of its own"
+    )
 
 
 def test_the_user_of_server_scope_is_for_all(conf: Path) -> None:

@@ -225,18 +225,11 @@ def test_a_pid_file_is_one_server_s(tmp_path: Path) -> None:
     path = tmp_path / "pid"
     # An earlier server was killed, and its number may be anybody's by now.
     path.write_text(f"{os.getpid()}\n of an earlier server\n")
+    os.utime(path, (1, 1))
     with Supervised(tmp_path, pid_file=str(path)) as server:
         mine = f"{server.process.pid}\n"
         assert path.read_text() == mine
-        second = subprocess.run(
-            [
-                *(sys.executable, "-m", "headway", "serve", "processes:application"),
-                *("--app-dir", str(APPS), "--bind", "127.0.0.1:0", "--pid-file", str(path)),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
+        second = serve_with_pid_file(path, "127.0.0.1:0")
         assert second.returncode == 2
         assert second.stderr == (
             f"headway serve: --pid-file {path}: another server has it (process {mine.strip()}); "
@@ -244,6 +237,46 @@ def test_a_pid_file_is_one_server_s(tmp_path: Path) -> None:
         )
         assert path.read_text() == mine
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"{os.getpid()}\n", f"process {os.getpid()}, which runs and is another program's; each"),
+        ("root:x:0:0\n", "'root:x:0:0'; allowed: a new file, or one with the process id of"),
+    ],
+    ids=["another's", "no pid file"],
+)
+def test_a_pid_file_of_another_program_is_refused(tmp_path: Path, text: str, found: str) -> None:
+    path = tmp_path / "pid"
+    path.write_text(text)
+    done = serve_with_pid_file(path, "127.0.0.1:0")
+    assert done.stderr.startswith(f"headway serve: --pid-file {path}: found {found}")
+    assert (done.returncode, path.read_text()) == (2, text)
+
+
+def test_a_start_that_fails_leaves_the_pid_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    # Of a program that runs elsewhere, for all that can be known.
+    path.write_text("1\n")
+    os.utime(path, (1, 1))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        done = serve_with_pid_file(path, f"127.0.0.1:{other.getsockname()[1]}")
+    assert "address already in use" in done.stderr
+    assert (done.returncode, path.read_text()) == (2, "1\n")
+
+
+def serve_with_pid_file(path: Path, bind: str) -> subprocess.CompletedProcess[str]:
+    """A server that does not come to serve."""
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "headway", "serve", "processes:application"),
+            *("--app-dir", str(APPS), "--bind", bind, "--pid-file", str(path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
 
 
 def test_a_pid_file_that_another_has_written_since_is_left(tmp_path: Path) -> None:

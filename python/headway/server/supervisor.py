@@ -60,6 +60,9 @@ def supervise(
         if settings.status_socket is not None:
             status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
         if settings.pid_file is not None:
+            # Not in the file's place before the addresses are ours, too.
+            stack.callback(listeners.shut_down)
+            listeners.open(settings.groups)
             stack.enter_context(pid_file(settings.pid_file))
         dashboard = None
         if settings.dashboard:

@@ -23,13 +23,13 @@ SERVER_ONLY = {
     *CHILDREN,
     *core.SERVER_ONLY,
     *TELEMETRY,
-    *("wsgiinterpreteroptions", "listen", "wsgipythonhome", "wsgirestrictembedded", "pidfile"),
+    *("wsgiinterpreteroptions", "listen", "wsgipythonhome", "wsgirestrictembedded"),
 }
 # Kept with their host, and looked at once all is read.
 OF_HOST = {
     *core.CORE,
     *("sslengine", "sslcertificatefile", "sslcertificatekeyfile"),
-    *("listen", "servername", "customlog", "pidfile"),
+    *("listen", "servername", "customlog"),
     *("wsgidaemonprocess", "wsgiscriptalias", "wsgipythonhome", "wsgirestrictembedded"),
     *("wsgitrustedproxies", "wsgitrustedproxyheaders", "wsgiimportscript"),
     *TELEMETRY,

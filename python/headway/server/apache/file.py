@@ -47,9 +47,6 @@ def read_apache(path: str) -> Draft:
             exit_code=2,
         )
     draft = Draft([_group_draft(contents, group) for group in groups])
-    for directive in contents.main.directives:
-        if directive.key == "pidfile":
-            draft.server["pid-file"] = _file_name(contents, directive, "pid-file")
     draft.server |= telemetry
     said = (*contents.warnings, *remarks(contents, groups, draft))
     # A host may be looked at for several addresses.
