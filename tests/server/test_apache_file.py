@@ -22,6 +22,7 @@ from headway.server.apache.reading import ApacheReader
 from headway.server.apache.syntax import parse_lines, split_words
 from headway.server.binding import Address
 from headway.server.configuration import Draft
+from headway.server.configuration_files import ConfigurationFiles
 from headway.server.options import GROUP_OPTIONS
 from headway.server.resolution import Resolution, resolve
 from headway.server.settings import ApplicationGroup, HttpLimits, Mount, ProcessGroup, Tls
@@ -134,7 +135,7 @@ def test_what_depends_on_the_server_holds_or_not(conf: Path) -> None:
         "<IfVersion < 2.4.1>\nSeen never\n</IfVersion>\n"
         "<IfFile sites/a.conf>\nSeen file ${NAME} ${NOWHERE}\n</IfFile>\n"
     )
-    seen = [each.text for each in ApacheReader(str(conf)).read(str(conf))]
+    seen = [each.text for each in ApacheReader(str(conf), ConfigurationFiles()).read(str(conf))]
     assert seen == [
         *("ssl.c", "ssl_module", "a", "b defined", "now", "2.4"),
         "file ${NAME} ${NOWHERE}",

@@ -6,13 +6,16 @@ import signal
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from served import Served, read_response
+from served import APPS, MODE, Served, read_response
 from supervised import Supervised
 
 pytest.importorskip("watchfiles")
 
+# Sources that change within a second of each other must not be taken from a cache.
+NO_CACHE = {"PYTHONDONTWRITEBYTECODE": "1"}
 SOURCE = (
     "import {module}\n"
     "def app(environ, start_response):\n"
@@ -30,9 +33,7 @@ def test_a_change_is_served_and_a_mistake_is_not(tmp_path: Path) -> None:
         "mounts": [{"path": "", "application": "site_app:app"}],
         "python_path": [str(sources)],
     }
-    # Sources that change within a second of each other must not be taken from a cache.
-    no_cache = {"PYTHONDONTWRITEBYTECODE": "1"}
-    with Supervised(tmp_path, group, reload=True, environment=no_cache) as server:
+    with Supervised(tmp_path, group, reload=True, environment=NO_CACHE) as server:
         assert server.get("/").body == b"one"
         (sources / "words.py").write_text("WORD = b'two'\n")
         server.wait_for("words.py has changed: starting generation 2")
@@ -85,6 +86,111 @@ def test_a_change_after_sigterm_starts_nobody(tmp_path: Path) -> None:
             assert read_response(slow).body == b"one"
         assert server.stop(None) == 0
     assert "has changed" not in server.stderr
+
+
+in_each_interpreter = pytest.mark.parametrize(
+    "application_group",
+    [
+        pytest.param("", id="main interpreter"),
+        pytest.param("shop", id="sub-interpreter"),
+    ],
+)
+
+
+def group_of(sources: Path, application_group: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "mounts": [
+            {"path": "", "application": "site_app:app", "application_group": application_group}
+        ],
+        "application_groups": [{"name": application_group, "python_path": []}],
+        "python_path": [str(sources)],
+    } | fields
+
+
+@in_each_interpreter
+def test_the_file_that_broke_an_import_is_watched(tmp_path: Path, application_group: str) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "words.py").write_text("WORD = b'one'\n")
+    (sources / "site_app.py").write_text(SOURCE.format(module="words"))
+    group = group_of(sources, application_group)
+    with Supervised(tmp_path, group, reload=True, environment=NO_CACHE) as server:
+        assert server.get("/").body == b"one"
+        (sources / "others.py").write_text("WORD = (\n")
+        (sources / "site_app.py").write_text(SOURCE.format(module="others"))
+        server.wait_for("SyntaxError.*\n.*importing site_app failed .*; generation 1 goes on")
+        (sources / "others.py").write_text("WORD = wrod\n")
+        server.wait_for("NameError.*\n.*importing site_app failed .*; generation 1 goes on")
+        (sources / "others.py").write_text("WORD = b'two'\n")
+        server.wait_until(lambda: server.get("/").body == b"two")
+    # Nothing of ours is between the application's frames.
+    assert "imported_files" not in server.stderr
+
+
+@in_each_interpreter
+def test_what_a_request_imports_is_watched(tmp_path: Path, application_group: str) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "words.py").write_text("WORD = b'one'\n")
+    (sources / "site_app.py").write_text(
+        "def app(environ, start_response):\n"
+        "    from words import WORD\n"
+        "    start_response('200 OK', [])\n"
+        "    return [WORD]\n"
+    )
+    group = group_of(sources, application_group)
+    with Supervised(tmp_path, group, reload=True, environment=NO_CACHE) as server:
+        assert server.get("/").body == b"one"
+        (sources / "words.py").write_text("WORD = b'two'\n")
+        server.wait_for("words.py has changed: starting generation 2")
+        server.wait_until(lambda: server.get("/").body == b"two")
+
+
+def test_what_a_template_and_its_workers_import_is_watched(tmp_path: Path) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "words.py").write_text("WORD = b'one'\n")
+    (sources / "lazy.py").write_text("")
+    (sources / "site_app.py").write_text(
+        "import words\n"
+        "def app(environ, start_response):\n"
+        "    import lazy\n"
+        "    start_response('200 OK', [])\n"
+        "    return [words.WORD]\n"
+    )
+    group = group_of(sources, "", preload=True)
+    with Supervised(tmp_path, group, reload=True, environment=NO_CACHE) as server:
+        assert server.get("/").body == b"one"
+        (sources / "lazy.py").write_text("pass\n")
+        server.wait_for("lazy.py has changed: starting generation 2")
+        server.wait_for("generation 2 serves")
+        (sources / "words.py").write_text("WORD = b'two'\n")
+        server.wait_for("words.py has changed: starting generation 3")
+        server.wait_until(lambda: server.get("/").body == b"two")
+
+
+def test_files_that_an_apache_file_includes_are_watched(tmp_path: Path) -> None:
+    script, included = tmp_path / "shop.wsgi", tmp_path / "shop.conf"
+    script.write_text((APPS / "pages.py").read_text())
+    alias = f"WSGIScriptAlias / {script}\n"
+    included.write_text(alias)
+    conf = tmp_path / "httpd.conf"
+    conf.write_text(f"Listen 127.0.0.1:{free_port()}\nInclude {included}\n")
+    server = Served.__new__(Served)
+    server._start(["-m", "headway", "serve", "--config", str(conf), "--reload", *MODE])
+    with server:
+        # A mistake in it must not be the last that is heard of it.
+        included.write_text(f"{alias}WSGIScriptAlas /b /b\n")
+        server.wait_for("shop.conf has changed: .*; generation 1 goes on serving")
+        included.write_text(f"# As it was.\n{alias}")
+        server.wait_for("shop.conf has changed: starting generation 2")
+        server.wait_for("generation 2 serves")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def is_listening(server: Supervised) -> bool:

@@ -12,6 +12,7 @@ from headway.errors import CommandError, reason_of
 from headway.server import check, import_check
 from headway.server.apache.file import read_apache
 from headway.server.configuration import Draft, put_over
+from headway.server.configuration_files import ConfigurationFiles
 from headway.server.flags import add_flags, read_flags
 from headway.server.resolution import Resolution, resolve
 from headway.server.settings import ServerSettings
@@ -70,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Serves until a signal comes; returns the exit code."""
     if arguments.check:
         return _check(arguments)
-    files = () if arguments.config is None else (arguments.config,)
-    return supervise(_settings(arguments), lambda: _settings(arguments), files)
+    files = ConfigurationFiles()
+    return supervise(_settings(arguments, files), lambda: _settings(arguments, files), files.paths)
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -99,9 +100,9 @@ def _imports(resolution: Resolution) -> Iterator[str]:
             yield f"{origin}: process group {group.settings.name}: {found.problem}"
 
 
-def _settings(arguments: argparse.Namespace) -> ServerSettings:
+def _settings(arguments: argparse.Namespace, files: ConfigurationFiles) -> ServerSettings:
     """What there is to do, at the start and once more at SIGHUP."""
-    resolution = read_configuration(arguments)
+    resolution = read_configuration(arguments, files)
     _warn(resolution)
     for problem in check.problems(resolution):
         raise CommandError(problem, exit_code=2)
@@ -113,22 +114,24 @@ def _warn(resolution: Resolution) -> None:
         print(f"headway serve: warning: {warning}", file=sys.stderr)
 
 
-def read_configuration(arguments: argparse.Namespace) -> Resolution:
+def read_configuration(
+    arguments: argparse.Namespace, files: ConfigurationFiles | None = None
+) -> Resolution:
     """What flags and file say together; `CommandError` with exit code 2 for what cannot be."""
     flags = read_flags(arguments)
     if arguments.config is None:
         if not flags.groups[0].mounts:
             raise CommandError("APP is required, or --config FILE (see --help)", exit_code=2)
         return resolve(flags)
-    return resolve(put_over(flags, _read_file(arguments.config), arguments.config))
+    file = _read_file(arguments.config, files or ConfigurationFiles())
+    return resolve(put_over(flags, file, arguments.config))
 
 
-def _read_file(path: str) -> Draft:
+def _read_file(path: str, files: ConfigurationFiles) -> Draft:
     if path.endswith(".conf"):
-        return read_apache(path)
+        return read_apache(path, files)
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = files.read(path)
     except OSError as error:
         reason = reason_of(error)
         raise CommandError(f"--config {path}: {reason}", exit_code=2) from None
@@ -136,7 +139,7 @@ def _read_file(path: str) -> Draft:
         raise CommandError(
             f"--config {path}: byte {error.start} is not UTF-8", exit_code=2
         ) from None
-    return read_toml(path, text) if is_toml(path, text) else read_apache(path)
+    return read_toml(path, text) if is_toml(path, text) else read_apache(path, files)
 
 
 def is_toml(path: str, text: str) -> bool:

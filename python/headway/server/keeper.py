@@ -19,7 +19,7 @@ from typing import Any
 
 from headway import _native
 from headway.errors import CommandError
-from headway.server import gil_events
+from headway.server import gil_events, imported_files
 from headway.server.application import ImportFailed
 from headway.server.limits import to_ns
 from headway.server.places import Place, interval_ns, mounts_of
@@ -153,6 +153,7 @@ class Keeper:
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
             "reported": self._reported,
             "control_fd": gil_events.descriptor_for_others(),
+            "files_fd": imported_files.descriptor_for_others(),
             "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
             "environs": [
                 {**each, **place.about(self._group.threads, self._multiprocess)}

@@ -48,6 +48,11 @@ def main() -> None:
         log_fd, tls = open_log(task.group), read_tls(task.group)
         identity.take_on(task.group)
         tell_of_gil(control)
+        if task.watched:
+            # In production nobody needs what it imports.
+            from headway.server.imported_files import tell_of_files
+
+            tell_of_files(control)
         sys.path[:0] = task.group.python_path
         # As the application's modules find it, before they change it.
         path = list(sys.path)

@@ -44,6 +44,10 @@ def enter(task: str) -> Entry | str:
             from headway.server import gil_events
 
             gil_events.tell_of_gil_by(told["control_fd"])
+        if told["files_fd"] >= 0:
+            from headway.server import imported_files
+
+            imported_files.tell_of_files_by(told["files_fd"])
         if told["own_gil"] and sys.version_info < (3, 13):
             _have_zoneinfo_in_python()
         restrictions.impose(*told["restricted"])

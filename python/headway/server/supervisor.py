@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -45,17 +45,25 @@ ONE_SIGNAL_S = 0.1
 def supervise(
     settings: ServerSettings,
     reread: Callable[[], ServerSettings],
-    configuration_files: Sequence[str] = (),
+    configuration_files: Collection[str] = (),
 ) -> int:
     """Serves until a signal comes; returns the exit status. `reread` is called on SIGHUP, and may
-    raise `Error`; with `settings.reload` also when one of the files changes. Raises `CommandError`
-    if serving cannot begin."""
+    raise `Error`; with `settings.reload` also when one of the files changes, to which it may add.
+    Raises `CommandError` if serving cannot begin."""
     # First, while every descriptor that is not passed is closed.
     listeners = Listeners(inherited_from_systemd())
     with Signals() as signals, ExitStack() as stack:
         watcher = None
         if settings.reload:
             watcher = stack.enter_context(closing(Watcher(configuration_files)))
+
+        def read_again() -> ServerSettings:
+            try:
+                return reread()
+            finally:
+                if watcher is not None:
+                    watcher.add(configuration_files)
+
         status_socket = None
         if settings.status_socket is not None:
             status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
@@ -72,7 +80,7 @@ def supervise(
                 settings.dashboard_http, settings.dashboard_store, settings.telemetry
             )
             stack.callback(dashboard.stop)
-        supervisor = Supervisor(reread, listeners, signals, watcher, status_socket, dashboard)
+        supervisor = Supervisor(read_again, listeners, signals, watcher, status_socket, dashboard)
         status = supervisor.run(settings)
     if supervisor.ended_by is not None:
         # As if there had been no handler, now that nothing is left behind.

@@ -50,6 +50,10 @@ def run(control: Control, prepared: Prepared) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         worker_control.send({"event": "started"})
         tell_of_gil(worker_control)
+        if prepared.task.watched:
+            from headway.server.imported_files import tell_of_files
+
+            tell_of_files(worker_control)
         task = replace(prepared.task, number=message["number"])
         return _work(worker_control, prepared._replace(task=task))
 

@@ -13,11 +13,10 @@ import select
 import signal
 import socket
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headway import gil
 from headway.errors import CommandError, Unsupported
@@ -39,9 +38,6 @@ from headway.server.task import Task
 # How long an idle connection is kept by a worker that retires; nginx calls it
 # keepalive_min_timeout.
 KEEP_IDLE_S = 5.0
-# How often a worker looks for modules that were imported since, where files are watched.
-FILES_PERIOD_S = 1.0
-PATHS_PER_MESSAGE = 200
 # A graceful timeout of 0, in a number that the system's clocks take.
 NO_LIMIT_S = 1e6
 
@@ -114,7 +110,6 @@ class Worker:
         # Bytes from signal handlers and from the last thread to end: a handler may interrupt its
         # own thread anywhere, a lock included.
         self._read_fd, self._write_fd = os.pipe()
-        self._paths_told: set[str] = set()
         self._grace_s = group.graceful_timeout_s or NO_LIMIT_S
         self._has_supervisor = True
         self._has_sigterm = False
@@ -125,7 +120,6 @@ class Worker:
     def run(self) -> int:
         """Serves; returns the exit status."""
         self._catch_signals()
-        self._tell_paths()
         self._control.send({"event": "ready"})
         while (word := self._next_word()) not in (TERMINATE, OVER):
             if word == SERVE and not self._is_serving:
@@ -225,7 +219,6 @@ class Worker:
             if self._read_fd in ready:
                 return os.read(self._read_fd, 1)
             if not ready:
-                self._tell_paths()
                 if self._deadline is not None and time.monotonic() >= self._deadline:
                     return TERMINATE
                 continue
@@ -257,16 +250,6 @@ class Worker:
     def _deadlines(self) -> Iterator[float]:
         if self._deadline is not None:
             yield self._deadline
-        if self._task.watched:
-            yield time.monotonic() + FILES_PERIOD_S
-
-    def _tell_paths(self) -> None:
-        if not self._task.watched:
-            return
-        paths = sorted(set(imported_paths()) - self._paths_told)
-        self._paths_told.update(paths)
-        for start in range(0, len(paths), PATHS_PER_MESSAGE):
-            self._control.send({"event": "files", "paths": paths[start:][:PATHS_PER_MESSAGE]})
 
     def _show_table(self) -> None:
         report = gil.snapshot().to_dict() if gil.is_installed() else None
@@ -275,20 +258,6 @@ class Worker:
             group, number = self._task.group.name, self._task.number
             text = f"\nProcess {number} of group {group} (pid {os.getpid()}):{text}"
         tell(text)
-
-
-def imported_paths() -> list[str]:
-    """The files of all modules but the standard library's and installed packages'."""
-    installed = {
-        os.path.join(sysconfig.get_path(name), "")
-        for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    }
-    found = []
-    for module in list(sys.modules.values()):
-        path: Any = getattr(module, "__file__", None)
-        if isinstance(path, str) and not path.startswith(tuple(installed)):
-            found.append(os.path.abspath(path))
-    return found
 
 
 def install_meter(policy: str | None, kernel_hints: bool) -> None:

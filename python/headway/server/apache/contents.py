@@ -16,6 +16,7 @@ from headway.server.apache.interpreters import CHILDREN, Interpreters
 from headway.server.apache.reading import ApacheReader
 from headway.server.apache.syntax import Directive
 from headway.server.apache.telemetry import TELEMETRY
+from headway.server.configuration_files import ConfigurationFiles
 
 # The name of the process group that embedded mode becomes.
 DEFAULT_GROUP = "default"
@@ -63,8 +64,8 @@ class Contents:
         self.skipped.setdefault(directive.shown, []).append(directive)
 
 
-def read_contents(path: str) -> Contents:
-    reader = ApacheReader(path)
+def read_contents(path: str, files: ConfigurationFiles) -> Contents:
+    reader = ApacheReader(path, files)
     directives = reader.read(path)
     contents = Contents(path, reader.server_root)
     _sort(contents, directives, contents.main)

@@ -27,6 +27,7 @@ from headway.server.configuration import (
     Value,
     mount,
 )
+from headway.server.configuration_files import ConfigurationFiles
 from headway.server.kinds import Several
 from headway.server.options import OPTIONS
 from headway.server.resolution import gil_enabled
@@ -34,10 +35,10 @@ from headway.server.resolution import gil_enabled
 INHERITED = "inherited from server scope"
 
 
-def read_apache(path: str) -> Draft:
+def read_apache(path: str, files: ConfigurationFiles | None = None) -> Draft:
     """The draft that the file and those it includes make; raises `CommandError` with exit code
     2."""
-    contents = read_contents(path)
+    contents = read_contents(path, files or ConfigurationFiles())
     telemetry = read_telemetry(contents.main.directives)
     groups = find_groups(contents)
     if not groups:

@@ -14,6 +14,7 @@ import re
 
 from headway.errors import CommandError, reason_of
 from headway.server.apache.syntax import Directive, parse_lines
+from headway.server.configuration_files import ConfigurationFiles
 
 MAX_INCLUDE_DEPTH = 32
 # The httpd whose configuration this is taken for, in <IfVersion>.
@@ -34,7 +35,8 @@ COMPARISONS = {
 class ApacheReader:
     """One reading of a configuration; `server_root` and `warnings` are known afterwards."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, files: ConfigurationFiles) -> None:
+        self._files = files
         self.server_root = os.path.dirname(os.path.abspath(path))
         self.warnings: list[str] = []
         self._variables: dict[str, str] = {}
@@ -43,8 +45,7 @@ class ApacheReader:
     def read(self, path: str, depth: int = 0) -> list[Directive]:
         """The directives of the file that hold, those of included files in their place."""
         try:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                text = file.read()
+            text = self._files.read(path, "surrogateescape")
         except OSError as error:
             raise CommandError(f"{path}: {reason_of(error)}", exit_code=2) from None
         return self._evaluate(parse_lines(path, text), depth)
