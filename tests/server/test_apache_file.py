@@ -251,7 +251,8 @@ def test_every_option_of_a_daemon_is_taken(conf: Path) -> None:
         lang="en_US.UTF-8",
         environment={"LC_ALL": "C.UTF-8"},
         python_home="/venv",
-        python_path=("/tmp", "/a", "/b"),
+        app_dir="/tmp",
+        python_path=("/a", "/b"),
         stack_size_bytes=262_144,
         restart_interval_s=1,
         maximum_requests=2,
@@ -330,7 +331,7 @@ def test_a_daemon_starts_in_the_home_of_its_user(conf: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can run processes as another user")
     group = group_of(conf, f"{SHOP}WSGIDaemonProcess shop user=bin\n")
-    assert (group.home, group.python_path) == (pwd.getpwnam("bin").pw_dir, ())
+    assert (group.home, group.app_dir) == (pwd.getpwnam("bin").pw_dir, None)
 
 
 @pytest.mark.parametrize(

@@ -276,12 +276,12 @@ def test_python_paths_add_up_the_most_specific_first(conf: Configured) -> None:
     assert embedded.python_path == ("/all", "/top")
     daemon = containers + IN_APP1.replace("shop\n", "shop home=/ python-path=/daemon\n", 1)
     group = conf.process_group(daemon)
-    assert group.python_path == ("/", "/shop", "/all", "/daemon")
+    assert (group.app_dir, group.python_path) == ("/", ("/shop", "/all", "/daemon"))
     assert group.application_groups[0].python_path == ("/both", "/both2")
     assert conf.application_groups(daemon.replace("app1\n", "b\n"))["b"].python_path == ()
     # Equally specific, the later goes first, whichever of the two selectors it has.
     group = conf.process_group(daemon.replace(BOTH, APP))
-    assert group.python_path == ("/", "/shop", "/all", "/daemon")
+    assert (group.app_dir, group.python_path) == ("/", ("/shop", "/all", "/daemon"))
     assert group.application_groups[0].python_path == ("/shop", "/both", "/both2")
 
 

@@ -107,7 +107,7 @@ def test_a_table_says_what_the_interpreters_of_a_group_are(toml: Configured) -> 
     )
     group = toml.process_group(text)
     folder = str(toml.path.parent)
-    assert group.python_path == (folder, "/all")
+    assert (group.app_dir, group.python_path) == (folder, ("/all",))
     assert group.application_groups == (
         ApplicationGroup(
             "shop",

@@ -40,9 +40,7 @@ def settings_of(*arguments: str) -> ServerSettings:
 
 
 def test_an_application_alone_gives_the_defaults() -> None:
-    expected = ProcessGroup(
-        mounts=(Mount("", "shop:app"),), python_path=(str(Path.cwd()),), name="main"
-    )
+    expected = ProcessGroup(mounts=(Mount("", "shop:app"),), app_dir=str(Path.cwd()), name="main")
     assert settings_of("shop:app") == ServerSettings((expected,))
 
 
@@ -61,7 +59,8 @@ def test_flags_become_settings(tmp_path: Path) -> None:
     group = ProcessGroup(
         mounts=(Mount("", "shop.wsgi:application"), Mount("/admin", "admin:site.app")),
         binds=(parse_address("127.0.0.1:0"), parse_address("unix:/run/s.sock")),
-        python_path=(str(tmp_path), "/a", "/b"),
+        app_dir=str(tmp_path),
+        python_path=("/a", "/b"),
         processes=2,
         threads=8,
         switch_interval_s=0.0005,
@@ -117,7 +116,7 @@ def test_toml_becomes_settings(tmp_path: Path) -> None:
         kernel_hints=False,
         memory_limit_bytes=2**30,
         environment={"A": "b"},
-        python_path=(str(tmp_path),),
+        app_dir=str(tmp_path),
     )
     api = ProcessGroup(
         name="api.v1",
@@ -126,7 +125,7 @@ def test_toml_becomes_settings(tmp_path: Path) -> None:
         threads=2,
         switch_interval_s=1.0,
         home="/",
-        python_path=("/",),
+        app_dir="/",
     )
     assert settings == ServerSettings((shop, api), status_socket=str(tmp_path / "status"))
 

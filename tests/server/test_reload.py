@@ -175,7 +175,7 @@ def test_files_that_an_apache_file_includes_are_watched(tmp_path: Path) -> None:
     alias = f"WSGIScriptAlias / {script}\n"
     included.write_text(alias)
     conf = tmp_path / "httpd.conf"
-    conf.write_text(f"Listen 127.0.0.1:{free_port()}\nInclude {included}\n")
+    conf.write_text(f"Listen 127.0.0.1:0\nInclude {included}\n")
     server = Served.__new__(Served)
     server._start(["-m", "headway", "serve", "--config", str(conf), "--reload", *MODE])
     with server:
@@ -185,12 +185,6 @@ def test_files_that_an_apache_file_includes_are_watched(tmp_path: Path) -> None:
         included.write_text(f"# As it was.\n{alias}")
         server.wait_for("shop.conf has changed: starting generation 2")
         server.wait_for("generation 2 serves")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def is_listening(server: Supervised) -> bool:

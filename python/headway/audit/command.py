@@ -132,7 +132,8 @@ def _requirements(text: str) -> list[str]:
 
 
 def _path(arguments: argparse.Namespace) -> list[str]:
-    """What comes before `sys.path`, as `headway serve` has it for the same flags."""
+    """What comes before `sys.path`, as `headway serve` has it for the same flags; but .pth files
+    are not heeded."""
     path = []
     given = [("--python-path", each) for each in ":".join(arguments.python_path).split(":") if each]
     if arguments.app_dir is not None:

@@ -15,7 +15,7 @@ import sys
 from typing import Any, NamedTuple
 
 from headway.errors import CommandError
-from headway.server import free_threading, identity, restrictions
+from headway.server import free_threading, identity, restrictions, search_path
 from headway.server.application import ImportFailed, load_application
 from headway.server.places import mounts_of
 from headway.server.process import End
@@ -93,7 +93,7 @@ def main() -> None:
     Watch(names.append)
     try:
         identity.take_on(group)
-        sys.path[:0] = [*of_group.python_path, *group.python_path]
+        search_path.extend(group, of_group)
         restrictions.impose(
             of_group.restrict_stdin, of_group.restrict_stdout, of_group.restrict_signal
         )

@@ -19,7 +19,7 @@ from typing import Any
 
 from headway import _native
 from headway.errors import CommandError
-from headway.server import gil_events, imported_files
+from headway.server import gil_events, imported_files, search_path
 from headway.server.application import ImportFailed
 from headway.server.limits import to_ns
 from headway.server.places import Place, interval_ns, mounts_of
@@ -128,9 +128,9 @@ class Keeper:
             interpreter = _native.interpreter_create(group.own_gil, self._group.threads)
         except RuntimeError as error:
             raise CommandError(f"no interpreter for {place.name}: {error}") from None
-        path = [*group.python_path, *self._path]
+        task = json.dumps(self._task(place))
         try:
-            answer = _native.interpreter_enter(interpreter, path, json.dumps(self._task(place)))
+            answer = _native.interpreter_enter(interpreter, self._path, task)
         except Exception as error:
             # Whoever waits for the keeper would do so for ever.
             self._end(interpreter, place.name)
@@ -147,6 +147,7 @@ class Keeper:
             "mounts": [
                 (each.path, each.application) for each in mounts_of(self._group, group.name)
             ],
+            "search_path": search_path.parts(self._group, group),
             "own_gil": group.own_gil,
             # A shared GIL has one interval, the process's; under a policy threads have theirs.
             "switch_interval_s": self._interval_s(place) if group.own_gil else None,

@@ -159,7 +159,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "python-path",
             "python_path",
             Several(_DIRECTORY, ":"),
-            "directories to put before sys.path, after --app-dir",
+            "directories to put before sys.path, after --app-dir, with what their .pth files add",
             daemon=Several(_DIRECTORY, ":"),
             path="directory",
         ),

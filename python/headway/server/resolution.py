@@ -108,8 +108,7 @@ def _settings(draft: GroupDraft, binds: list[Value], values: dict[str, Value]) -
         if name in NO_FIELD_OF_THEIR_OWN or part in ("tls", "application_group"):
             continue
         (http if part == "http" else fields)[field] = value.value
-    path = dict.fromkeys((values["app-dir"].value, *values["python-path"].value))
-    fields["python_path"] = tuple(directory for directory in path if directory)
+    fields["app_dir"] = values["app-dir"].value or None
     fields["environment"] = dict(values["environment"].value)
     fields["access_log"], fields["access_log_path"] = values["access-log"].value
     return ProcessGroup(

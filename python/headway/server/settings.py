@@ -78,7 +78,7 @@ class ApplicationGroup:
     # `None`: the process group's. Where the GIL is shared and a policy schedules, it is for the
     # threads while they serve this group.
     switch_interval_s: float | None = None
-    # Put before the process group's.
+    # Put before the process group's and `app_dir`, likewise.
     python_path: tuple[str, ...] = ()
     # An interpreter is recycled after so many requests, without the process; 0 turns it off.
     maximum_requests: int = 0
@@ -123,8 +123,9 @@ class ProcessGroup:
     # Working directory of the processes, and HOME.
     home: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
-    # Put before sys.path, in this order.
+    # Put before sys.path, with what their .pth files add; `app_dir` before them, without.
     python_path: tuple[str, ...] = ()
+    app_dir: str | None = None
     # A virtual environment, or the prefix of an installation.
     python_home: str | None = None
     display_name: str | None = None

@@ -13,7 +13,7 @@ import socket
 import sys
 
 from headway.errors import CommandError, reason_of
-from headway.server import identity, restrictions, template
+from headway.server import identity, restrictions, search_path, template
 from headway.server.application import Application, load_application
 from headway.server.control import Control, Gone
 from headway.server.ending import end, tell_failure
@@ -53,8 +53,6 @@ def main() -> None:
             from headway.server.imported_files import tell_of_files
 
             tell_of_files(control)
-        sys.path[:0] = task.group.python_path
-        # As the application's modules find it, before they change it.
         path = list(sys.path)
         application = load(task.group)
         prepared = Prepared(task, application, log_fd, tls, path)
@@ -70,10 +68,10 @@ def main() -> None:
 def load(group: ProcessGroup) -> Application | None:
     """Imports what the group serves in the main interpreter, if anything."""
     mounts = mounts_of(group, "")
-    if not mounts:
+    main = next((each for each in group.application_groups if not each.name), None)
+    search_path.extend(group, main if mounts else None)
+    if main is None or not mounts:
         return None
-    main = next(each for each in group.application_groups if not each.name)
-    sys.path[:0] = main.python_path
     restrictions.impose(main.restrict_stdin, main.restrict_stdout, main.restrict_signal)
     return mount([(each.path, load_application(each.application)) for each in mounts])
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from headway import _native, thread_names
 from headway.errors import CommandError, RequestTimeout
-from headway.server import environ, restrictions
+from headway.server import environ, restrictions, search_path
 from headway.server.application import REFUSAL, ImportFailed, load_application
 from headway.server.mounts import mount
 from headway.server.stderr import report_exception
@@ -50,6 +50,7 @@ def enter(task: str) -> Entry | str:
             imported_files.tell_of_files_by(told["files_fd"])
         if told["own_gil"] and sys.version_info < (3, 13):
             _have_zoneinfo_in_python()
+        search_path.extend_by(*told["search_path"])
         restrictions.impose(*told["restricted"])
         application = mount([(path, load_application(name)) for path, name in told["mounts"]])
     except ImportFailed as error:

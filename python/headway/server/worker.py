@@ -56,7 +56,7 @@ class Prepared(NamedTuple):
     application: Application | None
     log_fd: int
     tls: object | None
-    # sys.path as sub-interpreters find it.
+    # sys.path before `search_path` extends it, which sub-interpreters do themselves.
     path: Sequence[str]
 
 

@@ -1,0 +1,55 @@
+"""What goes before sys.path in an interpreter of a process group.
+
+Directories of `python-path` are places where packages are installed, as in mod_wsgi: their .pth
+files are heeded, by which editable installs are found. The application's own directory is none:
+what has the name of a .pth file there may be anything.
+"""
+
+from __future__ import annotations
+
+import site
+import sys
+from collections.abc import Iterable
+
+from headway.server.settings import ApplicationGroup, ProcessGroup
+from headway.server.stderr import tell
+
+
+def extend(group: ProcessGroup, of_group: ApplicationGroup | None) -> None:
+    """For one application group; `None` if the interpreter has none."""
+    extend_by(*parts(group, of_group))
+
+
+def parts(
+    group: ProcessGroup, of_group: ApplicationGroup | None
+) -> tuple[tuple[str, ...], str | None, tuple[str, ...]]:
+    """What `extend_by` takes: as JSON would have it, for an interpreter that is told by text."""
+    own = () if of_group is None else of_group.python_path
+    return group.python_path, group.app_dir, own
+
+
+def extend_by(python_path: Iterable[str], app_dir: str | None, own_path: Iterable[str]) -> None:
+    """The application group's own directories go first, then the application's, then those of the
+    process group."""
+    _put_first(python_path)
+    if app_dir is not None:
+        sys.path.insert(0, app_dir)
+    _put_first(own_path)
+
+
+def _put_first(directories: Iterable[str]) -> None:
+    """Each with what its .pth files add behind it."""
+    place = 0
+    for directory in dict.fromkeys(directories):
+        sys.path.insert(place, directory)
+        before = list(sys.path)
+        try:
+            site.addsitedir(directory)
+        except Exception as error:
+            # Such as a .pth file that is no text.
+            what = f"{type(error).__name__}: {error}"
+            tell(f"headway serve: python-path {directory}: its .pth files: {what}\n")
+        added = [each for each in sys.path if each not in before]
+        sys.path[:] = before
+        sys.path[place + 1 : place + 1] = added
+        place += 1 + len(added)
