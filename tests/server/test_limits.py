@@ -252,6 +252,10 @@ def test_accepting_goes_on_once_the_application_gives_descriptors_back() -> None
             send(kept, "/give_back")
             assert read_response(kept).body == b"given back\n"
             assert read_response(waiting).body == b"hello\n"
+        said = server.end()
+        assert re.search(r"new connections wait until others are closed \(open: 1\): .*24", said)
+        # Again and again it had none to give.
+        assert said.count("new connections wait") == 1
 
 
 @pytest.mark.parametrize("seconds_apart", [0, 0.01])

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from headway import _native
 from headway.errors import CommandError, reason_of
+from headway.server import descriptors
 from headway.server.settings import ProcessGroup
 
 GROUP_NAME = "%{GROUP}"
@@ -67,6 +68,7 @@ def find_root(groups: Iterable[ProcessGroup]) -> str:
 
 
 def _limit_resources(group: ProcessGroup) -> None:
+    descriptors.raise_limit(group.http.max_connections)
     # The hard limit of CPU time stays as it is: at the soft one the process asks to be replaced.
     for kind, name, limit, with_hard in (
         (resource.RLIMIT_DATA, "memory-limit", group.memory_limit_bytes, True),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headway.errors import CommandError
-from headway.server import free_threading
+from headway.server import descriptors, free_threading
 from headway.server.application_groups import (
     ResolvedApplicationGroup,
     resolve_application_groups,
@@ -175,12 +175,18 @@ def _overlap(one: Address, other: Address) -> bool:
 
 
 def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
-    """Warnings about values that do nothing."""
+    """Warnings about values that do nothing, or not all that they say."""
     interval = values["switch-interval"]
     if interval.value is not None and not gil_enabled(values):
         yield (
             f"{interval.origin}: switch-interval of process group {name} has no effect: "
             "free-threading is active, and there is no GIL to yield"
+        )
+    connections, within_reach = values["max-connections"], descriptors.within_reach()
+    if connections.origin != DEFAULT and connections.value > within_reach:
+        yield (
+            f"{connections.origin}: max-connections of process group {name} is out of reach: the "
+            f"hard limit of open files (ulimit -Hn) leaves {within_reach} connections"
         )
     for option, needed in (
         ("maximum-requests-jitter", "maximum-requests"),

@@ -8,10 +8,14 @@ use super::Application;
 use super::peer::Peer;
 use super::pool::{FIRST_LISTENER_DATA, Pool};
 use super::socket::{Accepted, Listener};
+use super::watch::say_on_stderr;
 use crate::record::clock::now_ns;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
+
+/// How often it is told that descriptors are wanting.
+const WANT_PERIOD_NS: u64 = 60_000_000_000;
 
 impl<A: Application> Pool<A> {
     pub(super) fn accept_some(&self, data: u64, now_ns: u64) {
@@ -50,7 +54,10 @@ impl<A: Application> Pool<A> {
             }
             match listener.accept() {
                 Accepted::Nothing => return true,
-                Accepted::Exhausted => return false,
+                Accepted::Exhausted(error) => {
+                    self.tell_of_want(&error);
+                    return false;
+                }
                 Accepted::Connection(socket, address) => {
                     let limits = Arc::clone(&self.limits);
                     let mut peer = Box::new(Peer::new(socket, address, limits));
@@ -83,6 +90,18 @@ impl<A: Application> Pool<A> {
             }
         }
         true
+    }
+
+    /// Once a minute at most: a pause may end with the next close, and come again.
+    fn tell_of_want(&self, error: &std::io::Error) {
+        let (told_ns, now_ns) = (self.want_told_ns.load(Relaxed), now_ns());
+        let is_due = told_ns == 0 || now_ns.saturating_sub(told_ns) >= WANT_PERIOD_NS;
+        if is_due && self.want_told_ns.compare_exchange(told_ns, now_ns, Relaxed, Relaxed).is_ok() {
+            say_on_stderr(&format!(
+                "new connections wait until others are closed (open: {}): {error}",
+                self.slab.open()
+            ));
+        }
     }
 
     /// The last close may have come before the pause and have seen none; then, or where it is not we

@@ -87,6 +87,9 @@ pub struct Pool<A: Application> {
     pub(super) listeners: Mutex<Vec<Listener>>,
     /// Accepting failed for want of descriptors or slots; a close or the monitor turns it on again.
     pub(super) accepting_paused: AtomicBool,
+    /// When stderr was last told that it failed for want of descriptors; 0: never. Whoever accepts
+    /// writes it, relaxed: the exchange lets one of two tell.
+    pub(super) want_told_ns: AtomicU64,
     pub(super) sharing: Sharing,
     pub(super) slab: Slab,
     pub(super) ready: ReadyQueue,
@@ -127,6 +130,7 @@ impl<A: Application> Pool<A> {
             kick,
             listeners: Mutex::new(settings.listeners),
             accepting_paused: AtomicBool::new(false),
+            want_told_ns: AtomicU64::new(0),
             sharing: Sharing::new(settings.shared_listeners, ACCEPTS_PER_EVENT),
             slab: Slab::default(),
             ready: ReadyQueue::default(),

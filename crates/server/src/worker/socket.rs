@@ -176,7 +176,7 @@ pub enum Accepted {
     /// The queue is empty, or the connection ended before it was accepted.
     Nothing,
     /// No descriptors or memory: accepting again at once would fail again.
-    Exhausted,
+    Exhausted(std::io::Error),
 }
 
 impl Listener {
@@ -233,7 +233,7 @@ impl Listener {
             Ok((fd, address)) => Accepted::Connection(fd, address),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                    Accepted::Exhausted
+                    Accepted::Exhausted(error)
                 }
                 _ => Accepted::Nothing,
             },

@@ -16,13 +16,13 @@ mod threads;
 mod underway;
 
 pub use activity::Activity;
-pub use control::Reason;
+pub use control::{Reason, say_on_stderr};
 pub use interruption::Interruption;
 pub use slow_requests::{SlowRequestReport, SlowRequests};
 pub use threads::Threads;
 
 use super::inbox::Inbox;
-use control::{Control, say_on_stderr};
+use control::Control;
 use headway_reporter::stacks::{self, Missing, Stack};
 use orphan::Orphan;
 use std::fmt::Display;

@@ -1,0 +1,35 @@
+"""How many files a worker may have open (RLIMIT_NOFILE): each connection is one.
+
+The soft limit is 1024 nearly everywhere, for programs that call select(), which overwrites memory
+with a higher descriptor than that; whoever needs more raises it. Programs that the application
+starts inherit it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+
+# What the server and the application have open beside connections.
+OTHERS = 256
+
+
+def raise_limit(max_connections: int) -> None:
+    """So that there may be so many connections, as far as the hard limit goes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _least(max_connections + OTHERS, hard)
+    if _least(soft, wanted) != wanted:
+        # Whoever forbids it has a reason; less serves as well, but for the last connections.
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def within_reach() -> int:
+    """How many connections the hard limit allows, at most."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return 2**63 - 1 if hard == resource.RLIM_INFINITY else max(hard - OTHERS, 0)
+
+
+def _least(one: int, other: int) -> int:
+    limits = [each for each in (one, other) if each != resource.RLIM_INFINITY]
+    return min(limits, default=resource.RLIM_INFINITY)
