@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -28,7 +29,7 @@ before_own_gil = pytest.mark.skipif(OWN_GIL_EXISTS, reason="an interpreter can h
 def resolution_of(*arguments: str) -> Resolution:
     parser = Parser(prog="headway serve")
     prepare_parser(parser)
-    return read_configuration(parser.parse_args(arguments))
+    return read_configuration(parser.parse_args(arguments), os.getcwd())
 
 
 def refusal_of(resolve: Callable[[], object]) -> str:

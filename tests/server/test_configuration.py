@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def serve(*arguments: str | Path, cwd: Path = APPS) -> subprocess.CompletedProce
 def resolution_of(*arguments: str) -> Resolution:
     parser = Parser(prog="headway serve")
     prepare_parser(parser)
-    return read_configuration(parser.parse_args(arguments))
+    return read_configuration(parser.parse_args(arguments), os.getcwd())
 
 
 def settings_of(*arguments: str) -> ServerSettings:

@@ -228,8 +228,8 @@ def test_a_flag_for_the_switch_interval_says_that_it_does_nothing() -> None:
     parser = Parser(prog="headway serve")
     prepare_parser(parser)
     arguments = ["shop:app", "--switch-interval", "0.002"]
-    assert read_configuration(parser.parse_args(arguments)).warnings == []
-    resolution = read_configuration(parser.parse_args([*arguments, "--free-threading"]))
+    assert read_configuration(parser.parse_args(arguments), "/").warnings == []
+    resolution = read_configuration(parser.parse_args([*arguments, "--free-threading"]), "/")
     assert resolution.warnings == [
         "--switch-interval: switch-interval of process group main has no effect: free-threading is "
         "active, and there is no GIL to yield"

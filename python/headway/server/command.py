@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 from headway import policies
 from headway.errors import CommandError, reason_of
-from headway.server import check, import_check
+from headway.server import check, import_check, start_directory
 from headway.server.apache.file import read_apache
 from headway.server.configuration import Draft, put_over
 from headway.server.configuration_files import ConfigurationFiles
@@ -71,12 +73,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Serves until a signal comes; returns the exit code."""
     if arguments.check:
         return _check(arguments)
-    files = ConfigurationFiles()
-    return supervise(_settings(arguments, files), lambda: _settings(arguments, files), files.paths)
+    start, files = start_directory.named(), ConfigurationFiles()
+
+    def settings() -> ServerSettings:
+        return _settings(arguments, start, files)
+
+    return supervise(settings(), settings, files.paths)
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    resolution = read_configuration(arguments)
+    resolution = read_configuration(arguments, os.path.realpath(start_directory.named()))
     sys.stdout.write(check.draw(resolution))
     sys.stdout.flush()
     _warn(resolution)
@@ -100,13 +106,18 @@ def _imports(resolution: Resolution) -> Iterator[str]:
             yield f"{origin}: process group {group.settings.name}: {found.problem}"
 
 
-def _settings(arguments: argparse.Namespace, files: ConfigurationFiles) -> ServerSettings:
-    """What there is to do, at the start and once more at SIGHUP."""
-    resolution = read_configuration(arguments, files)
+def _settings(
+    arguments: argparse.Namespace, start: str, files: ConfigurationFiles
+) -> ServerSettings:
+    """What there is to do, at the start and once more at SIGHUP. `start` may then lead elsewhere:
+    one generation stays with one directory."""
+    folder = os.path.realpath(start)
+    resolution = read_configuration(arguments, folder, files)
     _warn(resolution)
     for problem in check.problems(resolution):
         raise CommandError(problem, exit_code=2)
-    return resolution.settings
+    has_moved = not start_directory.is_current(folder)
+    return replace(resolution.settings, directory=folder if has_moved else None)
 
 
 def _warn(resolution: Resolution) -> None:
@@ -115,16 +126,19 @@ def _warn(resolution: Resolution) -> None:
 
 
 def read_configuration(
-    arguments: argparse.Namespace, files: ConfigurationFiles | None = None
+    arguments: argparse.Namespace, folder: str, files: ConfigurationFiles | None = None
 ) -> Resolution:
-    """What flags and file say together; `CommandError` with exit code 2 for what cannot be."""
-    flags = read_flags(arguments)
+    """What flags and file say together, their names taken from `folder` on; `CommandError` with
+    exit code 2 for what cannot be."""
+    flags = read_flags(arguments, folder)
     if arguments.config is None:
         if not flags.groups[0].mounts:
             raise CommandError("APP is required, or --config FILE (see --help)", exit_code=2)
         return resolve(flags)
-    file = _read_file(arguments.config, files or ConfigurationFiles())
-    return resolve(put_over(flags, file, arguments.config))
+    name = arguments.config
+    if not start_directory.is_current(folder):
+        name = os.path.join(folder, name)
+    return resolve(put_over(flags, _read_file(name, files or ConfigurationFiles()), name))
 
 
 def _read_file(path: str, files: ConfigurationFiles) -> Draft:

@@ -6,7 +6,6 @@ Which there are, and what they allow, is the table in `options`.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -82,9 +81,8 @@ def _argument(option: Option) -> Callable[[str], Any]:
     return parse
 
 
-def read_flags(arguments: argparse.Namespace) -> Draft:
-    """What was given, as one process group; file names are taken from the current directory on."""
-    folder = os.getcwd()
+def read_flags(arguments: argparse.Namespace, folder: str) -> Draft:
+    """What was given, as one process group; file names are taken from `folder` on."""
     group = GroupDraft(GROUP_NAME, PLACE, folder)
     draft = Draft([group])
     given = vars(arguments)

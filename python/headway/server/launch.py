@@ -50,6 +50,7 @@ class Launch:
             labelled=sum(each.group.processes for each in generation.groups) > 1,
             watched=generation.settings.reload,
             is_template=number == 0,
+            directory=generation.settings.directory,
             telemetry=generation.settings.reporting,
         )
         environment = identity.environment(group, dict(os.environ))

@@ -205,6 +205,8 @@ class ServerSettings:
     """All that one `headway serve` does. Groups have distinct names and share no address."""
 
     groups: tuple[ProcessGroup, ...]
+    # Where the processes start; `None`: where the server did.
+    directory: str | None = None
     # Restart workers when a file that the application imported changes.
     reload: bool = False
     # A UNIX socket that answers who is alive, why the last one died, and how often.

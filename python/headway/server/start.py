@@ -46,6 +46,8 @@ def main() -> None:
         os.set_inheritable(fd, False)
     try:
         log_fd, tls = open_log(task.group), read_tls(task.group)
+        if task.directory is not None:
+            change_directory(task.directory)
         identity.take_on(task.group)
         tell_of_gil(control)
         if task.watched:
@@ -63,6 +65,13 @@ def main() -> None:
     except CommandError as error:
         status = tell_failure(control, error)
     end(status, task.group)
+
+
+def change_directory(path: str) -> None:
+    try:
+        os.chdir(path)
+    except OSError as error:
+        raise CommandError(f"{path}: {reason_of(error)}", exit_code=2) from None
 
 
 def load(group: ProcessGroup) -> Application | None:

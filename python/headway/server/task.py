@@ -25,6 +25,8 @@ class Task:
     watched: bool
     # Fork workers on demand instead of serving.
     is_template: bool
+    # Where it is to be, and was not started; `None`: where it was.
+    directory: str | None = None
     telemetry: Telemetry | None = None
 
     def to_message(self) -> Message:
