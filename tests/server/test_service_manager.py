@@ -41,9 +41,10 @@ def test_a_socket_that_was_passed_is_served_and_stays_open(by_number: bool) -> N
 
 
 def activate(
-    listener: socket.socket, bind: str, *options: str, **changes: str
+    listener: socket.socket, bind: str | None, *options: str, **changes: str
 ) -> subprocess.Popen[str]:
-    serve = ["pages:hello", "--app-dir", str(APPS), "--bind", bind, *options]
+    bound = [] if bind is None else ["--bind", bind]
+    serve = ["pages:hello", "--app-dir", str(APPS), *bound, *options]
     return subprocess.Popen(
         [sys.executable, "-c", ACTIVATE, *serve],
         env={**os.environ, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "web", **changes},
@@ -56,8 +57,73 @@ def activate(
 
 def ask(port: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        return connection.makefile("rb").read().partition(b"\r\n\r\n")[2]
+        return hello(connection)
+
+
+def hello(connection: socket.socket) -> bytes:
+    connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    return connection.makefile("rb").read().partition(b"\r\n\r\n")[2]
+
+
+def test_a_socket_that_was_passed_is_served_where_nothing_says_where() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        process = activate(listener, None)
+        try:
+            assert process.stderr.readline().endswith(f"listening on http://127.0.0.1:{port}\n")
+            assert ask(port) == b"hello\n"
+        finally:
+            process.terminate()
+            process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+
+
+def test_an_abstract_unix_socket_that_was_passed_is_served() -> None:
+    name = f"headway-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0{name}")
+        listener.listen()
+        process = activate(listener, None)
+        try:
+            assert process.stderr.readline().endswith(f"listening on unix:@{name}\n")
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(TIMEOUT_S)
+                connection.connect(f"\0{name}")
+                assert hello(connection) == b"hello\n"
+        finally:
+            process.terminate()
+            process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+
+
+def test_a_socket_that_was_passed_and_nobody_serves_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        process = activate(listener, "127.0.0.1:0")
+        try:
+            assert "listening on" in process.stderr.readline()
+            assert process.stderr.readline().endswith(
+                f"warning: the socket 127.0.0.1:{port} was passed and nobody serves it, so "
+                "whoever connects waits in vain; bind it by its address or as fd://3\n"
+            )
+        finally:
+            process.terminate()
+            process.communicate(timeout=TIMEOUT_S)
+
+
+def test_a_socket_that_was_passed_is_named_if_it_may_be_in_the_way() -> None:
+    """ListenStream=80 is [::]:80, which takes connections to 0.0.0.0:80 too."""
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6")
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
+        port = listener.getsockname()[1]
+        process = activate(listener, f"0.0.0.0:{port}")
+        _, told = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 2
+    assert told == (
+        f"headway serve: --bind 0.0.0.0:{port}: address already in use "
+        f"([::]:{port} was passed; bind that, or fd://3)\n"
+    )
 
 
 def test_a_socket_that_was_not_passed_is_one_line() -> None:

@@ -6,16 +6,18 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from headway import policies
 from headway.errors import CommandError, reason_of
 from headway.server import check, import_check, start_directory
 from headway.server.apache.file import read_apache
+from headway.server.binding import Address
 from headway.server.configuration import Draft, put_over
 from headway.server.configuration_files import ConfigurationFiles
 from headway.server.flags import add_flags, read_flags
+from headway.server.listeners import by_number, inherited_from_systemd
 from headway.server.resolution import Resolution, resolve
 from headway.server.settings import ServerSettings
 from headway.server.supervisor import supervise
@@ -71,18 +73,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serves until a signal comes; returns the exit code."""
+    # First, while every descriptor that is not passed is closed.
+    inherited = inherited_from_systemd()
+    passed = [by_number(each) for each in inherited]
     if arguments.check:
-        return _check(arguments)
+        return _check(arguments, passed)
     start, files = start_directory.named(), ConfigurationFiles()
 
     def settings() -> ServerSettings:
-        return _settings(arguments, start, files)
+        return _settings(arguments, start, files, passed)
 
-    return supervise(settings(), settings, files.paths)
+    return supervise(settings(), settings, files.paths, inherited)
 
 
-def _check(arguments: argparse.Namespace) -> int:
-    resolution = read_configuration(arguments, os.path.realpath(start_directory.named()))
+def _check(arguments: argparse.Namespace, passed: Sequence[Address]) -> int:
+    folder = os.path.realpath(start_directory.named())
+    resolution = read_configuration(arguments, folder, passed=passed)
     sys.stdout.write(check.draw(resolution))
     sys.stdout.flush()
     _warn(resolution)
@@ -107,12 +113,15 @@ def _imports(resolution: Resolution) -> Iterator[str]:
 
 
 def _settings(
-    arguments: argparse.Namespace, start: str, files: ConfigurationFiles
+    arguments: argparse.Namespace,
+    start: str,
+    files: ConfigurationFiles,
+    passed: Sequence[Address],
 ) -> ServerSettings:
     """What there is to do, at the start and once more at SIGHUP. `start` may then lead elsewhere:
     one generation stays with one directory."""
     folder = os.path.realpath(start)
-    resolution = read_configuration(arguments, folder, files)
+    resolution = read_configuration(arguments, folder, files, passed)
     _warn(resolution)
     for problem in check.problems(resolution):
         raise CommandError(problem, exit_code=2)
@@ -126,19 +135,23 @@ def _warn(resolution: Resolution) -> None:
 
 
 def read_configuration(
-    arguments: argparse.Namespace, folder: str, files: ConfigurationFiles | None = None
+    arguments: argparse.Namespace,
+    folder: str,
+    files: ConfigurationFiles | None = None,
+    passed: Sequence[Address] = (),
 ) -> Resolution:
     """What flags and file say together, their names taken from `folder` on; `CommandError` with
-    exit code 2 for what cannot be."""
+    exit code 2 for what cannot be. `passed` is where a service manager listens already."""
     flags = read_flags(arguments, folder)
     if arguments.config is None:
         if not flags.groups[0].mounts:
             raise CommandError("APP is required, or --config FILE (see --help)", exit_code=2)
-        return resolve(flags)
+        return resolve(flags, passed)
     name = arguments.config
     if not start_directory.is_current(folder):
         name = os.path.join(folder, name)
-    return resolve(put_over(flags, _read_file(name, files or ConfigurationFiles()), name))
+    draft = _read_file(name, files or ConfigurationFiles())
+    return resolve(put_over(flags, draft, name), passed)
 
 
 def _read_file(path: str, files: ConfigurationFiles) -> Draft:

@@ -57,14 +57,15 @@ def take_on(group: ProcessGroup) -> None:
     _native.process_end_with_parent(signal.SIGTERM)
 
 
-def find_root(groups: Iterable[ProcessGroup]) -> str:
-    """Which groups will run as root though nobody said so, in words; or ""."""
+def find_root(groups: Iterable[ProcessGroup]) -> Iterator[str]:
+    """Which groups will run as root though nobody said so, in words."""
     names = [each.name for each in groups if each.user is None]
     if os.geteuid() != 0 or not names:
-        return ""
-    if len(names) == 1:
-        return f"process group {names[0]} runs as root, for want of a user (--user NAME)"
-    return f"process groups {', '.join(names)} run as root, for want of a user (--user NAME)"
+        return
+    are = f"process group {names[0]} runs"
+    if len(names) > 1:
+        are = f"process groups {', '.join(names)} run"
+    yield f"{are} as root, for want of a user (--user NAME)"
 
 
 def _limit_resources(group: ProcessGroup) -> None:

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from headway.errors import CommandError, reason_of
 from headway.server.binding import Address, Listener, SocketFile, bind, make_prompt
@@ -34,12 +34,22 @@ class Listeners:
     """By the address that was asked for, of which port 0 is one."""
 
     def __init__(self, inherited: Iterable[socket.socket] = ()) -> None:
-        """`inherited` are sockets that a service manager has opened; those stay open for it."""
-        self._inherited = {_address_of(each): each for each in inherited}
+        """`inherited` are sockets that a service manager has opened; they stay open for it."""
+        self._inherited = [Listener(each, _address_of(each)) for each in inherited]
         self._open: dict[Address, Listener] = {}
         self._owned: set[Address] = set()
         # Those of UNIX sockets that are still there.
         self._files: dict[Address, SocketFile] = {}
+
+    def find_unused(self) -> Iterator[str]:
+        """Inherited sockets that no group has, in words."""
+        used = list(self._open.values())
+        for each in self._inherited:
+            if each not in used:
+                yield (
+                    f"the socket {each.address} was passed and nobody serves it, so whoever "
+                    f"connects waits in vain; bind it by its address or as {by_number(each.socket)}"
+                )
 
     def open(self, groups: Iterable[ProcessGroup]) -> list[Address]:
         """Opens what the groups need and is not open yet; all of it, or none if it raises
@@ -61,17 +71,28 @@ class Listeners:
         if inherited is not None:
             self._open[address] = inherited
             return
-        listener = bind(address, group.listen_backlog, group.socket_mode)
+        try:
+            listener = bind(address, group.listen_backlog, group.socket_mode)
+        except CommandError as error:
+            raise self._with_hint(error, address) from None
         self._open[address] = listener
         self._owned.add(address)
         if address.path is not None:
             self._files[address] = SocketFile(address.path)
 
     def _find_inherited(self, address: Address) -> Listener | None:
-        for own, listener in self._inherited.items():
-            if address.fd == listener.fileno() or _is_same(address, own):
-                return Listener(listener, own)
+        for listener in self._inherited:
+            if address.fd == listener.socket.fileno() or _is_same(address, listener.address):
+                return listener
         return None
+
+    def _with_hint(self, error: CommandError, address: Address) -> CommandError:
+        """Where an inherited socket of another host may be what is in the way."""
+        for each in self._inherited:
+            if address.path is None and each.address.port == address.port:
+                hint = f"{each.address} was passed; bind that, or {by_number(each.socket)}"
+                return CommandError(f"{error} ({hint})", error.exit_code)
+        return error
 
     def of(self, group: ProcessGroup) -> list[Listener]:
         return [self._open[address] for address in group.binds]
@@ -122,10 +143,16 @@ def _drop_syn(listener: socket.socket) -> None:
     listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
 
 
+def by_number(listener: socket.socket) -> Address:
+    """The address of a socket that is inherited."""
+    return Address("localhost", 0, fd=listener.fileno())
+
+
 def _address_of(listener: socket.socket) -> Address:
     place = listener.getsockname()
     if listener.family == socket.AF_UNIX:
-        return Address("localhost", 80, os.fsdecode(place))
+        # An abstract name is bytes that begin with a NUL, which systemd writes as @.
+        return Address("localhost", 80, os.fsdecode(place).replace("\0", "@"))
     return Address(place[0], place[1])
 
 

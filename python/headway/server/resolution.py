@@ -7,7 +7,7 @@ free-threading is asked for, a Python other than this one is asked whether it ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -24,6 +24,8 @@ from headway.server.serving import MAX_LISTENERS
 from headway.server.settings import HttpLimits, Mount, ProcessGroup, ServerSettings, Tls
 
 NOTHING = Value(None, DEFAULT)
+# The origin of addresses that a service manager passes.
+PASSED = "LISTEN_FDS"
 EVERY_HOST = {"0.0.0.0", "::"}
 # Fields that several options make up, or whose form differs.
 NO_FIELD_OF_THEIR_OWN = {"app", "mount", "bind", "access-log", "app-dir", "environment"}
@@ -50,10 +52,13 @@ class Resolution(NamedTuple):
     warnings: list[str]
 
 
-def resolve(draft: Draft) -> Resolution:
+def resolve(draft: Draft, passed: Sequence[Address] = ()) -> Resolution:
+    """`passed` are addresses for the one process group, if it has none."""
     if not draft.groups:
         raise CommandError("there is no process group to serve", exit_code=2)
     warnings = list(draft.warnings)
+    if len(draft.groups) == 1 and not draft.groups[0].binds:
+        draft.groups[0].binds = [Value(address, PASSED) for address in passed]
     groups = [_resolve_group(group, draft.defaults, warnings) for group in draft.groups]
     _refuse_shared_addresses(groups)
     server = {

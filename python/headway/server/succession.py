@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headway import _native
 from headway.errors import reason_of
@@ -56,7 +56,7 @@ class Succession:
         self.fatal: Failure | None = None
         # Whether a process that served ended before its requests did.
         self.was_cut_off = False
-        self._has_warned_of_root = False
+        self._warned: set[str] = set()
 
     def is_wanted(self) -> bool:
         """Whether anybody is to serve any more."""
@@ -133,7 +133,8 @@ class Succession:
         else:
             self._dismiss(former, pending.reason)
             say(f"generation {pending.number} serves, {former.number} retires")
-        self._warn_of_root(pending)
+        self._warn(self._listeners.find_unused())
+        self._warn(identity.find_root(pending.settings.groups))
 
     def _hand_over(self, running: RunningGroup, slot: Slot) -> None:
         """Whoever is ready serves; who served before retires."""
@@ -164,11 +165,12 @@ class Succession:
                 where = address if address.path is not None else f"{scheme}://{address}"
                 say(f"listening on {where}")
 
-    def _warn_of_root(self, generation: Generation) -> None:
-        warning = identity.find_root(generation.settings.groups)
-        if warning and not self._has_warned_of_root:
-            self._has_warned_of_root = True
-            say(f"warning: {warning}")
+    def _warn(self, warnings: Iterable[str]) -> None:
+        """Of each once."""
+        for warning in warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                say(f"warning: {warning}")
 
     # Ending
 

@@ -11,8 +11,9 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from headway.server.children import Children
 from headway.server.control import Message
 from headway.server.deaths import Deaths
 from headway.server.inquiry import Inquiry
-from headway.server.listeners import Listeners, inherited_from_systemd
+from headway.server.listeners import Listeners
 from headway.server.log import say
 from headway.server.patience import patience_ms
 from headway.server.pid_file import pid_file
@@ -46,12 +47,13 @@ def supervise(
     settings: ServerSettings,
     reread: Callable[[], ServerSettings],
     configuration_files: Collection[str] = (),
+    inherited: Sequence[socket.socket] = (),
 ) -> int:
     """Serves until a signal comes; returns the exit status. `reread` is called on SIGHUP, and may
     raise `Error`; with `settings.reload` also when one of the files changes, to which it may add.
-    Raises `CommandError` if serving cannot begin."""
-    # First, while every descriptor that is not passed is closed.
-    listeners = Listeners(inherited_from_systemd())
+    `inherited` are sockets that a service manager has opened. Raises `CommandError` if serving
+    cannot begin."""
+    listeners = Listeners(inherited)
     with Signals() as signals, ExitStack() as stack:
         watcher = None
         if settings.reload:
