@@ -155,5 +155,14 @@ def test_the_examples_are_right(name: str) -> None:
     assert re.search(r"^  threads +8 +examples/", done.stdout, re.MULTILINE)
 
 
+def test_the_configuration_beside_nginx_is_right(tmp_path: Path) -> None:
+    example = (ROOT / "examples/deploy/nginx.conf").read_text()
+    file = tmp_path / "serve.toml"
+    file.write_text("\n".join(re.findall(r"^#     (.*)$", example, re.MULTILINE)))
+    (group,) = resolution_of("--config", str(file)).settings.groups
+    assert (group.socket_group, group.trusted_proxies) == ("www-data", ("unix",))
+    assert f"server {group.binds[0]};" in example
+
+
 def test_no_two_options_share_a_name() -> None:
     assert len(OPTIONS) == 1 + sum(map(len, SECTIONS.values()))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import socket
-import stat
 from ipaddress import ip_address
 from typing import NamedTuple
 
 from headway.errors import CommandError, reason_of
+from headway.server.socket_file import Access, bind_unix
 
 DEFAULT_BACKLOG = 1024
+AS_USUAL = Access()
 
 
 class Address(NamedTuple):
@@ -90,37 +89,14 @@ class Listener(NamedTuple):
     address: Address
 
 
-class SocketFile:
-    """The name of a UNIX socket that was just bound. Another server may bind it anew while this one
-    runs, and then it is no longer ours to remove. To be removed before the socket is closed: an
-    inode that nobody holds may come again."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._identity = _identity_of(path)
-
-    def remove(self) -> None:
-        if self._identity is not None and _identity_of(self._path) == self._identity:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
-
-
-def _identity_of(path: str) -> tuple[int, int] | None:
-    """Device and inode; `None` if there is nothing."""
-    with contextlib.suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
-    return None
-
-
 def bind(
     address: Address,
     backlog: int = DEFAULT_BACKLOG,
-    mode: int | None = None,
+    access: Access = AS_USUAL,
     option: str = "--bind",
 ) -> Listener:
-    """Listens at the address. `mode` are the permission bits of a UNIX socket; `option` is where
-    the address was given.
+    """Listens at the address. `access` is who may connect to a UNIX socket; `option` is where the
+    address was given.
 
     Raises `CommandError` with exit code 2 if that cannot be had.
     """
@@ -131,7 +107,7 @@ def bind(
         )
     try:
         if address.path is not None:
-            listener = Listener(_bind_unix(address.path, mode), address)
+            listener = Listener(bind_unix(address.path, access), address)
         else:
             listener = _bind_tcp(address)
         try:
@@ -163,36 +139,3 @@ def _bind_tcp(address: Address) -> Listener:
 def make_prompt(listener: socket.socket) -> None:
     """Accepted sockets inherit it: a response is one send, so nothing is gained by waiting."""
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def _bind_unix(path: str, mode: int | None) -> socket.socket:
-    _remove_stale(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Nobody may connect before the permissions are right: they come with the name.
-    umask = None if mode is None else os.umask(~mode & 0o777)
-    try:
-        listener.bind(path)
-    except OSError:
-        listener.close()
-        raise
-    finally:
-        if umask is not None:
-            os.umask(umask)
-    return listener
-
-
-def _remove_stale(path: str) -> None:
-    """Removes the socket file of a server that is gone; leaves anything else, and then binding
-    fails with "address already in use"."""
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(os.stat(path).st_mode):
-            return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.setblocking(False)
-            try:
-                probe.connect(path)
-            except BlockingIOError:
-                # Its queue is full, so there is somebody.
-                pass
-            except ConnectionRefusedError:
-                os.unlink(path)

@@ -124,24 +124,24 @@ def _unusable(address: Address) -> Iterator[str]:
 
 def _accounts(group: ResolvedGroup) -> Iterator[str]:
     values = group.values
-    user, main_group = values["user"], values["group"]
-    if user.value is not None:
-        yield from _account(user, "user", user.value)
-    if main_group.value is not None:
-        yield from _account(main_group, "group", main_group.value)
+    for option in ("user", "group", "socket-user", "socket-group"):
+        if values[option].value is not None:
+            yield from _account(values[option], option, values[option].value)
     for name in values["supplementary-groups"].value:
         yield from _account(values["supplementary-groups"], "group", name)
 
 
-def _account(value: Value, kind: str, name: str) -> Iterator[str]:
+def _account(value: Value, option: str, name: str) -> Iterator[str]:
+    kind = option.removeprefix("socket-")
     try:
         number = account_id(kind, name)
     except KeyError:
-        yield _problem(value, kind, f"found {name}; it must be a {kind} of this machine")
+        yield _problem(value, option, f"found {name}; it must be a {kind} of this machine")
         return
     own = {os.geteuid()} if kind == "user" else {os.getegid(), *os.getgroups()}
     if os.geteuid() != 0 and number not in own:
-        yield _problem(value, kind, f"found {name}; only root can run processes as another {kind}")
+        does = "run processes as" if option == kind else "give sockets to"
+        yield _problem(value, option, f"found {name}; only root can {does} another {kind}")
 
 
 def account_id(kind: str, name: str) -> int:

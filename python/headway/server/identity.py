@@ -19,6 +19,7 @@ from headway import _native
 from headway.errors import CommandError, reason_of
 from headway.server import descriptors
 from headway.server.settings import ProcessGroup
+from headway.server.socket_file import Access
 
 GROUP_NAME = "%{GROUP}"
 
@@ -68,6 +69,22 @@ def find_root(groups: Iterable[ProcessGroup]) -> Iterator[str]:
     yield f"{are} as root, for want of a user (--user NAME)"
 
 
+def socket_access(group: ProcessGroup) -> Access:
+    """Who may connect to the group's UNIX sockets. Those that root opens are the group's own, as
+    they would be if its processes had opened them. Raises `CommandError` with exit code 2."""
+    uid = gid = None
+    if os.geteuid() == 0:
+        user, gid = _account_of(group)
+        uid = user.pw_uid if user is not None else None
+    if group.socket_user is not None:
+        with _explained(group, "socket-user", group.socket_user):
+            uid = find_user(group.socket_user).pw_uid
+    if group.socket_group is not None:
+        with _explained(group, "socket-group", group.socket_group):
+            gid = find_group(group.socket_group)
+    return Access(group.socket_mode, uid, gid)
+
+
 def _limit_resources(group: ProcessGroup) -> None:
     descriptors.raise_limit(group.http.max_connections)
     # The hard limit of CPU time stays as it is: at the soft one the process asks to be replaced.
@@ -82,7 +99,8 @@ def _limit_resources(group: ProcessGroup) -> None:
                 resource.setrlimit(kind, (limit, hard))
 
 
-def _change_user(group: ProcessGroup) -> None:
+def _account_of(group: ProcessGroup) -> tuple[pwd.struct_passwd | None, int | None]:
+    """The user that its processes become, and the main group."""
     user = None
     if group.user is not None:
         with _explained(group, "user", group.user):
@@ -91,6 +109,11 @@ def _change_user(group: ProcessGroup) -> None:
     if group.group is not None:
         with _explained(group, "group", group.group):
             gid = find_group(group.group)
+    return user, gid
+
+
+def _change_user(group: ProcessGroup) -> None:
+    user, gid = _account_of(group)
     if group.supplementary_groups:
         for name in group.supplementary_groups:
             with _explained(group, "supplementary-groups", name):

@@ -14,8 +14,10 @@ from array import array
 from collections.abc import Iterable, Iterator
 
 from headway.errors import CommandError, reason_of
-from headway.server.binding import Address, Listener, SocketFile, bind, make_prompt
+from headway.server import identity
+from headway.server.binding import Address, Listener, bind, make_prompt
 from headway.server.settings import ProcessGroup
+from headway.server.socket_file import SocketFile
 
 # linux/filter.h. Of a packet that a listening socket gets, the filter sees the TCP header: drop
 # those with SYN, and let handshakes end that had begun.
@@ -72,7 +74,7 @@ class Listeners:
             self._open[address] = inherited
             return
         try:
-            listener = bind(address, group.listen_backlog, group.socket_mode)
+            listener = bind(address, group.listen_backlog, identity.socket_access(group))
         except CommandError as error:
             raise self._with_hint(error, address) from None
         self._open[address] = listener

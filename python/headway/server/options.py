@@ -195,6 +195,18 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         ),
         Option("socket-mode", "socket_mode", Octal(), "permissions of UNIX sockets"),
         Option(
+            "socket-user",
+            "socket_user",
+            _ACCOUNT,
+            "owner of UNIX sockets, by name or #ID; if root opens them, else that of --user",
+        ),
+        Option(
+            "socket-group",
+            "socket_group",
+            _ACCOUNT,
+            "group of UNIX sockets, likewise; else --group, or that of --user",
+        ),
+        Option(
             "tls-certificate",
             "tls.certificate",
             _FILE,

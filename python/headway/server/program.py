@@ -14,13 +14,14 @@ from typing import Any
 from headway import gil
 from headway.errors import CommandError
 from headway.reporter import Reporter, parse_target
-from headway.server import reporting
+from headway.server import identity, reporting
 from headway.server.application import Application
-from headway.server.binding import Listener, SocketFile, bind, parse_address
+from headway.server.binding import Listener, bind, parse_address
 from headway.server.free_threading import gil_enabled, refuse_other_mode
 from headway.server.limits import NO_LIMITS, native_limits, slow_requests
 from headway.server.serving import LOG_FORMS, Server
 from headway.server.settings import ProcessGroup, Telemetry, Tls
+from headway.server.socket_file import SocketFile
 from headway.server.start import open_log
 from headway.server.stderr import tell
 from headway.server.undeclared import told
@@ -209,8 +210,9 @@ def _tell_undeclared(name: str) -> None:
 def _listening(group: ProcessGroup) -> Iterator[list[Listener]]:
     with ExitStack() as stack:
         listeners = []
+        access = identity.socket_access(group)
         for address in group.binds:
-            listener = bind(address, group.listen_backlog, group.socket_mode)
+            listener = bind(address, group.listen_backlog, access)
             stack.callback(listener.socket.close)
             if address.path is not None:
                 stack.callback(SocketFile(address.path).remove)

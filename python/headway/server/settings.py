@@ -103,6 +103,9 @@ class ProcessGroup:
     listen_backlog: int = 1024
     # Permission bits of UNIX sockets; `None`: as umask says.
     socket_mode: int | None = None
+    # Their owner. `None`: `user` and `group`, if root opens them.
+    socket_user: str | None = None
+    socket_group: str | None = None
     tls: Tls | None = None
 
     processes: int = 1

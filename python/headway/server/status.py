@@ -21,9 +21,10 @@ from functools import partial
 from typing import Any
 
 from headway.schema import NUMBER, find_field_problem
-from headway.server.binding import Address, SocketFile, bind
+from headway.server.binding import Address, bind
 from headway.server.deaths import Deaths
 from headway.server.process import Process
+from headway.server.socket_file import Access, SocketFile
 
 SEND_BUFFER_BYTES = 1_048_576
 GIL_STATES = {True: "on", False: "off", None: None}
@@ -71,7 +72,7 @@ class StatusSocket:
     def __init__(self, path: str) -> None:
         """Raises `CommandError`."""
         address = Address("localhost", 80, path)
-        self._listener = bind(address, mode=0o600, option="--status-socket").socket
+        self._listener = bind(address, access=Access(0o600), option="--status-socket").socket
         self._file = SocketFile(path)
         self._listener.setblocking(False)
 

@@ -10,7 +10,7 @@ import socket
 import stat
 
 from headway.errors import CommandError, reason_of
-from headway.server.binding import SocketFile
+from headway.server.socket_file import SocketFile
 
 # What a thousand processes send at once, and then some; the system may allow less.
 RECEIVE_BUFFER_BYTES = 16 * 1024 * 1024

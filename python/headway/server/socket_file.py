@@ -1,0 +1,105 @@
+"""The file of a UNIX socket: who may connect to it, and whose it is to remove.
+
+Knows nothing of what is served there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+from typing import NamedTuple
+
+from headway.errors import reason_of
+
+
+class Access(NamedTuple):
+    """Permission bits and owner; `None` is what the system gives."""
+
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+
+
+class SocketFile:
+    """The name of a UNIX socket that was just bound. Another server may bind it anew while this one
+    runs, and then it is no longer ours to remove. To be removed before the socket is closed: an
+    inode that nobody holds may come again."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._identity = _identity_of(path)
+
+    def remove(self) -> None:
+        if self._identity is not None and _identity_of(self._path) == self._identity:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+
+def _identity_of(path: str) -> tuple[int, int] | None:
+    """Device and inode; `None` if there is nothing."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
+
+
+def bind_unix(path: str, access: Access) -> socket.socket:
+    """A socket of that name, to which nobody can connect before it listens. Raises `OSError`."""
+    _remove_stale(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # The permissions come with the name: nothing is to be had before they are right.
+    umask = None if access.mode is None else os.umask(~access.mode & 0o777)
+    try:
+        listener.bind(path)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        if umask is not None:
+            os.umask(umask)
+    if access.uid is not None or access.gid is not None:
+        try:
+            _give(path, access)
+        except OSError:
+            SocketFile(path).remove()
+            listener.close()
+            raise
+    return listener
+
+
+def _give(path: str, access: Access) -> None:
+    """Gives the file to its owner. By a descriptor, since whoever may write to its directory may
+    have put something else there by now; a second name would be that of somebody else's socket."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISSOCK(found.st_mode) or found.st_nlink != 1:
+            raise OSError("it is no longer the socket that was bound")
+        owner = {"user": access.uid, "group": access.gid}
+        try:
+            # fchown(2) takes no descriptor of a mere path.
+            os.chown(f"/proc/self/fd/{fd}", *(-1 if n is None else n for n in owner.values()))
+        except OSError as error:
+            whom = " and ".join(f"{kind} {n}" for kind, n in owner.items() if n is not None)
+            raise OSError(f"it cannot be given to {whom}: {reason_of(error)}") from None
+    finally:
+        os.close(fd)
+
+
+def _remove_stale(path: str) -> None:
+    """Removes the socket file of a server that is gone; leaves anything else, and then binding
+    fails with "address already in use"."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(path)
+            except BlockingIOError:
+                # Its queue is full, so there is somebody.
+                pass
+            except ConnectionRefusedError:
+                os.unlink(path)

@@ -1,0 +1,85 @@
+"""UNIX sockets: whose file it is, who may connect, and what becomes of it while the server runs."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from configured import resolution_of
+
+from headway.errors import CommandError
+from headway.server import check
+from headway.server.binding import Address, bind, parse_address
+from headway.server.listeners import Listeners
+from headway.server.settings import ProcessGroup
+from headway.server.socket_file import Access, _give
+
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("said", "user", "group"),
+    [
+        ({}, "root", "root"),
+        ({"user": "nobody"}, "nobody", None),
+        ({"user": "nobody", "group": "daemon"}, "nobody", "daemon"),
+        ({"user": "nobody", "socket_user": "root", "socket_group": "daemon"}, "root", "daemon"),
+        ({"socket_group": "daemon"}, "root", "daemon"),
+    ],
+)
+def test_a_socket_belongs_to_who_serves_or_to_who_is_named(
+    tmp_path: Path, said: dict[str, Any], user: str, group: str | None
+) -> None:
+    path = tmp_path / "socket"
+    group_of_processes = ProcessGroup(
+        binds=(parse_address(f"unix:{path}"),), socket_mode=0o660, **said
+    )
+    listeners = Listeners()
+    listeners.open([group_of_processes])
+    found = path.stat()
+    listeners.shut_down()
+    assert not path.exists()
+    owner = pwd.getpwnam(user)
+    gid = owner.pw_gid if group is None else grp.getgrnam(group).gr_gid
+    assert (found.st_uid, found.st_gid) == (owner.pw_uid, gid)
+    assert stat.S_IMODE(found.st_mode) == 0o660
+
+
+@as_root
+def test_only_a_socket_of_one_name_is_given_away(tmp_path: Path) -> None:
+    """What lies there by now may be anything, put there by whoever may write to the directory."""
+    secret, link, others = tmp_path / "secret", tmp_path / "link", tmp_path / "others"
+    secret.touch()
+    link.symlink_to(secret)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(others))
+    second = tmp_path / "second"
+    second.hardlink_to(others)
+    for path in (secret, link, second):
+        with pytest.raises(OSError, match="no longer the socket"):
+            _give(str(path), Access(uid=65534))
+    assert [path.stat().st_uid for path in (secret, others)] == [0, 0]
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may give files away")
+def test_a_socket_that_cannot_be_given_away_is_not_left_behind(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with pytest.raises(CommandError, match="cannot be given to user 0: operation not permitted"):
+        bind(Address("localhost", 80, path), access=Access(uid=0))
+    assert not os.path.lexists(path)
+
+
+def test_owners_that_cannot_be_are_named_by_check() -> None:
+    flags = ("--socket-user", "#99999", "--socket-group", "no-such-group")
+    found = check.problems(resolution_of("pages:hello", "--app-dir", ".", *flags))
+    assert found == [
+        "--socket-user: found #99999; it must be a user of this machine",
+        "--socket-group: found no-such-group; it must be a group of this machine",
+    ]
