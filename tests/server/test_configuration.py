@@ -293,3 +293,11 @@ def test_a_file_is_served(tmp_path: Path) -> None:
     file.write_text(f"[process-group.shop]\napp-dir = '{APPS}'\nbind = '127.0.0.1:0'\n")
     with Served("pages:application", "--config", str(file)) as server:
         assert server.get("/hello").body == b"hello\n"
+
+
+def test_port_0_belongs_to_each_group(tmp_path: Path) -> None:
+    file = tmp_path / "serve.toml"
+    bind = "app = 'pages:hello'\nbind = '127.0.0.1:0'\n"
+    file.write_text(f"[process-group.shop]\n{bind}[process-group.docs]\n{bind}")
+    groups = settings_of("--config", str(file)).groups
+    assert [str(bind) for group in groups for bind in group.binds] == ["127.0.0.1:0"] * 2

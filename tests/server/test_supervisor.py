@@ -512,6 +512,27 @@ def test_groups_have_addresses_and_applications_of_their_own(tmp_path: Path) -> 
     assert re.search(r"Process 1 of group shop \(pid \d+\):\npath .*\n/", server.stderr)
 
 
+def test_port_0_is_another_port_for_each_group(tmp_path: Path) -> None:
+    groups = ({"name": "shop"}, {"name": "docs"})
+    with Supervised(tmp_path, *groups) as server:
+        server.wait_for("group docs is listening on")
+        found = re.findall(r"group (\w+) is listening on http://127.0.0.1:(\d+)\n", server.stderr)
+        ports = {name: int(port) for name, port in found}
+        assert len(set(ports.values())) == 2
+
+        def pids() -> set[int]:
+            answers = set()
+            for port in ports.values():
+                server.address = ("127.0.0.1", port)
+                answers |= server.pids()
+            return answers
+
+        first = pids()
+        assert first == set(server.workers())
+        server.reload(2)
+        server.wait_until(lambda: pids().isdisjoint(first))
+
+
 def test_a_script_file_has_its_application_in_it(tmp_path: Path) -> None:
     script = tmp_path / "site.wsgi"
     script.write_text(

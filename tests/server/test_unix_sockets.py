@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import signal
 import socket
 import stat
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from configured import resolution_of
+from served import Response, read_response
+from supervised import Supervised
 
 from headway.errors import CommandError
 from headway.server import check
@@ -83,3 +86,60 @@ def test_owners_that_cannot_be_are_named_by_check() -> None:
         "--socket-user: found #99999; it must be a user of this machine",
         "--socket-group: found no-such-group; it must be a group of this machine",
     ]
+
+
+def test_a_file_that_was_removed_is_made_anew_at_sighup(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with Supervised(tmp_path, {"binds": [f"unix:{path}"]}) as server:
+        (first,) = server.workers()
+        with server.connect() as busy:
+            busy.sendall(b"GET /pid HTTP/1.1\r\nHost: a\r\n")
+            path.unlink()
+            server.reload(2)
+            assert first not in server.pids()
+            busy.sendall(b"\r\n")
+            assert int(read_response(busy).body) == first
+        inode = path.stat().st_ino
+        server.reload(3)
+        # Nothing is wrong with it.
+        assert path.stat().st_ino == inode
+        assert server.get("/pid").status == 200
+    assert not path.exists()
+
+
+def test_a_file_is_not_made_anew_for_a_generation_that_does_not_come(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    group = {"binds": [f"unix:{path}"]}
+    with Supervised(tmp_path, group) as server:
+        (first,) = server.workers()
+        with server.connect() as former:
+            path.unlink()
+            server.write(group | {"mounts": [{"path": "", "application": "no_such_module:app"}]})
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for("generation 1 goes on serving")
+            assert not path.exists()
+            assert int(ask(former).body) == first
+        server.write(group)
+        server.reload(3)
+        assert server.get("/pid").status == 200
+
+
+def test_a_file_that_another_server_has_taken_is_left_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with (
+        Supervised(tmp_path, {"binds": [f"unix:{path}"]}) as server,
+        server.connect() as former,
+        socket.socket(socket.AF_UNIX) as other,
+    ):
+        path.unlink()
+        other.bind(str(path))
+        other.listen()
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("address already in use; generation 1 goes on serving")
+        assert ask(former).status == 200
+    assert path.exists()
+
+
+def ask(connection: socket.socket) -> Response:
+    connection.sendall(b"GET /pid HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    return read_response(connection)

@@ -40,6 +40,10 @@ class Address(NamedTuple):
         return {"SERVER_NAME": self._host_in_urls, "SERVER_PORT": str(self.port)}
 
     @property
+    def is_any_port(self) -> bool:
+        return self.port == 0 and self.fd is None
+
+    @property
     def is_local(self) -> bool:
         """Whether only this machine can reach it: a UNIX socket, localhost, a loopback address."""
         if self.path is not None or self.host == "localhost":

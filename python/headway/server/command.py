@@ -17,7 +17,7 @@ from headway.server.binding import Address
 from headway.server.configuration import Draft, put_over
 from headway.server.configuration_files import ConfigurationFiles
 from headway.server.flags import add_flags, read_flags
-from headway.server.listeners import by_number, inherited_from_systemd
+from headway.server.inherited import by_number, inherited_from_systemd
 from headway.server.resolution import Resolution, resolve
 from headway.server.settings import ServerSettings
 from headway.server.supervisor import supervise

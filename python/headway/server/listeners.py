@@ -7,15 +7,16 @@ in between. The supervisor's one thread uses this.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import struct
 from array import array
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from headway.errors import CommandError, reason_of
+from headway.errors import CommandError
 from headway.server import identity
-from headway.server.binding import Address, Listener, bind, make_prompt
+from headway.server.binding import Address, Listener, bind
+from headway.server.inherited import address_of, by_number, is_same
 from headway.server.settings import ProcessGroup
 from headway.server.socket_file import SocketFile
 
@@ -32,59 +33,88 @@ DROP_SYN = (
 )
 
 
+class Place(NamedTuple):
+    """What a socket is known by: the address that was asked for. Port 0 is another one for each
+    process group, which is "" else."""
+
+    address: Address
+    group: str
+
+    @classmethod
+    def of(cls, address: Address, group: ProcessGroup) -> Place:
+        return cls(address, group.name if address.is_any_port else "")
+
+
+class Opened(NamedTuple):
+    """A socket that is open; `file` is that of a UNIX socket of our own."""
+
+    listener: Listener
+    is_inherited: bool = False
+    file: SocketFile | None = None
+
+    def has_lost_its_file(self) -> bool:
+        return self.file is not None and not self.file.is_there()
+
+    def stop_queueing(self) -> None:
+        if self.file is not None:
+            self.file.remove()
+        elif not self.is_inherited:
+            with contextlib.suppress(OSError):
+                _drop_syn(self.listener.socket)
+
+    def close(self) -> None:
+        """An inherited socket stays open for the service manager."""
+        if self.file is not None:
+            self.file.remove()
+        if not self.is_inherited:
+            self.listener.socket.close()
+
+
 class Listeners:
-    """By the address that was asked for, of which port 0 is one."""
+    """What the generation that serves listens on, and the one that is to come."""
 
     def __init__(self, inherited: Iterable[socket.socket] = ()) -> None:
-        """`inherited` are sockets that a service manager has opened; they stay open for it."""
-        self._inherited = [Listener(each, _address_of(each)) for each in inherited]
-        self._open: dict[Address, Listener] = {}
-        self._owned: set[Address] = set()
-        # Those of UNIX sockets that are still there.
-        self._files: dict[Address, SocketFile] = {}
+        """`inherited` are sockets that a service manager has opened."""
+        self._inherited = [Listener(each, address_of(each)) for each in inherited]
+        self._open: dict[Place, Opened] = {}
+        # Of the generation that serves, where the one to come has another: somebody removed the
+        # file of a UNIX socket.
+        self._displaced: dict[Place, Opened] = {}
 
-    def find_unused(self) -> Iterator[str]:
-        """Inherited sockets that no group has, in words."""
-        used = list(self._open.values())
-        for each in self._inherited:
-            if each not in used:
-                yield (
-                    f"the socket {each.address} was passed and nobody serves it, so whoever "
-                    f"connects waits in vain; bind it by its address or as {by_number(each.socket)}"
-                )
-
-    def open(self, groups: Iterable[ProcessGroup]) -> list[Address]:
-        """Opens what the groups need and is not open yet; all of it, or none if it raises
-        `CommandError`. Returns the addresses that are new."""
-        new: list[Address] = []
+    def open(self, groups: Iterable[ProcessGroup]) -> None:
+        """Opens what the groups need and is not open yet. Raises `CommandError`, and then nothing
+        has changed."""
+        new: dict[Place, Opened] = {}
         try:
             for group in groups:
-                for address in group.binds:
-                    if address not in self._open:
-                        self._open_one(address, group)
-                        new.append(address)
-        except BaseException:
-            self.close(new)
+                for place in _places(group):
+                    opened = new.get(place) or self._open.get(place)
+                    if opened is None or opened.has_lost_its_file():
+                        new[place] = self._open_one(place.address, group)
+        except CommandError:
+            for opened in new.values():
+                opened.close()
             raise
-        return new
+        for place in new.keys() & self._open.keys():
+            # Of a generation to come that never served, nobody waits for what is in its queue.
+            replaced = self._open[place]
+            if self._displaced.setdefault(place, replaced) is not replaced:
+                replaced.close()
+        self._open |= new
 
-    def _open_one(self, address: Address, group: ProcessGroup) -> None:
+    def _open_one(self, address: Address, group: ProcessGroup) -> Opened:
         inherited = self._find_inherited(address)
         if inherited is not None:
-            self._open[address] = inherited
-            return
+            return Opened(inherited, is_inherited=True)
         try:
             listener = bind(address, group.listen_backlog, identity.socket_access(group))
         except CommandError as error:
             raise self._with_hint(error, address) from None
-        self._open[address] = listener
-        self._owned.add(address)
-        if address.path is not None:
-            self._files[address] = SocketFile(address.path)
+        return Opened(listener, file=SocketFile(address.path) if address.path else None)
 
     def _find_inherited(self, address: Address) -> Listener | None:
         for listener in self._inherited:
-            if address.fd == listener.socket.fileno() or _is_same(address, listener.address):
+            if address.fd == listener.socket.fileno() or is_same(address, listener.address):
                 return listener
         return None
 
@@ -97,103 +127,75 @@ class Listeners:
         return error
 
     def of(self, group: ProcessGroup) -> list[Listener]:
-        return [self._open[address] for address in group.binds]
+        return [self._open[place].listener for place in _places(group)]
 
     def addresses_of(self, group: ProcessGroup) -> list[Address]:
         """With their real ports; none once they are closed."""
-        return [self._open[each].address for each in group.binds if each in self._open]
+        opened = [self._open[place] for place in _places(group) if place in self._open]
+        return [each.listener.address for each in opened]
 
-    def addresses(self) -> set[Address]:
-        return set(self._open)
+    def find_unused(self) -> Iterator[str]:
+        """Inherited sockets that no group has, in words."""
+        used = [each.listener for each in self._open.values()]
+        for each in self._inherited:
+            if each not in used:
+                yield (
+                    f"the socket {each.address} was passed and nobody serves it, so whoever "
+                    f"connects waits in vain; bind it by its address or as {by_number(each.socket)}"
+                )
 
-    def stop_queueing(self, addresses: Iterable[Address]) -> None:
+    def drop_others(self, groups: Iterable[ProcessGroup]) -> None:
+        """Closes what neither the generation that serves nor the one to come has: theirs are the
+        groups."""
+        for opened in self._take_others(groups):
+            opened.stop_queueing()
+            opened.close()
+
+    def keep(self, groups: Iterable[ProcessGroup]) -> None:
+        """These serve from now on: closes what others had. Workers may go on with theirs, and empty
+        the accept queues, into which nothing more gets."""
+        self.drop_others(groups)
+        for opened in self._displaced.values():
+            opened.stop_queueing()
+            opened.close()
+        self._displaced.clear()
+
+    def fall_back(self, groups: Iterable[ProcessGroup]) -> None:
+        """These go on serving: closes what was opened for those to come."""
+        for place, opened in self._displaced.items():
+            self._open[place].close()
+            self._open[place] = opened
+        self._displaced.clear()
+        for opened in self._take_others(groups):
+            opened.close()
+
+    def _take_others(self, groups: Iterable[ProcessGroup]) -> list[Opened]:
+        """Those that the groups do not need, which are no longer among the open ones."""
+        wanted = {place for group in groups for place in _places(group)}
+        return [self._open.pop(place) for place in self._open.keys() - wanted]
+
+    def stop_queueing(self) -> None:
         """Lets no new connection into the accept queues, so that workers can empty them before
         they close. An inherited socket goes on: whoever serves it next finds them in the queue."""
-        for address in self._owned.intersection(addresses):
-            if address.path is not None:
-                self._remove_file(address)
-            else:
-                with contextlib.suppress(OSError):
-                    _drop_syn(self._open[address].socket)
-
-    def close(self, addresses: Iterable[Address]) -> None:
-        """Closes the supervisor's descriptors; workers may go on with theirs."""
-        for address in set(addresses):
-            listener = self._open.pop(address)
-            if address not in self._owned:
-                continue
-            self._owned.remove(address)
-            self._remove_file(address)
-            listener.socket.close()
+        for opened in (*self._open.values(), *self._displaced.values()):
+            opened.stop_queueing()
 
     def shut_down(self) -> None:
         """Closes all at the end, even if a process that an application forked holds them."""
-        for address in self._owned:
-            with contextlib.suppress(OSError):
-                self._open[address].socket.shutdown(socket.SHUT_RDWR)
-        self.close(self.addresses())
+        for opened in (*self._open.values(), *self._displaced.values()):
+            if not opened.is_inherited:
+                with contextlib.suppress(OSError):
+                    opened.listener.socket.shutdown(socket.SHUT_RDWR)
+            opened.close()
+        self._open.clear()
+        self._displaced.clear()
 
-    def _remove_file(self, address: Address) -> None:
-        file = self._files.pop(address, None)
-        if file is not None:
-            file.remove()
+
+def _places(group: ProcessGroup) -> Iterator[Place]:
+    return (Place.of(address, group) for address in group.binds)
 
 
 def _drop_syn(listener: socket.socket) -> None:
     code = array("B", b"".join(struct.pack("HBBI", *each) for each in DROP_SYN))
     program = struct.pack("HP", len(DROP_SYN), code.buffer_info()[0])
     listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
-
-
-def by_number(listener: socket.socket) -> Address:
-    """The address of a socket that is inherited."""
-    return Address("localhost", 0, fd=listener.fileno())
-
-
-def _address_of(listener: socket.socket) -> Address:
-    place = listener.getsockname()
-    if listener.family == socket.AF_UNIX:
-        # An abstract name is bytes that begin with a NUL, which systemd writes as @.
-        return Address("localhost", 80, os.fsdecode(place).replace("\0", "@"))
-    return Address(place[0], place[1])
-
-
-def _is_same(wanted: Address, own: Address) -> bool:
-    if wanted.path is not None or own.path is not None:
-        return wanted.path == own.path
-    if wanted.fd is not None or wanted.port != own.port:
-        return False
-    with contextlib.suppress(OSError):
-        places = socket.getaddrinfo(
-            wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        return any(place[4][0] == own.host for place in places)
-    return False
-
-
-def inherited_from_systemd() -> list[socket.socket]:
-    """The sockets of sd_listen_fds(3); forgets them in the environment, so that no child takes
-    them for its own. To be called before this process opens anything that it might take for one of
-    them. Raises `CommandError` if one cannot be listened on."""
-    count, pid = os.environ.pop("LISTEN_FDS", ""), os.environ.pop("LISTEN_PID", "")
-    os.environ.pop("LISTEN_FDNAMES", None)
-    if pid != str(os.getpid()) or not count.isdecimal():
-        return []
-    return [_take_over(fd, count) for fd in range(3, 3 + int(count))]
-
-
-def _take_over(fd: int, count: str) -> socket.socket:
-    place = f"LISTEN_FDS={count}: descriptor {fd}"
-    try:
-        os.set_inheritable(fd, False)
-        listener = socket.socket(fileno=fd)
-    except (OSError, OverflowError) as error:
-        reason = reason_of(error)
-        raise CommandError(f"{place}: {reason}", exit_code=2) from None
-    is_stream = listener.type == socket.SOCK_STREAM
-    if not is_stream or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        listener.detach()
-        raise CommandError(f"{place}: it is no stream socket that listens", exit_code=2)
-    if listener.family != socket.AF_UNIX:
-        make_prompt(listener)
-    return listener

@@ -159,7 +159,10 @@ def _refuse_shared_addresses(groups: list[ResolvedGroup]) -> None:
     for group in groups:
         for bind in group.binds:
             for other, name in seen:
-                if _overlap(bind.value, other.value):
+                # Each group gets a port 0 of its own.
+                if _overlap(bind.value, other.value) and not (
+                    bind.value.is_any_port and name != group.settings.name
+                ):
                     raise CommandError(
                         f"{bind.origin}: bind: process group {group.settings.name} is to listen on "
                         f"{bind.value}, and {name} on {other.value} ({other.origin}); "
@@ -173,7 +176,6 @@ def _overlap(one: Address, other: Address) -> bool:
     if one.path is not None or other.path is not None:
         return one.path == other.path
     if one == other:
-        # Port 0 too: a listening socket is known by the address that was asked for.
         return True
     any_host = {one.host, other.host} & EVERY_HOST
     return one.port == other.port != 0 and (one.host == other.host or bool(any_host))

@@ -31,8 +31,12 @@ class SocketFile:
         self._path = path
         self._identity = _identity_of(path)
 
+    def is_there(self) -> bool:
+        """Whether the name leads to our socket."""
+        return self._identity is not None and _identity_of(self._path) == self._identity
+
     def remove(self) -> None:
-        if self._identity is not None and _identity_of(self._path) == self._identity:
+        if self.is_there():
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from headway import _native
-from headway.errors import reason_of
+from headway.errors import CommandError, reason_of
 from headway.server import identity
 from headway.server.children import Children
 from headway.server.deaths import Deaths
@@ -89,7 +89,8 @@ class Succession:
         abandoned, self.pending = self.pending, Generation(self._generations, settings, reason)
         if abandoned is not None:
             self._dismiss(abandoned, "generation_abandoned")
-            self._close_unwanted()
+            former = [] if self.current is None else self.current.settings.groups
+            self._listeners.drop_others([*former, *settings.groups])
         for running, slot in list(self.pending.slots()):
             if self.pending is not None:
                 self._start(self.pending, running, slot)
@@ -126,7 +127,7 @@ class Succession:
         former, self.current, self.pending = self.current, pending, None
         for running, slot in pending.slots():
             self._hand_over(running, slot)
-        self._close_unwanted()
+        self._listeners.keep(pending.settings.groups)
         self._service_manager.is_ready()
         if former is None:
             self._announce(pending)
@@ -145,25 +146,14 @@ class Succession:
         if former is not None:
             self._retire(former)
 
-    def _close_unwanted(self) -> None:
-        """Closes what neither generation serves."""
-        generations = [each for each in (self.current, self.pending) if each is not None]
-        wanted = {
-            address
-            for each in generations
-            for group in each.settings.groups
-            for address in group.binds
-        }
-        unwanted = self._listeners.addresses() - wanted
-        self._listeners.stop_queueing(unwanted)
-        self._listeners.close(unwanted)
-
     def _announce(self, generation: Generation) -> None:
-        for group in generation.settings.groups:
+        groups = generation.settings.groups
+        for group in groups:
+            who = f"group {group.name} is " if len(groups) > 1 else ""
             scheme = "https" if group.tls else "http"
             for _, address in self._listeners.of(group):
                 where = address if address.path is not None else f"{scheme}://{address}"
-                say(f"listening on {where}")
+                say(f"{who}listening on {where}")
 
     def _warn(self, warnings: Iterable[str]) -> None:
         """Of each once."""
@@ -223,7 +213,7 @@ class Succession:
         """Nobody new gets in; who is in is answered."""
         self.is_stopping = True
         self._service_manager.stops()
-        self._listeners.stop_queueing(self._listeners.addresses())
+        self._listeners.stop_queueing()
         for process in self._children:
             process.reason = process.reason or "shutdown_signal"
             self._terminate(process)
@@ -295,7 +285,7 @@ class Succession:
             if self.current is None:
                 self.fatal = failure or Failure(1, what, "")
                 return
-            self._close_unwanted()
+            self._listeners.fall_back(self.current.settings.groups)
             say(f"{message}; generation {self.current.number} goes on serving")
             self._service_manager.is_ready()
             return

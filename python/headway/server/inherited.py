@@ -1,0 +1,64 @@
+"""Sockets that a service manager has opened and passes: the protocol of sd_listen_fds(3)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+from headway.errors import CommandError, reason_of
+from headway.server.binding import Address, make_prompt
+
+
+def inherited_from_systemd() -> list[socket.socket]:
+    """The sockets of sd_listen_fds(3); forgets them in the environment, so that no child takes
+    them for its own. To be called before this process opens anything that it might take for one of
+    them. Raises `CommandError` if one cannot be listened on."""
+    count, pid = os.environ.pop("LISTEN_FDS", ""), os.environ.pop("LISTEN_PID", "")
+    os.environ.pop("LISTEN_FDNAMES", None)
+    if pid != str(os.getpid()) or not count.isdecimal():
+        return []
+    return [_take_over(fd, count) for fd in range(3, 3 + int(count))]
+
+
+def _take_over(fd: int, count: str) -> socket.socket:
+    place = f"LISTEN_FDS={count}: descriptor {fd}"
+    try:
+        os.set_inheritable(fd, False)
+        listener = socket.socket(fileno=fd)
+    except (OSError, OverflowError) as error:
+        reason = reason_of(error)
+        raise CommandError(f"{place}: {reason}", exit_code=2) from None
+    is_stream = listener.type == socket.SOCK_STREAM
+    if not is_stream or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        listener.detach()
+        raise CommandError(f"{place}: it is no stream socket that listens", exit_code=2)
+    if listener.family != socket.AF_UNIX:
+        make_prompt(listener)
+    return listener
+
+
+def by_number(listener: socket.socket) -> Address:
+    """The address of a socket that is inherited."""
+    return Address("localhost", 0, fd=listener.fileno())
+
+
+def address_of(listener: socket.socket) -> Address:
+    place = listener.getsockname()
+    if listener.family == socket.AF_UNIX:
+        # An abstract name is bytes that begin with a NUL, which systemd writes as @.
+        return Address("localhost", 80, os.fsdecode(place).replace("\0", "@"))
+    return Address(place[0], place[1])
+
+
+def is_same(wanted: Address, own: Address) -> bool:
+    if wanted.path is not None or own.path is not None:
+        return wanted.path == own.path
+    if wanted.fd is not None or wanted.port != own.port:
+        return False
+    with contextlib.suppress(OSError):
+        places = socket.getaddrinfo(
+            wanted.host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        return any(place[4][0] == own.host for place in places)
+    return False
