@@ -263,6 +263,41 @@ def test_a_worker_that_cannot_end_is_killed(tmp_path: Path) -> None:
     assert not is_alive(worker)
 
 
+def test_a_crash_of_a_process_that_retires_is_said(tmp_path: Path) -> None:
+    with Supervised(tmp_path) as server, server.connect() as busy:
+        (first,) = server.workers()
+        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        server.reload(2)
+        os.kill(first, signal.SIGSEGV)
+        server.wait_for(rf"\(pid {first}\) was ended by SIGSEGV.* while it retired\n")
+        assert busy.recv(1) == b""
+        assert server.stop() == 0, "long over when the server ends"
+
+
+def test_the_exit_status_tells_of_a_process_that_died_at_the_end(tmp_path: Path) -> None:
+    server = Supervised(tmp_path)
+    (worker,) = server.workers()
+    with server.connect() as busy:
+        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        server.process.terminate()
+        time.sleep(0.2)
+        os.kill(worker, signal.SIGKILL)
+        assert server.stop(None) == 1
+    assert f"(pid {worker}) was ended by SIGKILL while it stopped\n" in server.stderr
+
+
+def test_the_exit_status_does_not_tell_of_former_generations(tmp_path: Path) -> None:
+    with Supervised(tmp_path, {"graceful_timeout_s": 0.3}) as server, server.connect() as busy:
+        (first,) = server.workers()
+        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        server.reload(2)
+        server.wait_for(rf"\(pid {first}\) ended with exit status 1 while it stopped\n")
+        assert server.stop() == 0
+
+
 @pytest.mark.parametrize(
     ("target", "how"),
     [("/exits?3", "ended with exit status 3"), ("/crashes", "was ended by SIGSEGV")],

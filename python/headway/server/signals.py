@@ -34,6 +34,11 @@ APPLICATIONS_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 SUPERVISORS_SIGNALS = TERMINALS_SIGNALS + APPLICATIONS_SIGNALS
 
 
+def ignore(*numbers: signal.Signals) -> None:
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+
+
 class Signals:
     """While entered, `WATCHED` have no other effect than to make `fileno()` readable, and `IGNORED`
     none."""

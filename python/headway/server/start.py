@@ -7,6 +7,7 @@ told there.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
@@ -21,7 +22,7 @@ from headway.server.gil_events import tell_of_gil
 from headway.server.mounts import mount
 from headway.server.places import mounts_of
 from headway.server.settings import ProcessGroup
-from headway.server.signals import SUPERVISORS_SIGNALS
+from headway.server.signals import SUPERVISORS_SIGNALS, ignore
 from headway.server.task import Task
 from headway.server.transport import read_tls
 from headway.server.worker import Prepared, Worker
@@ -29,6 +30,9 @@ from headway.server.worker import Prepared, Worker
 
 def main() -> None:
     """Ends the process."""
+    # The first to be registered is the last to run: after the application's own, and before CPython
+    # gives signals their default effect, which would end a process that is as good as over.
+    atexit.register(ignore, signal.SIGTERM, *SUPERVISORS_SIGNALS)
     for number in SUPERVISORS_SIGNALS:
         # A handler, since programs that the application starts would inherit SIG_IGN.
         signal.signal(number, lambda *_: None)

@@ -54,7 +54,7 @@ class Succession:
         self.is_stopping = False
         # Why the server cannot begin.
         self.fatal: Failure | None = None
-        # Whether a process that served ended before its requests did.
+        # Whether, at the server's end, a process that served ended before its requests did.
         self.was_cut_off = False
         self._warned: set[str] = set()
 
@@ -226,13 +226,13 @@ class Succession:
             return
         self._obituaries.tell(process, end, process.requests)
         how = str(end) if end is not None else "ended"
-        self.was_cut_off |= process.was_killed or (
-            process.serving_since is not None
-            and process.state is State.STOPPING
-            and end is not None
-            and end.exit_code not in (0, None)
-        )
         reason = process.reason or (end.reason if end is not None else "unknown")
+        if process.serving_since is not None and end is not None and end.exit_code != 0:
+            self.was_cut_off |= self.is_stopping
+            if process.state is not State.SERVING and not process.was_killed:
+                reason = end.reason
+                doing = "retired" if process.state is State.RETIRING else "stopped"
+                say(f"{process} {how} while it {doing}")
         self.deaths.setdefault(process.group.name, Deaths()).count(reason, process.pid)
         for generation in (self.pending, self.current):
             if generation is None:
