@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from headway import _native
-from headway.errors import CommandError, reason_of
+from headway.errors import reason_of
 from headway.server import identity
 from headway.server.children import Children
 from headway.server.deaths import Deaths
