@@ -45,8 +45,8 @@ impl<A: Application> Pool<A> {
         remaining_ns
     }
 
-    /// Accepts from the listener of that index until its queue is empty, at most `limit` connections. False if there is no
-    /// room for more.
+    /// Accepts from the listener of that index until its queue is empty, at most `limit`
+    /// connections. False if there is no room for more.
     pub(super) fn accept(&self, listener: &Listener, index: usize, limit: usize) -> bool {
         for _ in 0..limit {
             if !self.has_room() {

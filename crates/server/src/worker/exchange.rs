@@ -94,8 +94,10 @@ impl<'a> Exchange<'a> {
         routes: Option<&'a Routes>,
     ) -> Self {
         let ended_ns = peer.progress.started_ns;
-        let record =
-            RequestRecord { input_bytes: peer.body.len() as u64, ..RequestRecord::default() };
+        let record = RequestRecord {
+            input_bytes: peer.body.unread().len() as u64,
+            ..RequestRecord::default()
+        };
         Self {
             peer,
             date,

@@ -203,7 +203,7 @@ impl<A: Application> Pool<A> {
                 }
                 Event::Data(range) => {
                     peer.body.extend_from_slice(peer.http.bytes(range));
-                    if peer.body.len() >= GATHERED_BODY_BYTES {
+                    if peer.body.unread().len() >= GATHERED_BODY_BYTES {
                         return self.run(peer, state);
                     }
                 }
