@@ -100,5 +100,4 @@ def test_a_process_whose_gil_is_held_is_replaced_and_killed(tmp_path: Path) -> N
             server.wait_for(rf"\(pid {first}\) does not end, and is killed")
             wait_for_successor(server, tmp_path, "deadlock_timeout")
     finally:
-        # What was asked of the process that was killed has no answer.
-        assert server.stop() == 1
+        assert server.stop() == 0, "that it was killed is long over"
