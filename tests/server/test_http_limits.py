@@ -25,6 +25,7 @@ class Limited:
     def __init__(self, **limits: float) -> None:
         self.called = 0
         self.raised = threading.Event()
+        self.ended = threading.Semaphore(0)  # streams without end that were cut off
         self.let_raise = False
         listener = bind(Address("127.0.0.1", 0))
         self.address = listener.address
@@ -36,7 +37,7 @@ class Limited:
         self.called += 1
         if environ["PATH_INFO"] == "/endless":
             start_response("200 OK", [])
-            return iter(lambda: b"x" * 65_536, b"")
+            return self.endless()
         try:
             answer = b"%d" % len(environ["wsgi.input"].read())
         except OSError as error:
@@ -46,6 +47,13 @@ class Limited:
             answer = f"{type(error).__name__}: {error}".encode()
         start_response("200 OK", [("Content-Length", str(len(answer)))])
         return [answer]
+
+    def endless(self) -> Iterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 65_536
+        finally:
+            self.ended.release()
 
     def connect(self) -> socket.socket:
         connection = socket.create_connection((self.address.host, self.address.port))
@@ -190,6 +198,8 @@ def test_a_client_that_does_not_read() -> None:
         with server.connect() as other:
             other.sendall(GET + b"\r\n")
             assert read_response(other).body == b"0"
+        # Read before, it would not be one that takes nothing.
+        assert all(server.ended.acquire(timeout=TIMEOUT_S) for _ in slow)
         for connection in slow:
             received = b""
             with connection, contextlib.suppress(ConnectionResetError):

@@ -1,7 +1,7 @@
 //! How long a connection may take for what it waits for, and what becomes of it after that.
 
 use super::Application;
-use super::lingering::LINGERING_NS;
+use super::lingering::SILENCE_NS;
 use super::peer::{Peer, Stage};
 use super::pool::Pool;
 use super::socket;
@@ -12,21 +12,23 @@ use std::os::fd::AsFd;
 
 impl<A: Application> Pool<A> {
     /// When what the connection waits for must have come. A stage's time begins when the stage does,
-    /// and anew with each piece of a response that goes out.
+    /// and anew with each piece of a response that goes out or of what is dropped after it.
     pub(super) fn next_deadline_ns(&self, peer: &mut Peer) -> u64 {
-        let is_writing = matches!(peer.stage, Stage::Writing(_));
-        let moved = std::mem::take(&mut peer.moved) && is_writing;
+        let goes_by_bytes = matches!(peer.stage, Stage::Writing(_) | Stage::Lingering { .. });
+        let moved = std::mem::take(&mut peer.moved) && goes_by_bytes;
         if moved || peer.deadline_stage != Some(peer.stage) {
             peer.deadline_stage = Some(peer.stage);
             peer.deadline_ns = now_ns() + self.patience_ns(peer.stage);
-            if is_writing {
+            if goes_by_bytes {
                 peer.untaken = socket::untaken(peer.socket.as_fd());
             }
         }
-        if peer.stage == Stage::Idle && self.is_stopping() {
-            return peer.deadline_ns.min(self.end.keep_idle_until_ns());
-        }
-        peer.deadline_ns
+        let end_ns = match peer.stage {
+            Stage::Idle if self.is_stopping() => self.end.keep_idle_until_ns(),
+            Stage::Lingering { since_ns, expecting } => self.lingers_until_ns(since_ns, expecting),
+            _ => u64::MAX,
+        };
+        peer.deadline_ns.min(end_ns)
     }
 
     fn patience_ns(&self, stage: Stage) -> u64 {
@@ -35,7 +37,7 @@ impl<A: Application> Pool<A> {
             Stage::Opening { .. } | Stage::Head => self.timeouts.head_ns,
             Stage::Body => self.timeouts.body_ns,
             Stage::Writing(_) => self.timeouts.write_ns,
-            Stage::Lingering { .. } => LINGERING_NS,
+            Stage::Lingering { .. } => SILENCE_NS,
         }
     }
 
@@ -55,8 +57,7 @@ impl<A: Application> Pool<A> {
             Stage::Head if peer.http.is_discarding() => Outcome::Close,
             Stage::Head | Stage::Body => {
                 self.refuse(peer, Rejection::RequestTimeout, state);
-                peer.send();
-                Outcome::Close
+                self.go_on(peer, state)
             }
             Stage::Writing(_) => {
                 socket::reset_on_close(peer.socket.as_fd());
@@ -73,10 +74,13 @@ fn has_gone_on(peer: &mut Peer) -> bool {
     if peer.deadline_stage != Some(peer.stage) {
         return true;
     }
-    if matches!(peer.stage, Stage::Writing(_)) {
-        // No event told of what was taken if it makes too little room.
-        peer.moved |= socket::untaken(peer.socket.as_fd()) < peer.untaken;
-        return peer.moved;
+    match peer.stage {
+        Stage::Writing(_) => {
+            // No event told of what was taken if it makes too little room.
+            peer.moved |= socket::untaken(peer.socket.as_fd()) < peer.untaken;
+            peer.moved
+        }
+        Stage::Lingering { .. } => peer.moved,
+        _ => false,
     }
-    false
 }

@@ -49,7 +49,8 @@ pub struct Peer {
     /// When the current stage must be over, and which stage of the current request that was set for.
     pub deadline_ns: u64,
     pub deadline_stage: Option<Stage>,
-    /// Bytes of a response went out since the deadline was set, or before it.
+    /// Bytes of a response went out, or were dropped while lingering, since the deadline was set, or
+    /// before it.
     pub moved: bool,
     /// How much of a response had gone out when the deadline was set, and the peer had not taken.
     pub untaken: libc::c_int,
@@ -72,7 +73,8 @@ pub enum Stage {
     /// Room in the socket for the rest of a response; then what is said here.
     Writing(Finished),
     /// Everything is sent and FIN too. What still comes is dropped: see `lingering`.
-    Lingering { since_ns: u64 },
+    /// Expecting: something is known to come.
+    Lingering { since_ns: u64, expecting: bool },
 }
 
 impl Peer {

@@ -486,3 +486,6 @@ mod entrance_tests;
 #[cfg(test)]
 #[path = "pool_limit_tests.rs"]
 mod limit_tests;
+#[cfg(test)]
+#[path = "pool_lingering_tests.rs"]
+mod lingering_tests;

@@ -77,11 +77,6 @@ pub fn peek(fd: BorrowedFd, space: &mut [u8]) -> Transfer {
     }
 }
 
-/// True when bytes have come that were not received: closing now would send RST.
-pub fn has_unread(fd: BorrowedFd) -> bool {
-    matches!(peek(fd, &mut [0]), Transfer::Moved(_))
-}
-
 /// `None`: interrupted by a signal, try again.
 fn classify(count: isize) -> Option<Transfer> {
     match count {

@@ -7,7 +7,7 @@
 use super::Application;
 use super::entrance::{Forwarding, Passage};
 use super::exchange::{Exchange, Host, Patience, Progress, encode_refusal};
-use super::lingering::linger;
+use super::lingering::{self, linger};
 use super::outbox::{self, Held, Outbox};
 use super::peer::{Peer, Spares, Stage};
 use super::pool::Pool;
@@ -128,7 +128,9 @@ impl<A: Application> Pool<A> {
                     Passage::Silent | Passage::Wait => return Outcome::Wait,
                     Passage::Close => return Outcome::Close,
                 },
-                Stage::Lingering { since_ns } => return linger(peer, since_ns),
+                Stage::Lingering { since_ns, expecting } => {
+                    return linger(peer, self.lingers_until_ns(since_ns, expecting));
+                }
                 Stage::Writing(finished) => match peer.send() {
                     Transfer::Moved(_) => match after_response(peer, finished) {
                         Outcome::Wait => {}
@@ -399,10 +401,8 @@ fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
             if !peer.close_sending() {
                 return Outcome::Wait;
             }
-            if peer.http.is_drained() && !socket::has_unread(peer.socket.as_fd()) {
-                return Outcome::Close;
-            }
-            peer.stage = Stage::Lingering { since_ns: now_ns() };
+            let Some(stage) = lingering::begin(peer) else { return Outcome::Close };
+            peer.stage = stage;
             Outcome::Wait
         }
         Finished::Truncated { reset } => {

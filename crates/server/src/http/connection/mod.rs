@@ -112,6 +112,11 @@ impl Connection {
         self.received.unread().is_empty() && self.body.is_complete()
     }
 
+    /// True when the peer wants no request after the current one.
+    pub fn is_asked_to_close(&self) -> bool {
+        self.requested && !self.head.keep_alive
+    }
+
     /// True when the whole body has been received and handed out.
     pub fn is_body_complete(&self) -> bool {
         matches!(self.receiving, Receiving::Complete) || self.body.is_complete()
