@@ -5,7 +5,11 @@ Each refusal closes its own connection and no other, so every test ends with a r
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import socket
+from pathlib import Path
 
 import pytest
 from served import Served, read_response, read_to_end, status_of
@@ -239,6 +243,39 @@ def test_a_client_that_goes_away_ends_a_stream(pages: Served) -> None:
 
 def test_a_client_that_half_closes_gets_its_response(pages: Served) -> None:
     assert pages.converse(GET + b"\r\n").endswith(b"\r\n\r\nhello\n")
+
+
+FORKING = """
+import os, time
+
+def application(environ, start_response):
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+        os._exit(0)
+    start_response("200 OK", [])
+    yield b"%d" % child
+    if environ["PATH_INFO"] == "/fails":
+        raise ValueError("after the head")
+"""
+
+
+def test_a_child_that_holds_every_socket_keeps_no_client_waiting(tmp_path: Path) -> None:
+    (tmp_path / "forking.py").write_text(FORKING)
+    options = ("--app-dir", str(tmp_path), "--keep-alive-timeout", "0.2")
+    children: list[int] = []
+    with Served("forking:application", *options) as server, contextlib.ExitStack() as stack:
+        stack.callback(lambda: [os.kill(child, signal.SIGKILL) for child in children])
+        kept, cut_off = (stack.enter_context(server.connect()) for _ in range(2))
+        kept.sendall(GET + b"\r\n")
+        children.append(int(read_response(kept).body))
+        assert read_to_end(kept) == b""
+        cut_off.sendall(b"GET /fails HTTP/1.0\r\n\r\n")
+        received = b""
+        with pytest.raises(ConnectionResetError):
+            while piece := cut_off.recv(65536):
+                received += piece
+        children.append(int(received.partition(b"\r\n\r\n")[2]))
 
 
 def read_from_shared(connection: socket.socket) -> bytes:

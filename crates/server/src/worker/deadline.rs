@@ -60,7 +60,7 @@ impl<A: Application> Pool<A> {
                 self.go_on(peer, state)
             }
             Stage::Writing(_) => {
-                socket::reset_on_close(peer.socket.as_fd());
+                socket::reset(peer.socket.as_fd());
                 Outcome::Close
             }
             Stage::Opening { .. } | Stage::Idle | Stage::Lingering { .. } => Outcome::Close,

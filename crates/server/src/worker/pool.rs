@@ -21,7 +21,7 @@ use super::peer::Stage;
 use super::ready::{Ready, ReadyQueue};
 use super::sharing::Sharing;
 use super::slab::{MAX_CONNECTIONS, Slab, Token};
-use super::socket::Listener;
+use super::socket::{self, Listener};
 use super::turn::{Outcome, TurnState};
 use super::watch::{Interruption, ProcessLimits, Watch};
 use super::word::Noted;
@@ -366,6 +366,7 @@ impl<A: Application> Pool<A> {
                 peer.close_sending();
             }
             self.epoll.remove(peer.socket.as_fd());
+            socket::shut_down(peer.socket.as_fd());
             self.books.note_closed();
         }
     }

@@ -138,19 +138,20 @@ pub fn shut_down_sending(fd: BorrowedFd) {
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) };
 }
 
-/// Makes closing send RST, so that what was sent cannot be taken for a whole response.
-pub fn reset_on_close(fd: BorrowedFd) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: the pointer and the size are those of `linger`.
-    unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            size_of::<libc::linger>() as libc::socklen_t,
-        )
-    };
+/// Ends the connection even while a forked child still holds the socket.
+pub fn shut_down(fd: BorrowedFd) {
+    // SAFETY: no pointers.
+    unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Sends RST, even while a forked child still holds the socket, so that what was sent cannot be taken
+/// for a whole response: connecting to nowhere aborts a TCP connection. Unix sockets have no resets.
+pub fn reset(fd: BorrowedFd) {
+    // SAFETY: all zero bytes are a valid `sockaddr`, of the family AF_UNSPEC.
+    let nowhere: libc::sockaddr = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: the pointer and the size are those of `nowhere`.
+    unsafe { libc::connect(fd.as_raw_fd(), &raw const nowhere, size) };
 }
 
 /// Where a connection comes from; port 0 and an empty address over a Unix socket.

@@ -407,9 +407,7 @@ fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
         }
         Finished::Truncated { reset } => {
             if reset {
-                socket::reset_on_close(peer.socket.as_fd());
-            } else {
-                socket::shut_down_sending(peer.socket.as_fd());
+                socket::reset(peer.socket.as_fd());
             }
             Outcome::Close
         }
