@@ -254,6 +254,26 @@ def test_an_application_that_never_returns_is_cut_off(tmp_path: Path) -> None:
     assert "1 thread was still in the application after 0.5 s" in server.stderr
 
 
+def test_without_a_graceful_timeout_requests_have_the_shutdown_timeout(tmp_path: Path) -> None:
+    group = {"graceful_timeout_s": 0, "shutdown_timeout_s": 1.0}
+    server = Supervised(tmp_path, group)
+    said = r"1 thread was still in the application after 1 s \(--shutdown-timeout\) and cut off\n"
+    with ExitStack() as stack:
+        never, slow = (stack.enter_context(server.connect()) for _ in range(2))
+        never.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
+        slow.sendall(b"GET /slow?0.4 HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        server.reload(2)
+        assert read_response(slow).status == 200
+        server.wait_for(said)
+        assert never.recv(1) == b""
+        late = stack.enter_context(server.connect())
+        late.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.2)
+        assert server.stop() == 1
+    assert len(re.findall(said, server.stderr)) == 2
+
+
 def test_a_worker_that_cannot_end_is_killed(tmp_path: Path) -> None:
     server = Supervised(tmp_path, {"graceful_timeout_s": 0.2, "shutdown_timeout_s": 0.2})
     (worker,) = server.workers()

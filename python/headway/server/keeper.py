@@ -21,7 +21,7 @@ from headway import _native
 from headway.errors import CommandError
 from headway.server import gil_events, imported_files, search_path
 from headway.server.application import ImportFailed
-from headway.server.limits import to_ns
+from headway.server.limits import drain_s, to_ns
 from headway.server.places import Place, interval_ns, mounts_of
 from headway.server.settings import ProcessGroup
 from headway.server.stderr import tell
@@ -172,7 +172,7 @@ class Keeper:
         former = self._interpreters.get(index)
         self._interpreters[index] = interpreter
         if former is not None:
-            until = time.monotonic() + (self._group.graceful_timeout_s or float("inf"))
+            until = time.monotonic() + drain_s(self._group)
             self._retiring.append((former, self._places[index].name, until))
 
     def _end_retired(self) -> None:
@@ -184,8 +184,7 @@ class Keeper:
             if time.monotonic() >= until:
                 tell(
                     f"headway serve: application group {name}: a worker thread has not left the "
-                    f"former interpreter after {self._group.graceful_timeout_s:g} s "
-                    "(--graceful-timeout); it stays until it has\n"
+                    f"former interpreter after {drain_s(self._group):g} s; it stays until it has\n"
                 )
                 until = float("inf")
             still.append((interpreter, name, until))

@@ -14,6 +14,8 @@ from headway.server.settings import ProcessGroup, Telemetry
 
 # What a process may take beyond its graceful timeout to notice that it is over.
 MARGIN_S = 2.0
+# Decades, in a number that the system's clocks take.
+NO_LIMIT_S = 1e9
 
 NO_LIMITS: dict[str, int] = {
     "maximum_requests": 0,
@@ -69,9 +71,15 @@ def request_timeout_s(group: ProcessGroup) -> float:
     return group.request_timeout_s * (1 + math.log(group.threads))
 
 
+def drain_s(group: ProcessGroup) -> float:
+    """How long requests that have begun may take once their process is to end. Without a graceful
+    timeout it ends at once, and they have what the process has for that (mod_wsgi's rule)."""
+    return group.graceful_timeout_s or group.shutdown_timeout_s or NO_LIMIT_S
+
+
 def grace_s(group: ProcessGroup) -> float:
     """From the end of a process's service until it is killed; 0 for never."""
-    if not group.graceful_timeout_s or not group.shutdown_timeout_s:
+    if not group.shutdown_timeout_s:
         return 0.0
     return group.graceful_timeout_s + group.shutdown_timeout_s + MARGIN_S
 

@@ -369,8 +369,14 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         ),
         _timeout("deadlock-timeout", "replace a process whose GIL is held so long at a stretch"),
         _timeout("startup-timeout", "how long loading APP may take"),
-        _timeout("graceful-timeout", "how long requests may take once a process is to end"),
-        _timeout("shutdown-timeout", "how long it may take after that, before it is killed"),
+        _timeout(
+            "graceful-timeout",
+            "how long requests may take once a process is to end; 0: as long as --shutdown-timeout",
+        ),
+        _timeout(
+            "shutdown-timeout",
+            "how long it may take after that, before it is killed; 0 never does",
+        ),
         _timeout("queue-timeout", "answer 504 to a request that waited longer for a thread"),
         _timeout("cpu-time-limit", "replace a process that used so much CPU time"),
         Option(

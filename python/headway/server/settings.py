@@ -145,6 +145,7 @@ class ProcessGroup:
     interrupt_timeout_s: float = 0.0
     deadlock_timeout_s: float = 300.0
     startup_timeout_s: float = 0.0
+    # 0 gives no grace: a process is to end within its shutdown timeout.
     graceful_timeout_s: float = 15.0
     shutdown_timeout_s: float = 5.0
     queue_timeout_s: float = 0.0

@@ -27,7 +27,7 @@ from headway.server.binding import Listener, parse_address
 from headway.server.control import Control, Gone
 from headway.server.ending import end_without_finalization
 from headway.server.forks import leave_signals_to_forks
-from headway.server.limits import native_limits, slow_requests
+from headway.server.limits import drain_s, native_limits, slow_requests
 from headway.server.patience import patience_ms
 from headway.server.serving import Server
 from headway.server.settings import DEFAULT_POLICY
@@ -38,8 +38,6 @@ from headway.server.task import Task
 # How long an idle connection is kept by a worker that retires; nginx calls it
 # keepalive_min_timeout.
 KEEP_IDLE_S = 5.0
-# A graceful timeout of 0, in a number that the system's clocks take.
-NO_LIMIT_S = 1e6
 
 # What the main thread waits for: the supervisor's commands, a signal, the end of all threads.
 SERVE, RETIRE, TERMINATE, OVER = b"S", b"R", b"T", b"O"
@@ -110,7 +108,7 @@ class Worker:
         # Bytes from signal handlers and from the last thread to end: a handler may interrupt its
         # own thread anywhere, a lock included.
         self._read_fd, self._write_fd = os.pipe()
-        self._grace_s = group.graceful_timeout_s or NO_LIMIT_S
+        self._drain_s = drain_s(group)
         self._has_supervisor = True
         self._has_sigterm = False
         self._is_serving = False
@@ -127,8 +125,8 @@ class Worker:
                 self._server.start(self._note_end)
             elif word == RETIRE and self._is_serving and self._deadline is None:
                 self._tell_stopping()
-                self._deadline = time.monotonic() + self._grace_s
-                self._server.stop(min(KEEP_IDLE_S, self._grace_s / 2))
+                self._deadline = time.monotonic() + self._drain_s
+                self._server.stop(min(KEEP_IDLE_S, self._drain_s / 2))
         if not self._is_serving and self._next_command() == SERVE:
             # A signal may overtake the command, and connections are waiting since.
             self._server.start(self._note_end)
@@ -146,7 +144,7 @@ class Worker:
         self._server.stop()
         self._control.send({"event": "closed"}, wait=False)
         if self._deadline is None:
-            self._deadline = time.monotonic() + self._grace_s
+            self._deadline = time.monotonic() + self._drain_s
         cut_off = self._server.join(max(self._deadline - time.monotonic(), 0.0))
         self._control.send({"event": "stopped"}, wait=False)
         self._show_table()
@@ -156,9 +154,10 @@ class Worker:
         if not cut_off:
             return 0
         threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
+        limit = "graceful" if self._task.group.graceful_timeout_s else "shutdown"
         tell(
-            f"headway serve: {threads} still in the application after {self._grace_s:g} s "
-            "(--graceful-timeout) and cut off\n"
+            f"headway serve: {threads} still in the application after {self._drain_s:g} s "
+            f"(--{limit}-timeout) and cut off\n"
         )
         # A thread that hangs in the application would hang the end of the interpreter too, or be
         # killed in the middle of it.
