@@ -13,6 +13,7 @@ from served import APPS, TIMEOUT_S, Served
 
 from headway.cli import Parser
 from headway.server.binding import parse_address
+from headway.server.check import draw
 from headway.server.command import prepare_parser, read_configuration
 from headway.server.resolution import Resolution
 from headway.server.settings import HttpLimits, Mount, ProcessGroup, ServerSettings, Tls
@@ -129,6 +130,30 @@ def test_toml_becomes_settings(tmp_path: Path) -> None:
         app_dir="/",
     )
     assert settings == ServerSettings((shop, api), status_socket=str(tmp_path / "status"))
+
+
+def test_variables_are_merged_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text(
+        "[server]\n"
+        "environment = { A = 'server', B = 'server', C = 'server' }\n"
+        "[process-group.shop]\n"
+        "app = 'shop:app'\n"
+        "[process-group.shop.environment]\n"
+        "B = 'group'\n"
+        "C = 'group'\n"
+    )
+    resolution = resolution_of("--config", str(file), "--env", "C=flag", "--env", "D=flag")
+    (group,) = resolution.settings.groups
+    assert group.environment == {"A": "server", "B": "group", "C": "flag", "D": "flag"}
+    found = re.findall(r"  environment (\w) +(\w+) +(.*)", draw(resolution))
+    assert found == [
+        ("A", "server", f"{file}:2, inherited from [server]"),
+        ("B", "group", f"{file}:6"),
+        ("C", "flag", "--env"),
+        ("D", "flag", "--env"),
+    ]
+    assert "  environment                -  " in draw(resolution_of("shop:app"))
 
 
 def test_flags_go_over_the_one_process_group_of_a_file(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headway.reporter import target_problem
 from headway.server import identity
 from headway.server.application_group_options import INTERPRETER_OPTIONS
 from headway.server.binding import Address
-from headway.server.configuration import Value, is_object
+from headway.server.configuration import TABLES, Value, is_object
 from headway.server.options import OPTIONS, Option
 from headway.server.resolution import Resolution, ResolvedGroup
 
@@ -37,7 +37,8 @@ def draw(resolution: Resolution) -> str:
             lines.append(_row(name, mount.application, mount.origin))
             lines.append(_line("application-group", mount.application_group, indent="  "))
         lines += [_row("bind", str(bind.value), bind.origin) for bind in group.binds]
-        lines += [_line(name, value) for name, value in group.values.items()]
+        for name, value in group.values.items():
+            lines += _table(name, value) if name in TABLES else [_line(name, value)]
         for each in group.application_groups:
             table = f"[process-group.{group.settings.name}.application-groups.{_key(each.shown)}]"
             lines += ["", table.ljust(61) + f"  {each.place}"]
@@ -50,6 +51,13 @@ def draw(resolution: Resolution) -> str:
 
 def _line(name: str, value: Value, indent: str = "") -> str:
     return _row(indent + name, OPTIONS[name].show(value.value), value.origin)
+
+
+def _table(name: str, value: Value) -> list[str]:
+    """A line for each variable."""
+    return [
+        _row(f"{name} {key}", each.value, each.origin) for key, each in value.value.items()
+    ] or [_line(name, value)]
 
 
 def _key(name: str) -> str:

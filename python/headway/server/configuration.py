@@ -6,6 +6,7 @@ Also puts flags over a file. Knows nothing of what the values mean together; `re
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ class Value(NamedTuple):
 
 DEFAULT = "default"
 UNSAID = Value("", DEFAULT)
+# Options that are tables: the value is a dict, and each variable in it a `Value`.
+TABLES = ("environment",)
 
 
 class MountDraft(NamedTuple):
@@ -75,6 +78,21 @@ def refuse(place: str, key: str, found: str, allowed: str) -> CommandError:
     """The one line about a value that cannot be. A flag needs no key beside it."""
     what = place if place.startswith("--") else f"{place}: {key}"
     return CommandError(f"{what}: found {found}; allowed: {allowed}", exit_code=2)
+
+
+def table(variables: Iterable[tuple[str, str]], origin: str) -> Value:
+    """The value of an option of `TABLES` whose variables are all from one place."""
+    return Value({name: Value(value, origin) for name, value in variables}, origin)
+
+
+def merge(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
+    """Options by name, those of `above` over the others; of tables each variable by itself."""
+    merged = {**below, **above}
+    for name in TABLES:
+        if name in below and name in above:
+            both = {**below[name].value, **above[name].value}
+            merged[name] = above[name]._replace(value=both)
+    return merged
 
 
 def cut(text: str) -> str:
@@ -137,7 +155,7 @@ def put_over(flags: Draft, file: Draft, file_name: str) -> Draft:
             "alias; set WSGIApplicationGroup there",
             exit_code=2,
         )
-    target.given.update(group.given)
+    target.given = merge(target.given, group.given)
     for name, of_group in OF_SUB_INTERPRETERS.items():
         if of_group in group.given:
             for each in target.application_groups.values():

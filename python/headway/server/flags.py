@@ -9,7 +9,15 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from headway.server.configuration import Draft, GroupDraft, Value, absolute, mount
+from headway.server.configuration import (
+    TABLES,
+    Draft,
+    GroupDraft,
+    Value,
+    absolute,
+    mount,
+    table,
+)
 from headway.server.kinds import Several, Switch
 from headway.server.options import APP, OPTIONS, SECTIONS, Option
 
@@ -96,6 +104,9 @@ def read_flags(arguments: argparse.Namespace, folder: str) -> Draft:
         elif name == "bind":
             group.binds.extend(Value(address, origin) for address in value)
         else:
+            if name in TABLES:
+                group.given[name] = table(value, origin)
+                continue
             value = tuple(value) if _is_repeated(option) else value
             target = draft.server if option.of_server else group.given
             target[name] = Value(absolute(option, value, folder), origin)

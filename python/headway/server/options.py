@@ -80,8 +80,7 @@ class Option(NamedTuple):
         part, _, field = self.field.partition(".")
         if part == "application_group":
             return getattr(NO_APPLICATION_GROUP, field)
-        value = attrgetter(self.field)(NO_SERVER if self.of_server else NO_GROUP)
-        return tuple(value.items()) if isinstance(value, dict) else value
+        return attrgetter(self.field)(NO_SERVER if self.of_server else NO_GROUP)
 
     def show(self, value: Any) -> str:
         """`value` as a person would write it; a dash stands for nothing."""
@@ -89,7 +88,7 @@ class Option(NamedTuple):
             return DEFAULT_POLICY
         if self.name == "application-group":
             return self.kind.show(value)
-        return "-" if value in (None, "", ()) else self.kind.show(value)
+        return "-" if value in (None, "", (), {}) else self.kind.show(value)
 
 
 NO_GROUP = ProcessGroup()

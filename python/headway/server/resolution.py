@@ -18,7 +18,15 @@ from headway.server.application_groups import (
     resolve_application_groups,
 )
 from headway.server.binding import Address
-from headway.server.configuration import DEFAULT, Draft, GroupDraft, MountDraft, Value
+from headway.server.configuration import (
+    DEFAULT,
+    TABLES,
+    Draft,
+    GroupDraft,
+    MountDraft,
+    Value,
+    merge,
+)
 from headway.server.options import GROUP_OPTIONS, OPTIONS, SERVER_OPTIONS
 from headway.server.serving import MAX_LISTENERS
 from headway.server.settings import HttpLimits, Mount, ProcessGroup, ServerSettings, Tls
@@ -28,7 +36,7 @@ NOTHING = Value(None, DEFAULT)
 PASSED = "LISTEN_FDS"
 EVERY_HOST = {"0.0.0.0", "::"}
 # Fields that several options make up, or whose form differs.
-NO_FIELD_OF_THEIR_OWN = {"app", "mount", "bind", "access-log", "app-dir", "environment"}
+NO_FIELD_OF_THEIR_OWN = {"app", "mount", "bind", "access-log", "app-dir", *TABLES}
 
 
 class ResolvedGroup(NamedTuple):
@@ -76,8 +84,9 @@ def resolve(draft: Draft, passed: Sequence[Address] = ()) -> Resolution:
 def _resolve_group(
     draft: GroupDraft, defaults: dict[str, Value], warnings: list[str]
 ) -> ResolvedGroup:
+    given = merge(defaults, draft.given)
     values = {
-        name: draft.given.get(name) or defaults.get(name) or Value(option.default(), DEFAULT)
+        name: given.get(name) or Value(option.default(), DEFAULT)
         for name, option in GROUP_OPTIONS.items()
         if name not in ("app", "mount", "bind")
     }
@@ -114,7 +123,8 @@ def _settings(draft: GroupDraft, binds: list[Value], values: dict[str, Value]) -
             continue
         (http if part == "http" else fields)[field] = value.value
     fields["app_dir"] = values["app-dir"].value or None
-    fields["environment"] = dict(values["environment"].value)
+    for name in TABLES:
+        fields[name] = {key: value.value for key, value in values[name].value.items()}
     fields["access_log"], fields["access_log_path"] = values["access-log"].value
     return ProcessGroup(
         name=draft.name,

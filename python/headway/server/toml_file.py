@@ -30,6 +30,7 @@ from headway import _native
 from headway.errors import CommandError
 from headway.server.application_group_options import INTERPRETER_OPTIONS
 from headway.server.configuration import (
+    TABLES,
     UNSAID,
     ApplicationGroupDraft,
     Draft,
@@ -112,8 +113,7 @@ class _Reader:
                 self._draft.server[key] = self._value(f"server.{key}", option, node)
             else:
                 value = self._value(f"server.{key}", option, node)
-                inherited = f"{value.origin}, inherited from [server]"
-                self._draft.defaults[key] = value._replace(origin=inherited)
+                self._draft.defaults[key] = _inherited(value)
 
     def _read_group(self, name: str, table: Node) -> None:
         path = f"{GROUPS}.{name}"
@@ -188,15 +188,15 @@ class _Reader:
         return mount(url_path, name, self._folder, self._place(application), group)
 
     def _value(self, path: str, option: Option, node: Node) -> Value:
-        if option.name == "environment":
-            pairs = []
+        if option.name in TABLES:
+            variables = {}
             for name, each in self._table(path, node).items():
                 if not name or "=" in name or "\0" in name:
                     raise refuse(self._place(each), path, repr(name), "a name without =")
                 if not isinstance(each.value, str) or "\0" in each.value:
                     raise refuse(self._place(each), f"{path}.{name}", cut(each.text), "a string")
-                pairs.append((name, each.value))
-            return Value(tuple(pairs), self._place(node))
+                variables[name] = Value(each.value, self._place(each))
+            return Value(variables, self._place(node))
         value = self._accept(path, option.kind, node)
         return Value(absolute(option, value, self._folder), self._place(node))
 
@@ -222,3 +222,10 @@ class _Reader:
 
     def _place(self, node: Node) -> str:
         return f"{self._path}:{node.line}"
+
+
+def _inherited(value: Value) -> Value:
+    what = value.value
+    if isinstance(what, dict):
+        what = {name: _inherited(each) for name, each in what.items()}
+    return Value(what, f"{value.origin}, inherited from [server]")

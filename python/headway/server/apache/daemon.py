@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.server.apache.syntax import Directive
-from headway.server.configuration import Value, cut
+from headway.server.configuration import Value, cut, table
 from headway.server.kinds import Kind, Switch, Text, Whole
 from headway.server.options import DAEMON_SECONDS, GROUP_OPTIONS
 
@@ -93,7 +93,7 @@ def _take(daemon: Daemon, name: str, text: str) -> None:
         value = parse(directive, name, kind, text)
         # 0 leaves it to what Timeout says, and response-socket-timeout goes first.
         if name == "locale":
-            daemon.given[target] = Value((("LC_ALL", value),), directive.place)
+            daemon.given[target] = table([("LC_ALL", value)], directive.place)
         elif value and (target not in daemon.given or name == "response-socket-timeout"):
             daemon.given[target] = Value(float(value), directive.place)
         return
