@@ -132,6 +132,29 @@ def test_toml_becomes_settings(tmp_path: Path) -> None:
     assert settings == ServerSettings((shop, api), status_socket=str(tmp_path / "status"))
 
 
+@pytest.mark.parametrize("kind", ["a device", "a pipe", "4194305 bytes"])
+@pytest.mark.parametrize("is_included", [False, True], ids=["", "included"])
+def test_what_is_no_file_or_far_too_large_is_not_read(
+    tmp_path: Path, kind: str, is_included: bool
+) -> None:
+    path = tmp_path / "serve"
+    if kind == "a device":
+        path = Path("/dev/zero")
+    elif kind == "a pipe":
+        os.mkfifo(path)
+    else:
+        with path.open("w") as file:
+            file.truncate(4 * 2**20 + 1)
+    given = path
+    if is_included:
+        given = tmp_path / "httpd.conf"
+        given.write_text(f"Include {path}\n")
+    done = serve("--check", "--config", given)
+    assert (done.returncode, done.stdout) == (2, "")
+    allowed = "up to 4194304" if kind.endswith("bytes") else "a file"
+    assert done.stderr == f"headway serve: {path}: found {kind}; allowed: {allowed}\n"
+
+
 def test_variables_are_merged_one_by_one(tmp_path: Path) -> None:
     file = tmp_path / "serve.toml"
     file.write_text(

@@ -55,9 +55,9 @@ def _line(name: str, value: Value, indent: str = "") -> str:
 
 def _table(name: str, value: Value) -> list[str]:
     """A line for each variable."""
-    return [
-        _row(f"{name} {key}", each.value, each.origin) for key, each in value.value.items()
-    ] or [_line(name, value)]
+    variables = value.value.items()
+    rows = [_row(f"{name} {key}", each.value, each.origin) for key, each in variables]
+    return rows or [_line(name, value)]
 
 
 def _key(name: str) -> str:

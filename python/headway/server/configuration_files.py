@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import stat
+
+from headway.errors import CommandError
+
+MAX_BYTES = 4 * 2**20
+KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
 
 class ConfigurationFiles:
     """`paths` has all that were ever to be read, also those of a reading that failed: it may be one
@@ -11,9 +19,23 @@ class ConfigurationFiles:
         self.paths: list[str] = []
 
     def read(self, path: str, errors: str = "strict") -> str:
-        """The file's text. Raises `OSError`, and `UnicodeDecodeError` unless `errors` says how to
-        go on."""
+        """The file's text. Raises `CommandError` for what is no file, since it is read again at
+        SIGHUP, `OSError`, and `UnicodeDecodeError` unless `errors` says how to go on."""
         if path not in self.paths:
             self.paths.append(path)
-        with open(path, encoding="utf-8", errors=errors) as file:
-            return file.read()
+        with open(path, encoding="utf-8", errors=errors, opener=_open_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) and path != os.devnull:
+                found = KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+                raise CommandError(f"{path}: found {found}; allowed: a file", exit_code=2)
+            if status.st_size > MAX_BYTES:
+                raise CommandError(
+                    f"{path}: found {status.st_size} bytes; allowed: up to {MAX_BYTES}",
+                    exit_code=2,
+                )
+            return file.read(MAX_BYTES)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opening a pipe would wait for who writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)
