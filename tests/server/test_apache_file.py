@@ -666,6 +666,50 @@ def test_the_pid_file_of_httpd_is_left_to_it(conf: Path) -> None:
     )
 
 
+def test_variables_of_hosts_become_those_of_requests(
+    conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSED", "by the shell")
+    resolution = read(
+        conf,
+        'Listen 8000\nSetEnv A top\nSetEnv B "of all"\nSetEnv GONE x\nPassEnv PASSED MISSING\n'
+        "<VirtualHost *:8000>\nSetEnv A host\nUnsetEnv GONE\nSetEnv EMPTY\n"
+        "WSGIScriptAlias / /a\n<Location /x>\nSetEnv C c\n</Location>\n</VirtualHost>\n",
+    )
+    (group,) = resolution.settings.groups
+    assert group.environ == {"A": "host", "B": "of all", "PASSED": "by the shell", "EMPTY": ""}
+    assert "PASSED" not in group.environment
+    origins = {
+        name: value.origin.replace(str(conf), "FILE")
+        for name, value in resolution.groups[0].values["environ"].value.items()
+    }
+    assert (origins["A"], origins["B"]) == ("FILE:7", "FILE:3, inherited from server scope")
+    assert [each.replace(str(conf), "FILE") for each in resolution.warnings] == [
+        "FILE:12: SetEnv in <Location> is left out: variables are for all that a host serves",
+        "FILE:5: PassEnv: MISSING is not in the environment of headway serve",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("directive", "said"),
+    [
+        ("SetEnv", "SetEnv: found nothing; allowed: the name of a variable"),
+        ("SetEnv A b c", "SetEnv: found A b c; allowed: NAME, and a value in quotes"),
+    ],
+)
+def test_variables_that_cannot_be_are_refused(conf: Path, directive: str, said: str) -> None:
+    assert refusal(conf, f"{EMBEDDED}{directive}\n").startswith(f"FILE:3: {said}")
+
+
+def test_hosts_of_a_process_group_have_the_same_variables(conf: Path) -> None:
+    host = "<VirtualHost *:{port}>\nSetEnv A {port}\nWSGIScriptAlias / /a\n</VirtualHost>\n"
+    text = "Listen 8000\nListen 8001\n" + host.format(port=8000) + host.format(port=8001)
+    assert refusal(conf, text) == (
+        "FILE:4: found A for one of the virtual hosts of a process group; allowed: the same for "
+        "all of them"
+    )
+
+
 def test_the_user_of_server_scope_is_for_all(conf: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("httpd heeds User only where root started it")

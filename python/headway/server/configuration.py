@@ -26,7 +26,7 @@ class Value(NamedTuple):
 DEFAULT = "default"
 UNSAID = Value("", DEFAULT)
 # Options that are tables: the value is a dict, and each variable in it a `Value`.
-TABLES = ("environment",)
+TABLES = ("environment", "environ")
 
 
 class MountDraft(NamedTuple):

@@ -18,6 +18,8 @@ def templates(about: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
 
 def template(about: Mapping[str, object]) -> dict[str, object]:
     return {
+        # First, since variables of the configuration are among it.
+        **about,
         "GATEWAY_INTERFACE": "CGI/1.1",
         "SERVER_SOFTWARE": _native.SERVER_SOFTWARE,
         "SCRIPT_NAME": "",
@@ -27,5 +29,4 @@ def template(about: Mapping[str, object]) -> dict[str, object]:
         "wsgi.run_once": False,
         # Not in PEP 3333: the input ends where the body does, chunked or not.
         "wsgi.input_terminated": True,
-        **about,
     }

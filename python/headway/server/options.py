@@ -340,6 +340,13 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "set an environment variable; may be given several times",
             flag="--env",
         ),
+        Option(
+            "environ",
+            "environ",
+            Several(Checked("NAME=VALUE", "NAME=VALUE", parse_variable, "=".join), None),
+            "put a variable into the environ of each request, as Apache's SetEnv does; "
+            "may be given several times",
+        ),
         Option("lang", "lang", _ANY_TEXT, "locale: the variable LANG", daemon=_ANY_TEXT),
     ),
     "when a process is replaced or ended": (

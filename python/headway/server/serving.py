@@ -120,9 +120,10 @@ class Server:
                 **limits,
             },
         )
+        configured = {name: _as_environ_has_it(value) for name, value in group.environ.items()}
         # For each listener.
         self._about = [
-            {**listener.address.environ, "headway.process_group": group.name}
+            {**configured, **listener.address.environ, "headway.process_group": group.name}
             for listener in listeners
         ]
         self._keeper: Keeper | None = None
@@ -240,3 +241,8 @@ class Server:
     def _interrupt(self) -> None:
         while _native.server_interrupt(self._native):
             pass
+
+
+def _as_environ_has_it(text: str) -> str:
+    """PEP 3333: a character for each byte."""
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")

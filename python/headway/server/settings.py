@@ -126,6 +126,8 @@ class ProcessGroup:
     # Working directory of the processes, and HOME.
     home: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    # Variables of each request's environ, as Apache's SetEnv has them.
+    environ: dict[str, str] = field(default_factory=dict)
     # Put before sys.path, with what their .pth files add; `app_dir` before them, without.
     python_path: tuple[str, ...] = ()
     app_dir: str | None = None

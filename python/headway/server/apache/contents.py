@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 
-from headway.server.apache import core, other_directives
+from headway.server.apache import core, other_directives, request_variables
 from headway.server.apache.daemon import Daemon, read_daemon
 from headway.server.apache.hosts import ACCESS, SCOPED, SCOPES, Host, find_scoped
 from headway.server.apache.interpreters import CHILDREN, Interpreters
@@ -34,6 +34,7 @@ OF_HOST = {
     *("wsgidaemonprocess", "wsgiscriptalias", "wsgipythonhome", "wsgirestrictembedded"),
     *("wsgitrustedproxies", "wsgitrustedproxyheaders", "wsgiimportscript"),
     *TELEMETRY,
+    *request_variables.KEYS,
 }
 OTHER = (
     other_directives.REFUSED,
@@ -105,6 +106,11 @@ def _sort_section(contents: Contents, section: Directive) -> None:
             _sort_section(contents, directive)
         elif directive.key == "wsgiscriptalias" or directive.key in SERVER_ONLY:
             raise directive.refuse(f"it in {section.shown}", "outside of such sections")
+        elif directive.key in request_variables.KEYS:
+            contents.warnings.append(
+                f"{directive.place}: {directive.name} in {section.shown} is left out: variables "
+                "are for all that a host serves"
+            )
         elif directive.key not in (*SCOPED, *ACCESS):
             _note_other(contents, directive)
 

@@ -18,6 +18,7 @@ from headway.server.apache.groups import Group, find_groups
 from headway.server.apache.hosts import Host
 from headway.server.apache.interpreters import parse_word
 from headway.server.apache.remarks import remarks
+from headway.server.apache.request_variables import read_variables
 from headway.server.apache.syntax import Directive
 from headway.server.apache.telemetry import read_telemetry
 from headway.server.configuration import (
@@ -98,6 +99,9 @@ def _values_of_hosts(contents: Contents, group: Group) -> dict[str, Value]:
                     f"allowed: one for process group {group.shown}",
                     exit_code=2,
                 )
+    variables = read_variables(contents.main, group.hosts, contents.warnings)
+    if variables:
+        own["environ"] = Value(variables, next(iter(variables.values())).origin)
     return {**given, **own}
 
 
