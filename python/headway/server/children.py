@@ -64,6 +64,17 @@ class Children:
                     self._unclaimed[pid] = status
                 # Else an orphan that an application left, and the pid may come again.
 
+    def stops(self) -> Iterator[tuple[Process, int | None]]:
+        """Those that a signal has stopped since, with its number, or has had go on, with `None`.
+        Never blocks."""
+        options = os.WSTOPPED | os.WCONTINUED | os.WNOHANG
+        with contextlib.suppress(ChildProcessError):
+            while (change := os.waitid(os.P_ALL, 0, options)) is not None:
+                stopped = change.si_code == os.CLD_STOPPED
+                for process in self._processes:
+                    if process.pid == change.si_pid:
+                        yield process, change.si_status if stopped else None
+
     def kill(self) -> None:
         """Ends all of them at once, and waits until they have."""
         for process in self._processes:

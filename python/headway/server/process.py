@@ -72,6 +72,9 @@ class Process:
         self.since = time.time()
         self.serving_since: float | None = None
         self.deadline: float | None = None
+        # The signal that has stopped it, if one has (SIGSTOP); and how long that is borne.
+        self.stopped_by: int | None = None
+        self.stopped_until: float | None = None
         self.failure: Failure | None = None
         # Why the supervisor ends it; "" if it does not. And what was said about that.
         self.reason = ""
@@ -106,6 +109,12 @@ class Process:
         self.deadline = time.monotonic() + timeout_s if timeout_s else None
         if state is State.SERVING:
             self.serving_since = time.monotonic()
+
+    def note_stop(self, number: int | None) -> None:
+        """`None`: it goes on."""
+        limit_s = self.group.deadlock_timeout_s
+        self.stopped_by = number
+        self.stopped_until = time.monotonic() + limit_s if number and limit_s else None
 
     def receive(self) -> list[Message]:
         """What it has said and was not read yet, some of it if it says very much. Never waits.
@@ -223,6 +232,13 @@ def check_interpreter(group: ProcessGroup) -> None:
     free_threading.is_free_threaded(group.python_home)
 
 
+def name_of(number: int) -> str:
+    """Of a signal."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal_{number}"
+
+
 class End(NamedTuple):
     """How a process ended, from its wait status."""
 
@@ -241,9 +257,7 @@ class End(NamedTuple):
         """As one word, to count by."""
         if self.signal_number is None:
             return f"exit_status_{self.exit_code}"
-        with contextlib.suppress(ValueError):
-            return signal.Signals(self.signal_number).name
-        return f"signal_{self.signal_number}"
+        return name_of(self.signal_number)
 
     @property
     def death(self) -> str:

@@ -105,7 +105,7 @@ def of_process(process: Process) -> dict[str, Any]:
     return {
         "number": None if process.is_template else process.number,
         "pid": process.pid or None,
-        "state": process.state.value,
+        "state": process.state.value if process.stopped_by is None else "stopped",
         "since": process.since,
         "generation": process.generation,
         "gil": GIL_STATES[process.gil_enabled],

@@ -29,7 +29,7 @@ from headway.server.limits import grace_s
 from headway.server.listeners import Listeners
 from headway.server.log import say, write
 from headway.server.obituaries import Obituaries
-from headway.server.process import End, Failure, Process, State, check_interpreter
+from headway.server.process import End, Failure, Process, State, check_interpreter, name_of
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
 
@@ -67,6 +67,8 @@ class Succession:
         for process in self._children:
             if process.deadline is not None:
                 yield process.deadline
+            if process.stopped_until is not None:
+                yield process.stopped_until
         if self.current is not None and self.is_wanted():
             for _, slot in self.current.slots():
                 if slot.retry_at is not None:
@@ -183,6 +185,25 @@ class Succession:
         if slot.starting is None and slot.retry_at is None and not slot.awaits_template:
             assert self.current is not None
             self._start(self.current, running, slot)
+
+    def note_stop(self, process: Process, number: int | None) -> None:
+        """A signal has stopped the process, or (`None`) has had it go on."""
+        if number is not None:
+            say(f"{process} is stopped by {name_of(number)}")
+        elif process.stopped_by is not None:
+            say(f"{process} goes on")
+        process.note_stop(number)
+
+    def _end_stopped(self, process: Process) -> None:
+        """It has been stopped for as long as a deadlock may last."""
+        process.stopped_until = None
+        detail = f"stopped for {process.group.deadlock_timeout_s:g} s"
+        if process.state is State.SERVING:
+            self.replace(process, "deadlock_timeout", detail)
+        elif process.state in (State.STARTING, State.READY):
+            say(f"{process} is killed (deadlock_timeout: {detail})")
+            process.reason = process.reason or "deadlock_timeout"
+            process.signal(signal.SIGKILL)
 
     def _retire(self, process: Process) -> None:
         process.enter(State.RETIRING, grace_s(process.group))
@@ -307,6 +328,8 @@ class Succession:
             elif process.deadline is not None and process.deadline <= now:
                 process.deadline = None
                 self._is_late(process)
+            elif process.stopped_until is not None and process.stopped_until <= now:
+                self._end_stopped(process)
         if not self.is_wanted() and all(each.has_closed for each in self._children):
             self._listeners.shut_down()
         if self.current is not None and self.is_wanted():

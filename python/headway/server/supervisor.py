@@ -237,6 +237,8 @@ class Supervisor:
     def _reap(self) -> None:
         if self._dashboard is not None:
             self._dashboard.tend()
+        for process, number in self._children.stops():
+            self._succession.note_stop(process, number)
         for process, end in self._children.reap():
             # Its last words.
             self._hear(process)
