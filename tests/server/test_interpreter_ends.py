@@ -106,7 +106,7 @@ def test_a_worker_that_never_serves_ends_its_interpreters() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.set_inheritable(True)
         listeners = ((listener.fileno(), f"127.0.0.1:{listener.getsockname()[1]}"),)
-        task = Task(group, 1, listeners, False, False, False, False)
+        task = Task(group, 1, listeners, *[False] * 5)
         process = spawn(task, 1, 1, dict(os.environ))
 
     def is_ready() -> bool:

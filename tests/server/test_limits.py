@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from served import TIMEOUT_S, Response, read_response, read_to_end
+from served import STAMP, TIMEOUT_S, Response, read_response, read_to_end
 
 from headway.server.limits import NO_LIMITS, native_limits, request_timeout_s
 from headway.server.settings import HttpLimits, ProcessGroup
@@ -197,7 +197,8 @@ def test_a_process_that_is_stuck_ends_itself_once_its_supervisor_has_gone() -> N
         assert stuck.recv(1) == b""
         said = server.end()
     pid = server.process.pid
-    assert f"headway serve: process {pid}: did not end within 2.4 s after its supervisor" in said
+    told = rf"{STAMP}headway serve: process \1: did not end within 2.4 s after its supervisor"
+    assert [int(each) for each in re.findall(told, said)] == [pid]
 
 
 def test_without_a_shutdown_timeout_an_orphan_may_take_for_ever() -> None:

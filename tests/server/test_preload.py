@@ -25,7 +25,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_application_is_imported_once(tmp_path: Path, environment: dict[str, str]) -> None:
-    with Supervised(tmp_path, PRELOADED, environment=environment) as server:
+    with Supervised(tmp_path, PRELOADED, environment=environment, final_table=True) as server:
         (template,) = imports(tmp_path)
         assert len(server.workers()) == 3
         assert server.get("/preloaded").body.decode() == template

@@ -32,7 +32,7 @@ def fails_to_start(directory: Path, *groups: dict[str, object], **changes: str) 
 
 
 def test_all_processes_serve_and_know_that_they_are_several(tmp_path: Path) -> None:
-    with Supervised(tmp_path, TWO) as server:
+    with Supervised(tmp_path, TWO, final_table=True) as server:
         workers = set(server.workers())
         assert len(workers) == 2
         server.wait_until(lambda: server.pids() <= workers)
@@ -557,7 +557,7 @@ def test_groups_have_addresses_and_applications_of_their_own(tmp_path: Path) -> 
             {"path": "/who", "application": "processes:application"},
         ],
     }
-    with Supervised(tmp_path, {}, shop) as server:
+    with Supervised(tmp_path, {}, shop, final_table=True) as server:
         assert server.get("/pid").status == 200
         server.path = f"{tmp_path}/shop"
         assert server.get("/hello").body == b"hello\n"

@@ -20,14 +20,15 @@ from headway.server.flags import add_flags, read_flags
 from headway.server.inherited import by_number, inherited_from_systemd
 from headway.server.resolution import Resolution, resolve
 from headway.server.settings import ServerSettings
+from headway.server.stderr import say
 from headway.server.supervisor import supervise
 from headway.server.toml_file import read_toml
 
 DESCRIPTION = """\
 Serves a WSGI application (PEP 3333) over HTTP/1.1. The threads of a process share the work:
 whichever takes up a request reads it, takes the GIL once, calls the application and writes the
-response. SIGINT or SIGTERM ends it after the requests that clients have sent by then; then a table
-on stderr shows, by path, response times and how long requests waited for the GIL, exactly.
+response. SIGINT or SIGTERM ends it after the requests that clients have sent by then; then, in a
+terminal, a table shows by path response times and how long requests waited for the GIL, exactly.
 """
 
 EXAMPLES = """\
@@ -91,7 +92,8 @@ def _check(arguments: argparse.Namespace, passed: Sequence[Address]) -> int:
     resolution = read_configuration(arguments, folder, passed=passed)
     sys.stdout.write(check.draw(resolution))
     sys.stdout.flush()
-    _warn(resolution)
+    for warning in resolution.warnings:
+        print(f"headway serve: warning: {warning}", file=sys.stderr)
     problems = check.problems(resolution) or list(_imports(resolution))
     for problem in problems:
         print(f"headway serve: {problem}", file=sys.stderr)
@@ -122,16 +124,12 @@ def _settings(
     one generation stays with one directory."""
     folder = os.path.realpath(start)
     resolution = read_configuration(arguments, folder, files, passed)
-    _warn(resolution)
+    for warning in resolution.warnings:
+        say(f"warning: {warning}")
     for problem in check.problems(resolution):
         raise CommandError(problem, exit_code=2)
     has_moved = not start_directory.is_current(folder)
     return replace(resolution.settings, directory=folder if has_moved else None)
-
-
-def _warn(resolution: Resolution) -> None:
-    for warning in resolution.warnings:
-        print(f"headway serve: warning: {warning}", file=sys.stderr)
 
 
 def read_configuration(

@@ -19,10 +19,10 @@ from dataclasses import replace
 
 from headway.server import free_threading
 from headway.server.binding import Address
-from headway.server.log import say
 from headway.server.process import End
 from headway.server.settings import ServerSettings
 from headway.server.signals import IGNORED, SUPERVISORS_SIGNALS
+from headway.server.stderr import say
 
 # As `process.PROGRAM`: the current directory is not searched, and `ps` shows the string.
 PROGRAM = (

@@ -24,7 +24,7 @@ from headway.server.application import ImportFailed
 from headway.server.limits import drain_s, to_ns
 from headway.server.places import Place, interval_ns, mounts_of
 from headway.server.settings import ProcessGroup
-from headway.server.stderr import tell
+from headway.server.stderr import say, tell
 
 # What these hold in C CPython 3.12 keeps for the whole process, and 3.13 that of the first. If it
 # was made by an own-GIL interpreter it goes with that one, and leaves others with freed memory. In
@@ -116,8 +116,9 @@ class Keeper:
         try:
             self._replace(index, self._make(place))
         except CommandError as error:
-            details = error.details if isinstance(error, ImportFailed) else ""
-            tell(f"{details}headway serve: application group {place.name}: {error}\n")
+            if isinstance(error, ImportFailed):
+                tell(error.details)
+            say(f"application group {place.name}: {error}")
             # A former one serves on.
             _native.server_admit(self._server, index, None)
 
@@ -182,9 +183,9 @@ class Keeper:
                 self._end(interpreter, name)
                 continue
             if time.monotonic() >= until:
-                tell(
-                    f"headway serve: application group {name}: a worker thread has not left the "
-                    f"former interpreter after {drain_s(self._group):g} s; it stays until it has\n"
+                say(
+                    f"application group {name}: a worker thread has not left the former "
+                    f"interpreter after {drain_s(self._group):g} s; it stays until it has"
                 )
                 until = float("inf")
             still.append((interpreter, name, until))
@@ -201,9 +202,9 @@ class Keeper:
         """Its atexit handlers run, its threads are waited for."""
         threads = _native.interpreter_end(interpreter)
         if threads:
-            tell(
-                f"headway serve: application group {name}: {threads} of its threads did not end, "
-                "so its interpreter stays until the process ends\n"
+            say(
+                f"application group {name}: {threads} of its threads did not end, so its "
+                "interpreter stays until the process ends"
             )
         else:
             # Its books close.

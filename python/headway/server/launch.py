@@ -40,6 +40,7 @@ class Launch:
     def _spawn(self, generation: Generation, running: RunningGroup, number: int) -> Process:
         """`number` 0 is the group's template."""
         group = running.group
+        are_several = sum(each.group.processes for each in generation.groups) > 1
         task = Task(
             group=group,
             number=number,
@@ -47,7 +48,8 @@ class Launch:
                 (each.socket.fileno(), str(each.address)) for each in self._listeners.of(group)
             ),
             multiprocess=group.processes > 1 or group.multiprocess,
-            labelled=sum(each.group.processes for each in generation.groups) > 1,
+            shows_table=generation.settings.final_table or not are_several or os.isatty(2),
+            labelled=are_several,
             watched=generation.settings.reload,
             is_template=number == 0,
             directory=generation.settings.directory,

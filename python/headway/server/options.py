@@ -546,6 +546,23 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             of_server=True,
         ),
         Option(
+            "error-log",
+            "error_log",
+            _FILE,
+            "append stderr to this file, the server's and that of its processes; SIGHUP opens it "
+            "anew",
+            path="parent",
+            of_server=True,
+        ),
+        Option(
+            "final-table",
+            "final_table",
+            Switch(True),
+            "show at the end how long requests took and waited, for each of several processes, "
+            "where stderr is no terminal, too",
+            of_server=True,
+        ),
+        Option(
             "pid-file",
             "pid_file",
             _FILE,

@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Any
 
-from headway.server.stderr import tell
+from headway.server.stderr import say
 
 
 class RestrictedFile:
@@ -40,7 +40,7 @@ def _ignore_handlers() -> None:
         # The server's own are installed after the application is loaded.
         if sys._getframe(1).f_globals.get("__name__", "").startswith("headway."):
             return allowed(number, handler)
-        tell(f"headway serve: a handler for signal {number} was ignored (restrict-signal)\n")
+        say(f"a handler for signal {number} was ignored (restrict-signal)")
         return None
 
     signal.signal = ignore  # type: ignore[assignment]

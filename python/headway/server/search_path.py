@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 
 from headway.server.settings import ApplicationGroup, ProcessGroup
-from headway.server.stderr import tell
+from headway.server.stderr import say
 
 
 def extend(group: ProcessGroup, of_group: ApplicationGroup | None) -> None:
@@ -48,7 +48,7 @@ def _put_first(directories: Iterable[str]) -> None:
         except Exception as error:
             # Such as a .pth file that is no text.
             what = f"{type(error).__name__}: {error}"
-            tell(f"headway serve: python-path {directory}: its .pth files: {what}\n")
+            say(f"python-path {directory}: its .pth files: {what}")
         added = [each for each in sys.path if each not in before]
         sys.path[:] = before
         sys.path[place + 1 : place + 1] = added

@@ -217,6 +217,10 @@ class ServerSettings:
     reload: bool = False
     # A UNIX socket that answers who is alive, why the last one died, and how often.
     status_socket: str | None = None
+    # Of this file the processes make their stderr; opened anew by name at SIGHUP.
+    error_log: str | None = None
+    # At the end each process shows a table of its requests, even where that is none of a person's.
+    final_table: bool = False
     pid_file: str | None = None
     # As in `Telemetry`, which there is none of without a socket.
     telemetry: str | None = None

@@ -27,11 +27,11 @@ from headway.server.generation import Generation, RunningGroup, Slot
 from headway.server.launch import Launch
 from headway.server.limits import grace_s
 from headway.server.listeners import Listeners
-from headway.server.log import say, write
 from headway.server.obituaries import Obituaries
 from headway.server.process import End, Failure, Process, State, check_interpreter, name_of
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
+from headway.server.stderr import say, tell
 
 
 class Succession:
@@ -298,7 +298,7 @@ class Succession:
             return
         failure = process.failure if process is not None else None
         if failure is not None:
-            write(failure.details)
+            tell(failure.details)
         message = failure.message if failure is not None else what
         if generation is self.pending:
             self.pending = None

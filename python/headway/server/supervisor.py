@@ -21,9 +21,9 @@ from headway.errors import CommandError, Error
 from headway.server.children import Children
 from headway.server.control import Message
 from headway.server.deaths import Deaths
+from headway.server.error_log import ErrorLog
 from headway.server.inquiry import Inquiry
 from headway.server.listeners import Listeners
-from headway.server.log import say
 from headway.server.patience import patience_ms
 from headway.server.pid_file import pid_file
 from headway.server.process import Failure, Process, State
@@ -31,6 +31,7 @@ from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
 from headway.server.signals import Signals
 from headway.server.status import StatusSocket, draw, of_deaths, of_process
+from headway.server.stderr import say
 from headway.server.succession import Succession
 from headway.server.watching import Watcher
 
@@ -55,6 +56,8 @@ def supervise(
     cannot begin."""
     listeners = Listeners(inherited)
     with Signals() as signals, ExitStack() as stack:
+        if settings.error_log is not None:
+            reread = stack.enter_context(ErrorLog(settings.error_log)).opened_anew(reread)
         watcher = None
         if settings.reload:
             watcher = stack.enter_context(closing(Watcher(configuration_files)))

@@ -19,7 +19,8 @@ class Task:
     listeners: tuple[tuple[int, str], ...]
     # Another process may run the application at the same time.
     multiprocess: bool
-    # The table at the end says whose it is.
+    # When the server ends, a table says what the process did, and, if it is labelled, which it is.
+    shows_table: bool
     labelled: bool
     # Tell which files the application consists of.
     watched: bool

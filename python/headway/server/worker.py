@@ -32,7 +32,7 @@ from headway.server.patience import patience_ms
 from headway.server.serving import Server
 from headway.server.settings import DEFAULT_POLICY
 from headway.server.signals import TERMINALS_SIGNALS
-from headway.server.stderr import tell
+from headway.server.stderr import say, tell
 from headway.server.task import Task
 
 # How long an idle connection is kept by a worker that retires; nginx calls it
@@ -143,11 +143,13 @@ class Worker:
         """Answers what there is, says how it went."""
         self._server.stop()
         self._control.send({"event": "closed"}, wait=False)
+        is_replaced = self._deadline is not None
         if self._deadline is None:
             self._deadline = time.monotonic() + self._drain_s
         cut_off = self._server.join(max(self._deadline - time.monotonic(), 0.0))
         self._control.send({"event": "stopped"}, wait=False)
-        self._show_table()
+        if self._task.shows_table and not is_replaced:
+            self._show_table()
         if not cut_off:
             self._server.end_interpreters()
         self._tell_stopped(graceful=not cut_off)
@@ -155,9 +157,9 @@ class Worker:
             return 0
         threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
         limit = "graceful" if self._task.group.graceful_timeout_s else "shutdown"
-        tell(
-            f"headway serve: {threads} still in the application after {self._drain_s:g} s "
-            f"(--{limit}-timeout) and cut off\n"
+        say(
+            f"{threads} still in the application after {self._drain_s:g} s "
+            f"(--{limit}-timeout) and cut off"
         )
         # A thread that hangs in the application would hang the end of the interpreter too, or be
         # killed in the middle of it.
@@ -268,4 +270,4 @@ def install_meter(policy: str | None, kernel_hints: bool) -> None:
     except Unsupported as reason:
         if policy not in (None, "interval"):
             raise CommandError(f"--policy {policy}: {reason}") from None
-        tell(f"headway serve: GIL waits are not measured: {reason}\n")
+        say(f"GIL waits are not measured: {reason}")

@@ -9,6 +9,7 @@ use super::networks::Networks;
 use super::peer::{Peer, Stage};
 use super::socket::{self, PeerAddress, Transfer};
 use super::tls::{HANDSHAKE_RECORD, TlsSession};
+use super::watch::Stamp;
 use crate::http::Rejection;
 use crate::http::forwarding::{Believed, Origin, read_origin};
 use proxy_header::{ParseConfig, ProxyHeader};
@@ -145,8 +146,8 @@ impl Entrance {
         if self.refused.fetch_add(1, Relaxed) == 0 {
             let ip = if address.ip.is_empty() { "a UNIX socket" } else { &address.ip };
             eprintln!(
-                "headway serve: a connection from {ip} (proxy-protocol-from) was closed: it did \
-                 not begin with a PROXY protocol header. Further ones are not reported."
+                "{Stamp}headway serve: a connection from {ip} (proxy-protocol-from) was closed: it \
+                 did not begin with a PROXY protocol header. Further ones are not reported."
             );
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Written without waiting and without the GIL, from any thread.
 
+use super::stamp::Stamp;
 use std::fmt::Write;
 use std::io::{Error, ErrorKind};
 use std::os::fd::RawFd;
@@ -106,7 +107,7 @@ fn send(fd: RawFd, bytes: &[u8]) -> bool {
 /// `sys.stderr`, which needs the GIL. Where nobody reads the other end of a full pipe the rest is lost: the
 /// monitor has more to do than to wait.
 pub fn say_on_stderr(text: &str) {
-    let text = format!("headway serve: process {}: {text}\n", std::process::id());
+    let text = format!("{Stamp}headway serve: process {}: {text}\n", std::process::id());
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
         let (piece, others) = rest.split_at(rest.len().min(libc::PIPE_BUF));

@@ -12,6 +12,7 @@ mod control;
 mod interruption;
 mod orphan;
 mod slow_requests;
+mod stamp;
 mod threads;
 mod underway;
 
@@ -19,6 +20,7 @@ pub use activity::Activity;
 pub use control::{Reason, say_on_stderr};
 pub use interruption::Interruption;
 pub use slow_requests::{SlowRequestReport, SlowRequests};
+pub use stamp::Stamp;
 pub use threads::Threads;
 
 use super::inbox::Inbox;

@@ -1,0 +1,190 @@
+"""The server's log: when and by whom a thing was said, in which file, and what stays out of it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from served import APPS, MODE, STAMP, TIMEOUT_S, Served, read_to_end
+from supervised import Supervised
+
+TABLE = "path .*requests"
+SERVE = [sys.executable, "-m", "headway", "serve"]
+
+
+def test_each_message_says_when_and_by_whom() -> None:
+    with Served("pages:unchecked") as server:
+        (worker,) = server.workers()
+        assert server.get("/raises").status == 500
+    (supervisor,) = re.findall(rf"^{STAMP}headway serve: listening on ", server.stderr, re.M)
+    (said,) = re.findall(rf"^{STAMP}headway serve: in GET /raises\nTraceback", server.stderr, re.M)
+    assert (int(supervisor), int(said)) == (server.process.pid, worker)
+
+
+def test_the_zone_is_that_of_the_clock_on_the_wall() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", "from headway.server.stderr import say; say('it')"],
+        env={**os.environ, "TZ": "XYZ-5:30"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    ).stderr
+    assert re.fullmatch(rf"{STAMP}headway serve: it\n", told)
+    assert "+05:30 [" in told
+
+
+@pytest.mark.parametrize("is_journal", [True, False])
+def test_the_journal_keeps_time_and_process_itself(is_journal: bool) -> None:
+    reader, writer = os.pipe()
+    found = os.fstat(writer)
+    stream = f"{found.st_dev}:{found.st_ino if is_journal else found.st_ino + 1}"
+    with os.fdopen(reader) as log:
+        subprocess.run(
+            [sys.executable, "-c", "from headway.server.stderr import say; say('it')"],
+            env={**os.environ, "JOURNAL_STREAM": stream},
+            stderr=writer,
+            check=True,
+            timeout=TIMEOUT_S,
+        )
+        os.close(writer)
+        assert bool(re.match(STAMP, said := log.read())) != is_journal
+    assert said.endswith("headway serve: it\n")
+
+
+def test_a_terminal_shows_what_is_said_as_it_is_and_the_table_of_each_process() -> None:
+    ours, theirs = pty.openpty()
+    app = ["pages:unchecked", "--app-dir", str(APPS), "--bind", "127.0.0.1:0", *MODE]
+    process = subprocess.Popen([*SERVE, *app, "--processes", "2"], stderr=theirs)
+    os.close(theirs)
+    said = read_until(ours, "listening on ")
+    process.send_signal(signal.SIGTERM)
+    said += read_until(ours, None)
+    assert process.wait(TIMEOUT_S) == 0
+    os.close(ours)
+    assert said.startswith("headway serve: listening on http://127.0.0.1:")
+    assert len(re.findall(r"^Process [12] of group main", said, re.M)) == 2
+
+
+def read_until(fd: int, words: str | None) -> str:
+    """What comes up to these words, or to the end."""
+    said = ""
+    while words is None or words not in said:
+        try:
+            piece = os.read(fd, 4096)
+        except OSError:
+            # So a terminal says that nobody has it any more.
+            break
+        if not piece:
+            break
+        said += piece.decode().replace("\r\n", "\n")
+    return said
+
+
+def test_only_the_end_has_a_table_and_only_one(tmp_path: Path) -> None:
+    with Supervised(tmp_path, {"maximum_requests": 10}) as server:
+        server.get("/pid")
+        server.reload(2)
+        for _ in range(12):
+            server.get("/pid")
+        server.wait_for(r"is replaced \(maximum_requests")
+        # Who was replaced has ended.
+        server.wait_until(lambda: len(server.workers()) == 1)
+        server.get("/pid")
+        assert not re.search(TABLE, server.stderr)
+    assert len(re.findall(TABLE, server.stderr)) == 1
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_several_processes_leave_no_tables_in_a_log_unasked(tmp_path: Path, table: bool) -> None:
+    with Supervised(tmp_path, {"processes": 2}, final_table=table) as server:
+        server.wait_until(lambda: server.pids() == set(server.workers()))
+    assert len(re.findall(TABLE, server.stderr)) == (2 if table else 0)
+
+
+def test_a_file_has_the_log_and_sighup_opens_it_anew(tmp_path: Path) -> None:
+    log, former, path = tmp_path / "log", tmp_path / "log.1", tmp_path / "socket"
+    log.write_text("what was there\n")
+    process = serve("pages:unchecked", "--error-log", log, "--bind", f"unix:{path}")
+    try:
+        wait_for(log, "listening on")
+        assert get(path, "/log").startswith(b"HTTP/1.1 200 ")
+        log.rename(former)
+        process.send_signal(signal.SIGHUP)
+        wait_for(log, "generation 2 serves, 1 retires")
+        assert get(path, "/raises").startswith(b"HTTP/1.1 500 ")
+    finally:
+        process.terminate()
+        _, told = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, told) == (0, "")
+    assert re.fullmatch(
+        rf"what was there\n{STAMP}headway serve: listening on .*\n(.*warning.*\n)?"
+        r"a line for wsgi.errors\n",
+        former.read_text(),
+    )
+    assert re.search(rf"^{STAMP}headway serve: in GET /raises\nTraceback", log.read_text(), re.M)
+    assert re.search(TABLE, log.read_text())
+
+
+def test_what_prevents_the_start_is_said_in_the_file_and_to_who_starts(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = serve("no_such_module:app", "--error-log", log, "--bind", "127.0.0.1:0")
+    _, told = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 2
+    assert told.startswith("headway serve: APP is 'no_such_module:app': there is no module ")
+    assert told.count("\n") == 1
+    assert re.search(f"{STAMP}{re.escape(told)}", log.read_text())
+
+
+def test_a_file_that_cannot_be_opened_anew_keeps_who_serves(tmp_path: Path) -> None:
+    folder, path = tmp_path / "folder", tmp_path / "socket"
+    folder.mkdir()
+    process = serve("pages:unchecked", "--error-log", folder / "log", "--bind", f"unix:{path}")
+    try:
+        wait_for(folder / "log", "listening on")
+        former = folder.rename(tmp_path / "former")
+        process.send_signal(signal.SIGHUP)
+        wait_for(former / "log", "no such file or directory; generation 1 goes on serving")
+        assert get(path, "/hello").startswith(b"HTTP/1.1 200 ")
+    finally:
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+
+
+def test_a_file_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    process = serve("pages:hello", "--error-log", tmp_path, "--bind", "127.0.0.1:0")
+    _, told = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, told) == (
+        2,
+        f"headway serve: --error-log {tmp_path}: is a directory\n",
+    )
+
+
+def serve(app: str, *options: object) -> subprocess.Popen[str]:
+    command = [*SERVE, app, "--app-dir", str(APPS), *MODE, *map(str, options)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(file: Path, words: str) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    while not file.exists() or words not in file.read_text():
+        assert time.monotonic() < end, words
+        time.sleep(0.02)
+
+
+def get(path: Path, target: str) -> bytes:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(str(path))
+        connection.sendall(
+            f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
+        )
+        return read_to_end(connection)
