@@ -271,11 +271,15 @@ def test_a_child_that_holds_every_socket_keeps_no_client_waiting(tmp_path: Path)
         children.append(int(read_response(kept).body))
         assert read_to_end(kept) == b""
         cut_off.sendall(b"GET /fails HTTP/1.0\r\n\r\n")
-        received = b""
+        received = bytearray()
         with pytest.raises(ConnectionResetError):
-            while piece := cut_off.recv(65536):
-                received += piece
+            receive_all(cut_off, received)
         children.append(int(received.partition(b"\r\n\r\n")[2]))
+
+
+def receive_all(connection: socket.socket, received: bytearray) -> None:
+    while piece := connection.recv(65536):
+        received += piece
 
 
 def read_from_shared(connection: socket.socket) -> bytes:
