@@ -707,6 +707,16 @@ def test_an_identity_that_cannot_be_had_is_one_line(
     assert said in stderr
 
 
+def test_too_little_memory_to_serve_is_said(tmp_path: Path) -> None:
+    group = {"memory_limit_bytes": 1 << 30, "stack_size_bytes": 1 << 31}
+    with Supervised(tmp_path, group) as server:
+        server.wait_for(
+            "'main': cannot serve: can't start new thread, within memory-limit 1073741824"
+        )
+        server.wait_for("ended with exit status 1 while it served; starting another")
+    assert "Traceback" not in server.stderr
+
+
 def test_a_python_without_headway_is_one_line(tmp_path: Path) -> None:
     python = tmp_path / "home" / "bin" / "python"
     python.parent.mkdir(parents=True)

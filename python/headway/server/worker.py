@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headway import gil
-from headway.errors import CommandError, Unsupported
+from headway.errors import CommandError, Unsupported, reason_of
 from headway.reporter import Reporter
 from headway.server import reporting, table
 from headway.server.application import Application
@@ -30,7 +30,7 @@ from headway.server.forks import leave_signals_to_forks
 from headway.server.limits import drain_s, native_limits, slow_requests
 from headway.server.patience import patience_ms
 from headway.server.serving import Server
-from headway.server.settings import DEFAULT_POLICY
+from headway.server.settings import DEFAULT_POLICY, ProcessGroup
 from headway.server.signals import TERMINALS_SIGNALS
 from headway.server.stderr import say, tell
 from headway.server.task import Task
@@ -91,8 +91,7 @@ class Worker:
         except ValueError as error:
             raise CommandError(f"process group {group.name!r}: {error}", exit_code=2) from None
         except OSError as error:
-            # Want of memory or descriptors, most likely by a limit of the group's.
-            raise CommandError(f"process group {group.name!r}: cannot serve: {error}") from None
+            raise CommandError(cannot_serve(group, reason_of(error))) from None
         self._reporter: Reporter | None = None
         if task.telemetry is not None:
             try:
@@ -121,16 +120,14 @@ class Worker:
         self._control.send({"event": "ready"})
         while (word := self._next_word()) not in (TERMINATE, OVER):
             if word == SERVE and not self._is_serving:
-                self._is_serving = True
-                self._server.start(self._note_end)
+                self._serve()
             elif word == RETIRE and self._is_serving and self._deadline is None:
                 self._tell_stopping()
                 self._deadline = time.monotonic() + self._drain_s
                 self._server.stop(min(KEEP_IDLE_S, self._drain_s / 2))
         if not self._is_serving and self._next_command() == SERVE:
             # A signal may overtake the command, and connections are waiting since.
-            self._server.start(self._note_end)
-            self._is_serving = True
+            self._serve()
         self._tell_stopping()
         if self._is_serving:
             return self._finish()
@@ -138,6 +135,15 @@ class Worker:
         self._server.end_interpreters()
         self._tell_stopped(graceful=True)
         return 0
+
+    def _serve(self) -> None:
+        self._is_serving = True
+        try:
+            self._server.start(self._note_end)
+        except RuntimeError as error:
+            # Some of its threads may run, so this is no way back.
+            tell(f"headway serve: {cannot_serve(self._task.group, str(error))}\n")
+            end_without_finalization(1)
 
     def _finish(self) -> int:
         """Answers what there is, says how it went."""
@@ -259,6 +265,20 @@ class Worker:
             group, number = self._task.group.name, self._task.number
             text = f"\nProcess {number} of group {group} (pid {os.getpid()}):{text}"
         tell(text)
+
+
+def cannot_serve(group: ProcessGroup, reason: str) -> str:
+    """Want of memory or descriptors, most likely by a limit of the group's."""
+    limits = [
+        f"{name} {size}"
+        for name, size in (
+            ("memory-limit", group.memory_limit_bytes),
+            ("virtual-memory-limit", group.virtual_memory_limit_bytes),
+        )
+        if size
+    ]
+    within = f", within {' and '.join(limits)}" if limits else ""
+    return f"process group {group.name!r}: cannot serve: {reason}{within}"
 
 
 def install_meter(policy: str | None, kernel_hints: bool) -> None:
