@@ -10,9 +10,13 @@ from __future__ import annotations
 import site
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from headway.server.settings import ApplicationGroup, ProcessGroup
 from headway.server.stderr import say
+
+if TYPE_CHECKING:
+    # Sub-interpreters import this module, and need none of that.
+    from headway.server.settings import ApplicationGroup, ProcessGroup
 
 
 def extend(group: ProcessGroup, of_group: ApplicationGroup | None) -> None:
