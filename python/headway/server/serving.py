@@ -96,6 +96,7 @@ class Server:
         self.address = listeners[0].address
         self._group = group
         self._interrupts = limits["interrupt_timeout_ns"] > 0
+        self._interrupter: threading.Thread | None = None
         self._layout = layout = Layout(group)
         http = group.http
         self._native = _native.server_open(
@@ -161,10 +162,11 @@ class Server:
         self._when_over = when_over or self._when_over
         if self._interrupts:
             # First, since up to 3.12 no thread of the main interpreter gets a shared GIL while a
-            # request computes in another. Never waited for: it ends a moment after the server.
-            threading.Thread(
+            # request computes in another.
+            self._interrupter = threading.Thread(
                 target=self._interrupt, name="headway-interrupter", daemon=True
-            ).start()
+            )
+            self._interrupter.start()
         for thread in self._threads:
             thread.start()
 
@@ -203,7 +205,13 @@ class Server:
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0))
-        return sum(thread.is_alive() for thread in self._threads)
+        alive = sum(thread.is_alive() for thread in self._threads)
+        if alive or self._interrupter is None:
+            return alive
+        # It ends a moment after the others, and waits for the GIL in Rust. A thread that comes too
+        # late CPython up to 3.13 ends there, which aborts the process.
+        self._interrupter.join(ABORT_TIMEOUT_S)
+        return int(self._interrupter.is_alive())
 
     def requests(self) -> list[PathRow]:
         """What was served so far, by interpreter and path, most requested first. At any time."""
