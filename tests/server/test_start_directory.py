@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,11 @@ def test_a_switched_link_leads_to_the_new_release_at_sighup(current: Path, argum
         assert served().startswith(f"release 1 in {releases[0]}, ")
         server.process.send_signal(signal.SIGHUP)
         server.wait_for("generation 2 serves")
-        assert served().startswith(f"release 2 in {releases[1]}, ")
+        # The former generation takes connections until it hears of that.
+        end = time.monotonic() + TIMEOUT_S
+        while (answer := served()).startswith(f"release 1 in {releases[0]}, "):
+            assert time.monotonic() < end, server.stderr
+        assert answer.startswith(f"release 2 in {releases[1]}, ")
         switch(current, "nowhere")
         server.process.send_signal(signal.SIGHUP)
         server.wait_for("SIGHUP: .*nowhere.*; generation 2 goes on serving")
