@@ -1,4 +1,4 @@
-"""Who serves while processes come and go: deaths, SIGHUP, SIGTERM, each under a checked load."""
+"""Who serves while processes come and go: deaths, SIGHUP, restarts, each under a checked load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -166,158 +165,6 @@ def test_a_generation_that_cannot_begin_leaves_the_pending_one(tmp_path: Path) -
         assert server.get("/pid").status == 200
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_every_request_sent_before_sigterm_is_answered(tmp_path: Path, processes: int) -> None:
-    with Supervised(tmp_path, {"processes": processes}) as server, ExitStack() as stack:
-        connections = [stack.enter_context(server.connect()) for _ in range(24)]
-        for connection in connections:
-            connection.sendall(b"GET /slow?0.2 HTTP/1.1\r\nHost: a\r\n\r\n")
-        server.process.terminate()
-        for connection in connections:
-            response = read_response(connection)
-            assert response.status == 200
-            assert response.headers["connection"] == "close"
-        assert server.stop(None) == 0
-
-
-@pytest.mark.parametrize("keep_alive", [True, False])
-def test_sigterm_under_load_loses_nothing_that_was_sent(tmp_path: Path, keep_alive: bool) -> None:
-    with Supervised(tmp_path, TWO) as server:
-        with Load(server, clients=8, keep_alive=keep_alive) as load:
-            load.is_late.set()
-            server.process.terminate()
-            assert server.process.wait(TIMEOUT_S) == 0
-        assert all(kind.endswith("(late)") for kind in load.failed()), load.failed()
-
-
-def test_a_request_whose_head_had_begun_is_answered_after_sigterm(tmp_path: Path) -> None:
-    with Supervised(tmp_path) as server, server.connect() as connection:
-        connection.sendall(b"GET /pid HTTP/1.1\r\nHo")
-        time.sleep(0.2)
-        server.process.terminate()
-        time.sleep(0.3)
-        connection.sendall(b"st: a\r\n\r\n")
-        assert read_response(connection).headers["connection"] == "close"
-        assert server.stop(None) == 0
-
-
-def test_a_second_signal_leaves_no_process(tmp_path: Path) -> None:
-    left = [tmp_path / "pid", tmp_path / "status"]
-    server = Supervised(tmp_path, TWO, pid_file=str(left[0]), status_socket=str(left[1]))
-    workers = server.workers()
-    assert all(each.exists() for each in left)
-    with server.connect() as busy:
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        server.process.terminate()
-        server.wait_until(lambda: len(server.workers()) == 1)
-        # Not as `timeout` sends two at once.
-        time.sleep(0.2)
-        assert server.stop(signal.SIGTERM) == -signal.SIGTERM
-    assert not any(map(is_alive, workers))
-    assert not any(each.exists() for each in left)
-
-
-# Sent to the whole server by its terminal, while the application is imported.
-INTERRUPTED = """
-import os, signal
-for number in (signal.SIGINT, signal.SIGHUP):
-    os.kill(os.getpid(), number)
-from processes import application
-"""
-
-
-@pytest.mark.parametrize("preload", [False, True])
-def test_signals_of_the_terminal_are_for_the_supervisor(tmp_path: Path, preload: bool) -> None:
-    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
-    group = {
-        "mounts": [{"path": "", "application": "interrupted:application"}],
-        "python_path": [str(tmp_path), str(APPS)],
-        "preload": preload,
-    }
-    with Supervised(tmp_path, group) as server:
-        before = server.workers()
-        for pid in before:
-            os.kill(pid, signal.SIGINT)
-            os.kill(pid, signal.SIGHUP)
-        assert server.get("/pid").status == 200
-        assert server.workers() == before
-    assert "Traceback" not in server.stderr
-
-
-def test_an_application_that_never_returns_is_cut_off(tmp_path: Path) -> None:
-    server = Supervised(tmp_path, {"graceful_timeout_s": 0.5})
-    with server.connect() as busy:
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        assert server.stop() == 1
-    assert "1 thread was still in the application after 0.5 s" in server.stderr
-
-
-def test_without_a_graceful_timeout_requests_have_the_shutdown_timeout(tmp_path: Path) -> None:
-    group = {"graceful_timeout_s": 0, "shutdown_timeout_s": 1.0}
-    server = Supervised(tmp_path, group)
-    said = r"1 thread was still in the application after 1 s \(--shutdown-timeout\) and cut off\n"
-    with ExitStack() as stack:
-        never, slow = (stack.enter_context(server.connect()) for _ in range(2))
-        never.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        slow.sendall(b"GET /slow?0.4 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        server.reload(2)
-        assert read_response(slow).status == 200
-        server.wait_for(said)
-        assert never.recv(1) == b""
-        late = stack.enter_context(server.connect())
-        late.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        assert server.stop() == 1
-    assert len(re.findall(said, server.stderr)) == 2
-
-
-def test_a_worker_that_cannot_end_is_killed(tmp_path: Path) -> None:
-    server = Supervised(tmp_path, {"graceful_timeout_s": 0.2, "shutdown_timeout_s": 0.2})
-    (worker,) = server.workers()
-    os.kill(worker, signal.SIGSTOP)
-    assert server.stop() == 1
-    assert f"(pid {worker}) does not end, and is killed" in server.stderr
-    assert not is_alive(worker)
-
-
-def test_a_crash_of_a_process_that_retires_is_said(tmp_path: Path) -> None:
-    with Supervised(tmp_path) as server, server.connect() as busy:
-        (first,) = server.workers()
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        server.reload(2)
-        os.kill(first, signal.SIGSEGV)
-        server.wait_for(rf"\(pid {first}\) was ended by SIGSEGV.* while it retired\n")
-        assert busy.recv(1) == b""
-        assert server.stop() == 0, "long over when the server ends"
-
-
-def test_the_exit_status_tells_of_a_process_that_died_at_the_end(tmp_path: Path) -> None:
-    server = Supervised(tmp_path)
-    (worker,) = server.workers()
-    with server.connect() as busy:
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        server.process.terminate()
-        time.sleep(0.2)
-        os.kill(worker, signal.SIGKILL)
-        assert server.stop(None) == 1
-    assert f"(pid {worker}) was ended by SIGKILL while it stopped\n" in server.stderr
-
-
-def test_the_exit_status_does_not_tell_of_former_generations(tmp_path: Path) -> None:
-    with Supervised(tmp_path, {"graceful_timeout_s": 0.3}) as server, server.connect() as busy:
-        (first,) = server.workers()
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        server.reload(2)
-        server.wait_for(rf"\(pid {first}\) ended with exit status 1 while it stopped\n")
-        assert server.stop() == 0
-
-
 @pytest.mark.parametrize(
     ("target", "how"),
     [("/exits?3", "ended with exit status 3"), ("/crashes", "was ended by SIGSEGV")],
@@ -407,67 +254,6 @@ class _Unstarted(Supervised):
         return self
 
 
-def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
-    server = Supervised(tmp_path, TWO)
-    workers = server.workers()
-    with server.connect() as connection:
-        connection.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        server.process.kill()
-        assert read_response(connection).status == 200, "what was begun is ended"
-    assert server.stop(None) == -signal.SIGKILL
-    server.wait_until(lambda: not any(map(is_alive, workers)))
-
-
-HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
-LINGERS = """
-import threading
-from stuck import application
-threading.Thread(target=threading.Event().wait).start()
-"""
-
-
-@pytest.mark.parametrize(
-    ("application", "target", "preload"),
-    [
-        pytest.param(
-            "stuck",
-            "/wedge",
-            preload,
-            marks=pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold"),
-        )
-        for preload in (False, True)
-    ]
-    + [("lingers", "/sleep", False)],
-)
-def test_a_worker_that_cannot_end_does_not_outlive_its_supervisor(
-    tmp_path: Path, application: str, target: str, preload: bool
-) -> None:
-    (tmp_path / "lingers.py").write_text(LINGERS)
-    group = {
-        "mounts": [{"path": "", "application": f"{application}:application"}],
-        "python_path": [str(APPS), str(tmp_path)],
-        "preload": preload,
-        "graceful_timeout_s": 0.2,
-        "shutdown_timeout_s": 0.2,
-    }
-    server = Supervised(tmp_path, group)
-    said = r"did not end within 2\.4 s after its supervisor had gone, and is cut off\n"
-    workers = server.workers()
-    try:
-        with server.connect() as busy:
-            busy.sendall(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-            server.wait_for("wedged|asleep")
-            server.process.kill()
-            server.wait_for(said)
-        server.wait_until(lambda: not any(map(is_alive, workers)))
-    finally:
-        for pid in filter(is_alive, workers):
-            os.kill(pid, signal.SIGKILL)
-        assert server.stop(None) == -signal.SIGKILL
-    assert len(re.findall(said, server.stderr)) == 1
-
-
 def test_many_generations_leave_no_descriptor_open(tmp_path: Path) -> None:
     with Supervised(tmp_path) as server:
         server.reload(2)
@@ -527,18 +313,6 @@ def test_an_application_may_close_stderr(tmp_path: Path, deed: str) -> None:
         (pid,) = server.pids()
         assert server.get("/raises_key_error").status == 500
         assert server.pids() == {pid}
-
-
-def test_ctrl_c_in_a_terminal_reaches_everyone_and_ends_cleanly(tmp_path: Path) -> None:
-    server = Supervised(tmp_path, TWO)
-    with server.connect() as busy:
-        busy.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        for pid in [*server.workers(), server.process.pid]:
-            os.kill(pid, signal.SIGINT)
-        assert read_response(busy).status == 200
-    assert server.stop(None) == 0
-    assert "Traceback" not in server.stderr
 
 
 def test_nothing_that_a_worker_says_ends_the_supervisor(tmp_path: Path) -> None:
