@@ -49,6 +49,7 @@ REQUEST_LINE = {
     b"GET /x HTTP/1.1\r" + H + b"\r\n": (400, "probe CR-ONLY-LINE-ENDING"),
     b"GET /x HTTP/1.1\n" + H + b"\r\n": (400, "probe BARE-LF-REQUEST-LINE"),
     b"GET /x HTTP/1.1\nHost: a\n\n": (400, "garden proxy 16"),
+    b"\r\n" * 9 + GET + b"\r\n": (400, "RFC 9112, 2.2: at least one empty line is to be ignored"),
     b"\nGET /x HTTP/1.1\r\n" + H + b"\r\n": (400, "RFC 9112, 2.2: a lone LF is no empty line"),
     b" GET /x HTTP/1.1\r\n" + H + b"\r\n": (400, "RFC 9112, 2.2: white space before a request"),
     b"Extra lineGET / HTTP/1.1\r\n" + H + b"\r\n": (400, "h1spec: invalid prefix of request"),

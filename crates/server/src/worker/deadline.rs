@@ -14,12 +14,13 @@ impl<A: Application> Pool<A> {
     /// When what the connection waits for must have come. A stage's time begins when the stage does,
     /// and anew with each piece of a response that goes out or of what is dropped after it.
     pub(super) fn next_deadline_ns(&self, peer: &mut Peer) -> u64 {
-        let goes_by_bytes = matches!(peer.stage, Stage::Writing(_) | Stage::Lingering { .. });
-        let moved = std::mem::take(&mut peer.moved) && goes_by_bytes;
+        let is_writing = matches!(peer.stage, Stage::Writing(_));
+        let is_lingering = matches!(peer.stage, Stage::Lingering { .. });
+        let moved = std::mem::take(&mut peer.moved) && (is_writing || is_lingering);
         if moved || peer.deadline_stage != Some(peer.stage) {
             peer.deadline_stage = Some(peer.stage);
             peer.deadline_ns = now_ns() + self.patience_ns(peer.stage);
-            if goes_by_bytes {
+            if is_writing {
                 peer.untaken = socket::untaken(peer.socket.as_fd());
             }
         }

@@ -4,8 +4,8 @@
 //! response; nothing is handed between threads. `pool` is the centre: who polls, who runs, who
 //! parks. A `turn` is what a thread does with one connection that is ready, an `exchange` is one
 //! request of it, `word` and `slab` say who owns it, the `monitor` wakes a thread when all others
-//! are stuck, answers who is `late` and looks at the limits that `watch` knows. Knows nothing of
-//! Python: the application is a trait.
+//! are stuck, answers who is `late` and looks at the limits that `watch` knows. How connections end
+//! is in `deadline` and `lingering`. Knows nothing of Python: the application is a trait.
 
 mod accepting;
 mod burst;
