@@ -20,11 +20,14 @@ class ServiceManager:
         is_watched = self._address and period_us.isdecimal() and pid == str(os.getpid())
         # Twice as often as it must be.
         self._ping_period_s = int(period_us) / 2e6 if is_watched else 0.0
-        # When the next ping is due, by `time.monotonic()`.
-        self.ping_at = time.monotonic() if is_watched else None
+        # When the next ping is due, by `time.monotonic()`. The watchdog waits for the start: before
+        # that pings could fill the manager's queue, and READY be lost.
+        self.ping_at: float | None = None
 
     def is_ready(self) -> None:
         self._tell("READY=1")
+        if self._ping_period_s and self.ping_at is None:
+            self.ping_at = time.monotonic()
 
     def reloads(self) -> None:
         now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
