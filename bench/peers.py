@@ -18,6 +18,8 @@ from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADWAY = "headway"
+# What serving costs if it is done by the kernel alone: programs/answers.c.
+FLOOR = "floor"
 # More than any benchmark opens.
 CONNECTIONS = 20_000
 KEEP_ALIVE_S = 600
@@ -200,6 +202,12 @@ def headway(launch: Launch) -> list[str]:
     return words
 
 
+def floor(launch: Launch) -> list[str]:
+    build_and_run = 'cc -O2 -o "$1/answers" "$2" && exec "$1/answers" "$3"'
+    source = PROGRAMS / "answers.c"
+    return ["sh", "-c", build_and_run, "sh", str(launch.folder), str(source), str(launch.port)]
+
+
 class Peer(NamedTuple):
     """What a server can do; `distribution` is its name on PyPI."""
 
@@ -221,5 +229,7 @@ PEERS = {
 
 
 def command(launch: Launch) -> list[str]:
-    start = headway if launch.server.name == HEADWAY else PEERS[launch.server.name].command
+    """The command line of a peer, of Headway or of the floor."""
+    ours = {HEADWAY: headway, FLOOR: floor}
+    start = ours.get(launch.server.name) or PEERS[launch.server.name].command
     return start(launch)

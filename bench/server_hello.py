@@ -4,6 +4,9 @@ Requests a second, latency, CPU time for each request (user and system time of a
 processes) and memory. Access logs are off everywhere; Headway's meter is on. A server is compared
 round by round with the peer that is fastest in the same shape, processes x threads. On a machine of
 few cores wrk takes one of them, and where it is the limit the CPU time tells servers apart.
+
+The floor is no server: it answers fixed bytes without Python, with one recv and one send a request
+as everybody. What it reaches is what the kernel and wrk leave to reach.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ import sitting
 import wrk
 from figures import Target, number, table
 from load_cell import Cell
+from peers import FLOOR, Server
 from side_by_side import (
     Sitting,
     add_options,
     best,
     headways,
     installed_peers,
+    is_headway,
     is_peer,
     ratio_text,
     spread_text,
@@ -91,6 +96,19 @@ def print_table(found: Sitting, cells: Sequence[Cell]) -> None:
     )
 
 
+def print_ceiling(found: Sitting, cells: Sequence[Cell]) -> None:
+    """What is there to reach for who makes one recv and one send for each request."""
+    for group in alike(cells).values():
+        fastest = fastest_peer(found, group)
+        for floor in (cell for cell in group if cell.server.name == FLOOR and fastest is not None):
+            more = ratio_text(found.figures, floor, fastest, "requests_per_s")
+            less = ratio_text(found.figures, fastest, floor, "cpu_per_request_s")
+            print(
+                f"The floor makes {more} of the fastest peer's requests/s, whose\n"
+                f"CPU time a request is {less} of the floor's: there is no more to reach here."
+            )
+
+
 def beside_peers(found: Sitting, cell: Cell, peers: Sequence[Cell]) -> list[Target]:
     """One of Headway's cells against those of the same shape."""
     figures, shape = found.figures, cell.server.shape
@@ -147,7 +165,7 @@ def targets_of(found: Sitting, cells: Sequence[Cell]) -> list[Target]:
     for group in alike(cells).values():
         peers = list(filter(is_peer, group))
         for cell in group:
-            if not is_peer(cell):
+            if is_headway(cell):
                 targets += beside_peers(found, cell, peers)
                 if cell.server.shape == "1x4":
                     targets += beside_one_thread(found, cell, cells)
@@ -164,9 +182,12 @@ def measure_applications(
     for processes, threads in options.shape:
         servers = [*headways(options, processes, threads), *installed.servers(processes, threads)]
         cells += [Cell(app, "/", server) for app in applications for server in servers]
+        if (processes, threads) == (1, 1) and "hello" in applications:
+            cells.append(Cell("hello", "/", Server(FLOOR, 1, 1)))
     measure_cell = partial(load_cell.measure, installed=installed, options=options)
     cells = found.run(options.rounds, cells, measure_cell)
     print_table(found, cells)
+    print_ceiling(found, cells)
     return found.conclude(targets_of(found, cells), Cell.parameters)
 
 

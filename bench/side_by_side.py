@@ -100,7 +100,7 @@ class Sitting:
             print(f"without {what}: {reason}")
         print()
         # Headway is held to come through.
-        failed = [cell for cell in self._failed if not is_peer(cell)]
+        failed = [cell for cell in self._failed if is_headway(cell)]
         targets = [*targets, *(Target(f"{cell}: came through", 0.0, 1.0) for cell in failed)]
         print(*targets, sep="\n")
         experiments = self.figures.experiments(self.name, parameters, targets)
@@ -117,7 +117,11 @@ def missing(name: str, reasons: Mapping[str, str]) -> dict[str, Any]:
 
 
 def is_peer(cell: ServerCell) -> bool:
-    return cell.server.name != HEADWAY
+    return cell.server.name in PEERS
+
+
+def is_headway(cell: ServerCell) -> bool:
+    return cell.server.name == HEADWAY
 
 
 def best(
