@@ -134,6 +134,12 @@ pub fn begin_anew(this_thread: ThreadId) {
     unsafe { (*SEATS[this_thread as usize].thread.get()).begin_anew() };
 }
 
+/// The calling thread, as above, is expected to hold for long without a pause.
+pub fn expect_burst(this_thread: ThreadId, burst_ns: u64) {
+    // SAFETY: see `forced_wait_ended`.
+    unsafe { (*SEATS[this_thread as usize].thread.get()).expect_burst(burst_ns) };
+}
+
 /// Calls everybody who may wait in any queue. After the books were closed, so that nobody begins to.
 pub fn call_all(slot: &Slot) {
     for (book, _) in slab::used(slot) {
