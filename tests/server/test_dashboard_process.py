@@ -16,7 +16,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from served import APPS, TIMEOUT_S, Served
+from served import APPS, TIMEOUT_S, Served, read_response
 
 
 def start(tmp_path: Path, *options: str) -> Served:
@@ -98,6 +98,37 @@ def test_one_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
                 assert server.get("/pid").status == 200
         finally:
             os.kill(recorder, signal.SIGCONT)
+
+
+def test_sigterm_to_all_processes_is_not_for_it(tmp_path: Path) -> None:
+    with start(tmp_path) as server, server.connect() as busy:
+        site_of(server)
+        recorder = recorder_of(server)
+        begin_slow_request(busy)
+        for pid in [*server.workers(), server.process.pid]:
+            os.kill(pid, signal.SIGTERM)
+        assert read_response(busy).status == 200
+        assert server.stop(None) == 0
+    assert "the dashboard" not in server.stderr
+    assert not Path(f"/proc/{recorder}").exists()
+
+
+def test_it_does_not_come_back_while_the_server_stops(tmp_path: Path) -> None:
+    with start(tmp_path) as server, server.connect() as busy:
+        site_of(server)
+        begin_slow_request(busy)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        os.kill(recorder_of(server), signal.SIGKILL)
+        server.wait_for("the dashboard was ended by SIGKILL; what is told from here on is lost")
+        assert read_response(busy).status == 200
+        assert server.stop(None) == 0
+    assert server.stderr.count("the dashboard") == 1
+
+
+def begin_slow_request(connection: socket.socket) -> None:
+    connection.sendall(b"GET /slow?1 HTTP/1.1\r\nHost: a\r\n\r\n")
+    time.sleep(0.2)
 
 
 def test_an_address_that_is_taken_is_told_and_the_server_goes_on(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ from headway.server import free_threading
 from headway.server.binding import Address
 from headway.server.process import End
 from headway.server.settings import ServerSettings
-from headway.server.signals import IGNORED, SUPERVISORS_SIGNALS
+from headway.server.signals import IGNORED, RECORDERS_END, SUPERVISORS_SIGNALS
 from headway.server.stderr import say
 
 # As `process.PROGRAM`: the current directory is not searched, and `ps` shows the string.
 PROGRAM = (
     "'headway serve: dashboard'; import sys; sys.path[:1] == [''] and sys.path.pop(0); "
-    "from headway import _native; _native.process_end_with_parent(15); "
+    f"from headway import _native; _native.process_end_with_parent({RECORDERS_END:d}); "
     "from headway.cli import main; sys.exit(main(sys.argv[1:]))"
 )
 FIRST_DELAY_S = 1.0
@@ -71,8 +71,9 @@ class Dashboard:
                 python,
                 [python, *flags, "-c", PROGRAM, "telemetry", *options],
                 os.environ,
-                # Ctrl-C in a terminal is for the server, which ends this one last.
-                setsigmask=SUPERVISORS_SIGNALS,
+                # What is sent to all is for the supervisor, which ends this one last. Never
+                # unblocked.
+                setsigmask=(*SUPERVISORS_SIGNALS, signal.SIGTERM),
                 setsigdef=IGNORED,
             )
         except OSError as error:
@@ -89,21 +90,23 @@ class Dashboard:
             self.tend()
             time.sleep(0.01)
 
-    def tend(self) -> None:
-        """Notices that it has ended, and starts it again when it is time. Before others wait for
-        children."""
+    def tend(self, *, is_stopping: bool = False) -> None:
+        """Notices that it has ended, and starts it again when it is time, unless the server stops.
+        Before others wait for children."""
         if self._pid:
             status = _status_of(self._pid)
             if status is not None:
                 self._pid = 0
-                self._note_end(End.from_status(status))
+                self._note_end(End.from_status(status), is_stopping)
+        elif is_stopping:
+            self.deadline = None
         elif self.deadline is not None and time.monotonic() >= self.deadline:
             self.start()
 
     def stop(self) -> None:
         """Ends it, once there is nothing left to hear, and waits until it has written all."""
         if self._pid and _status_of(self._pid) is None:
-            os.kill(self._pid, signal.SIGTERM)
+            os.kill(self._pid, RECORDERS_END)
             end = time.monotonic() + STOP_TIMEOUT_S
             while _status_of(self._pid) is None:
                 if time.monotonic() >= end:
@@ -115,10 +118,13 @@ class Dashboard:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _note_end(self, end: End) -> None:
+    def _note_end(self, end: End, is_stopping: bool) -> None:
         if end.exit_code == 2:
             # It has said why, and would say it again.
             say("the dashboard is not there; the server goes on without")
+            return
+        if is_stopping:
+            say(f"the dashboard {end}; what is told from here on is lost")
             return
         say(f"the dashboard {end}; it starts again in {self._delay_s:g} s")
         self._retry()

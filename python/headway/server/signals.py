@@ -33,6 +33,10 @@ APPLICATIONS_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 # Blocked in a new process until it has handlers for them (`start`).
 SUPERVISORS_SIGNALS = TERMINALS_SIGNALS + APPLICATIONS_SIGNALS
 
+# Ends the recorder of `--dashboard`. Nobody sends it to all processes of a server, as they do
+# SIGTERM, at which the recorder would end before those that it hears.
+RECORDERS_END = signal.SIGRTMIN
+
 
 def ignore(*numbers: signal.Signals) -> None:
     for number in numbers:

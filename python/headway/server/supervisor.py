@@ -239,7 +239,7 @@ class Supervisor:
 
     def _reap(self) -> None:
         if self._dashboard is not None:
-            self._dashboard.tend()
+            self._dashboard.tend(is_stopping=self._succession.is_stopping)
         for process, number in self._children.stops():
             self._succession.note_stop(process, number)
         for process, end in self._children.reap():

@@ -1,4 +1,5 @@
-"""How the recorder learns that it is to end: SIGINT or SIGTERM, from the very beginning on.
+"""How the recorder learns that it is to end: SIGINT or SIGTERM, or what the server sends whose
+dashboard it is; from the very beginning on.
 
 CPython runs handlers between bytecodes of the main thread, and one that comes just as that thread
 begins to wait is not run until the wait is over. The wake-up descriptor is written to at once, and
@@ -13,7 +14,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from headway.server.signals import RECORDERS_END
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, RECORDERS_END)
 
 
 @contextmanager
