@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from served import APPS, MODE, STAMP, TIMEOUT_S, Served, read_to_end
@@ -133,6 +134,20 @@ def test_a_file_has_the_log_and_sighup_opens_it_anew(tmp_path: Path) -> None:
     assert re.search(TABLE, log.read_text())
 
 
+def test_a_file_has_the_log_of_who_starts_without_stderr(tmp_path: Path) -> None:
+    log, path = tmp_path / "log", tmp_path / "socket"
+    options = ["--error-log", log, "--bind", f"unix:{path}"]
+    process = serve("pages:unchecked", *options, preexec_fn=lambda: os.closerange(0, 3))
+    try:
+        wait_for(log, "listening on")
+        assert get(path, "/raises").startswith(b"HTTP/1.1 500 ")
+    finally:
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+    assert "in GET /raises\nTraceback" in log.read_text()
+
+
 def test_what_prevents_the_start_is_said_in_the_file_and_to_who_starts(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = serve("no_such_module:app", "--error-log", log, "--bind", "127.0.0.1:0")
@@ -168,9 +183,9 @@ def test_a_file_that_cannot_be_is_one_line(tmp_path: Path) -> None:
     )
 
 
-def serve(app: str, *options: object) -> subprocess.Popen[str]:
+def serve(app: str, *options: object, **how: Any) -> subprocess.Popen[str]:
     command = [*SERVE, app, "--app-dir", str(APPS), *MODE, *map(str, options)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **how)
 
 
 def wait_for(file: Path, words: str) -> None:

@@ -17,7 +17,7 @@ from headway.server.binding import Address
 from headway.server.configuration import Draft, put_over
 from headway.server.configuration_files import ConfigurationFiles
 from headway.server.flags import add_flags, read_flags
-from headway.server.inherited import by_number, inherited_from_systemd
+from headway.server.inherited import by_number, inherited_from_systemd, open_standard_streams
 from headway.server.resolution import Resolution, resolve
 from headway.server.settings import ServerSettings
 from headway.server.stderr import say
@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Serves until a signal comes; returns the exit code."""
     # First, while every descriptor that is not passed is closed.
     inherited = inherited_from_systemd()
+    open_standard_streams()
     passed = [by_number(each) for each in inherited]
     if arguments.check:
         return _check(arguments, passed)

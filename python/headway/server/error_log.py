@@ -5,7 +5,6 @@ Who runs already goes on with the file that it has, until a new generation takes
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from types import TracebackType
@@ -22,12 +21,10 @@ class ErrorLog:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._former: int | None = None
 
     def __enter__(self) -> ErrorLog:
         """Raises `CommandError`."""
-        with contextlib.suppress(OSError):
-            self._former = os.dup(2)
+        self._former = os.dup(2)
         self._open()
         return self
 
@@ -37,9 +34,8 @@ class ErrorLog:
         if isinstance(error, Error):
             # Whoever started the server hears it, too.
             say(str(error))
-        if self._former is not None:
-            os.dup2(self._former, 2)
-            os.close(self._former)
+        os.dup2(self._former, 2)
+        os.close(self._former)
 
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

@@ -1,13 +1,40 @@
-"""Sockets that a service manager has opened and passes: the protocol of sd_listen_fds(3)."""
+"""Descriptors that this process starts with: stdin, stdout and stderr, and the sockets that a
+service manager has opened and passes, by the protocol of sd_listen_fds(3)."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import socket
+import sys
+from io import FileIO, TextIOWrapper
 
 from headway.errors import CommandError, reason_of
 from headway.server.binding import Address, make_prompt
+
+
+def open_standard_streams() -> None:
+    """Nothing else becomes descriptor 0, 1 or 2, which whoever closed them gives away: /dev/null
+    does. Raises `CommandError`."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if _is_open(fd):
+            continue
+        try:
+            # The least that is free, so this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        except OSError as error:
+            raise CommandError(f"{os.devnull}, for {name}: {reason_of(error)}") from None
+        # Python has none where there was nothing; it may be another file later (`--error-log`).
+        raw = FileIO(fd, "w" if fd else "r", closefd=False)
+        setattr(sys, name, TextIOWrapper(raw, errors="backslashreplace", line_buffering=True))
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def inherited_from_systemd() -> list[socket.socket]:
