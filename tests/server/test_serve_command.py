@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from served import APPS, TIMEOUT_S, Served, read_response, read_to_end, status_of
+from served import APPS, STAMP, TIMEOUT_S, Served, read_response, read_to_end, status_of
 
 GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
 

@@ -79,6 +79,17 @@ def test_a_socket_that_cannot_be_given_away_is_not_left_behind(tmp_path: Path) -
     assert not os.path.lexists(path)
 
 
+def test_whatever_goes_wrong_leaves_no_sockets_behind(tmp_path: Path) -> None:
+    """Such a number no option takes, but a `ProcessGroup` does."""
+    groups = [
+        ProcessGroup(name="first", binds=(parse_address(f"unix:{tmp_path}/first"),)),
+        ProcessGroup(binds=(parse_address(f"unix:{tmp_path}/second"),), socket_group=f"#{2**33}"),
+    ]
+    with pytest.raises(OverflowError):
+        Listeners().open(groups)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_owners_that_cannot_be_are_named_by_check() -> None:
     flags = ("--socket-user", "#99999", "--socket-group", "no-such-group")
     found = check.problems(resolution_of("pages:hello", "--app-dir", ".", *flags))

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from headway.errors import CommandError, reason_of
-from headway.server.socket_file import Access, bind_unix
+from headway.server.socket_file import Access, SocketFile, bind_unix
 
 DEFAULT_BACKLOG = 1024
 AS_USUAL = Access()
@@ -116,7 +116,9 @@ def bind(
             listener = _bind_tcp(address)
         try:
             listener.socket.listen(backlog)
-        except OSError:
+        except BaseException:
+            if address.path is not None:
+                SocketFile(address.path).remove()
             listener.socket.close()
             raise
     except OSError as error:

@@ -146,6 +146,19 @@ class Text(Kind):
         return text
 
 
+class Account(Kind):
+    """A user or a group. The last number of 32 bits is none: chown(2) takes it for no change."""
+
+    metavar = "NAME"
+    allowed = f"a name, or #ID up to #{2**32 - 2}"
+
+    def parse(self, text: str) -> str:
+        is_number = re.fullmatch("#[0-9]{1,10}", text) is not None and int(text[1:]) < 2**32 - 1
+        if not is_number and not re.fullmatch(r"[^\0\s,:#]+", text):
+            raise ValueError
+        return text
+
+
 class Checked(Kind):
     """What a function of the caller's makes of the text; it raises `ValueError`."""
 

@@ -91,7 +91,7 @@ class Listeners:
                     opened = new.get(place) or self._open.get(place)
                     if opened is None or opened.has_lost_its_file():
                         new[place] = self._open_one(place.address, group)
-        except CommandError:
+        except BaseException:
             for opened in new.values():
                 opened.close()
             raise

@@ -15,6 +15,7 @@ from headway.server.kinds import (
     FORWARDING_FIELDS,
     MAX_SECONDS,
     AccessLog,
+    Account,
     Bytes,
     Checked,
     Kind,
@@ -113,7 +114,7 @@ _APPLICATION_GROUP = Checked(
 )
 _DIRECTORY = Text("DIR", "a directory")
 _FILE = Text("FILE", "the name of a file")
-_ACCOUNT = Text("NAME", "a name, or #ID", r"[^\0\s,:#]+|#[0-9]{1,10}")
+_ACCOUNT = Account()
 _NETWORKS = Several(
     Checked("CIDR", "a network as 10.0.0.0/8, an address, or unix", parse_network), ","
 )

@@ -57,7 +57,7 @@ def bind_unix(path: str, access: Access) -> socket.socket:
     umask = None if access.mode is None else os.umask(~access.mode & 0o777)
     try:
         listener.bind(path)
-    except OSError:
+    except BaseException:
         listener.close()
         raise
     finally:
@@ -66,7 +66,7 @@ def bind_unix(path: str, access: Access) -> socket.socket:
     if access.uid is not None or access.gid is not None:
         try:
             _give(path, access)
-        except OSError:
+        except BaseException:
             SocketFile(path).remove()
             listener.close()
             raise
