@@ -13,6 +13,11 @@ import pytest
 from served import APPS, TIMEOUT_S
 from supervised import Supervised
 
+from headway.errors import CommandError
+from headway.server.binding import Address
+from headway.server.listeners import Listeners
+from headway.server.settings import ProcessGroup
+
 # As systemd does: descriptors from 3 on, and the pid of the process itself.
 ACTIVATE = (
     "import os, sys\n"
@@ -124,6 +129,15 @@ def test_a_socket_that_was_passed_is_named_if_it_may_be_in_the_way() -> None:
         f"headway serve: --bind 0.0.0.0:{port}: address already in use "
         f"([::]:{port} was passed; bind that, or fd://3)\n"
     )
+
+
+def test_a_unix_socket_that_was_passed_is_in_no_ports_way(tmp_path: Path) -> None:
+    group = ProcessGroup(binds=(Address("192.0.2.1", 80),))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        with pytest.raises(CommandError) as raised:
+            Listeners([listener]).open([group])
+    assert "was passed" not in str(raised.value)
 
 
 def test_a_socket_that_was_not_passed_is_one_line() -> None:

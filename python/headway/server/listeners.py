@@ -121,7 +121,8 @@ class Listeners:
     def _with_hint(self, error: CommandError, address: Address) -> CommandError:
         """Where an inherited socket of another host may be what is in the way."""
         for each in self._inherited:
-            if address.path is None and each.address.port == address.port:
+            are_hosts = address.path is None and each.address.path is None
+            if are_hosts and each.address.port == address.port:
                 hint = f"{each.address} was passed; bind that, or {by_number(each.socket)}"
                 return CommandError(f"{error} ({hint})", error.exit_code)
         return error
