@@ -62,6 +62,7 @@ def refuse(*arguments: str) -> str:
         (["pages:hello", "--access-log", "xml"], "common, combined", "'xml'"),
         (["pages:hello", "--access-log", "json:/no/such"], "no such file", "--access-log"),
         (["pages:hello", "--user", "#99999"], "must be a user of this machine", "#99999"),
+        (["pages:hello", "--socket-group", "#4294967295"], "up to #4294967294", "#4294967295"),
         (["pages:hello", "--policy", "fair"], "interval", "fair"),
         (["pages:hello", "--app-dir", "/no/such"], "must be a directory", "/no/such"),
         (["pages:hello", "--interpreters", "61"], "from 1 to 60", "--interpreters"),
@@ -115,7 +116,7 @@ def test_an_application_that_fails_to_import_shows_its_own_frames(
 ) -> None:
     (tmp_path / "inner.py").write_text("def fail():\n    raise ValueError('of the application')\n")
     said = fail_to_import(tmp_path, source)
-    assert said.startswith("headway serve: importing broken raised:\n")
+    assert re.match(f"{STAMP}headway serve: importing broken raised:\n", said)
     assert re.findall(r'^  File ".*?([^/"]+)", line', said, re.MULTILINE) == frames
     assert error in said
     assert said.endswith("importing broken failed (see above)\n")

@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     except Refused as error:
         progress.clear()
         if error.details:
-            print(error.details.removeprefix("headway serve: "), file=sys.stderr, end="")
+            print(error.details, file=sys.stderr)
         raise
     finally:
         progress.clear()

@@ -123,7 +123,7 @@ def _failure(specification: str, what: str, error: BaseException) -> CommandErro
     told = "".join(traceback.format_exception(type(error), error, frames))
     return ImportFailed(
         f"APP is {specification!r}: importing {what} failed (see above)",
-        f"headway serve: importing {what} raised:\n{told}",
+        f"importing {what} raised:\n{told.rstrip()}",
     )
 
 

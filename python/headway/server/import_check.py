@@ -102,7 +102,7 @@ def main() -> None:
     except CommandError as error:
         problem = str(error)
         if isinstance(error, ImportFailed):
-            sys.stderr.write(error.details)
+            print(f"headway serve: {error.details}", file=sys.stderr)
     os.write(answers, json.dumps({"undeclared": names, "problem": problem}).encode())
     sys.stderr.flush()
     os._exit(0)

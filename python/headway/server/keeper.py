@@ -24,7 +24,7 @@ from headway.server.application import ImportFailed
 from headway.server.limits import drain_s, to_ns
 from headway.server.places import Place, interval_ns, mounts_of
 from headway.server.settings import ProcessGroup
-from headway.server.stderr import say, tell
+from headway.server.stderr import say
 
 # What these hold in C CPython 3.12 keeps for the whole process, and 3.13 that of the first. If it
 # was made by an own-GIL interpreter it goes with that one, and leaves others with freed memory. In
@@ -117,7 +117,7 @@ class Keeper:
             self._replace(index, self._make(place))
         except CommandError as error:
             if isinstance(error, ImportFailed):
-                tell(error.details)
+                say(error.details)
             say(f"application group {place.name}: {error}")
             # A former one serves on.
             _native.server_admit(self._server, index, None)

@@ -58,7 +58,7 @@ def enter(task: str) -> Entry | str:
     except CommandError as error:
         return _refusal(str(error), error.exit_code)
     except BaseException as error:
-        return _refusal(f"{type(error).__name__}: {error}", 1, traceback.format_exc())
+        return _refusal(f"{type(error).__name__}: {error}", 1, traceback.format_exc().rstrip())
     finally:
         _native.gil_set_switch_interval(None)
     about = told["environs"]

@@ -31,7 +31,7 @@ from headway.server.obituaries import Obituaries
 from headway.server.process import End, Failure, Process, State, check_interpreter, name_of
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
-from headway.server.stderr import say, tell
+from headway.server.stderr import say
 
 
 class Succession:
@@ -297,8 +297,8 @@ class Succession:
         if not self.is_wanted():
             return
         failure = process.failure if process is not None else None
-        if failure is not None:
-            tell(failure.details)
+        if failure is not None and failure.details:
+            say(failure.details)
         message = failure.message if failure is not None else what
         if generation is self.pending:
             self.pending = None

@@ -142,7 +142,7 @@ class Worker:
             self._server.start(self._note_end)
         except RuntimeError as error:
             # Some of its threads may run, so this is no way back.
-            tell(f"headway serve: {cannot_serve(self._task.group, str(error))}\n")
+            say(cannot_serve(self._task.group, str(error)))
             end_without_finalization(1)
 
     def _finish(self) -> int:
