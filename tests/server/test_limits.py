@@ -19,7 +19,11 @@ from pathlib import Path
 import pytest
 from served import STAMP, TIMEOUT_S, Response, read_response, read_to_end
 
+from headway import _native
+from headway.server import serving
+from headway.server.binding import Address, bind
 from headway.server.limits import NO_LIMITS, native_limits, request_timeout_s
+from headway.server.serving import Server
 from headway.server.settings import HttpLimits, ProcessGroup
 
 LIMITED = Path(__file__).with_name("limited.py")
@@ -294,3 +298,27 @@ def test_jitter_lets_processes_end_at_different_times() -> None:
         ProcessGroup(maximum_requests_jitter=100, deadlock_timeout_s=0, shutdown_timeout_s=0), -1
     )
     assert none == NO_LIMITS
+
+
+def test_the_thread_that_interrupts_requests_is_waited_for_and_is_no_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it waits for a GIL."""
+    has_gil = threading.Event()
+
+    def interrupt(_: object) -> bool:
+        has_gil.wait(TIMEOUT_S)
+        return False
+
+    monkeypatch.setattr(_native, "server_interrupt", interrupt)
+    monkeypatch.setattr(serving, "ABORT_TIMEOUT_S", 0.1)
+    group = ProcessGroup(threads=1, request_timeout_s=60, interrupt_timeout_s=60)
+    listener = bind(Address("127.0.0.1", 0))
+    server = Server(None, [listener], group, limits=native_limits(group, -1))
+    server.start()
+    server.stop()
+    assert server.join(TIMEOUT_S) == 0
+    (interrupter,) = (each for each in threading.enumerate() if "interrupter" in each.name)
+    threading.Timer(0.2, has_gil.set).start()
+    server.end_interrupter()
+    assert not interrupter.is_alive()

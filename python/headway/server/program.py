@@ -156,6 +156,8 @@ def _serve_until_stopped(
         reporter.stopping(STOP_REASON)
     server.stop()
     left = server.join(group.graceful_timeout_s)
+    if not left:
+        server.end_interrupter()
     if reporter is not None:
         reporter.stop(STOP_REASON, graceful=not left)
     return left

@@ -201,17 +201,18 @@ class Server:
         if self._keeper is not None:
             self._keeper.join()
 
+    def end_interrupter(self) -> None:
+        """Waits after a `join` that left nobody for the thread that interrupts requests, which ends
+        after the others, once it has the GIL. It waits for it in Rust: up to CPython 3.13 the end
+        of the interpreter ends it there, which aborts the process."""
+        if self._interrupter is not None:
+            self._interrupter.join()
+
     def _join(self, timeout_s: float) -> int:
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0))
-        alive = sum(thread.is_alive() for thread in self._threads)
-        if alive or self._interrupter is None:
-            return alive
-        # It ends a moment after the others, and waits for the GIL in Rust. A thread that comes too
-        # late CPython up to 3.13 ends there, which aborts the process.
-        self._interrupter.join(ABORT_TIMEOUT_S)
-        return int(self._interrupter.is_alive())
+        return sum(thread.is_alive() for thread in self._threads)
 
     def requests(self) -> list[PathRow]:
         """What was served so far, by interpreter and path, most requested first. At any time."""

@@ -157,6 +157,7 @@ class Worker:
         if self._task.shows_table and not is_replaced:
             self._show_table()
         if not cut_off:
+            self._server.end_interrupter()
             self._server.end_interpreters()
         self._tell_stopped(graceful=not cut_off)
         if not cut_off:
