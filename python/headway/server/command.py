@@ -27,8 +27,9 @@ from headway.server.toml_file import read_toml
 DESCRIPTION = """\
 Serves a WSGI application (PEP 3333) over HTTP/1.1. The threads of a process share the work:
 whichever takes up a request reads it, takes the GIL once, calls the application and writes the
-response. SIGINT or SIGTERM ends it after the requests that clients have sent by then; then, in a
-terminal, a table shows by path response times and how long requests waited for the GIL, exactly.
+response. SIGINT or SIGTERM ends it after the requests that clients have sent by then; a table then
+shows by path response times and how long requests waited for the GIL, exactly: in a terminal that
+of each process, elsewhere if there is one alone, with --final-table in any case.
 """
 
 EXAMPLES = """\
