@@ -107,12 +107,13 @@ impl Outbox {
     /// if it is not for this box. Waits for nobody: the GIL is held, and in a forked child the lock may
     /// be too, for ever.
     pub fn entrust(&self, peer: &mut Peer) -> bool {
-        if !(self.is_open() && is_small(peer)) {
-            return false;
-        }
         let Ok(mut contents) = self.contents.try_lock() else { return false };
-        contents.entrusted = Some(Entrusted::of(peer));
-        true
+        // Under the lock: the monitor looks no more into a box that it has closed.
+        let open = self.is_open() && is_small(peer);
+        if open {
+            contents.entrusted = Some(Entrusted::of(peer));
+        }
+        open
     }
 
     /// Lets the monitor go on with what the socket has no room for yet.
@@ -219,3 +220,7 @@ impl Outboxes {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;

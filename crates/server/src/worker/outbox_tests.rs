@@ -1,0 +1,44 @@
+//! What is entrusted to the monitor: that it is never forgotten, and that nobody waits for it for long.
+
+use super::super::peer::Peer;
+use super::*;
+use std::os::unix::net::UnixStream;
+
+/// A peer with a response of so many bytes, and its client.
+fn peer(bytes: usize) -> (Peer, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut peer = Peer::new(ours.into(), Default::default(), Default::default());
+    peer.outgoing.resize(bytes, b'x');
+    (peer, theirs)
+}
+
+#[test]
+fn what_is_entrusted_is_sent_or_looked_at_again() {
+    let outbox = Outbox::default();
+    let (mut peer, mut client) = peer(0);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let monitor = scope.spawn(|| {
+            while !over.load(SeqCst) {
+                outbox.take_overdue(u64::MAX, &mut Vec::new());
+            }
+        });
+        for _ in 0..50_000 {
+            peer.outgoing.push(b'x');
+            outbox.open(1);
+            if outbox.entrust(&mut peer) {
+                let contents = outbox.lock();
+                let is_sent = contents.entrusted.as_ref().is_none_or(|it| it.sent == 1);
+                assert!(is_sent || outbox.wants_attention(u64::MAX), "nobody will send it");
+                drop(contents);
+                outbox.give_back(&mut peer);
+            }
+            peer.outgoing.clear();
+            peer.sent = 0;
+            client.set_nonblocking(true).unwrap();
+            let _ = std::io::Read::read(&mut client, &mut [0; 64]);
+        }
+        over.store(true, SeqCst);
+        monitor.join().unwrap();
+    });
+}
