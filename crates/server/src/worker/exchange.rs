@@ -201,11 +201,14 @@ impl<'a> Exchange<'a> {
 
     fn wait_for_body(&mut self) -> Result<(), Broken> {
         if self.entrusted {
+            // The monitor, which has the lock now and then, is not here in a child.
+            self.leave_forked_child();
             // Its TLS session has to be here. Nobody else reads on after the whole response.
             self.take_back();
             self.send_all()?;
         }
         if self.peer.http.awaits_continue() {
+            self.leave_forked_child();
             self.peer.outgoing.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.send_all()?;
             self.peer.http.continued();
