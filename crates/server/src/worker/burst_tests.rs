@@ -185,6 +185,27 @@ fn what_is_out_is_not_held() {
 }
 
 #[test]
+fn who_holds_the_gil_does_not_wait_for_a_rest() {
+    let (pool, address) = pool();
+    let mut connections = send_all(address, ["/resting"]);
+    let mut thread = ();
+    std::thread::scope(|scope| {
+        let resting = scope.spawn(|| {
+            let mut state = pool.turn_state(Some(&mut thread));
+            run_requests(&pool, 1, None, &mut state);
+        });
+        while !pool.application().waiting.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        assert!(pool.outboxes.are_used(), "the monitor has it yet");
+        assert!(connections[0].read(&mut [0; 100]).unwrap() > 0);
+        pool.application().gate.store(true, SeqCst);
+        resting.join().unwrap();
+        assert!(!pool.outboxes.are_used());
+    });
+}
+
+#[test]
 fn what_the_monitor_sends_is_in_the_access_log() {
     let (listener, address) = listen();
     let mut log = memory_file();

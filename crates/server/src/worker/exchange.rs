@@ -365,9 +365,9 @@ impl<'a> Exchange<'a> {
     }
 
     /// The thread, which took the GIL from another, may lose its core to it: hands over what takes
-    /// no more than a moment.
+    /// no more than a moment. The monitor goes on with a rest; the GIL does not wait for that.
     pub fn prepare_for_preemption(&mut self) {
-        if self.host.prepare_for_preemption() {
+        if self.host.prepare_for_preemption() && !self.outbox.has_rest() {
             self.take_back();
             if outbox::is_small(self.peer) {
                 self.transmit_without_waiting();

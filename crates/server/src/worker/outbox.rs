@@ -24,6 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const HELD_NS: u64 = 500_000;
 /// A thread that runs one request for so long gets no attention for what may come.
 const STUCK_NS: u64 = 10_000_000;
+/// How much of what is entrusted goes out at a time: nobody waits for the lock for long, however fast the
+/// client reads.
+const SENT_BYTES: usize = 262_144;
 /// What is larger goes out at once.
 const HELD_BYTES: usize = 16_384;
 
@@ -79,7 +82,7 @@ impl Outbox {
 
     /// Whether the monitor has something to do.
     fn wants_attention(&self, now_ns: u64) -> bool {
-        self.is_due(now_ns) || self.has_rest.load(SeqCst)
+        self.is_due(now_ns) || self.has_rest()
     }
 
     pub fn is_due(&self, now_ns: u64) -> bool {
@@ -122,6 +125,11 @@ impl Outbox {
         self.has_rest.store(true, SeqCst);
     }
 
+    /// The monitor may be sending more than a few bytes just now: `give_back` would have to wait.
+    pub fn has_rest(&self) -> bool {
+        self.has_rest.load(SeqCst)
+    }
+
     /// The end of `entrust` and `entrust_rest`: gives back what is unsent.
     pub fn give_back(&self, peer: &mut Peer) {
         if let Some(mut entrusted) = self.lock().entrusted.take() {
@@ -161,12 +169,13 @@ impl Entrusted {
         }
     }
 
-    /// As far as the socket takes it; true if nothing more can be done.
+    /// As far as the socket takes it, up to `SENT_BYTES`; true if nothing more can be done.
     fn send(&mut self) -> bool {
         // SAFETY: open until its thread has taken it back, which needs the lock that we hold.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        while self.sent < self.bytes.len() {
-            let unsent = &self.bytes[self.sent..];
+        let end = self.bytes.len().min(self.sent + SENT_BYTES);
+        while self.sent < end {
+            let unsent = &self.bytes[self.sent..end];
             let transfer = match &mut self.tls {
                 None => socket::send(fd, unsent, false),
                 Some(tls) => tls.send(fd, unsent),
@@ -178,7 +187,8 @@ impl Entrusted {
                 Transfer::WouldBlock | Transfer::Unfinished => return false,
             }
         }
-        self.tls.as_mut().is_none_or(|tls| tls.flush(fd) != Transfer::WouldBlock)
+        let flushed = self.tls.as_mut().is_none_or(|tls| tls.flush(fd) != Transfer::WouldBlock);
+        flushed && end == self.bytes.len()
     }
 }
 
@@ -209,7 +219,7 @@ impl Outboxes {
 
     /// Whether time alone may make them want attention.
     pub fn are_used(&self) -> bool {
-        self.lock().iter().any(|outbox| outbox.is_open() || outbox.has_rest.load(SeqCst))
+        self.lock().iter().any(|outbox| outbox.is_open() || outbox.has_rest())
     }
 
     /// Sends what the threads are overdue with; moves what they held to the end of `out`, whose

@@ -2,6 +2,8 @@
 
 use super::super::peer::Peer;
 use super::*;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 /// A peer with a response of so many bytes, and its client.
@@ -36,9 +38,34 @@ fn what_is_entrusted_is_sent_or_looked_at_again() {
             peer.outgoing.clear();
             peer.sent = 0;
             client.set_nonblocking(true).unwrap();
-            let _ = std::io::Read::read(&mut client, &mut [0; 64]);
+            let _ = client.read(&mut [0; 64]);
         }
         over.store(true, SeqCst);
         monitor.join().unwrap();
     });
+}
+
+#[test]
+fn one_look_sends_no_more_than_a_piece() {
+    let outbox = Outbox::default();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut peer, _client) = peer(3 * SENT_BYTES);
+    peer.socket = listener.accept().unwrap().0.into();
+    let client = std::thread::spawn(move || {
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        received.len()
+    });
+    outbox.entrust_rest(&mut peer);
+    let mut sent = 0;
+    while outbox.has_rest() {
+        outbox.take_overdue(u64::MAX, &mut Vec::new());
+        let now = outbox.lock().entrusted.as_ref().unwrap().sent;
+        assert!(now - sent <= SENT_BYTES, "{now} after {sent}");
+        sent = now;
+    }
+    outbox.give_back(&mut peer);
+    drop(peer);
+    assert_eq!(client.join().unwrap(), 3 * SENT_BYTES);
 }

@@ -40,7 +40,8 @@ impl Application for Targets {
                 std::hint::spin_loop();
             }
         }
-        if target == b"/large" {
+        let is_resting = target == b"/resting";
+        if target == b"/large" || is_resting {
             target.resize(LARGE_BYTES, b'x');
         }
         let mut response = Response::default();
@@ -49,6 +50,11 @@ impl Application for Targets {
         exchange.send_data(&target);
         if target == b"/closing" {
             exchange.transmit_last();
+            self.pass_gate();
+        }
+        if is_resting {
+            exchange.transmit_last();
+            exchange.prepare_for_preemption();
             self.pass_gate();
         }
         exchange.finish(true);
