@@ -9,7 +9,7 @@ use super::networks::Networks;
 use super::peer::{Peer, Stage};
 use super::socket::{self, PeerAddress, Transfer};
 use super::tls::{HANDSHAKE_RECORD, TlsSession};
-use super::watch::Stamp;
+use super::watch::say_on_stderr;
 use crate::http::Rejection;
 use crate::http::forwarding::{Believed, Origin, read_origin};
 use proxy_header::{ParseConfig, ProxyHeader};
@@ -145,10 +145,10 @@ impl Entrance {
     fn note_refusal(&self, address: &PeerAddress) {
         if self.refused.fetch_add(1, Relaxed) == 0 {
             let ip = if address.ip.is_empty() { "a UNIX socket" } else { &address.ip };
-            eprintln!(
-                "{Stamp}headway serve: a connection from {ip} (proxy-protocol-from) was closed: it \
-                 did not begin with a PROXY protocol header. Further ones are not reported."
-            );
+            say_on_stderr(&format!(
+                "a connection from {ip} (proxy-protocol-from) was closed: it did not begin with a \
+                 PROXY protocol header. Further ones are not reported."
+            ));
         }
     }
 

@@ -5,7 +5,7 @@ use super::interpreter::Interpreter;
 use super::object::PyResult;
 use crate::record::{Books, PathTables};
 use crate::worker::inbox::Received;
-use crate::worker::watch::{Interruption, SlowRequests, Threads};
+use crate::worker::watch::{Interruption, SlowRequests, Threads, note_journal};
 use crate::worker::{Pool, PoolSettings};
 use headway_reporter::stacks;
 use pyo3_ffi::*;
@@ -24,6 +24,7 @@ pub struct Server {
 
 impl Server {
     pub fn open(groups: ApplicationGroups, settings: PoolSettings) -> io::Result<Self> {
+        note_journal();
         let pool = Arc::new(Pool::new(groups, settings)?);
         let monitored = Arc::clone(&pool);
         let monitor = std::thread::Builder::new()

@@ -20,7 +20,7 @@ pub use activity::Activity;
 pub use control::{Reason, say_on_stderr};
 pub use interruption::Interruption;
 pub use slow_requests::{SlowRequestReport, SlowRequests};
-pub use stamp::Stamp;
+pub use stamp::note_journal;
 pub use threads::Threads;
 
 use super::inbox::Inbox;

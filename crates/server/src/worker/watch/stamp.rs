@@ -1,8 +1,20 @@
 //! When a line of the log was said, and by which process: as `headway.server.stderr` has it, for lines
 //! that cannot wait for Python.
 
+use std::ffi::OsString;
 use std::fmt::{Display, Formatter, Result};
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+/// Where the journal of systemd listens, by the environment; `None` within for nowhere.
+static JOURNAL: OnceLock<Option<OsString>> = OnceLock::new();
+
+/// Looks whether there is a journal. Called with the GIL held, before anything is said: without it the
+/// application may be changing the environment just now. And `/proc/self/environ` is not to be read by
+/// who has changed its user, or has no descriptor left.
+pub fn note_journal() {
+    JOURNAL.get_or_init(|| std::env::var_os("JOURNAL_STREAM"));
+}
 
 /// Nothing on a terminal, which is read at once, nor in the journal of systemd, which keeps both itself.
 pub struct Stamp;
@@ -47,8 +59,6 @@ fn is_read_at_once() -> bool {
         }
         stderr.assume_init()
     };
-    let journal = format!("JOURNAL_STREAM={}:{}", stderr.st_dev, stderr.st_ino);
-    // As the process began: the application may be changing the environment just now.
-    let environment = std::fs::read("/proc/self/environ").unwrap_or_default();
-    environment.split(|&byte| byte == 0).any(|variable| variable == journal.as_bytes())
+    let found = format!("{}:{}", stderr.st_dev, stderr.st_ino);
+    JOURNAL.get().is_some_and(|journal| journal.as_deref().is_some_and(|it| it == &*found))
 }
