@@ -197,9 +197,10 @@ fn who_holds_the_gil_does_not_wait_for_a_rest() {
         while !pool.application().waiting.load(SeqCst) {
             std::thread::yield_now();
         }
-        assert!(pool.outboxes.are_used(), "the monitor has it yet");
-        assert!(connections[0].read(&mut [0; 100]).unwrap() > 0);
+        let is_with_monitor = pool.outboxes.are_used();
+        let received = connections[0].read(&mut [0; 100]);
         pool.application().gate.store(true, SeqCst);
+        assert!(is_with_monitor && received.unwrap() > 0);
         resting.join().unwrap();
         assert!(!pool.outboxes.are_used());
     });
