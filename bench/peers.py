@@ -161,7 +161,7 @@ WSGI_DIRECTIVES = (
 AsyncRequestWorkerFactor 400
 KeepAliveTimeout {keep_alive_s}
 WSGIDaemonProcess bench processes={processes} threads={threads} python-path={python_path} \
-graceful-timeout=1 shutdown-timeout=1
+home={home} graceful-timeout=1 shutdown-timeout=1
 WSGIProcessGroup bench
 WSGIApplicationGroup %{{GLOBAL}}
 """
@@ -175,6 +175,7 @@ def mod_wsgi(launch: Launch) -> list[str]:
         processes=launch.server.processes,
         threads=launch.server.threads,
         python_path=named.folder,
+        home=launch.folder,
     )
     script = f"from {named.module} import {named.callable} as application\n"
     express = launch.bin / "mod_wsgi-express"

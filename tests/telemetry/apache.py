@@ -31,7 +31,7 @@ WSGITelemetryService unix:{telemetry} interval={interval_s}
 WSGITelemetryOptions +CaptureUserAgent
 WSGISlowRequests {slow_s}
 WSGIDaemonProcess site processes={processes} threads={threads} python-path={apps} \
-graceful-timeout=2 shutdown-timeout=2 {options}
+home={folder} graceful-timeout=2 shutdown-timeout=2 {options}
 WSGIProcessGroup site
 WSGIApplicationGroup {application_group}
 """

@@ -54,8 +54,9 @@ TO_STDERR = "ErrorLog /proc/self/fd/2\nLogLevel error\n"
 
 def command(folder: Path, port: int, express: Path, application: str, directives: str) -> list[str]:
     """Writes the configuration, and `application`, the source of the script that has it. The folder
-    is given to Apache's user, who writes there, too. Raises BenchmarkError if mod_wsgi does not say
-    where it is."""
+    is given to Apache's user, who writes there, too; it is the home to name for daemon processes,
+    since that user's own need not exist. Raises BenchmarkError if mod_wsgi does not say where it
+    is."""
     (folder / "application.wsgi").write_text(application)
     configuration = folder / "httpd.conf"
     configuration.write_text(

@@ -26,7 +26,7 @@ WSGIRestrictEmbedded On
 WSGITelemetryService unix:{telemetry} interval={report_interval_s}
 {free_threading}
 WSGIDaemonProcess {group} processes={processes} threads={threads} python-path={programs} \
-graceful-timeout=1 shutdown-timeout=1 {switch_interval}
+home={folder} graceful-timeout=1 shutdown-timeout=1 {switch_interval}
 WSGIProcessGroup {group}
 WSGIApplicationGroup %{{GLOBAL}}
 """
@@ -51,6 +51,7 @@ def command(site: Site, port: int) -> list[str]:
     interval_s = site.switch_interval_s
     directives = DIRECTIVES.format(
         telemetry=site.socket,
+        folder=site.folder,
         report_interval_s=site.report_interval_s,
         free_threading="WSGIFreeThreading On" if interval_s is None else "",
         group=GROUP,
