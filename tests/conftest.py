@@ -9,3 +9,6 @@ def pytest_configure() -> None:
     # A shell's background job ignores SIGINT, and the programs under test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # And what nohup starts ignores SIGHUP.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
