@@ -55,8 +55,7 @@ def install(
     `policy` is who gets the GIL next, and when: "interval", CPython's own scheduling, watched and
     left alone, or another of `policies()`; None leaves what is in force, at first "interval".
     `kernel_hints` says whether a policy may ask the kernel to run I/O-bound threads sooner when
-    they wake up (a shorter EEVDF slice than CPU-bound ones get, Linux 6.12 and later); it belongs
-    to the policy.
+    they wake up (a shorter EEVDF slice, Linux 6.12 and later); it belongs to the policy.
     `ledger` is the path of a file to keep the books in, so that `headway report` can read them if
     the process crashes; with `run`, the file of another process's run, which this one joins.
 

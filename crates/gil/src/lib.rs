@@ -133,19 +133,6 @@ pub fn begin_anew() {
     }
 }
 
-/// Tells the policy that what the calling thread does next will compute for long, so that it is CPU-bound from
-/// the beginning and not only when it has shown it, up to its next voluntary absence. To be called as
-/// `begin_anew`.
-pub fn expect_long_burst() {
-    if is_installed() {
-        // As above.
-        let _registry = engine::threads::Registry::lock();
-        for book in engine::threads::books_of_this_thread_by_index() {
-            engine::seats::expect_burst(book, headway_sched::LONG_BURST_NS);
-        }
-    }
-}
-
 /// Gives the calling thread a switch interval of its own, from when it next waits for a GIL or takes one,
 /// or takes it back. It is the thread's slice under a policy that schedules: how long it holds, and so how
 /// long others wait, before it is their turn. Threads that Python starts in this one inherit it. Nothing under

@@ -2,11 +2,10 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Index, IndexMut};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use headway_sched::{Thread, ThreadId, Threads};
 
-use super::hints::Hint;
 use super::ledger::region::{BOOKS, Slot};
 use super::ledger::slab;
 use super::parking::{self, Futex};
@@ -22,8 +21,8 @@ struct Seat {
     word: Futex,
     /// The core that the thread was last seen on. Written by the thread.
     core: AtomicU32,
-    /// The thread's `Hint`. Written by the thread, and by whoever ends the policy.
-    hint: AtomicU8,
+    /// Whether the thread has the hint of `hints`. Written by the thread, and by whoever ends the policy.
+    hint: AtomicBool,
 }
 
 // SAFETY: `thread` is reached only as `Seats` and `forced_wait_ended` allow.
@@ -34,7 +33,7 @@ static SEATS: [Seat; BOOKS] = [const {
         thread: UnsafeCell::new(Thread::new()),
         word: Futex::new(),
         core: AtomicU32::new(u32::MAX),
-        hint: AtomicU8::new(0),
+        hint: AtomicBool::new(false),
     }
 }; BOOKS];
 
@@ -93,12 +92,12 @@ pub fn word(this_thread: ThreadId) -> &'static Futex {
     &SEATS[this_thread as usize].word
 }
 
-pub fn hint(book: ThreadId) -> Hint {
-    Hint::of(SEATS[book as usize].hint.load(Relaxed))
+pub fn has_hint(book: ThreadId) -> bool {
+    SEATS[book as usize].hint.load(Relaxed)
 }
 
-pub fn set_hint(book: ThreadId, given: Hint) {
-    SEATS[book as usize].hint.store(given as u8, Relaxed);
+pub fn set_hint(book: ThreadId, given: bool) {
+    SEATS[book as usize].hint.store(given, Relaxed);
 }
 
 pub fn note_core(this_thread: ThreadId) {
@@ -117,7 +116,7 @@ pub fn share_a_core(one: ThreadId, other: ThreadId) -> bool {
 pub fn clear(book: ThreadId) {
     // SAFETY: nobody else knows the book yet.
     unsafe { *SEATS[book as usize].thread.get() = Thread::new() };
-    set_hint(book, Hint::None);
+    set_hint(book, false);
 }
 
 /// The calling thread has waited for the switch that it was forced to. Without the mutex: nobody
@@ -132,12 +131,6 @@ pub fn forced_wait_ended(this_thread: ThreadId, now_ns: u64) {
 pub fn begin_anew(this_thread: ThreadId) {
     // SAFETY: see there.
     unsafe { (*SEATS[this_thread as usize].thread.get()).begin_anew() };
-}
-
-/// The calling thread, as above, is expected to hold for long without a pause.
-pub fn expect_burst(this_thread: ThreadId, burst_ns: u64) {
-    // SAFETY: see `forced_wait_ended`.
-    unsafe { (*SEATS[this_thread as usize].thread.get()).expect_burst(burst_ns) };
 }
 
 /// Calls everybody who may wait in any queue. After the books were closed, so that nobody begins to.

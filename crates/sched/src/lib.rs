@@ -25,7 +25,6 @@ mod thread;
 mod ticks;
 
 pub use policy::{NEVER, Policy, PolicyName};
-pub use priority::LONG_BURST_NS;
 pub use queue::Queue;
 pub use scheduler::{Scheduler, is_cpu_bound};
 pub use thread::{NOBODY, Thread, ThreadId, Threads, WINDOW_NS};

@@ -6,7 +6,7 @@ use crate::thread::{Thread, ThreadId, Threads};
 
 /// A thread that has held for so long since it was last away of its own accord is CPU-bound, whatever
 /// it did before.
-pub const LONG_BURST_NS: u64 = 1_000_000;
+const LONG_BURST_NS: u64 = 1_000_000;
 /// So is one that holds for more than 7/8 of the time that it does not wait. The habit must be
 /// established by this much of holding.
 const HABIT_NS: u64 = 2_000_000;

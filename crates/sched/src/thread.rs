@@ -119,16 +119,6 @@ impl Thread {
         (self.held_ns, self.away_ns, self.burst_ns) = (0, 0, 0);
     }
 
-    /// It is expected to compute for long without a pause from now on, as if it had done so for `burst_ns`
-    /// already, and has had no part of a turn. The next voluntary absence shows what is true. For the driver,
-    /// as `forced_wait_ended`.
-    pub fn expect_burst(&mut self, burst_ns: u64) {
-        debug_assert!(!self.is_queued());
-        self.away_since_ns = 0;
-        self.burst_ns = burst_ns;
-        self.slice_left_ns = 0;
-    }
-
     /// Clears what an earlier scheduler's policy left.
     pub(crate) fn enter(&mut self, scheduler: u32) {
         if self.scheduler != scheduler {

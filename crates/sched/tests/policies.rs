@@ -148,22 +148,6 @@ fn priority_does_not_hold_against_who_begins_anew_what_it_did() {
 }
 
 #[test]
-fn priority_believes_that_a_burst_will_be_long_until_the_thread_was_away() {
-    for expected in [false, true] {
-        let mut gil = Gil::under(PolicyName::Priority);
-        gil.hold(0, 6 * MS).hold(1, 100 * US).pass(MS);
-        if expected {
-            gil.threads[1].expect_burst(MS);
-        }
-        gil.take(0).pass(MS).wait(1);
-        assert_eq!(gil.asks_in_ns(1, 0), if expected { 4 * MS } else { 0 });
-        gil.drop(0).take(1).pass(US).drop(1).pass(MS);
-        gil.take(0).pass(MS).wait(1);
-        assert_eq!(gil.asks_in_ns(1, 0), 0);
-    }
-}
-
-#[test]
 fn interval_asks_after_one_interval_without_a_switch() {
     let mut gil = Gil::under(PolicyName::Interval);
     gil.take(0).pass(2 * MS).wait(1);

@@ -16,7 +16,6 @@ pub mod epoll;
 pub mod exchange;
 pub mod file_body;
 pub mod forked;
-mod habits;
 pub mod inbox;
 pub mod late;
 mod lingering;

@@ -13,7 +13,6 @@ use super::end::End;
 use super::entrance::Entrance;
 use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
 use super::exchange::Patience;
-use super::habits::Habits;
 use super::inbox::Received;
 use super::monitor::Monitor;
 use super::outbox::{Held, Outboxes};
@@ -100,7 +99,6 @@ pub struct Pool<A: Application> {
     pub(super) monitor: Monitor,
     pub(super) watch: Watch,
     pub(super) outboxes: Outboxes,
-    pub(super) habits: Habits,
     /// Turns done. Written by all threads, read by the monitor; relaxed, a hint.
     pub(super) turns: AtomicU64,
     /// Moving averages of what a turn takes but for its waits for the GIL, and of how much of that
@@ -141,7 +139,6 @@ impl<A: Application> Pool<A> {
             monitor: Monitor::default(),
             watch: Watch::new(settings.process_limits, settings.reported),
             outboxes: Outboxes::default(),
-            habits: Habits::new(),
             turns: AtomicU64::new(0),
             service_ns: AtomicU64::new(0),
             parallel_ns: AtomicU64::new(0),

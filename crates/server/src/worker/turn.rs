@@ -7,7 +7,6 @@
 use super::Application;
 use super::entrance::{Forwarding, Passage};
 use super::exchange::{Exchange, Host, Patience, Progress, encode_refusal};
-use super::habits::{self, Habits};
 use super::lingering::{self, linger};
 use super::outbox::{self, Held, Outbox};
 use super::peer::{Peer, Spares, Stage};
@@ -240,14 +239,7 @@ impl<A: Application> Pool<A> {
             slow_requests.begin(&state.activity, peer);
         }
         let (head, bytes) = peer.http.head();
-        let (method, target) = (&bytes[head.method.clone()], &bytes[head.target.clone()]);
-        state.activity.begin_request(method, target);
-        // Beside short requests alone nobody would gain by it.
-        let key =
-            (self.habits.are_known() || !self.is_light()).then(|| Habits::key(method, target));
-        if key.is_some_and(|key| self.habits.expect_long(key)) {
-            headway_gil::expect_long_burst();
-        }
+        state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let (date, activity) = (&state.date, &state.activity);
         let in_burst = state.outbox.is_open();
         let routes = self.books.is_reported().then_some(&self.books.routes);
@@ -256,9 +248,6 @@ impl<A: Application> Pool<A> {
         exchange.take_back();
         let (mut record, finished) = (exchange.record, exchange.finished());
         let (ended_ns, transmitted_ns) = (exchange.ended_ns, exchange.transmitted_ns);
-        if let Some(key) = key {
-            self.habits.learn(key, habits::computed(&record));
-        }
         state.gil_wait_ns += record.gil_wait_ns.unwrap_or(0);
         state.gil_held_ns += record.gil_held_ns.unwrap_or(0).min(SHORT_HOLD_NS);
         record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
