@@ -400,6 +400,11 @@ def thread(environ, start_response):
     return [threading.current_thread().name.encode()]
 
 
+def end_of(child):
+    _, status = os.waitpid(child, 0)
+    return f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode()
+
+
 @page
 def forks(environ, start_response):
     """Forks, as careless code does, and lets the child return from the application."""
@@ -407,8 +412,7 @@ def forks(environ, start_response):
     text(start_response)
     if child == 0:
         return [b"from the child\n"]
-    _, status = os.waitpid(child, 0)
-    return [f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode()]
+    return [end_of(child)]
 
 
 @page
@@ -418,8 +422,7 @@ def forks_and_writes(environ, start_response):
     if child == 0:
         write(b"from the child\n")
         return []
-    _, status = os.waitpid(child, 0)
-    write(f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode())
+    write(end_of(child))
     return []
 
 
@@ -430,8 +433,7 @@ def forks_and_yields(environ, start_response):
     if child == 0:
         yield b"from the child\n"
         return
-    _, status = os.waitpid(child, 0)
-    yield f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode()
+    yield end_of(child)
 
 
 @page
@@ -442,8 +444,7 @@ def forks_in_midstream(environ, start_response):
     child = os.fork()
     if child == 0:
         return
-    _, status = os.waitpid(child, 0)
-    yield f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode()
+    yield end_of(child)
 
 
 @page
@@ -453,8 +454,7 @@ def forks_and_raises(environ, start_response):
     child = os.fork()
     if child == 0:
         raise ValueError("raised in the child")
-    _, status = os.waitpid(child, 0)
-    yield f"child ended with {os.waitstatus_to_exitcode(status)}\n".encode()
+    yield end_of(child)
 
 
 not_callable = "a string"

@@ -69,6 +69,11 @@ class Opened(NamedTuple):
         if not self.is_inherited:
             self.listener.socket.close()
 
+    def retire(self) -> None:
+        """Workers may go on with it, and empty its accept queue, into which nothing more gets."""
+        self.stop_queueing()
+        self.close()
+
 
 class Listeners:
     """What the generation that serves listens on, and the one that is to come."""
@@ -149,16 +154,13 @@ class Listeners:
         """Closes what neither the generation that serves nor the one to come has: theirs are the
         groups."""
         for opened in self._take_others(groups):
-            opened.stop_queueing()
-            opened.close()
+            opened.retire()
 
     def keep(self, groups: Iterable[ProcessGroup]) -> None:
-        """These serve from now on: closes what others had. Workers may go on with theirs, and empty
-        the accept queues, into which nothing more gets."""
+        """These serve from now on: closes what others had."""
         self.drop_others(groups)
         for opened in self._displaced.values():
-            opened.stop_queueing()
-            opened.close()
+            opened.retire()
         self._displaced.clear()
 
     def fall_back(self, groups: Iterable[ProcessGroup]) -> None:
