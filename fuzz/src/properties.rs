@@ -155,8 +155,13 @@ fn surroundings(body_bytes: Option<u64>) -> Surroundings<'static> {
 fn plain_reading(mut rest: &[u8], limits: &Limits) -> (Vec<Seen>, bool) {
     let mut requests = Vec::new();
     loop {
+        let mut empty_lines = 0;
         while let Some(after) = rest.strip_prefix(b"\r\n") {
             rest = after;
+            empty_lines += 1;
+        }
+        if empty_lines > 8 {
+            return (requests, true);
         }
         let Some(end) = head_end(rest) else { return (requests, cannot_begin(rest, limits)) };
         if end > limits.max_head_bytes || cannot_begin(&rest[..end], limits) {
