@@ -47,7 +47,12 @@ class Served(Overheard):
             text=True,
         )
         super().__init__(process)
-        where = self.wait_for(r"listening on (?:https?://([\d.]+):(\d+)|unix:(.*))\n")
+        try:
+            where = self.wait_for(r"listening on (?:https?://([\d.]+):(\d+)|unix:(.*))\n")
+        except BaseException:
+            # Nobody has it yet who could, and a later test would be blamed for what is left.
+            self.stop()
+            raise
         self.path = where[3]
         self.address = (where[1], int(where[2])) if where[1] else None
 
