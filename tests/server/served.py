@@ -51,7 +51,7 @@ class Served(Overheard):
             where = self.wait_for(r"listening on (?:https?://([\d.]+):(\d+)|unix:(.*))\n")
         except BaseException:
             # Nobody has it yet who could, and a later test would be blamed for what is left.
-            self.stop()
+            self.stop(None if self.stderr.endswith("\0") else signal.SIGTERM)
             raise
         self.path = where[3]
         self.address = (where[1], int(where[2])) if where[1] else None
@@ -96,8 +96,9 @@ class Served(Overheard):
         try:
             return self.end(number)
         finally:
-            self.stdout = self.process.stdout.read()
-            self.process.stdout.close()
+            if not self.process.stdout.closed:
+                self.stdout = self.process.stdout.read()
+                self.process.stdout.close()
 
     def __enter__(self) -> Served:
         return self
