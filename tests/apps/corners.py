@@ -1,7 +1,9 @@
 """More pages: what PEP 3333 says beside its main road, and what applications get wrong there."""
 
 import sys
+import threading
 
+from headway import gil
 from pages import Closing, application, page, text, unchecked  # noqa: F401 (what is served)
 
 
@@ -212,3 +214,36 @@ def swallows_errors_of_the_client(environ, start_response):
         found = type(error).__name__.encode() + b": " + str(error).encode()
     text(start_response)
     return [found]
+
+
+class CountingDrops(Closing):
+    """Its only block is of the size that it is given. Tells how often this thread drops the GIL of
+    its own accord from when it was asked for the block until it is asked for another."""
+
+    def __iter__(self):
+        size = self.blocks
+        before = voluntary_drops()
+        yield b"x" * size
+        drops[size] = voluntary_drops() - before
+
+
+drops = {}
+
+
+def voluntary_drops():
+    native_id = threading.get_native_id()
+    threads = gil.snapshot().to_dict()["threads"]
+    return sum(row["voluntary_drops"] for row in threads if row["native_id"] == native_id)
+
+
+@page
+def counting_drops(environ, start_response):
+    size = int(environ["QUERY_STRING"])
+    text(start_response, ("Content-Length", str(size)))
+    return CountingDrops(size)
+
+
+@page
+def drops_of(environ, start_response):
+    text(start_response)
+    return [str(drops[int(environ["QUERY_STRING"])]).encode()]

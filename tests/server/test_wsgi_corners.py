@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from served import Served, read_response, read_to_end, status_of
+from served import FREE_THREADING, Served, read_response, read_to_end, status_of
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +160,15 @@ def test_any_number_of_field_names(corners: Served) -> None:
             key = "HTTP_" + name.upper().replace("-", "_")
             assert f"{key}='of {name}'" in lines
         assert "HTTP_ACCEPT='of Accept, of Accept'" in lines
+
+
+@pytest.mark.skipif(FREE_THREADING, reason="there is no GIL to drop")
+def test_the_gil_is_not_held_while_a_large_block_is_sent(corners: Served) -> None:
+    """To copy and send a small one takes no longer than to have the GIL again."""
+
+    def drops(size: int) -> int:
+        assert len(corners.get(f"/counting_drops?{size}").body) == size
+        return int(corners.get(f"/drops_of?{size}").body)
+
+    drops(1)
+    assert drops(1_000_000) == drops(100_000) + 1

@@ -1,8 +1,9 @@
 //! Calls the application and delivers what it returns (PEP 3333, "Specification Details").
 //!
-//! The GIL is held throughout, except around sends that may have to wait. A list or tuple is
-//! collected and sent later, without the GIL, and so is a file in a `wsgi.file_wrapper`. Any other
-//! iterable is streamed: each block is handed to the kernel before the next one is asked for.
+//! The GIL is held throughout, except around sends that may have to wait and while a large block is
+//! copied and sent. A list or tuple is collected and sent later, without the GIL, and so is a file in
+//! a `wsgi.file_wrapper`. Any other iterable is streamed: each block is handed to the kernel before
+//! the next one is asked for.
 
 use super::file_wrapper::FileWrappers;
 use super::handle::Handle;
@@ -162,10 +163,9 @@ fn stream(iterable: &Object, handle: &Handle, excess: Excess) -> Result<(), Fail
             begin(handle, only)?;
             begun = true;
         }
-        if !send_block(handle, block, excess)? {
+        if !transmit_block(handle, block, excess)? {
             return Ok(());
         }
-        transmit(handle)?;
     }
     if !begun {
         begin(handle, Some(0))?;
@@ -211,34 +211,66 @@ fn begin(handle: &Handle, body_bytes: Option<u64>) -> PyResult<()> {
     Ok(())
 }
 
-/// Frames a block. False when the response is full and the rest is not wanted: after HEAD, after
-/// 204 and 304, and after Content-Length bytes.
+/// Frames a block, of which more may follow before anything is sent. False if it may not.
 fn send_block(handle: &Handle, block: &[u8], excess: Excess) -> Result<bool, Failure> {
     // SAFETY: the handle's own type.
     let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
     let exchange = &mut *borrowed.get().exchange;
-    let taken = exchange.send_data(block);
-    if exchange.is_bodiless() {
-        return Ok(false);
-    }
-    if taken < block.len() && excess == Excess::Noted {
-        exchange.note_excess();
-    }
-    Ok(taken == block.len())
+    Ok(match is_large(block) {
+        true => without_gil(|| frame(exchange, block, excess)),
+        false => frame(exchange, block, excess),
+    })
 }
 
-/// Hands what is framed to the kernel before the next block is asked for.
-fn transmit(handle: &Handle) -> Result<(), Failure> {
+/// Frames a block, and hands what is framed to the kernel before the next one is asked for. False if
+/// none may follow.
+fn transmit_block(handle: &Handle, block: &[u8], excess: Excess) -> Result<bool, Failure> {
     // SAFETY: the handle's own type.
     let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
     let exchange = &mut *borrowed.get().exchange;
+    if is_large(block) {
+        let sent = without_gil(|| {
+            if !frame(exchange, block, excess) {
+                return Ok(false);
+            }
+            match exchange.is_response_full() {
+                true => exchange.transmit_last(),
+                false => exchange.transmit()?,
+            }
+            Ok(true)
+        });
+        return sent.map_err(|_: Broken| Failure::ClientGone);
+    }
+    if !frame(exchange, block, excess) {
+        return Ok(false);
+    }
     if exchange.is_response_full() {
         // The last block, by its Content-Length: typically the only one of a framework's
         // iterable. It can wait for nothing, so the GIL is kept: the request takes it once.
         exchange.transmit_last();
-        return Ok(());
+    } else {
+        without_gil(|| exchange.transmit()).map_err(|_| Failure::ClientGone)?;
     }
-    without_gil(|| exchange.transmit()).map_err(|_| Failure::ClientGone)
+    Ok(true)
+}
+
+/// To copy and to send it takes longer than to get the GIL back.
+fn is_large(block: &[u8]) -> bool {
+    const LARGE_BYTES: usize = 262_144;
+    block.len() > LARGE_BYTES
+}
+
+/// False when the response is full and the rest is not wanted: after HEAD, after 204 and 304, and
+/// after Content-Length bytes. Nothing of Python is touched.
+fn frame(exchange: &mut Exchange, block: &[u8], excess: Excess) -> bool {
+    let taken = exchange.send_data(block);
+    if exchange.is_bodiless() {
+        return false;
+    }
+    if taken < block.len() && excess == Excess::Noted {
+        exchange.note_excess();
+    }
+    taken == block.len()
 }
 
 /// Ends the response. What an iterable streamed goes out before its `close` is called.

@@ -182,8 +182,9 @@ unsafe fn write_block(request: &mut InFlight, block: *mut PyObject) -> PyResult<
         if is_first {
             request.exchange.send_head(request.response, None);
         }
-        let taken = request.exchange.send_data(bytes);
-        if without_gil(|| request.exchange.transmit()).is_err() {
+        let (taken, transmitted) =
+            without_gil(|| (request.exchange.send_data(bytes), request.exchange.transmit()));
+        if transmitted.is_err() {
             return Err(raise(PyExc_ConnectionResetError, "the client is gone"));
         }
         if taken < bytes.len() && !request.exchange.is_bodiless() {
