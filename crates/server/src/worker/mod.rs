@@ -1,14 +1,16 @@
 //! The worker: threads that share one epoll and run whole requests, one after another.
 //!
 //! Whichever thread runs a ready connection reads, parses, calls the application and writes the
-//! response; nothing is handed between threads. `pool` is the centre: who polls, who runs, who
-//! parks. A `turn` is what a thread does with one connection that is ready, an `exchange` is one
-//! request of it, `word` and `slab` say who owns it, the `monitor` wakes a thread when all others
-//! are stuck, answers who is `late` and looks at the limits that `watch` knows. How connections end
-//! is in `deadline` and `lingering`. Knows nothing of Python: the application is a trait.
+//! response; nothing is handed between threads. `pool` is the centre: who does the `polling`, who
+//! runs, who parks. A `turn` is what a thread does with one connection that is ready, an `exchange`
+//! is one request of it, `word` and `slab` say who owns it and `custody` what the owner does with
+//! it, the `monitor` wakes a thread when all others are stuck, answers who is `late` and looks at the
+//! limits that `watch` knows. How connections end is in `deadline` and `lingering`. Knows nothing
+//! of Python: the application is a trait.
 
 mod accepting;
 mod burst;
+mod custody;
 mod deadline;
 mod end;
 pub mod entrance;
@@ -24,6 +26,7 @@ pub mod networks;
 pub mod outbox;
 pub mod parking;
 pub mod peer;
+mod polling;
 pub mod pool;
 pub mod ready;
 pub mod request_body;

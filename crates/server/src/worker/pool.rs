@@ -11,31 +11,28 @@
 use super::Application;
 use super::end::End;
 use super::entrance::Entrance;
-use super::epoll::{EVENTS_PER_WAIT, Epoll, Event, Kick};
+use super::epoll::{EVENTS_PER_WAIT, Epoll, Kick};
 use super::exchange::Patience;
 use super::inbox::Received;
 use super::monitor::Monitor;
-use super::outbox::{Held, Outboxes};
+use super::outbox::Outboxes;
 use super::parking::{LONG_TURN_NS, Parking, Seat};
-use super::peer::Stage;
 use super::ready::{Ready, ReadyQueue};
 use super::sharing::Sharing;
-use super::slab::{MAX_CONNECTIONS, Slab, Token};
-use super::socket::{self, Listener};
-use super::turn::{Outcome, TurnState};
+use super::slab::{MAX_CONNECTIONS, Slab};
+use super::socket::Listener;
+use super::turn::TurnState;
 use super::watch::{Interruption, ProcessLimits, Watch};
-use super::word::Noted;
 use crate::http::Limits;
 use crate::record::access_log::LogBuffer;
 use crate::record::clock::now_ns;
 use crate::record::{AccessLog, Books, PathTables};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What epoll hands back for what is no connection: beyond the index of any slot.
-const KICK_DATA: u64 = u64::MAX;
+pub(super) const KICK_DATA: u64 = u64::MAX;
 pub(super) const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
 /// Listening sockets of one server.
 pub const MAX_LISTENERS: usize = 64;
@@ -241,154 +238,6 @@ impl<A: Application> Pool<A> {
         average(&self.parallel_ns, service_ns.saturating_sub(state.gil_held_ns));
     }
 
-    /// Turns with a connection that the queue or an outbox owned, until it has to wait.
-    pub(super) fn converse(&self, index: u32, state: &mut TurnState<A::Thread>) {
-        let slot = self.slab.slot(index).expect("an index from the ready queue or an outbox");
-        loop {
-            let stops = self.end.stops();
-            // SAFETY: the queue or the outbox owned the word and handed it to this thread.
-            let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
-            peer.hangup = slot.word.has_hangup();
-            match self.turn(peer, state) {
-                Outcome::Close => {
-                    peer.return_buffers(&mut state.spares);
-                    self.close(index);
-                    break;
-                }
-                Outcome::Hold(record) => {
-                    if state.outbox.hold(Held { index, record }) {
-                        break;
-                    }
-                    // The monitor has closed it meanwhile.
-                    state.held.push(Held { index, record });
-                    self.send_held(state);
-                    state.held.drain(..).for_each(|held| self.ready.push(held.index, now_ns()));
-                    break;
-                }
-                Outcome::Yield => {
-                    self.ready.push(index, now_ns());
-                    break;
-                }
-                Outcome::Wait => {
-                    if matches!(peer.stage, Stage::Idle | Stage::Opening { .. }) {
-                        peer.return_buffers(&mut state.spares);
-                    }
-                    slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
-                    if !slot.word.release() {
-                        peer.readable = true;
-                        continue;
-                    }
-                    // Whoever stops the server has perhaps looked at this connection before it
-                    // was released, and left it to us.
-                    if self.end.stops() != stops && slot.word.claim() {
-                        // SAFETY: claimed just now.
-                        let peer = unsafe { slot.peer() }.as_mut().expect("still open");
-                        peer.readable = true;
-                        continue;
-                    }
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Waits for events and queues what this thread could claim. Holds `polling` on entry, gives
-    /// it back before anything is run.
-    fn poll(&self, events: &mut Vec<Event>, log: &mut LogBuffer) {
-        events.clear();
-        if !log.is_empty() {
-            self.epoll.wait(0, events);
-            if events.is_empty() {
-                self.flush_log(log);
-            }
-        }
-        // A stop that came before `polling` was set has kicked, so this cannot sleep through it. Who
-        // stepped back before it was set left to us what had become ready meanwhile.
-        if events.is_empty() && self.ready.is_empty() {
-            match self.time_away_from_listeners() {
-                Some(time_ns) => self.epoll.wait_ns(time_ns, events),
-                None => self.epoll.wait(-1, events),
-            }
-        }
-        self.note_events(events);
-        self.polling.store(false, SeqCst);
-        // Nobody polls now. Without a parked thread there is nobody whom the monitor could wake.
-        if self.parking.has_parked() {
-            self.monitor.wake_if_asleep();
-        }
-    }
-
-    /// Queues the connections that have events and no owner, accepts from the listeners that have
-    /// some. Holds `polling`.
-    pub(super) fn note_events(&self, events: &[Event]) {
-        let now_ns = now_ns();
-        let mut claimed = [0; EVENTS_PER_WAIT];
-        let mut count = 0;
-        for event in events {
-            match event.data {
-                KICK_DATA => self.kick.clear(),
-                FIRST_LISTENER_DATA.. => self.accept_some(event.data, now_ns),
-                data => {
-                    let token = Token::from_data(data);
-                    let Some(slot) = self.slab.slot(token.index) else { continue };
-                    if slot.word.note_event(token.generation, event.hangup) == Noted::Claimed {
-                        // SAFETY: claimed just now.
-                        let peer = unsafe { slot.peer() }.as_mut().expect("claimed, so open");
-                        peer.noticed_ns = now_ns;
-                        peer.readable = true;
-                        claimed[count] = token.index;
-                        count += 1;
-                    }
-                }
-            }
-        }
-        if count > 0 {
-            self.ready.extend(&claimed[..count], now_ns);
-        }
-    }
-
-    /// Closes a connection that this thread owns.
-    fn close(&self, index: u32) {
-        self.discard(index);
-        if self.is_accepting_paused() {
-            self.resume_accepting();
-        }
-        if self.is_over() {
-            self.wake_everyone();
-        }
-    }
-
-    /// Frees the slot of a connection that this thread owns.
-    pub(super) fn discard(&self, index: u32) {
-        // SAFETY: the caller owns the word and uses the slot no more.
-        if let Some(mut peer) = unsafe { self.slab.remove(index) } {
-            if peer.stage == Stage::Idle && peer.tls.is_some() {
-                peer.close_sending();
-            }
-            self.epoll.remove(peer.socket.as_fd());
-            socket::shut_down(peer.socket.as_fd());
-            self.books.note_closed();
-        }
-    }
-
-    /// The monitor found that a deadline has passed, and claimed the connection.
-    pub(super) fn expire(&self, index: u32) {
-        let slot = self.slab.slot(index).expect("the monitor walks over existing slots");
-        // SAFETY: the monitor claimed the word.
-        if let Some(peer) = unsafe { slot.peer() } {
-            peer.expired = true;
-        }
-        self.submit(index);
-    }
-
-    /// Queues an owned connection from outside the polling thread.
-    pub(super) fn submit(&self, index: u32) {
-        self.ready.push(index, now_ns());
-        if !self.parking.wake_one() {
-            self.kick.kick();
-        }
-    }
-
     /// Requests by place and path, of all threads together.
     pub fn requests(&self) -> PathTables {
         self.books.paths()
@@ -414,10 +263,6 @@ impl<A: Application> Pool<A> {
 
     pub(super) fn access_log(&self) -> Option<&AccessLog> {
         self.access_log.as_ref()
-    }
-
-    pub(super) fn is_polling(&self) -> bool {
-        self.polling.load(SeqCst)
     }
 
     pub(super) fn average_turn_ns(&self) -> u64 {

@@ -1,0 +1,71 @@
+//! The one thread that waits in epoll, and what it makes of events. Nobody runs Python here.
+
+use super::Application;
+use super::epoll::{EVENTS_PER_WAIT, Event};
+use super::pool::{FIRST_LISTENER_DATA, KICK_DATA, Pool};
+use super::slab::Token;
+use super::word::Noted;
+use crate::record::access_log::LogBuffer;
+use crate::record::clock::now_ns;
+use std::sync::atomic::Ordering::SeqCst;
+
+impl<A: Application> Pool<A> {
+    /// Waits for events and queues what this thread could claim. Holds `polling` on entry, gives
+    /// it back before anything is run.
+    pub(super) fn poll(&self, events: &mut Vec<Event>, log: &mut LogBuffer) {
+        events.clear();
+        if !log.is_empty() {
+            self.epoll.wait(0, events);
+            if events.is_empty() {
+                self.flush_log(log);
+            }
+        }
+        // A stop that came before `polling` was set has kicked, so this cannot sleep through it. Who
+        // stepped back before it was set left to us what had become ready meanwhile.
+        if events.is_empty() && self.ready.is_empty() {
+            match self.time_away_from_listeners() {
+                Some(time_ns) => self.epoll.wait_ns(time_ns, events),
+                None => self.epoll.wait(-1, events),
+            }
+        }
+        self.note_events(events);
+        self.polling.store(false, SeqCst);
+        // Nobody polls now. Without a parked thread there is nobody whom the monitor could wake.
+        if self.parking.has_parked() {
+            self.monitor.wake_if_asleep();
+        }
+    }
+
+    /// Queues the connections that have events and no owner, accepts from the listeners that have
+    /// some. Holds `polling`.
+    pub(super) fn note_events(&self, events: &[Event]) {
+        let now_ns = now_ns();
+        let mut claimed = [0; EVENTS_PER_WAIT];
+        let mut count = 0;
+        for event in events {
+            match event.data {
+                KICK_DATA => self.kick.clear(),
+                FIRST_LISTENER_DATA.. => self.accept_some(event.data, now_ns),
+                data => {
+                    let token = Token::from_data(data);
+                    let Some(slot) = self.slab.slot(token.index) else { continue };
+                    if slot.word.note_event(token.generation, event.hangup) == Noted::Claimed {
+                        // SAFETY: claimed just now.
+                        let peer = unsafe { slot.peer() }.as_mut().expect("claimed, so open");
+                        peer.noticed_ns = now_ns;
+                        peer.readable = true;
+                        claimed[count] = token.index;
+                        count += 1;
+                    }
+                }
+            }
+        }
+        if count > 0 {
+            self.ready.extend(&claimed[..count], now_ns);
+        }
+    }
+
+    pub(super) fn is_polling(&self) -> bool {
+        self.polling.load(SeqCst)
+    }
+}
