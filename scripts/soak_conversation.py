@@ -89,6 +89,7 @@ class Conversation:
 
     def __init__(self, address: Address, receive_buffer: int = 0) -> None:
         self.began_s = time.monotonic()
+        self.kind = address.kind
         # The process that answers here, once it has.
         self.pid: int | None = None
         # 0: a UNIX socket, of which nobody can see whose it is.

@@ -195,7 +195,8 @@ def tell_where(conversation: Conversation | None) -> str:
     if conversation is None:
         return "without a connection"
     age_s = time.monotonic() - conversation.began_s
-    return f"port {conversation.port}, pid {conversation.pid}, begun {age_s:.1f} s ago"
+    where = f"{conversation.kind}, port {conversation.port}, pid {conversation.pid}"
+    return f"{where}, begun {age_s:.1f} s ago"
 
 
 def draw(counts: dict[str, Counter[str]]) -> str:

@@ -25,7 +25,9 @@ impl<A: Application> Pool<A> {
             }
         }
         let end_ns = match peer.stage {
-            Stage::Idle if self.is_stopping() => self.end.keep_idle_until_ns(),
+            Stage::Idle | Stage::Opening { silent: true } if self.is_stopping() => {
+                self.end.keep_idle_until_ns()
+            }
             Stage::Lingering { since_ns, expecting } => self.lingers_until_ns(since_ns, expecting),
             _ => u64::MAX,
         };

@@ -52,6 +52,23 @@ fn a_silent_connection_does_not_keep_a_server_from_stopping() {
 }
 
 #[test]
+fn a_silent_connection_has_the_time_of_an_idle_one_when_a_server_stops() {
+    let (pool, address) = behind_balancer(30_000_000_000);
+    run(&pool, 1, true, || {
+        let mut silent = TcpStream::connect(address).unwrap();
+        let mut other = TcpStream::connect(address).unwrap();
+        other.write_all(HEADER).unwrap();
+        assert_eq!(ask(&mut other, "/other"), "/other");
+        pool.stop(20_000_000_000);
+        // Its turn, with nothing to read, has come.
+        assert_eq!(ask(&mut other, "/last"), "/last");
+        std::thread::sleep(Duration::from_millis(50));
+        silent.write_all(HEADER).unwrap();
+        assert_eq!(ask(&mut silent, "/silent"), "/silent");
+    });
+}
+
+#[test]
 fn who_owes_a_header_and_sends_a_request_is_closed_and_counted() {
     let (pool, address) = behind_balancer(30_000_000_000);
     run(&pool, 1, true, || {

@@ -124,7 +124,9 @@ impl<A: Application> Pool<A> {
                         begin_request(peer, state.now_ns);
                         self.refuse(peer, rejection, state);
                     }
-                    Passage::Silent if self.is_stopping() => return Outcome::Close,
+                    Passage::Silent if self.is_stopping() && !self.keeps_idle() => {
+                        return Outcome::Close;
+                    }
                     Passage::Silent | Passage::Wait => return Outcome::Wait,
                     Passage::Close => return Outcome::Close,
                 },
