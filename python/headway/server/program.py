@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from headway.server.free_threading import gil_enabled, refuse_other_mode
 from headway.server.limits import NO_LIMITS, native_limits, slow_requests
 from headway.server.serving import LOG_FORMS, Server
 from headway.server.settings import ProcessGroup, Telemetry, Tls
+from headway.server.signals import ONE_SIGNAL_S
 from headway.server.socket_file import SocketFile
 from headway.server.start import open_log
 from headway.server.stderr import tell
@@ -147,52 +149,71 @@ def _serve_until_stopped(
             announce(str(address) if address.path is not None else f"{scheme}://{address}")
         server.start()
 
+    def end() -> int:
+        if reporter is not None:
+            reporter.stopping(STOP_REASON)
+        server.stop()
+        left = server.join(group.graceful_timeout_s)
+        if not left:
+            server.end_interrupter()
+        if reporter is not None:
+            reporter.stop(STOP_REASON, graceful=not left)
+        return left
+
     if is_main:
-        _run_until_signal(begin, stop)
-    else:
-        begin()
-        (stop or threading.Event()).wait()
-    if reporter is not None:
-        reporter.stopping(STOP_REASON)
-    server.stop()
-    left = server.join(group.graceful_timeout_s)
-    if not left:
-        server.end_interrupter()
-    if reporter is not None:
-        reporter.stop(STOP_REASON, graceful=not left)
-    return left
+        return _run_until_signal(begin, end, stop)
+    begin()
+    (stop or threading.Event()).wait()
+    return end()
 
 
-def _run_until_signal(begin: Callable[[], None], stop: threading.Event | None) -> None:
-    """Begins, and waits for SIGINT, SIGTERM or the event; a second signal has its former effect."""
+def _run_until_signal(
+    begin: Callable[[], None], end: Callable[[], int], stop: threading.Event | None
+) -> int:
+    """Begins, waits for SIGINT, SIGTERM or the event, and ends. A second signal has its former
+    effect."""
     # A pipe, since a handler may interrupt its own thread anywhere, a lock included.
     read_fd, write_fd = os.pipe()
     former: dict[signal.Signals, Any] = {}
+    first_at: float | None = None
 
     def restore() -> None:
         while former:
             signal.signal(*former.popitem())
 
-    def end(*_: object) -> None:
-        restore()
-        os.write(write_fd, b"!")
+    def heed(number: int, _: object) -> None:
+        nonlocal first_at
+        if first_at is None:
+            first_at = time.monotonic()
+            os.write(write_fd, b"!")
+        elif time.monotonic() - first_at > ONE_SIGNAL_S:
+            restore()
+            signal.raise_signal(signal.Signals(number))
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        former[number] = signal.signal(number, end)
-    waiter = None
+        former[number] = signal.signal(number, heed)
     try:
         begin()
-        if stop is not None:
-            waiter = threading.Thread(target=_write_when_set, args=(stop, write_fd))
-            waiter.start()
-        os.read(read_fd, 1)
+        _wait(read_fd, write_fd, stop)
+        return end()
     finally:
         restore()
-        if stop is not None and waiter is not None:
-            stop.set()
-            waiter.join()
         os.close(read_fd)
         os.close(write_fd)
+
+
+def _wait(read_fd: int, write_fd: int, stop: threading.Event | None) -> None:
+    """For a byte in the pipe, which the event brings too. Sets it."""
+    if stop is None:
+        os.read(read_fd, 1)
+        return
+    waiter = threading.Thread(target=_write_when_set, args=(stop, write_fd))
+    waiter.start()
+    try:
+        os.read(read_fd, 1)
+    finally:
+        stop.set()
+        waiter.join()
 
 
 def _write_when_set(stop: threading.Event, fd: int) -> None:

@@ -33,6 +33,9 @@ APPLICATIONS_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 # Blocked in a new process until it has handlers for them (`start`).
 SUPERVISORS_SIGNALS = TERMINALS_SIGNALS + APPLICATIONS_SIGNALS
 
+# Signals to end that come this close together are one: `timeout` sends its child two.
+ONE_SIGNAL_S = 0.1
+
 # Ends the recorder of `--dashboard`. Nobody sends it to all processes of a server, as they do
 # SIGTERM, at which the recorder would end before those that it hears.
 RECORDERS_END = signal.SIGRTMIN
