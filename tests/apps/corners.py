@@ -225,9 +225,11 @@ class CountingDrops(Closing):
         before = voluntary_drops()
         yield b"x" * size
         drops[size] = voluntary_drops() - before
+        counted.set()
 
 
 drops = {}
+counted = threading.Event()
 
 
 def voluntary_drops():
@@ -245,5 +247,7 @@ def counting_drops(environ, start_response):
 
 @page
 def drops_of(environ, start_response):
+    counted.wait(20)
+    counted.clear()
     text(start_response)
     return [str(drops[int(environ["QUERY_STRING"])]).encode()]

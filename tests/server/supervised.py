@@ -146,11 +146,13 @@ class Load:
 
 
 def is_alive(pid: int) -> bool:
+    """A process ends with its last thread, and nobody can wait for it before that."""
+    process = Path(f"/proc/{pid}")
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+        state = (process / "stat").read_text().rpartition(") ")[2][0]
+        return state not in "ZX" or len(list((process / "task").iterdir())) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state not in "ZX"
 
 
 def open_fds(pid: int) -> int:

@@ -48,6 +48,19 @@ def test_two_at_once_are_one(tmp_path: Path) -> None:
         assert server.stop(None) == 0
 
 
+def test_who_was_killed_before_the_signal_did_not_die_of_it(tmp_path: Path) -> None:
+    """That it did would be in the exit status."""
+    with Supervised(tmp_path) as server:
+        (worker,) = server.workers()
+        # It sees both at once.
+        os.kill(server.process.pid, signal.SIGSTOP)
+        os.kill(worker, signal.SIGKILL)
+        server.wait_until(lambda: not is_alive(worker))
+        os.kill(server.process.pid, signal.SIGTERM)
+        os.kill(server.process.pid, signal.SIGCONT)
+        assert server.stop(None) == 0, server.stderr
+
+
 # A child of the application's, ended as multiprocessing does.
 FORKS = """
 import os, signal, time

@@ -249,7 +249,7 @@ class Succession:
         how = str(end) if end is not None else "ended"
         reason = process.reason or (end.reason if end is not None else "unknown")
         if process.serving_since is not None and end is not None and end.exit_code != 0:
-            self.was_cut_off |= self.is_stopping
+            self.was_cut_off |= self.is_stopping and not process.was_killed
             if process.state is not State.SERVING and not process.was_killed:
                 reason = end.reason
                 doing = "retired" if process.state is State.RETIRING else "stopped"
@@ -350,6 +350,7 @@ class Succession:
         else:
             say(f"{process} does not end, and is killed")
             process.was_killed = True
+            self.was_cut_off |= self.is_stopping and process.serving_since is not None
             process.signal(signal.SIGKILL)
 
 

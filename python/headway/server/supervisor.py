@@ -29,7 +29,7 @@ from headway.server.pid_file import pid_file
 from headway.server.process import Failure, Process, State
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
-from headway.server.signals import Signals
+from headway.server.signals import ONE_SIGNAL_S, Signals
 from headway.server.status import StatusSocket, draw, of_deaths, of_process
 from headway.server.stderr import say
 from headway.server.succession import Succession
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 # More of one process than these are not kept.
 MAX_MODULES = 500
-# Signals to end that come this close together are one: `timeout` sends its child two.
-ONE_SIGNAL_S = 0.1
 
 
 def supervise(
@@ -127,8 +125,11 @@ class Supervisor:
                 self._dashboard.wait_until_it_listens()
             self._succession.begin(self._reported(settings))
             while self._children or self._succession.is_wanted():
-                self._wait()
+                signals = self._wait()
+                # First, so that who died before a signal came did not die of it.
                 self._reap()
+                for number in signals:
+                    self._obey(number)
                 self._service_manager.ping_if_due()
                 self._succession.tend()
                 if self._inquiry.is_over():
@@ -140,8 +141,8 @@ class Supervisor:
             raise CommandError(fatal.message, fatal.exit_code)
         return 1 if self._succession.was_cut_off else 0
 
-    def _wait(self) -> None:
-        """Waits until something happens, and acts on what was said."""
+    def _wait(self) -> list[signal.Signals]:
+        """Waits until something happens, and acts on what was said; the signals that came."""
         poll = select.poll()
         poll.register(self._signals, select.POLLIN)
         by_fd = {each.control.fileno(): each for each in self._children}
@@ -159,8 +160,7 @@ class Supervisor:
             self._inquiry.join(self._status_socket.accept(), self._children)
         if self._watcher is not None and (changed := self._watcher.changed()) is not None:
             self._reload(f"{changed} has changed", "script_reload")
-        for number in self._signals.read():
-            self._obey(signal.Signals(number))
+        return [signal.Signals(number) for number in self._signals.read()]
 
     def _deadlines(self) -> Iterator[float]:
         yield from self._succession.deadlines()
