@@ -3,8 +3,9 @@
 import sys
 import threading
 
-from headway import gil
 from pages import Closing, application, page, text, unchecked  # noqa: F401 (what is served)
+
+from headway import gil
 
 
 @page

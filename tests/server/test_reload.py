@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import socket
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from served import APPS, MODE, Served, read_response
+from served import APPS, MODE, TIMEOUT_S, Served, read_response
 from supervised import Supervised
+
+from headway.server.file_state import state_of
+from headway.server.watching import Watcher
 
 pytest.importorskip("watchfiles")
 
@@ -167,6 +172,23 @@ def test_what_a_template_and_its_workers_import_is_watched(tmp_path: Path) -> No
         (sources / "words.py").write_text("WORD = b'two'\n")
         server.wait_for("words.py has changed: starting generation 3")
         server.wait_until(lambda: server.get("/").body == b"two")
+
+
+def test_what_changed_before_anybody_knew_of_it_has_changed(tmp_path: Path) -> None:
+    """In a folder that is watched already, where the change was no news."""
+    (first, second) = files = [tmp_path / "first.py", tmp_path / "second.py"]
+    for file in files:
+        file.write_text("")
+    with closing(Watcher([str(first)])) as watcher:
+        imported = state_of(str(second))
+        second.write_text("pass\n")
+        watcher.add_imported({str(second): imported})
+        select.select([watcher], [], [], TIMEOUT_S)
+        assert watcher.changed() == str(second)
+        # And once only.
+        first.write_text("pass\n")
+        select.select([watcher], [], [], TIMEOUT_S)
+        assert watcher.changed() == str(first)
 
 
 def test_files_that_an_apache_file_includes_are_watched(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ to a process    its task, once, as the first (see `worker.Task`), {"command": "s
 from a process  {"event": "started"} by one that was forked, {"event": "ready"},
                 {"event": "gil", "enabled", "undeclared"} at the start, and for each module that
                 does not declare that it can run without a GIL where there is none,
-                {"event": "files", "paths"},
+                {"event": "files", "states"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"} (native threads send this too),
                 {"event": "requests", "count", "interpreters"} when it was told to count,

@@ -12,6 +12,7 @@ from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import Any
 
 from headway.server.control import Control
+from headway.server.file_state import state_of
 
 # Of this interpreter: a template's go on in the workers that it forks.
 _control: Control | None = None
@@ -49,7 +50,7 @@ def _tell_before(loader_class: Any, name: str) -> None:
             if path not in _told and not path.startswith(installed):
                 _told.add(path)
                 assert _control is not None
-                _control.send({"event": "files", "paths": [path]})
+                _control.send({"event": "files", "states": {path: state_of(path)}})
         return former(loader, *arguments)
 
     setattr(loader_class, name, method)

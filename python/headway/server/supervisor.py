@@ -193,7 +193,8 @@ class Supervisor:
             reason, detail = str(message["reason"]), str(message.get("detail", ""))
             self._succession.replace(process, reason, detail)
         elif event == "files" and self._watcher is not None:
-            self._watcher.add(map(str, message["paths"]))
+            states = dict(message["states"])
+            self._watcher.add_imported({path: tuple(states[path]) for path in states})
         elif event == "gil":
             process.gil_enabled = bool(message["enabled"])
             self._note_undeclared(process, list(map(str, message["undeclared"])))

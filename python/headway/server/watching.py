@@ -10,10 +10,11 @@ import contextlib
 import importlib
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headway.errors import CommandError
+from headway.server.file_state import FileState, state_of
 
 # A change is told when nothing more has changed for so long.
 QUIET_MS = 100
@@ -35,9 +36,9 @@ class Watcher:
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
         os.set_blocking(self._write_fd, False)
-        # With the time of each one's last change, as it was added or told. Read by the thread
-        # while the supervisor adds to it: only whole dicts are assigned, with the lock held.
-        self._paths: dict[str, int] = {}
+        # As each was when it was added or told. Read by the thread while the supervisor adds to
+        # it: only whole dicts are assigned, with the lock held.
+        self._paths: dict[str, FileState] = {}
         self._paths_lock = threading.Lock()
         self._changed: str | None = None
         self._outdated = threading.Event()
@@ -48,12 +49,18 @@ class Watcher:
 
     def add(self, paths: Iterable[str]) -> None:
         """From now on these too."""
+        self.add_imported({path: state_of(path) for path in map(os.path.abspath, paths)})
+
+    def add_imported(self, states: Mapping[str, FileState]) -> None:
+        """The same from the time on that they were as is said."""
         with self._paths_lock:
             before = self._paths
-            new = {os.path.abspath(path) for path in paths} - before.keys()
-            self._paths = before | {path: _changed_ns(path) for path in new}
+            self._paths = {**states, **before}
         if _folders(before) != _folders(self._paths):
+            # The thread begins anew, with a look at each.
             self._outdated.set()
+        elif changed := {path for path in states if self._is_newer(path)}:
+            self._tell(changed)
 
     def fileno(self) -> int:
         return self._read_fd
@@ -86,31 +93,22 @@ class Watcher:
                 rust_timeout=LOOK_UP_MS,
                 yield_on_timeout=True,
             ):
-                changed = {path for _, path in changes}
-                if is_first:
-                    # It may have changed before it was watched.
-                    changed |= {path for path in self._paths if self._is_newer(path)}
+                # Any may have changed before it was watched.
+                looked_at = self._paths.keys() if is_first else {path for _, path in changes}
                 is_first = False
-                if changed:
+                if changed := {path for path in looked_at if self._is_newer(path)}:
                     self._tell(changed)
 
     def _is_newer(self, path: str) -> bool:
-        return _changed_ns(path) != self._paths[path]
+        return state_of(path) != self._paths[path]
 
     def _tell(self, changed: set[str]) -> None:
         with self._paths_lock:
-            self._paths = self._paths | {path: _changed_ns(path) for path in changed}
+            self._paths = self._paths | {path: state_of(path) for path in changed}
         self._changed = min(changed)
         with contextlib.suppress(BlockingIOError):
             os.write(self._write_fd, b"!")
 
 
-def _folders(paths: dict[str, int]) -> list[str]:
+def _folders(paths: Iterable[str]) -> list[str]:
     return sorted({os.path.dirname(path) for path in paths if os.path.exists(path)})
-
-
-def _changed_ns(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
