@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 
 from pages import Closing, application, page, text, unchecked  # noqa: F401 (what is served)
 
@@ -252,3 +253,21 @@ def drops_of(environ, start_response):
     counted.clear()
     text(start_response)
     return [str(drops[int(environ["QUERY_STRING"])]).encode()]
+
+
+@page
+def changing_list(environ, start_response):
+    """A list that another thread changes as soon as it can."""
+    blocks = [b"a" * 2_000_000] * 4
+    others = [b"b" * 1_500_000] * 3
+
+    def change():
+        nonlocal others
+        end = time.monotonic() + 0.05
+        # Once a round, at whose end this thread may lose the GIL.
+        while time.monotonic() < end:
+            blocks[:], others = others, blocks[:]
+
+    threading.Thread(target=change).start()
+    text(start_response)
+    return blocks

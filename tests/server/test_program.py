@@ -55,6 +55,11 @@ def test_a_program_serves_until_a_signal_and_goes_on(
     assert not path.exists()
 
 
+FIRST_SIGNAL = "os.kill(os.getpid(), signal.SIGTERM); stop.wait()"
+FIRST_EVENT = """stop.set()
+    while signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        time.sleep(0.01)
+"""
 # A request that ends the program twice and takes a while itself.
 ENDED_TWICE = """
 import headway, os, signal, sys, threading, time
@@ -64,35 +69,42 @@ program.ONE_SIGNAL_S = {one_signal_s}
 stop = threading.Event()
 
 def app(environ, start_response):
-    os.kill(os.getpid(), signal.SIGTERM)
-    stop.wait()
+    {first}
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep({seconds})
     start_response("200 OK", [])
     return [b"answered\\n"]
 
-headway.serve(app, bind="127.0.0.1:0", stop=stop)
+headway.serve(app, bind="127.0.0.1:0", stop=stop, graceful_timeout=3600)
 """
 
 
 @pytest.mark.parametrize(
-    ("one_signal_s", "seconds", "status"), [(60, 0.5, 0), (0, TIMEOUT_S, -signal.SIGTERM)]
+    ("first", "one_signal_s", "seconds", "status"),
+    [
+        (FIRST_SIGNAL, 60, 0.5, 0),
+        (FIRST_SIGNAL, 0, TIMEOUT_S, -signal.SIGTERM),
+        (FIRST_EVENT, 60, TIMEOUT_S, -signal.SIGTERM),
+    ],
 )
-def test_of_two_signals_only_a_later_one_ends_at_once(
-    one_signal_s: float, seconds: float, status: int
+def test_only_a_later_signal_ends_at_once(
+    first: str, one_signal_s: float, seconds: float, status: int
 ) -> None:
     """`timeout` signals its child, then the process group of both."""
-    source = ENDED_TWICE.format(one_signal_s=one_signal_s, seconds=seconds)
+    source = ENDED_TWICE.format(first=first, one_signal_s=one_signal_s, seconds=seconds)
     with subprocess.Popen(
         [sys.executable, "-c", source], stderr=subprocess.PIPE, text=True
     ) as process:
         port = int(re.search(r"127.0.0.1:(\d+)", process.stderr.readline())[1])
-        if status:
-            with pytest.raises(http.client.RemoteDisconnected):
-                ask(port)
-        else:
-            assert ask(port) == b"answered\n"
-        assert process.wait(TIMEOUT_S) == status, process.stderr.read()
+        try:
+            if status:
+                with pytest.raises(http.client.RemoteDisconnected):
+                    ask(port)
+            else:
+                assert ask(port) == b"answered\n"
+            assert process.wait(TIMEOUT_S) == status, process.stderr.read()
+        finally:
+            process.kill()
 
 
 def ask(port: int) -> bytes:

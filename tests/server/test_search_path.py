@@ -77,7 +77,8 @@ def test_pth_files_are_heeded(
 
 
 def test_a_pth_file_that_is_no_text_is_told_of(tmp_path: Path, site_directory: Path) -> None:
-    (site_directory / "weights.pth").write_bytes(b"\xff\xfe\x80 no text")
+    """And the others are heeded, those behind it too."""
+    (site_directory / "a_weight.pth").write_bytes(b"\xff\xfe\x80 no text")
     script = tmp_path / "app/shop.wsgi"
     script.write_text(APPLICATION)
     conf = tmp_path / "httpd.conf"
@@ -89,4 +90,4 @@ def test_a_pth_file_that_is_no_text_is_told_of(tmp_path: Path, site_directory: P
     server._start(["-m", "headway", "serve", "--config", str(conf), *MODE])
     with server:
         assert json.loads(server.get("/").body)["names"] == ["by path", "by finder"]
-        server.wait_for(r"weights\.pth|UnicodeDecodeError")
+        server.wait_for(r"python-path .*: a_weight\.pth: UnicodeDecodeError: ")

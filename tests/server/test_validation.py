@@ -30,6 +30,8 @@ BREACHES = {
 # Pages that a test must take part in, or whose outcome is not that of one request.
 ALONE = {
     "answers_before_it_reads",
+    "counting_drops",
+    "drops_of",
     "endless",
     "handshake",
     "kept_input",

@@ -172,3 +172,10 @@ def test_the_gil_is_not_held_while_a_large_block_is_sent(corners: Served) -> Non
 
     drops(1)
     assert drops(1_000_000) == drops(100_000) + 1
+
+
+def test_a_list_is_sent_as_it_was_when_it_was_returned(corners: Served) -> None:
+    """Its large blocks are sent without the GIL, so that other threads can change it."""
+    for _ in range(20):
+        body = corners.get("/changing_list").body
+        assert (len(body), set(body)) in [(8_000_000, {ord("a")}), (4_500_000, {ord("b")})]

@@ -13,6 +13,7 @@ def state_of(path: str) -> FileState:
     """Editors write a file anew or put another one in its place."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):
+        # ValueError: no path at all, with a zero in it.
         return MISSING
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -170,16 +170,16 @@ def _serve_until_stopped(
 def _run_until_signal(
     begin: Callable[[], None], end: Callable[[], int], stop: threading.Event | None
 ) -> int:
-    """Begins, waits for SIGINT, SIGTERM or the event, and ends. A second signal has its former
-    effect."""
+    """Begins, waits for SIGINT, SIGTERM or the event, and ends. A signal that comes ONE_SIGNAL_S
+    after the first, or after the event, has its former effect."""
     # A pipe, since a handler may interrupt its own thread anywhere, a lock included.
     read_fd, write_fd = os.pipe()
     former: dict[signal.Signals, Any] = {}
     first_at: float | None = None
 
     def restore() -> None:
-        while former:
-            signal.signal(*former.popitem())
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
     def heed(number: int, _: object) -> None:
         nonlocal first_at
@@ -195,6 +195,8 @@ def _run_until_signal(
     try:
         begin()
         _wait(read_fd, write_fd, stop)
+        if first_at is None:
+            restore()
         return end()
     finally:
         restore()

@@ -7,6 +7,7 @@ what has the name of a .pth file there may be anything.
 
 from __future__ import annotations
 
+import os
 import site
 import sys
 from collections.abc import Iterable
@@ -47,13 +48,23 @@ def _put_first(directories: Iterable[str]) -> None:
     for directory in dict.fromkeys(directories):
         sys.path.insert(place, directory)
         before = list(sys.path)
-        try:
-            site.addsitedir(directory)
-        except Exception as error:
-            # Such as a .pth file that is no text.
-            what = f"{type(error).__name__}: {error}"
-            say(f"python-path {directory}: its .pth files: {what}")
+        _heed_pth_files(directory)
         added = [each for each in sys.path if each not in before]
         sys.path[:] = before
         sys.path[place + 1 : place + 1] = added
         place += 1 + len(added)
+
+
+def _heed_pth_files(directory: str) -> None:
+    try:
+        site.addsitedir(directory)
+        return
+    except Exception:
+        # One of them is at fault, such as one that is no text, and those behind it were left out,
+        # from 3.15 on all.
+        pass
+    for name in sorted(name for name in os.listdir(directory) if name.endswith(".pth")):
+        try:
+            site.addpackage(directory, name, None)
+        except Exception as error:
+            say(f"python-path {directory}: {name}: {type(error).__name__}: {error}")

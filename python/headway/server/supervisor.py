@@ -116,6 +116,8 @@ class Supervisor:
         # The second signal, which let nobody finish.
         self.ended_by: signal.Signals | None = None
         self._stopped_at = 0.0
+        # A file, which those that start may have read before.
+        self._changed: str | None = None
 
     def run(self, settings: ServerSettings) -> int:
         """Until nobody serves any more; the exit status. Raises `CommandError`."""
@@ -125,13 +127,11 @@ class Supervisor:
                 self._dashboard.wait_until_it_listens()
             self._succession.begin(self._reported(settings))
             while self._children or self._succession.is_wanted():
-                signals = self._wait()
-                # First, so that who died before a signal came did not die of it.
+                self._wait()
                 self._reap()
-                for number in signals:
-                    self._obey(number)
                 self._service_manager.ping_if_due()
                 self._succession.tend()
+                self._reload_what_changed()
                 if self._inquiry.is_over():
                     self._inquiry.answer(self._describe())
         finally:
@@ -141,8 +141,8 @@ class Supervisor:
             raise CommandError(fatal.message, fatal.exit_code)
         return 1 if self._succession.was_cut_off else 0
 
-    def _wait(self) -> list[signal.Signals]:
-        """Waits until something happens, and acts on what was said; the signals that came."""
+    def _wait(self) -> None:
+        """Waits until something happens, and acts on what was said."""
         poll = select.poll()
         poll.register(self._signals, select.POLLIN)
         by_fd = {each.control.fileno(): each for each in self._children}
@@ -158,9 +158,10 @@ class Supervisor:
                 self._hear(by_fd[fd])
         if self._status_socket is not None and self._status_socket.fileno() in ready:
             self._inquiry.join(self._status_socket.accept(), self._children)
-        if self._watcher is not None and (changed := self._watcher.changed()) is not None:
-            self._reload(f"{changed} has changed", "script_reload")
-        return [signal.Signals(number) for number in self._signals.read()]
+        if self._watcher is not None:
+            self._changed = self._watcher.changed() or self._changed
+        for number in self._signals.read():
+            self._obey(signal.Signals(number))
 
     def _deadlines(self) -> Iterator[float]:
         yield from self._succession.deadlines()
@@ -194,7 +195,7 @@ class Supervisor:
             self._succession.replace(process, reason, detail)
         elif event == "files" and self._watcher is not None:
             states = dict(message["states"])
-            self._watcher.add_imported({path: tuple(states[path]) for path in states})
+            self._watcher.add_imported({str(path): tuple(states[path]) for path in states})
         elif event == "gil":
             process.gil_enabled = bool(message["enabled"])
             self._note_undeclared(process, list(map(str, message["undeclared"])))
@@ -272,6 +273,12 @@ class Supervisor:
             say(f"{number.name}: all processes are killed")
             self._succession.stop()
         self._children.kill()
+
+    def _reload_what_changed(self) -> None:
+        """Not before the first start is done."""
+        if self._changed is not None and self._succession.current is not None:
+            changed, self._changed = self._changed, None
+            self._reload(f"{changed} has changed", "script_reload")
 
     def _reload(self, cause: str, reason: str) -> None:
         """Reads the configuration again and starts a generation for it, while anybody serves; those

@@ -59,7 +59,8 @@ class Watcher:
         if _folders(before) != _folders(self._paths):
             # The thread begins anew, with a look at each.
             self._outdated.set()
-        elif changed := {path for path in states if self._is_newer(path)}:
+        # Who has imported it and who has told of it before need not have seen the same.
+        elif changed := {path for path in states if states[path] != state_of(path)}:
             self._tell(changed)
 
     def fileno(self) -> int:

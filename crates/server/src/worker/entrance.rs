@@ -94,7 +94,10 @@ impl Entrance {
     pub fn pass(&self, peer: &mut Peer) -> Passage {
         if peer.owes_proxy_header {
             match self.take_proxy_header(peer) {
-                Passage::Passed => peer.owes_proxy_header = false,
+                Passage::Passed => {
+                    peer.owes_proxy_header = false;
+                    peer.stage = Stage::Opening { silent: true };
+                }
                 other => return other,
             }
         }
@@ -131,6 +134,7 @@ impl Entrance {
                 if peer.hangup {
                     return Passage::Close;
                 }
+                peer.stage = Stage::Opening { silent: false };
                 Passage::Wait
             }
             Err(_) => {

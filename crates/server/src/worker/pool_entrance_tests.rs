@@ -69,6 +69,24 @@ fn a_silent_connection_has_the_time_of_an_idle_one_when_a_server_stops() {
 }
 
 #[test]
+fn who_has_begun_a_header_has_its_time_whenever_a_server_stops() {
+    let (pool, address) = behind_balancer(30_000_000_000);
+    run(&pool, 1, true, || {
+        let mut slow = TcpStream::connect(address).unwrap();
+        let mut other = TcpStream::connect(address).unwrap();
+        slow.write_all(&HEADER[..10]).unwrap();
+        other.write_all(HEADER).unwrap();
+        assert_eq!(ask(&mut other, "/other"), "/other");
+        pool.stop(0);
+        assert_eq!(read_to_end(&mut other), b"");
+        // The monitor looks once a second.
+        std::thread::sleep(Duration::from_millis(1_500));
+        slow.write_all(&HEADER[10..]).unwrap();
+        assert_eq!(ask(&mut slow, "/slow"), "/slow");
+    });
+}
+
+#[test]
 fn who_owes_a_header_and_sends_a_request_is_closed_and_counted() {
     let (pool, address) = behind_balancer(30_000_000_000);
     run(&pool, 1, true, || {

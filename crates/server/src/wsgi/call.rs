@@ -83,32 +83,31 @@ fn deliver(iterable: &Object, files: &FileWrappers, handle: &Handle) -> Result<(
     }
 }
 
-/// A list or a tuple: its length is known, and nothing of Python runs while it is read.
+/// A list or a tuple: its length is known. As it is now: once another thread can run, it may change.
 fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
-    // SAFETY: an exact list or tuple.
-    let count = unsafe { PyObject_Size(sequence.as_ptr()) };
-    let mut total = 0;
-    for index in 0..count {
-        let item = item(sequence, index)?;
-        // SAFETY: a live object.
-        total += unsafe { check_block(item.as_ptr()) }?.len() as u64;
-    }
-    begin(handle, Some(total))?;
-    for index in 0..count {
-        let item = item(sequence, index)?;
-        // SAFETY: live, and it outlives the block.
-        let block = unsafe { check_block(item.as_ptr()) }?;
-        if !send_block(handle, block, Excess::Noted)? {
-            break;
-        }
-    }
+    // SAFETY: a live list or tuple, of which a tuple is made at once.
+    let items = unsafe { Object::from_new(PySequence_Tuple(sequence.as_ptr()))? };
+    let blocks = blocks_of(&items)?;
+    let total = blocks.iter().map(|block| block.len()).sum();
+    begin(handle, Some(total as u64))?;
+    // SAFETY: the handle's own type.
+    let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+    let exchange = &mut *borrowed.get().exchange;
+    let mut frame_all = || blocks.iter().all(|block| frame(exchange, block, Excess::Noted));
+    match is_large(total) {
+        true => without_gil(frame_all),
+        false => frame_all(),
+    };
     Ok(())
 }
 
-fn item(sequence: &Object, index: Py_ssize_t) -> PyResult<Object> {
-    // SAFETY: an exact list or tuple; the item is a new reference, or null and IndexError if
-    // another thread has shortened the list.
-    unsafe { Object::from_new(PySequence_GetItem(sequence.as_ptr(), index)) }
+/// The bytes of each item of a tuple, which live as long as it does.
+fn blocks_of(items: &Object) -> PyResult<Vec<&[u8]>> {
+    // SAFETY: a tuple, whose items are live and never others.
+    let block = |index| unsafe { check_block(PyTuple_GetItem(items.as_ptr(), index)) };
+    // SAFETY: a live tuple.
+    let count = unsafe { PyTuple_Size(items.as_ptr()) };
+    (0..count).map(block).collect()
 }
 
 /// A file: its rest is sent without being read, if it is one that can be. A Content-Length that is
@@ -211,24 +210,13 @@ fn begin(handle: &Handle, body_bytes: Option<u64>) -> PyResult<()> {
     Ok(())
 }
 
-/// Frames a block, of which more may follow before anything is sent. False if it may not.
-fn send_block(handle: &Handle, block: &[u8], excess: Excess) -> Result<bool, Failure> {
-    // SAFETY: the handle's own type.
-    let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
-    let exchange = &mut *borrowed.get().exchange;
-    Ok(match is_large(block) {
-        true => without_gil(|| frame(exchange, block, excess)),
-        false => frame(exchange, block, excess),
-    })
-}
-
 /// Frames a block, and hands what is framed to the kernel before the next one is asked for. False if
 /// none may follow.
 fn transmit_block(handle: &Handle, block: &[u8], excess: Excess) -> Result<bool, Failure> {
     // SAFETY: the handle's own type.
     let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
     let exchange = &mut *borrowed.get().exchange;
-    if is_large(block) {
+    if is_large(block.len()) {
         let sent = without_gil(|| {
             if !frame(exchange, block, excess) {
                 return Ok(false);
@@ -255,9 +243,9 @@ fn transmit_block(handle: &Handle, block: &[u8], excess: Excess) -> Result<bool,
 }
 
 /// To copy and to send it takes longer than to get the GIL back.
-fn is_large(block: &[u8]) -> bool {
+fn is_large(bytes: usize) -> bool {
     const LARGE_BYTES: usize = 262_144;
-    block.len() > LARGE_BYTES
+    bytes > LARGE_BYTES
 }
 
 /// False when the response is full and the rest is not wanted: after HEAD, after 204 and 304, and
