@@ -203,6 +203,13 @@ def test_of_two_that_imported_a_file_one_may_have_an_older_one(tmp_path: Path) -
         assert watcher.changed() == str(file)
 
 
+def test_a_file_that_only_its_process_can_see_has_not_changed(tmp_path: Path) -> None:
+    """Such as one of /proc/self, or one that root may not look at."""
+    with closing(Watcher([])) as watcher:
+        watcher.add_imported({str(tmp_path / "unseen.py"): (1, 2, 3)})
+        assert watcher.changed() is None
+
+
 def test_what_is_no_path_does_not_end_the_watching(tmp_path: Path) -> None:
     """An application can say anything by its process's socket."""
     file = tmp_path / "file.py"
@@ -212,29 +219,6 @@ def test_what_is_no_path_does_not_end_the_watching(tmp_path: Path) -> None:
         file.write_text("pass\n")
         select.select([watcher], [], [], TIMEOUT_S)
         assert watcher.changed() == str(file)
-
-
-def test_a_change_during_the_first_start_is_served(tmp_path: Path) -> None:
-    """Who starts may have read the file before."""
-    sources = tmp_path / "sources"
-    sources.mkdir()
-    (sources / "words.py").write_text("WORD = b'one'\n")
-    # It is a slow one, of which the first changes what it has read.
-    (sources / "site_app.py").write_text(
-        "import pathlib, time\n"
-        "import words\n"
-        "source = pathlib.Path(words.__file__)\n"
-        "if words.WORD == b'one':\n"
-        "    time.sleep(0.5)\n"
-        "    source.write_text(\"WORD = b'second'\\n\")\n"
-        "    time.sleep(1.5)\n"
-        "def app(environ, start_response):\n"
-        "    start_response('200 OK', [])\n"
-        "    return [words.WORD]\n"
-    )
-    with Supervised(tmp_path, group_of(sources, ""), reload=True, environment=NO_CACHE) as server:
-        server.wait_for("words.py has changed: starting generation 2")
-        server.wait_until(lambda: server.get("/").body == b"second")
 
 
 def test_files_that_an_apache_file_includes_are_watched(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -56,7 +57,8 @@ def test_who_was_killed_before_the_signal_did_not_die_of_it(tmp_path: Path) -> N
         server.wait_for(rf"\(pid {worker}\) does not end, and is killed\n")
         # It may have seen that end, or sees it together with the signal.
         os.kill(server.process.pid, signal.SIGSTOP)
-        os.kill(worker, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
         server.wait_until(lambda: not is_alive(worker))
         os.kill(server.process.pid, signal.SIGTERM)
         os.kill(server.process.pid, signal.SIGCONT)

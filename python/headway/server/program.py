@@ -179,7 +179,9 @@ def _run_until_signal(
 
     def restore() -> None:
         for number, handler in former.items():
-            signal.signal(number, handler)
+            # Unless the program has set another meanwhile.
+            if signal.getsignal(number) is heed:
+                signal.signal(number, handler)
 
     def heed(number: int, _: object) -> None:
         nonlocal first_at

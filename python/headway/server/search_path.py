@@ -7,6 +7,7 @@ what has the name of a .pth file there may be anything.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import site
 import sys
@@ -56,15 +57,17 @@ def _put_first(directories: Iterable[str]) -> None:
 
 
 def _heed_pth_files(directory: str) -> None:
-    try:
-        site.addsitedir(directory)
-        return
-    except Exception:
-        # One of them is at fault, such as one that is no text, and those behind it were left out,
-        # from 3.15 on all.
-        pass
-    for name in sorted(name for name in os.listdir(directory) if name.endswith(".pth")):
-        try:
-            site.addpackage(directory, name, None)
-        except Exception as error:
-            say(f"python-path {directory}: {name}: {type(error).__name__}: {error}")
+    """As `site.addsitedir` does, but that a file that cannot be read, such as one that is no text,
+    keeps no other from being heeded."""
+    if sys.version_info >= (3, 15):
+        # It reads all before it runs any, and .start files too.
+        with contextlib.suppress(Exception):
+            site.addsitedir(directory)
+            return
+    with contextlib.suppress(OSError):
+        names = [name for name in os.listdir(directory) if name.endswith(".pth")]
+        for name in sorted(name for name in names if not name.startswith(".")):
+            try:
+                site.addpackage(directory, name, None)
+            except Exception as error:
+                say(f"python-path {directory}: {name}: {type(error).__name__}: {error}")

@@ -116,8 +116,6 @@ class Supervisor:
         # The second signal, which let nobody finish.
         self.ended_by: signal.Signals | None = None
         self._stopped_at = 0.0
-        # A file, which those that start may have read before.
-        self._changed: str | None = None
 
     def run(self, settings: ServerSettings) -> int:
         """Until nobody serves any more; the exit status. Raises `CommandError`."""
@@ -131,7 +129,6 @@ class Supervisor:
                 self._reap()
                 self._service_manager.ping_if_due()
                 self._succession.tend()
-                self._reload_what_changed()
                 if self._inquiry.is_over():
                     self._inquiry.answer(self._describe())
         finally:
@@ -158,8 +155,8 @@ class Supervisor:
                 self._hear(by_fd[fd])
         if self._status_socket is not None and self._status_socket.fileno() in ready:
             self._inquiry.join(self._status_socket.accept(), self._children)
-        if self._watcher is not None:
-            self._changed = self._watcher.changed() or self._changed
+        if self._watcher is not None and (changed := self._watcher.changed()) is not None:
+            self._reload(f"{changed} has changed", "script_reload")
         for number in self._signals.read():
             self._obey(signal.Signals(number))
 
@@ -273,12 +270,6 @@ class Supervisor:
             say(f"{number.name}: all processes are killed")
             self._succession.stop()
         self._children.kill()
-
-    def _reload_what_changed(self) -> None:
-        """Not before the first start is done."""
-        if self._changed is not None and self._succession.current is not None:
-            changed, self._changed = self._changed, None
-            self._reload(f"{changed} has changed", "script_reload")
 
     def _reload(self, cause: str, reason: str) -> None:
         """Reads the configuration again and starts a generation for it, while anybody serves; those

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headway.errors import CommandError
-from headway.server.file_state import FileState, state_of
+from headway.server.file_state import MISSING, FileState, state_of
 
 # A change is told when nothing more has changed for so long.
 QUIET_MS = 100
@@ -57,10 +57,11 @@ class Watcher:
             before = self._paths
             self._paths = {**states, **before}
         if _folders(before) != _folders(self._paths):
-            # The thread begins anew, with a look at each.
             self._outdated.set()
-        # Who has imported it and who has told of it before need not have seen the same.
-        elif changed := {path for path in states if states[path] != state_of(path)}:
+        # Who has imported it and who has told of it before need not have seen the same. Of a file
+        # that cannot be seen from here nothing is known.
+        changed = {path for path in states if state_of(path) not in (MISSING, states[path])}
+        if changed:
             self._tell(changed)
 
     def fileno(self) -> int:

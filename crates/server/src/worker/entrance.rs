@@ -97,6 +97,8 @@ impl Entrance {
                 Passage::Passed => {
                     peer.owes_proxy_header = false;
                     peer.stage = Stage::Opening { silent: true };
+                    // What follows has a time of its own.
+                    peer.deadline_stage = None;
                 }
                 other => return other,
             }
