@@ -233,7 +233,7 @@ impl Peer {
     pub fn borrow_buffers(&mut self, spares: &mut Spares) {
         if !self.has_buffers {
             self.has_buffers = true;
-            let Buffers { received, body, outgoing } = spares.0.pop().unwrap_or_default();
+            let Buffers { received, body, outgoing } = spares.lend();
             self.http.lend_buffer(received);
             (self.body, self.outgoing) = (RequestBody::with_memory(body), outgoing);
         }
@@ -243,24 +243,33 @@ impl Peer {
     /// requests or at the end.
     pub fn return_buffers(&mut self, spares: &mut Spares) {
         if std::mem::take(&mut self.has_buffers) {
-            let received = kept(self.http.take_buffer());
-            let body = emptied(std::mem::take(&mut self.body).into_memory());
+            let received = self.http.take_buffer();
+            let mut body = std::mem::take(&mut self.body).into_memory();
+            body.clear();
             // What this client has not taken must not go to the next.
-            let outgoing = emptied(std::mem::take(&mut self.outgoing));
-            if spares.0.len() < KEPT_BUFFERS {
-                spares.0.push(Buffers { received, body, outgoing });
-            }
+            let mut outgoing = std::mem::take(&mut self.outgoing);
+            outgoing.clear();
+            spares.keep(Buffers { received, body, outgoing });
         }
     }
 }
 
-/// As many as the responses of a burst need.
+/// As many as the responses of a burst need, which are short.
 const KEPT_BUFFERS: usize = 16;
+/// Of these, so many with more memory than that.
+const KEPT_LARGE_BUFFERS: usize = 2;
+const SHORT_BYTES: usize = 16_384;
+const LARGE_BYTES: usize = 131_072;
 
 /// What a thread lends to the connections that it runs. One that has to wait in the middle of a
 /// request keeps its memory meanwhile. So an idle connection costs little more than its `Peer`.
 #[derive(Debug, Default)]
-pub struct Spares(Vec<Buffers>);
+pub struct Spares {
+    /// The last is the next to be lent.
+    buffers: Vec<Buffers>,
+    /// How many of them are large.
+    large: usize,
+}
 
 /// Memory for one request and its response.
 #[derive(Debug, Default)]
@@ -270,15 +279,38 @@ struct Buffers {
     outgoing: Vec<u8>,
 }
 
-fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
-    buffer.clear();
-    kept(buffer)
+impl Spares {
+    fn lend(&mut self) -> Buffers {
+        let buffers = self.buffers.pop().unwrap_or_default();
+        self.large -= usize::from(buffers.are_large());
+        buffers
+    }
+
+    /// What a large request or response needed is given back to the system.
+    fn keep(&mut self, buffers: Buffers) {
+        if self.buffers.len() < KEPT_BUFFERS {
+            let is_full = self.large == KEPT_LARGE_BUFFERS;
+            let buffers = buffers.up_to(if is_full { SHORT_BYTES } else { LARGE_BYTES });
+            self.large += usize::from(buffers.are_large());
+            self.buffers.push(buffers);
+        }
+    }
 }
 
-/// What a large request or response needed is given back.
-fn kept(buffer: Vec<u8>) -> Vec<u8> {
-    const KEPT_BYTES: usize = 131_072;
-    if buffer.capacity() > KEPT_BYTES { Vec::new() } else { buffer }
+impl Buffers {
+    fn are_large(&self) -> bool {
+        [&self.received, &self.body, &self.outgoing].iter().any(|it| it.capacity() > SHORT_BYTES)
+    }
+
+    /// Without those that have more memory.
+    fn up_to(mut self, bytes: usize) -> Self {
+        for buffer in [&mut self.received, &mut self.body, &mut self.outgoing] {
+            if buffer.capacity() > bytes {
+                *buffer = Vec::new();
+            }
+        }
+        self
+    }
 }
 
 #[cfg(test)]
@@ -321,5 +353,29 @@ mod tests {
         peers[0].return_buffers(&mut spares);
         peers[1].borrow_buffers(&mut spares);
         assert!(peers[1].outgoing.is_empty() && peers[1].body.unread().is_empty());
+    }
+
+    #[test]
+    fn most_of_what_a_thread_keeps_is_small() {
+        let mut spares = Spares::default();
+        let sized = |bytes| Buffers {
+            received: Vec::with_capacity(bytes),
+            body: Vec::with_capacity(bytes),
+            outgoing: Vec::with_capacity(bytes),
+        };
+        let kept = |spares: &Spares| -> Vec<usize> {
+            spares.buffers.iter().map(|each| each.outgoing.capacity()).collect()
+        };
+        for _ in 0..2 * KEPT_BUFFERS {
+            spares.keep(sized(100_000));
+        }
+        assert_eq!(kept(&spares), [vec![100_000; 2], vec![0; KEPT_BUFFERS - 2]].concat());
+        // What one request after the other needs stays, wherever it came from.
+        spares.buffers.drain(1..3);
+        spares.large = 1;
+        spares.keep(sized(100_000));
+        assert_eq!(spares.lend().outgoing.capacity(), 100_000);
+        spares.keep(sized(LARGE_BYTES + 1));
+        assert_eq!((spares.lend().outgoing.capacity(), spares.large), (0, 1));
     }
 }
