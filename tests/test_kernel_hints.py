@@ -59,14 +59,19 @@ pytestmark = [
 
 @pytest.mark.parametrize("policy", ["priority", "deadline"])
 def test_io_bound_threads_get_a_short_slice_and_computing_ones_none(policy: str) -> None:
+    # Mostly: on a busy machine a thread is for a moment what it usually is not.
     code = f"""
 {SLICE}{NAP_BESIDE_COMPUTING}
+import statistics
 common = slice_ns()
 gil.install({policy!r})
 start()
 let_it_nap()
-hog_slices = [slice_ns(hog.native_id) for hog in hogs]
-nap_slice = slice_ns(napper.native_id)
+looks = []
+for _ in range(25):
+    let_it_nap(4)
+    looks.append([slice_ns(thread.native_id) for thread in (napper, *hogs)])
+nap_slice, *hog_slices = map(statistics.mode, zip(*looks))
 gil.install("interval")
 let_it_nap()
 after = slice_ns(napper.native_id)
