@@ -1,6 +1,6 @@
-//! The rules by which an event changes the books. Words as in DESIGN.md: a *wait* runs from the first
-//! timed wait of one `take_gil` to that thread's take; a drop is *forced* if a drop request against
-//! the hold was pending; a gap is a *handoff* if a thread was in a timed wait at the drop.
+//! The rules by which an event changes the books. A *wait* runs from the moment at which one `take_gil`
+//! finds the GIL's mutex locked, or else from its first timed wait, to that thread's take; a drop is *forced* if a drop request against
+//! the hold was pending; a gap is a *handoff* if a thread waited at the drop.
 //!
 //! Every function here runs in a hook, with the GIL's mutex held (but `forced_wait`, see there). They
 //! allocate nothing, block on nothing, and keep errno.
@@ -40,10 +40,18 @@ pub fn timed_wait_began(
         && index != gil.unmeasured.load(Relaxed)
         && book.wait_began_ns.load(Relaxed) == 0
     {
-        book.wait_began_ns.store(now_ns, Relaxed);
-        trace::record(Kind::Wait, gil, book, now_ns);
+        let began_ns = mutex_wait_began_ns(gil).unwrap_or(now_ns);
+        book.wait_began_ns.store(began_ns, Relaxed);
+        trace::record(Kind::Wait, gil, book, began_ns);
     }
     locked.switch_number
+}
+
+/// When the calling thread began to wait for the GIL's mutex, which it holds now, if it waited. Only for
+/// a thread that has locked the mutex by `pthread_mutex_lock` since: its timed waits lock it too.
+#[inline(always)]
+fn mutex_wait_began_ns(gil: &Gil) -> Option<u64> {
+    Some(gil.mutex_wait_began_ns.load(Relaxed)).filter(|began_ns| *began_ns != 0)
 }
 
 /// How a timed wait ended.
@@ -97,7 +105,7 @@ pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns:
     };
     locked.held = true;
     locked.holder = mine;
-    locked.holder_thread = this_thread();
+    gil.holder_thread.store(this_thread(), Relaxed);
     locked.drop_requested = false;
     locked.requested_early = false;
     if locked.last_holder != index {
@@ -108,7 +116,14 @@ pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns:
     book.held_now.store(1, Relaxed);
     add(&book.takes, 1);
     add(&mine.takes, 1);
-    let wait_began_ns = mine.wait_began_ns.load(Relaxed);
+    let mut wait_began_ns = mine.wait_began_ns.load(Relaxed);
+    if wait_began_ns == 0
+        && index != gil.unmeasured.load(Relaxed)
+        && let Some(began_ns) = mutex_wait_began_ns(gil)
+    {
+        wait_began_ns = began_ns;
+        trace::record(Kind::Wait, gil, mine, began_ns);
+    }
     if wait_began_ns != 0 {
         mine.wait_began_ns.store(0, Relaxed);
         mine.wait.record(now_ns.saturating_sub(wait_began_ns));
@@ -139,7 +154,7 @@ pub fn take(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns:
 /// GIL was switched off meanwhile.
 #[inline]
 pub fn signal(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot, now_ns: u64) {
-    if locked.held && locked.holder_thread == this_thread() {
+    if locked.held && gil.holder_thread.load(Relaxed) == this_thread() {
         drop_by_holder(gil, locked, now_ns);
     } else if let Some((index, book)) = threads::of_this_thread(gil, slot) {
         book.wait_began_ns.store(0, Relaxed);
@@ -182,7 +197,9 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
         add(&holder.preemptions, 1);
     }
     locked.held = false;
-    book.gap.store(if locked.in_timed_wait > 0 { gap::HANDOFF } else { gap::IDLE }, Relaxed);
+    gil.holder_thread.store(0, Relaxed);
+    let waited_for = locked.in_timed_wait > 0 || gil.mutex_waiters.load(Relaxed) > 0;
+    book.gap.store(if waited_for { gap::HANDOFF } else { gap::IDLE }, Relaxed);
     book.held_now.store(0, Relaxed);
     if locked.queue.schedules() {
         let (holder, forced) = (locked.last_holder, locked.drop_requested);
@@ -211,7 +228,7 @@ pub fn open_held(gil: &'static Gil, locked: &mut Locked, slot: &'static Slot) ->
     locked.held = true;
     locked.holder = holder;
     locked.last_holder = index;
-    locked.holder_thread = this_thread();
+    gil.holder_thread.store(this_thread(), Relaxed);
     let book = gil.book();
     book.holder.store(index, Relaxed);
     book.held_at_open.store(1, Relaxed);

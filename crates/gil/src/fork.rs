@@ -61,7 +61,7 @@ unsafe extern "C" fn child() {
     if main.life.load(Relaxed) == life::OPEN {
         // SAFETY: no other thread exists.
         unsafe {
-            let held = main.locked().held && main.locked().holder_thread == this_thread();
+            let held = main.locked().held && main.holder_thread.load(Relaxed) == this_thread();
             main.open(slot, now_ns);
             if held {
                 account::open_held(main, main.locked(), slot);
@@ -91,7 +91,7 @@ pub fn gil_made_anew(gil: &'static Gil, cond: usize) {
         if GIL_TO_COME.swap(false, Relaxed) {
             gil.reopen(now_ns);
         } else if gil.locked().held {
-            gil.locked().holder_thread = this_thread();
+            gil.holder_thread.store(this_thread(), Relaxed);
             gil.event(EPOCH.load(Relaxed), |locked| account::signal(gil, locked, slot, now_ns));
         }
         gil.locked().in_timed_wait = 0;

@@ -35,8 +35,6 @@ pub const LONG_HOLD_NS: u64 = 10_000_000;
 /// holds around every call that the hooks see.
 pub struct Locked {
     pub held: bool,
-    /// [`this_thread`] of the holder.
-    pub holder_thread: usize,
     /// The holder's book; null while nobody has held.
     pub holder: *const ThreadBook,
     /// Index of the book of the thread that took last.
@@ -59,7 +57,6 @@ impl Locked {
     const fn new() -> Self {
         Self {
             held: false,
-            holder_thread: 0,
             holder: std::ptr::null(),
             last_holder: u32::MAX,
             switch_number: 0,
@@ -121,6 +118,16 @@ pub struct Gil {
     pub unmeasured: AtomicU32,
     /// For those that are forced to switch, while a policy schedules.
     pub switch: Switch,
+    /// [`this_thread`] of the holder; 0 while nobody holds. Writers: the take and the drop, with the GIL's
+    /// mutex held. Readers: those, and without the mutex a thread that asks whether it holds the GIL
+    /// itself: it reads its own value only if its own last store of this field was that of a take.
+    pub holder_thread: AtomicUsize,
+    /// Threads that found the GIL's mutex locked and wait for it to take the GIL. Writers: these
+    /// threads. Reader: the drop, with the mutex held. Relaxed: the mutex orders what depends on it.
+    pub mutex_waiters: AtomicU32,
+    /// When the thread that locked the GIL's mutex last began to wait for it; 0 if it did not wait, or does
+    /// not take the GIL. Writers and readers: threads that hold the mutex, which orders them.
+    pub mutex_wait_began_ns: AtomicU64,
     /// When the last hold that was long began, and ended. Written by the event that ends it, and read
     /// as the books are.
     pub last_long_hold_ns: [AtomicU64; 2],
@@ -145,6 +152,9 @@ impl Gil {
             book: AtomicPtr::new(std::ptr::null_mut()),
             unmeasured: AtomicU32::new(u32::MAX),
             switch: Switch::new(),
+            holder_thread: AtomicUsize::new(0),
+            mutex_waiters: AtomicU32::new(0),
+            mutex_wait_began_ns: AtomicU64::new(0),
             last_long_hold_ns: [const { AtomicU64::new(0) }; 2],
             locked: UnsafeCell::new(Locked::new()),
         }
@@ -244,6 +254,8 @@ impl Gil {
     /// In a forked child, where no event and no reader is under way.
     pub fn rest(&self) {
         self.switch.reset();
+        self.mutex_waiters.store(0, Relaxed);
+        self.mutex_wait_began_ns.store(0, Relaxed);
         self.sequence.store(0, Relaxed);
         self.readers.store(0, Relaxed);
     }
@@ -278,6 +290,8 @@ impl Gil {
     pub unsafe fn open(&'static self, slot: &'static Slot, now_ns: u64) {
         // SAFETY: the caller's promise.
         *unsafe { self.locked() } = Locked::new();
+        self.holder_thread.store(0, Relaxed);
+        self.mutex_wait_began_ns.store(0, Relaxed);
         self.switch.set_in_use(false);
         self.serial.store(gils::next_serial(), Relaxed);
         let book = &slot.gils[self.index()];
@@ -304,6 +318,8 @@ impl Gil {
     pub unsafe fn reopen(&'static self, now_ns: u64) {
         // SAFETY: the caller's promise.
         *unsafe { self.locked() } = Locked::new();
+        self.holder_thread.store(0, Relaxed);
+        self.mutex_wait_began_ns.store(0, Relaxed);
         self.switch.set_in_use(false);
         self.book().open(now_ns, false);
         self.book().name.copy_from(&self.name);

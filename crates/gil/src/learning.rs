@@ -40,7 +40,7 @@ pub struct Addresses {
     pub switch_cond: usize,
 }
 
-const COND_BYTES: usize = size_of::<libc::pthread_cond_t>();
+pub const COND_BYTES: usize = size_of::<libc::pthread_cond_t>();
 const MUTEX_BYTES: usize = size_of::<libc::pthread_mutex_t>();
 
 pub fn look_for_probe() {

@@ -49,6 +49,11 @@ impl<W: Word> Switch<W> {
         self.note_take();
     }
 
+    /// Whether a policy schedules this GIL.
+    pub fn is_in_use(&self) -> bool {
+        self.in_use.load(Relaxed)
+    }
+
     /// In a forked child, where nobody waits.
     pub fn reset(&self) {
         self.in_use.store(false, Relaxed);

@@ -261,6 +261,111 @@ fn a_waiter_forces_a_drop_and_its_wait_is_one() {
     assert!(holder.forced_waits <= 1);
 }
 
+/// Runs `contend` in a thread while the calling thread holds the mutex, which it gives up once that thread
+/// has slept in it for a while. How long, in nanoseconds.
+fn while_the_mutex_is_held(contend: impl FnOnce() + Send + 'static) -> u64 {
+    let tid = std::sync::Arc::new(AtomicU64::new(0));
+    let told = tid.clone();
+    // SAFETY: an initialized mutex.
+    unsafe { libc::pthread_mutex_lock(GIL.mutex.get()) };
+    let thread = thread::spawn(move || {
+        // SAFETY: no preconditions.
+        told.store(unsafe { libc::gettid() } as u64, SeqCst);
+        contend();
+    });
+    let sleeps = || {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", tid.load(SeqCst)));
+        stat.is_ok_and(|stat| stat.contains(") S "))
+    };
+    while tid.load(SeqCst) == 0 || !sleeps() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let began = Instant::now();
+    thread::sleep(Duration::from_millis(10));
+    let held_ns = began.elapsed().as_nanos() as u64;
+    // SAFETY: locked above.
+    unsafe { libc::pthread_mutex_unlock(GIL.mutex.get()) };
+    thread.join().unwrap();
+    held_ns
+}
+
+#[test]
+fn a_thread_that_waits_for_the_mutex_to_take_the_gil_waits_for_the_gil() {
+    for policy in [PolicyName::Interval, PolicyName::Priority] {
+        let _turn = Turn::metered();
+        headway_gil::set_policy(policy, false);
+        GIL.drop();
+        let held_ns = while_the_mutex_is_held(|| {
+            GIL.take(INTERVAL);
+            GIL.drop();
+        });
+        GIL.take(INTERVAL);
+        let snapshot = books();
+        let gil = main_gil(&snapshot);
+        assert_eq!((gil.takes, gil.contended_takes, gil.drop_requests), (2, 1, 0), "{policy:?}");
+        let waiter = snapshot.threads.iter().find(|row| !row.alive).expect("it has ended");
+        assert_eq!(waiter.wait.count, 1);
+        assert!(waiter.wait.sum_ns >= held_ns, "{policy:?}: {} < {held_ns}", waiter.wait.sum_ns);
+        let holder = snapshot.threads.iter().find(|row| row.alive).unwrap();
+        assert_eq!(holder.wait.count, 0);
+    }
+}
+
+#[test]
+fn a_thread_that_locks_the_mutex_and_takes_nothing_does_not_wait() {
+    let _turn = Turn::metered();
+    GIL.drop();
+    // As CPython's `signal_active_thread` does.
+    while_the_mutex_is_held(|| {
+        // SAFETY: an initialized mutex.
+        unsafe {
+            libc::pthread_mutex_lock(GIL.mutex.get());
+            libc::pthread_mutex_unlock(GIL.mutex.get());
+        }
+        GIL.take(INTERVAL);
+        GIL.drop();
+    });
+    GIL.take(INTERVAL);
+    let snapshot = books();
+    assert_eq!((main_gil(&snapshot).takes, main_gil(&snapshot).contended_takes), (2, 0));
+}
+
+#[test]
+fn a_holder_that_waits_for_the_mutex_to_drop_the_gil_holds_on() {
+    let _turn = Turn::metered();
+    GIL.drop();
+    let dropping = std::sync::Arc::new(AtomicBool::new(false));
+    let may_drop = dropping.clone();
+    let taken = std::sync::Arc::new(AtomicBool::new(false));
+    let told = taken.clone();
+    let holder = thread::spawn(move || {
+        GIL.take(INTERVAL);
+        told.store(true, SeqCst);
+        while !may_drop.load(SeqCst) {
+            std::hint::spin_loop();
+        }
+        GIL.drop();
+    });
+    while !taken.load(SeqCst) {
+        thread::yield_now();
+    }
+    // The waiter takes the GIL after the drop; each of the two waits for the mutex first.
+    let held_ns = while_the_mutex_is_held(move || {
+        dropping.store(true, SeqCst);
+        GIL.take(INTERVAL);
+        GIL.drop();
+    });
+    holder.join().unwrap();
+    GIL.take(INTERVAL);
+    let snapshot = books();
+    let gil = main_gil(&snapshot);
+    assert_eq!((gil.takes, gil.contended_takes), (3, 1));
+    assert!(gil.handoff_ns > 0, "a thread waited at the drop");
+    let rows: Vec<_> = snapshot.threads.iter().filter(|row| row.wait.count == 1).collect();
+    assert_eq!(rows.len(), 1, "the holder did not wait");
+    assert!(rows[0].wait.sum_ns >= held_ns);
+}
+
 #[test]
 fn a_signal_by_a_thread_that_does_not_hold_is_no_drop() {
     let _turn = Turn::metered();

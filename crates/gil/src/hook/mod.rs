@@ -17,6 +17,7 @@ macro_rules! original {
 }
 
 pub mod elf;
+mod mutex;
 mod scheduling;
 pub mod slots;
 pub mod starting;
@@ -49,6 +50,7 @@ static WAIT: AtomicUsize = AtomicUsize::new(0);
 static INIT: AtomicUsize = AtomicUsize::new(0);
 static DESTROY: AtomicUsize = AtomicUsize::new(0);
 static CREATE: AtomicUsize = AtomicUsize::new(0);
+static LOCK: AtomicUsize = AtomicUsize::new(0);
 
 /// The one list of hooked symbols, with those of `waiting` where these waits are to be seen.
 pub fn hooks(waits: bool) -> Vec<Hook> {
@@ -79,6 +81,11 @@ pub fn hooks(waits: bool) -> Vec<Hook> {
             original: &DESTROY,
         },
         Hook { symbol: b"pthread_create", replacement: create as *const c_void, original: &CREATE },
+        Hook {
+            symbol: b"pthread_mutex_lock",
+            replacement: mutex_lock as *const c_void,
+            original: &LOCK,
+        },
     ];
     hooks.into_iter().chain(waiting::hooks().into_iter().filter(|_| waits)).collect()
 }
@@ -228,6 +235,22 @@ unsafe extern "C-unwind" fn cond_destroy(cond: Cond) -> c_int {
     }
     // SAFETY: the caller's own call.
     unsafe { real(cond) }
+}
+
+/// A thread locks the GIL's mutex to take the GIL or to drop it, or any other mutex of CPython's.
+unsafe extern "C-unwind" fn mutex_lock(mutex: Mutex) -> c_int {
+    let real = original!(LOCK as mutex::Lock);
+    // `learning` has confirmed that the mutex lies behind `cond`.
+    let cond = (mutex as usize).wrapping_sub(learning::COND_BYTES);
+    let found = if EPOCH.load(Acquire) == 0 { None } else { gils::find(cond) };
+    match found {
+        Some((gil, Role::Cond)) if gil.life.load(Relaxed) == life::OPEN => {
+            // SAFETY: the caller's own call, on the mutex of an open GIL.
+            unsafe { mutex::lock(gil, mutex.cast(), real) }
+        }
+        // SAFETY: the caller's own call.
+        _ => unsafe { real(mutex.cast()) },
+    }
 }
 
 /// A thread is about to be started: the moment to have a book ready for it, and what it inherits. Called without a

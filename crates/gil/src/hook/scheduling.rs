@@ -15,6 +15,8 @@ use crate::engine::queue::Step;
 use crate::engine::seats::{self, Seats};
 use crate::engine::{hints, parking, threads};
 
+use super::mutex;
+
 type Mutex = *mut libc::pthread_mutex_t;
 
 /// How long a thread spins before it sleeps: about what sleeping and waking cost on a core that is not
@@ -47,7 +49,7 @@ pub unsafe fn timed_wait(
                 hints::follow_class(me, cpu_bound);
                 parking::park(seats::word(me), if spin { SPIN_NS } else { 0 }, until_ns);
                 // SAFETY: as above.
-                unsafe { lock(mutex) };
+                unsafe { mutex::lock_again(mutex) };
             }
             Some(Step::Ask { .. }) => return Some(libc::ETIMEDOUT),
             // The GIL is to be looked at, or the meter was removed: a wait may end for no reason.
@@ -140,23 +142,6 @@ pub unsafe fn forced_wait(gil: &'static Gil, slot: &'static Slot, mutex: Mutex) 
     gil.switch.wait(seen, if spin { SPIN_NS } else { 0 });
     seats::forced_wait_ended(me, now_ns());
     // SAFETY: as above.
-    unsafe { lock(mutex) };
+    unsafe { mutex::lock_again(mutex) };
     true
-}
-
-/// Takes the mutex back after a wait: most likely it is held for no more than an event.
-///
-/// # Safety
-/// As `pthread_mutex_lock`.
-unsafe fn lock(mutex: Mutex) {
-    const TRIES: u32 = 100;
-    for _ in 0..TRIES {
-        // SAFETY: the caller's promise.
-        if unsafe { libc::pthread_mutex_trylock(mutex) } == 0 {
-            return;
-        }
-        std::hint::spin_loop();
-    }
-    // SAFETY: as above.
-    unsafe { libc::pthread_mutex_lock(mutex) };
 }
