@@ -1,10 +1,11 @@
-"""What a raw row of the books holds (`headway._native` makes it), and how distributions add up."""
+"""What a raw row of the books holds (`headway._native` makes it), how distributions add up, and
+which percentiles they have."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     Report = dict[str, Any]
@@ -54,3 +55,66 @@ def sum_distributions(distributions: Iterable[Report]) -> Report:
             counts[bound] = counts.get(bound, 0) + number
     total["buckets"] = sorted(counts.items())
     return total
+
+
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+# The scale of the buckets, in nanoseconds: see crates/gil/src/histogram.rs.
+FIRST_BOUND_NS = 512
+LAST_BOUND_NS = 2**38
+UNBOUNDED_NS = 2**64 - 1
+STEPS_PER_POWER = 16
+
+
+def percentiles_ns(distribution: Report) -> dict[str, int | None]:
+    """Each of PERCENTILES in nanoseconds; None of an empty distribution.
+
+    A percentile is the smallest duration that a share of all do not exceed. Which bucket it is in
+    is exact; within the bucket it lies on a straight line between the bucket's bounds, or the
+    extremes of the distribution where these are known and are in the same bucket.
+    """
+    buckets, count = distribution["buckets"], distribution["count"]
+    extremes = distribution["min_ns"], distribution["max_ns"]
+    return {
+        name: _percentile_ns(buckets, count, extremes, share) for name, share in PERCENTILES.items()
+    }
+
+
+def _percentile_ns(
+    buckets: Sequence[tuple[int, int]],
+    count: int,
+    extremes: tuple[int | None, int | None],
+    share: float,
+) -> int | None:
+    """As `percentile_ns` in crates/gil/src/histogram.rs."""
+    rank = max(-int(-share * count // 1), 1)  # rounded up, without `math`
+    least_ns, longest_ns = extremes
+    below = 0
+    for bound_ns, number in buckets:
+        if below + number < rank:
+            below += number
+            continue
+        if bound_ns <= FIRST_BOUND_NS and least_ns == 0:
+            # No wait at all is counted with the shortest.
+            return 0
+        # The ranks of two durations of which the others lie between, and these durations.
+        first, first_ns = below, _lower_bound_ns(bound_ns)
+        last, last_ns = below + number + 1, bound_ns
+        if below == 0 and least_ns is not None and first_ns <= least_ns <= last_ns:
+            first, first_ns = 1, least_ns
+        is_last = below + number >= count
+        if is_last and longest_ns is not None and first_ns <= longest_ns <= last_ns:
+            last, last_ns = below + number, longest_ns
+        elif bound_ns == UNBOUNDED_NS:
+            return first_ns
+        part = (rank - first) / (last - first) if last > first else 0.0
+        return round(first_ns + part * (last_ns - first_ns))
+    return longest_ns
+
+
+def _lower_bound_ns(bound_ns: int) -> int:
+    """Where the bucket begins that ends at `bound_ns`."""
+    if bound_ns <= FIRST_BOUND_NS:
+        return 0
+    if bound_ns > LAST_BOUND_NS:
+        return LAST_BOUND_NS
+    return bound_ns - (1 << (bound_ns - 1).bit_length() - 1) // STEPS_PER_POWER

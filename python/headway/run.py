@@ -57,6 +57,9 @@ The report comes after a normal exit, an exception, Ctrl-C, and SIGTERM or SIGHU
 leaves at their default. Nothing can come from inside after SIGKILL, a crash or os._exit(); with
 --json FILE the books are then left in FILE.ledger, and `headway report FILE` shows them.
 
+Counts and sums of time are exact, and so is the longest wait. A percentile (p50, p99) is
+interpolated within a bucket of a histogram, and is off by the width of a bucket at most, 6.25 %.
+
 With --trace it also shows when each thread held the GIL, waited for it and asked for it: the last
 of it, as much as --trace-events has room for. The trace is of this process: children that it forks
 or starts have none. It is written when the report is; after a crash `headway report FILE --trace

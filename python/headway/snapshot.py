@@ -12,6 +12,7 @@ from headway.books import (
     PARK_TIMES,
     THREAD_COUNTS,
     THREAD_MAXIMA,
+    percentiles_ns,
     sum_distributions,
 )
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     Report = dict[str, Any]
 
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 NS = 1e9  # in a second
 
 
@@ -162,29 +162,15 @@ def _longest(ns: int) -> float | None:
 
 
 def _histogram(distribution: Report) -> Report:
-    """HIST of the report. A percentile is its bucket's upper bound, at most 6.25 % too high."""
-    buckets = distribution["buckets"]
-    count = distribution["count"]
+    """HIST of the report."""
     low, high = distribution["min_ns"], distribution["max_ns"]
     result: Report = {
-        "count": count,
+        "count": distribution["count"],
         "sum": distribution["sum_ns"] / NS,
         "min": None if low is None else low / NS,
         "max": None if high is None else high / NS,
     }
-    for key, share in PERCENTILES.items():
-        bound = _percentile_ns(buckets, share * count)
-        if bound is not None and high is not None:
-            bound = min(bound, high)
-        result[key] = None if bound is None else bound / NS
-    result["buckets"] = [[bound / NS, number] for bound, number in buckets]
+    for key, ns in percentiles_ns(distribution).items():
+        result[key] = None if ns is None else ns / NS
+    result["buckets"] = [[bound / NS, number] for bound, number in distribution["buckets"]]
     return result
-
-
-def _percentile_ns(buckets: list[tuple[int, int]], rank: float) -> int | None:
-    seen = 0
-    for bound, number in buckets:
-        seen += number
-        if seen >= rank:
-            return bound
-    return None

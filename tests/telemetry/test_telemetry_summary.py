@@ -24,8 +24,7 @@ def test_counts_are_of_all_processes_and_rates_of_the_time_they_cover() -> None:
     assert summary["application"]["count"] == 400
     assert summary["application"]["mean"] == pytest.approx(35 * MS)
     assert (summary["application"]["min"], summary["application"]["max"]) == (20 * MS, 40 * MS)
-    # A percentile is its bucket's upper bound, at most 6.25 % above.
-    assert 20 * MS <= summary["application"]["p50"] <= 40 * MS * 1.0625
+    assert 20 * MS <= summary["application"]["p50"] <= 40 * MS
     assert summary["input_read"] is None
 
 
@@ -174,5 +173,5 @@ def test_arithmetic_on_histograms() -> None:
     assert histogram.total([None, waits]) == waits
     assert histogram.total([]) is None
     twice = histogram.total([waits, waits])
-    assert (twice["count"], twice["p50"]) == (200, waits["p50"])
+    assert (twice["count"], twice["p50"]) == (200, pytest.approx(waits["p50"], rel=1e-3))
     assert twice["buckets"] == [[bound, 2 * count] for bound, count in waits["buckets"]]

@@ -27,7 +27,7 @@ const WORDS: readonly (readonly [string, string])[] = [
   ["cores", "CPU time over wall time: 1.5 cores is one and a half cores busy all the time."],
   [
     "percentile",
-    "Always of all requests or takes of the span, from histograms at most 6.25 % wide; never a mean of percentiles.",
+    "Always of all requests or takes of the span, never a mean of percentiles. Interpolated in histograms whose buckets are at most 6.25 % wide; the maximum is exact.",
   ],
 ];
 

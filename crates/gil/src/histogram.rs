@@ -59,6 +59,50 @@ pub fn upper_bound_ns(bucket: usize) -> u64 {
     (STEPS_PER_POWER as u64 + step + 1) << (power - 4)
 }
 
+/// The smallest duration, in nanoseconds, that at least `share` of `count` durations do not exceed; `None` of none.
+///
+/// `buckets` are upper bounds and counts, ascending. Which bucket the duration is in is exact. Within the bucket it
+/// lies on a straight line between the bucket's bounds, or between the shortest and the longest of all durations where
+/// these are in the same bucket. `headway.books` has the same function.
+pub fn percentile_ns(
+    buckets: impl IntoIterator<Item = (u64, u64)>,
+    count: u64,
+    (min_ns, max_ns): (u64, u64),
+    share: f64,
+) -> Option<u64> {
+    let rank = (count as f64 * share).ceil().max(1.0) as u64;
+    let mut below = 0_u64;
+    for (bound_ns, number) in buckets {
+        let upto = below.saturating_add(number);
+        if upto < rank {
+            below = upto;
+            continue;
+        }
+        let bucket = bucket(bound_ns - 1);
+        if bucket == 0 && min_ns == 0 {
+            // No wait at all is counted with the shortest.
+            return Some(0);
+        }
+        // The ranks of two durations of which the others lie between, and these durations.
+        let lower_bound_ns = bucket.checked_sub(1).map_or(0, upper_bound_ns);
+        let mut first = (below, lower_bound_ns);
+        let mut last = (upto.saturating_add(1), bound_ns);
+        if below == 0 && (lower_bound_ns..=bound_ns).contains(&min_ns) {
+            first = (1, min_ns);
+        }
+        if upto >= count && (first.1..=bound_ns).contains(&max_ns) {
+            last = (upto, max_ns);
+        } else if bound_ns == u64::MAX {
+            return Some(first.1);
+        }
+        let ranks = last.0.saturating_sub(first.0);
+        let part = if ranks == 0 { 0.0 } else { (rank - first.0) as f64 / ranks as f64 };
+        let beyond_first_ns = (part * (last.1 - first.1) as f64).round() as u64;
+        return Some(first.1.saturating_add(beyond_first_ns).min(last.1));
+    }
+    (count > 0).then_some(max_ns)
+}
+
 /// Adds to a counter that only one thread at a time writes: a load and a store, no locked
 /// instruction. Readers see either value.
 #[inline]
@@ -243,6 +287,27 @@ mod tests {
             let (low, high) = (upper_bound_ns(index - 1), upper_bound_ns(index));
             assert!((high - low) * 16 <= low, "bucket {index}: {low} to {high}");
         }
+    }
+
+    #[test]
+    fn a_percentile_is_on_a_line_between_bounds_or_extremes() {
+        let of = |buckets: &[(u64, u64)], extremes, share| {
+            let count = buckets.iter().map(|bucket| bucket.1).sum();
+            percentile_ns(buckets.iter().copied(), count, extremes, share)
+        };
+        assert_eq!(of(&[], (0, 0), 0.5), None);
+        // 1,024 to 1,088 and 2,048 to 2,176: the first is the shortest, the last the longest.
+        let buckets = [(1_088, 3), (2_176, 3)];
+        assert_eq!(of(&buckets, (1_030, 2_100), 0.0), Some(1_030));
+        assert_eq!(of(&buckets, (1_030, 2_100), 0.5), Some(1_030 + 2 * (1_088 - 1_030) / 3 + 1));
+        assert_eq!(of(&buckets, (1_030, 2_100), 0.66), Some(2_048 + (2_100 - 2_048) / 3));
+        assert_eq!(of(&buckets, (1_030, 2_100), 1.0), Some(2_100));
+        // What is too short to be told apart, with none at all among it, is none.
+        assert_eq!(of(&[(512, 9), (1_088, 1)], (0, 1_050), 0.9), Some(0));
+        // Extremes that cannot be are left out, as those of a sender may be.
+        assert_eq!(of(&[(1_088, 1)], (5, 9_000_000), 0.5), Some(1_056));
+        assert_eq!(of(&[(u64::MAX, 1)], (0, 0), 0.5), Some(1 << 38));
+        assert_eq!(of(&[(u64::MAX, 2)], (0, u64::MAX), 1.0), Some(u64::MAX));
     }
 
     #[test]

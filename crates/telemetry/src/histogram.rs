@@ -5,7 +5,7 @@
 //! how far it is from the one before and its count. An empty distribution is no bytes at all.
 
 use super::{Malformed, malformed, varint};
-use headway_gil::histogram::{BUCKETS, bucket, upper_bound_ns};
+use headway_gil::histogram::{BUCKETS, bucket, percentile_ns, upper_bound_ns};
 
 /// Counts, sum and extremes in nanoseconds. `min_ns` and `max_ns` are 0 while it is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,18 +83,12 @@ impl SparseHistogram {
         at
     }
 
-    /// The smallest duration that at least `share` of all are not above, to the width of a bucket; `None` while it
-    /// is empty.
+    /// The smallest duration that at least `share` of all do not exceed, interpolated within its bucket; `None` while
+    /// it is empty.
     pub fn percentile_ns(&self, share: f64) -> Option<u64> {
-        let rank = (self.count() as f64 * share).ceil().max(1.0) as u64;
-        let mut below = 0_u64;
-        for (bucket, count) in &self.counts {
-            below = below.saturating_add(*count);
-            if below >= rank {
-                return Some(upper_bound_ns(usize::from(*bucket)).clamp(self.min_ns, self.max_ns));
-            }
-        }
-        (!self.is_empty()).then_some(self.max_ns)
+        let buckets =
+            self.counts.iter().map(|(at, count)| (upper_bound_ns(usize::from(*at)), *count));
+        percentile_ns(buckets, self.count(), (self.min_ns, self.max_ns), share)
     }
 
     pub fn push(&self, out: &mut Vec<u8>) {
@@ -175,14 +169,26 @@ mod tests {
         }
 
         #[test]
-        fn a_percentile_is_at_most_a_bucket_off(
-            mut durations in proptest::collection::vec(1_000..100_000_000_000_u64, 1..200),
+        fn a_percentile_is_in_its_bucket_and_within_the_extremes(
+            mut durations in proptest::collection::vec(0..1_000_000_000_000_u64, 1..200),
             share in 0.01..1.0,
         ) {
-            let found = of(&durations).percentile_ns(share).unwrap() as f64;
+            let found = of(&durations).percentile_ns(share).unwrap();
             durations.sort_unstable();
-            let exact = durations[(durations.len() as f64 * share).ceil() as usize - 1] as f64;
-            prop_assert!(found >= exact && found <= exact * 1.0626, "{found} for {exact}");
+            let exact = durations[(durations.len() as f64 * share).ceil() as usize - 1];
+            let off_by = bucket(found).abs_diff(bucket(exact));
+            prop_assert!(off_by == 0 || found == upper_bound_ns(bucket(exact)), "{found} for {exact}");
+            prop_assert!(durations[0] <= found && found <= durations[durations.len() - 1]);
+        }
+
+        #[test]
+        fn a_sender_s_malformed_histogram_has_percentiles_within_its_extremes_or_buckets(
+            sum_ns: u64, min_ns: u64, max_ns: u64, share in 0.0..1.0,
+            counts in proptest::collection::btree_map(0..BUCKETS as u16, 1..u64::MAX, 1..9),
+        ) {
+            let counts = counts.into_iter().collect();
+            let histogram = SparseHistogram { sum_ns, min_ns, max_ns, counts };
+            prop_assert!(histogram.percentile_ns(share).is_some());
         }
 
         #[test]

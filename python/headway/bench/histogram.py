@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from headway.snapshot import PERCENTILES
+from headway.books import PERCENTILES
 
 NS = 1_000_000_000  # in a second
 # Powers of two of nanoseconds; each is cut into 16 buckets. What is shorter shares a bucket, and so

@@ -3,19 +3,22 @@
 A histogram is a dict: count, sum, min, max and percentiles in seconds, and `buckets`, a list of
 (upper bound, count) on Headway's log-linear scale with the empty ones left out. A bucket holds what
 is shorter than its bound and not shorter than the one before; what is counted from buckets alone is
-therefore off by one bucket at most, 6.25 %.
+therefore off by one bucket at most, 6.25 %. Percentiles are interpolated within their buckets
+(`headway.books.percentiles_ns`), so that they lean neither way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
+
+from headway.books import percentiles_ns
 
 Histogram = dict[str, Any]
 Quantiles = dict[str, "float | int"]
 
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+NS = 1e9  # in a second
 SHOWN = ("min", "p50", "p90", "p95", "p99", "max")
 
 
@@ -49,18 +52,15 @@ def total(histograms: Iterable[Histogram | None]) -> Histogram | None:
         "max": max(each["max"] for each in present),
         "buckets": [[bound, number] for bound, number in buckets],
     }
-    for name, share in PERCENTILES.items():
-        result[name] = _percentile(buckets, share * count, result["max"])
+    whole = {
+        "count": count,
+        "min_ns": round(result["min"] * NS),
+        "max_ns": round(result["max"] * NS),
+        "buckets": [(round(bound * NS), number) for bound, number in buckets],
+    }
+    for name, ns in percentiles_ns(whole).items():
+        result[name] = None if ns is None else ns / NS
     return result
-
-
-def _percentile(buckets: Sequence[tuple[float, int]], rank: float, longest: float) -> float:
-    seen = 0
-    for bound, count in buckets:
-        seen += count
-        if seen >= rank:
-            return min(bound, longest)
-    return longest
 
 
 def time_from(histogram: Histogram | None, start: float) -> float:

@@ -33,8 +33,9 @@ GIL wait is how long a request waited for the GIL in all; of Headway's own proce
 of mod_wsgi's a lower bound. held, handoff and idle are shares of the GIL's lifetime: a thread holds
 it, threads wait while nobody holds it, nobody wants it. CPU is in cores: 1 is one core busy all the
 time. busy is the share of the time that worker threads were in a request; slots shows each of them.
-Percentiles are over requests, not over averages. Columns that have no room are left out: a wider
-terminal shows them, and Enter shows everything of one row.
+Percentiles are over requests, not over averages; they are interpolated in histograms whose buckets
+are at most 6.25 % wide, and max is exact. Columns that have no room are left out: a wider terminal
+shows them, and Enter shows everything of one row.
 """
 
 

@@ -203,25 +203,12 @@ impl PathRow {
     }
 }
 
-/// The smallest recorded duration that at least `share` of all are not above, to the width of a
-/// bucket; `None` while nothing was recorded.
+/// The smallest recorded duration that at least `share` of all do not exceed, interpolated within its bucket; `None`
+/// while nothing was recorded.
 pub fn percentile_ns(recorded: &Histogram, share: f64) -> Option<u64> {
-    let distribution = recorded.read();
-    let max_ns = distribution.max_ns?;
-    let rank = (distribution.count as f64 * share).ceil().max(1.0) as u64;
-    let upper_bound_of_first_bucket_ns = histogram::upper_bound_ns(0);
-    let mut below = 0;
-    for (upper_bound_ns, count) in distribution.buckets {
-        below += count;
-        if below >= rank && upper_bound_ns <= upper_bound_of_first_bucket_ns {
-            // All that is shorter than the histogram resolves, zero included.
-            return distribution.min_ns;
-        }
-        if below >= rank {
-            return Some(upper_bound_ns.min(max_ns));
-        }
-    }
-    Some(max_ns)
+    let all = recorded.read();
+    let extremes = (all.min_ns?, all.max_ns?);
+    histogram::percentile_ns(all.buckets, all.count, extremes, share)
 }
 
 #[cfg(test)]
