@@ -40,6 +40,7 @@ def thread(
     gil: int = 0,
     preemptions: int = 0,
     longest_unanswered: float | None = None,
+    longest_unanswered_cpu: float | None = None,
 ) -> dict[str, Any]:
     return {
         "native_id": 1000 + sum(map(ord, name)),
@@ -56,6 +57,7 @@ def thread(
         "forced_waits": forced_drops,
         "preemptions": preemptions,
         "longest_unanswered": longest_unanswered,
+        "longest_unanswered_cpu": longest_unanswered_cpu,
         "wait": histogram(waits_s),
         "hold": histogram(holds_s),
         "_waits_s": waits_s,

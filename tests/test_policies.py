@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -363,12 +364,50 @@ def test_a_call_that_keeps_the_gil_is_reported_with_its_thread(tmp_path: Path, p
     assert result.returncode == 0, result.stderr
     said = " ".join(result.stderr.split())
     assert re.search(
-        r"number cruncher kept the GIL for [\d.]+ m?s after it was asked to drop it: held by a "
-        r"call that cannot be preempted \(C code\)",
+        r"number cruncher kept the GIL for [\d.]+ m?s after it was asked to drop it, and used up "
+        r"to [\d.]+ m?s of CPU time after a request: held by a call that cannot be preempted \(C "
+        r"code\)",
         said,
     ), result.stderr
     rows = {row["name"]: row for row in read_json(out)["threads"]}
     assert rows["number cruncher"]["longest_unanswered"] > 0.05
+    assert rows["number cruncher"]["longest_unanswered_cpu"] > 0.01
+
+
+STARVED = """
+import os, subprocess, sys, threading, time
+first, *_, last = sorted(os.sched_getaffinity(0))
+code = f"import os; os.sched_setaffinity(0, {{{first}}})\\nwhile True: pass"
+other = subprocess.Popen([sys.executable, "-S", "-c", code])
+end = time.monotonic() + 0.5
+def spin():
+    os.sched_setaffinity(0, {first})
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    while time.monotonic() < end: pass
+spinner = threading.Thread(target=spin, name="spinner")
+spinner.start()
+os.sched_setaffinity(0, {last})
+while spinner.is_alive(): time.sleep(0.002)
+other.kill()
+other.wait()
+"""
+
+
+@needs_gil
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a processor for each thread")
+@pytest.mark.parametrize("policy", POLICIES)
+def test_python_code_that_waits_for_a_processor_is_not_taken_for_c_code(
+    tmp_path: Path, policy: str
+) -> None:
+    """Another process has the processor that the spinner, which the kernel ranks last, is bound
+    to."""
+    out = tmp_path / "out.json"
+    result = headway("run", "--json", out, "--policy", policy, "-c", STARVED)
+    assert result.returncode == 0, result.stderr
+    said = " ".join(result.stderr.split())
+    assert "spinner kept the GIL for" in said
+    assert "it was off the processor" in said
+    assert "C code" not in said
 
 
 WITHOUT_NATIVE = (

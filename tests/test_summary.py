@@ -39,7 +39,7 @@ CASES = {
     "long holds": (
         LONG_HOLDS,
         "Long holds: MainThread kept the GIL for up to 50 ms at a time, and drop requests, due "
-        "after a switch interval of 5 ms, went unheard; waiter waited 990 ms of 1.01 s.",
+        "after a switch interval of 5 ms, went unanswered; waiter waited 990 ms of 1.01 s.",
     ),
     "short waits": (
         report(
@@ -108,11 +108,31 @@ def unanswered(policy: str, *longest_s: float | None, **changes: Any) -> str:
     return summary.unanswered(report(threads, 1.0, policy=policy, **changes))
 
 
-def test_who_kept_the_gil_unasked() -> None:
-    assert unanswered("priority", 0.002, 0.048, None) == (
-        "t1 kept the GIL for 48 ms after it was asked to drop it: held by a call that cannot be "
-        "preempted (C code), if it had a core all that time."
+def test_a_long_answer_is_told_with_what_is_known_of_its_cause() -> None:
+    kept = "t1 kept the GIL for 48 ms after it was asked to drop it"
+    assert unanswered("priority", 0.002, 0.048, None) == f"{kept}."
+
+    def with_cpu(*cpu_s: float | None) -> str:
+        threads = [
+            thread("t1", longest_unanswered=0.048, longest_unanswered_cpu=cpu_s[0]),
+            thread("t2", longest_unanswered=0.2, longest_unanswered_cpu=cpu_s[1]),
+        ]
+        return summary.unanswered(report(threads, 1.0, policy="priority"))
+
+    # A thread that is known to run C code is told before one that waited for a processor longer.
+    assert with_cpu(0.04, 0.0001) == (
+        f"{kept} (1 more thread did so too), and used up to 40 ms of CPU time after a request: "
+        "held by a call that cannot be preempted (C code)."
     )
+    assert with_cpu(None, 0.0001) == (
+        "t2 kept the GIL for 200 ms after it was asked to drop it (1 more thread did so too), but "
+        "used at most 100 µs of CPU time after a request: it was off the processor, because others "
+        "ran, or in a call that blocks and keeps the GIL."
+    )
+    assert "C code" not in with_cpu(0.004, None)
+
+
+def test_more_threads_that_kept_the_gil_are_counted() -> None:
     several = unanswered("deadline", 0.011, 0.02, 0.03, 0.001)
     assert several.startswith("t2 kept the GIL for 30 ms after it was asked to drop it (2 more thr")
 

@@ -135,18 +135,19 @@ def test_a_class_without_waits_and_a_report_that_does_not_know_of_classes() -> N
     for row in made["gils"]:
         del row["longest_wait_io_bound"], row["longest_wait_cpu_bound"]
     for row in made["threads"]:
-        del row["longest_unanswered"]
+        del row["longest_unanswered"], row["longest_unanswered_cpu"]
     assert "I/O-bound -, CPU-bound -" in terminal.draw(made)
 
 
 def test_a_call_that_cannot_be_preempted_is_told_before_the_summary() -> None:
     made = scheduled()
     made["threads"][0]["longest_unanswered"] = 0.048
+    made["threads"][0]["longest_unanswered_cpu"] = 0.04
     lines = lines_of(terminal.draw(made))
     name = made["threads"][0]["name"]
     start = lines.index(next(line for line in lines if line.startswith(f"{name} kept the GIL")))
-    assert lines[start - 1] == lines[start + 2] == ""
-    assert lines[start + 3].startswith("The convoy effect")
+    assert lines[start - 1] == lines[start + 3] == ""
+    assert lines[start + 4].startswith("The convoy effect")
 
 
 def test_what_the_books_lack_is_said() -> None:

@@ -39,7 +39,10 @@ GIL_MAXIMA = {
     "longest_wait_io_bound": "longest_io_bound_wait_ns",
     "longest_wait_cpu_bound": "longest_cpu_bound_wait_ns",
 }
-THREAD_MAXIMA = {"longest_unanswered": "longest_answer_ns"}
+THREAD_MAXIMA = {
+    "longest_unanswered": "longest_answer_ns",
+    "longest_unanswered_cpu": "longest_answer_cpu_ns",
+}
 
 
 def sum_distributions(distributions: Iterable[Report]) -> Report:

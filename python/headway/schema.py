@@ -39,7 +39,13 @@ GIL_FIELDS = {
 THREAD_FIELDS = {**BOOK_FIELDS, "gil": (int, type(None)), "waited": NUMBER}
 # Reports from before there were policies lack these.
 LATER_FIELDS: dict[str, tuple[type, ...]] = dict.fromkeys(
-    ("longest_wait_io_bound", "longest_wait_cpu_bound", "longest_unanswered"), OPTIONAL_NUMBER
+    (
+        "longest_wait_io_bound",
+        "longest_wait_cpu_bound",
+        "longest_unanswered",
+        "longest_unanswered_cpu",
+    ),
+    OPTIONAL_NUMBER,
 )
 # Of free-threaded builds; null on others, and missing in reports from before they were looked into.
 STOPPING_FIELDS: dict[str, tuple[type, ...]] = {"count": (int,), "sum": NUMBER}

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 HARDLY, LITTLE = 0.01, 0.1
 # "Most" of something: of waiting time, of held time.
 MOST = 0.5
-# An answer to a drop request may take this long because the kernel runs others meanwhile.
+# Shorter answers to a drop request are not worth a sentence: the kernel runs others now and then.
 SLOW_ANSWER_S = 0.01
+# A thread that uses so much CPU time before it answers does not run Python code, which takes
+# microseconds; a part of this may be the kernel's own work, and a virtual machine's.
+UNHEARD_CPU_S = 0.005
 
 
 def sentence(report: dict[str, Any]) -> str:
@@ -67,8 +70,9 @@ def scheduling(gil: dict[str, Any]) -> str:
 def unanswered(report: dict[str, Any]) -> str:
     """Which thread kept the GIL longest after it was asked to drop it, if that was long; or "".
 
-    Python code answers a drop request within microseconds; only C code can keep the GIL. But the
-    time runs on while the kernel keeps the thread off its core.
+    Python code answers a drop request within microseconds of its own CPU time, so a holder that
+    used more is in C code. One that did not use it was off the processor: the kernel ran others, or
+    a call blocked with the GIL held, which cannot be told apart.
     """
     limit_s = SLOW_ANSWER_S
     if report["policy"] == "interval":
@@ -76,12 +80,24 @@ def unanswered(report: dict[str, Any]) -> str:
     slow = [row for row in report["threads"] if (row.get("longest_unanswered") or 0.0) >= limit_s]
     if not slow:
         return ""
-    worst = max(slow, key=lambda row: float(row["longest_unanswered"]))
+    in_c = [row for row in slow if (row.get("longest_unanswered_cpu") or 0.0) >= UNHEARD_CPU_S]
+    worst = max(in_c or slow, key=lambda row: float(row["longest_unanswered"]))
     others = f" ({units.number(len(slow) - 1, 'more thread')} did so too)" if slow[1:] else ""
-    return (
+    kept = (
         f"{columns.name(worst['name'])} kept the GIL for "
-        f"{units.seconds(worst['longest_unanswered'])} after it was asked to drop it{others}: held "
-        "by a call that cannot be preempted (C code), if it had a core all that time."
+        f"{units.seconds(worst['longest_unanswered'])} after it was asked to drop it{others}"
+    )
+    cpu_s = worst.get("longest_unanswered_cpu")
+    if cpu_s is None:
+        return f"{kept}."
+    if in_c:
+        return (
+            f"{kept}, and used up to {units.seconds(cpu_s)} of CPU time after a request: held by a "
+            "call that cannot be preempted (C code)."
+        )
+    return (
+        f"{kept}, but used at most {units.seconds(cpu_s)} of CPU time after a request: it was off "
+        "the processor, because others ran, or in a call that blocks and keeps the GIL."
     )
 
 
@@ -111,7 +127,7 @@ def _of_waits(gil: dict[str, Any], threads: list[dict[str, Any]], interval_s: fl
         return (
             f"Long holds: {columns.name(stubborn['name'])} kept the GIL for up to "
             f"{units.seconds(stubborn['hold']['max'])} at a time, and drop requests, due after a "
-            f"switch interval of {units.seconds(interval_s)}, went unheard; {waited}."
+            f"switch interval of {units.seconds(interval_s)}, went unanswered; {waited}."
         )
     length = _about_intervals(waiter["wait"]["p50"], interval_s)
     holder = max(threads, key=lambda thread: float(thread["held"]))

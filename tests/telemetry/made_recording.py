@@ -227,6 +227,7 @@ def _tick(
                 "hold_native_id": 72,
                 "hold_gil": "main",
                 "hold_waited": 0.12,
+                "hold_cpu": 0.115,
                 "hold_stack": HOSTILE if group == HOSTILE else STACK,
                 "hold_endpoint": "/recommend/<int:product>",
             }

@@ -161,6 +161,7 @@ def test_a_call_that_keeps_the_gil_is_told_of_with_its_stack(ear: Ear, mode: str
         hold = ear.wait_for_row("holds", lambda row: "search_for_long" in row.get("hold_stack", ""))
     assert hold["hold_duration"] >= 0.05
     assert 0.02 <= hold["hold_waited"] <= hold["hold_duration"] + 0.02
+    assert hold["hold_cpu"] > 0
     assert hold["hold_thread"].startswith("headway-worker-")
     assert hold["hold_endpoint"] == "/search"
     assert hold["hold_stack"].splitlines()[0].count("re") or " in match" in hold["hold_stack"]

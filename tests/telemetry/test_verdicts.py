@@ -252,6 +252,13 @@ def test_a_call_that_keeps_the_gil_is_named() -> None:
     assert (found["name"], found["severity"]) == ("long-hold", "warning")
     for part in ("headway-3", "/report", "shop.py:12 in render", "350 ms", "9 holds"):
         assert part in found["text"]
+    # Why it was kept is told as far as the holder's CPU time tells.
+    assert "not known" in found["text"]
+    in_c = verdict_on(tick(**{**HEALTHY, **waits}), holds=({**HOLD, "hold_cpu": 0.34},) * 9)
+    assert in_c["title"] == "A call keeps the GIL and cannot be preempted"
+    starved = verdict_on(tick(**{**HEALTHY, **waits}), holds=({**HOLD, "hold_cpu": 1e-5},) * 9)
+    assert starved["title"] == found["title"] == "A thread keeps the GIL although others ask for it"
+    assert "used only 10 µs of CPU time" in starved["text"]
     # One that lasts a second is named whatever else was waited for.
     long = {**HOLD, "hold_waited": 1.2, "hold_duration": 1.5}
     many = {"gils": [gil(4.0, gil_wait=same(1 * MS, 90_000), gil_hold=same(0.4, 10))]}

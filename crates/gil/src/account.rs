@@ -77,6 +77,11 @@ pub fn timed_wait_ended(
         if !locked.drop_requested {
             locked.drop_requested = true;
             locked.requested_ns = now_ns;
+            locked.unanswered.begin();
+        } else {
+            // SAFETY: the GIL is held, so a holder was stored, from a slot that is never unmapped.
+            let holder: &ThreadBook = unsafe { &*locked.holder };
+            locked.unanswered.go_on(holder, now_ns.saturating_sub(locked.requested_ns));
         }
         locked.requested_last_ns = now_ns;
         locked.requested_early |= outcome == Outcome::AskedEarly;
@@ -172,7 +177,12 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
     let holder: &ThreadBook = unsafe { &*locked.holder };
     let hold_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
     holder.hold.record(hold_ns);
+    let unanswered_cpu_ns = match locked.drop_requested {
+        true => locked.unanswered.end(holder),
+        false => None,
+    };
     if hold_ns >= LONG_HOLD_NS {
+        gil.last_long_hold_cpu_ns.store(unanswered_cpu_ns.unwrap_or(0), Relaxed);
         gil.last_long_hold_ns[0].store(now_ns - hold_ns, Relaxed);
         gil.last_long_hold_ns[1].store(now_ns, Relaxed);
     }
@@ -190,6 +200,10 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
         let answer_ns = now_ns.saturating_sub(locked.requested_ns);
         if answer_ns > holder.longest_answer_ns.load(Relaxed) {
             holder.longest_answer_ns.store(answer_ns, Relaxed);
+        }
+        if let Some(cpu_ns) = unanswered_cpu_ns {
+            let longest_ns = holder.longest_answer_cpu_ns.load(Relaxed).max(cpu_ns);
+            holder.longest_answer_cpu_ns.store(longest_ns, Relaxed);
         }
     }
     if locked.requested_early {

@@ -16,6 +16,7 @@ use super::ledger::region::Slot;
 use super::ledger::slab;
 use super::queue::Queue;
 use super::switch::Switch;
+use super::unanswered::Unanswered;
 
 /// Which installation is in force; 0 for none. Grows with each. Written by install, uninstall and
 /// fork; read by every hook first.
@@ -50,6 +51,8 @@ pub struct Locked {
     pub requested_last_ns: u64,
     /// And whether that was before the switch interval was over: the policy preempts.
     pub requested_early: bool,
+    /// What the holder does while it is pending.
+    pub unanswered: Unanswered,
     pub queue: Queue,
 }
 
@@ -65,6 +68,7 @@ impl Locked {
             requested_ns: 0,
             requested_last_ns: 0,
             requested_early: false,
+            unanswered: Unanswered::new(),
             queue: Queue::new(),
         }
     }
@@ -131,6 +135,8 @@ pub struct Gil {
     /// When the last hold that was long began, and ended. Written by the event that ends it, and read
     /// as the books are.
     pub last_long_hold_ns: [AtomicU64; 2],
+    /// The CPU time that was used in it while a drop request was pending; 0 if that is not known. Likewise.
+    pub last_long_hold_cpu_ns: AtomicU64,
     locked: UnsafeCell<Locked>,
 }
 
@@ -156,6 +162,7 @@ impl Gil {
             mutex_waiters: AtomicU32::new(0),
             mutex_wait_began_ns: AtomicU64::new(0),
             last_long_hold_ns: [const { AtomicU64::new(0) }; 2],
+            last_long_hold_cpu_ns: AtomicU64::new(0),
             locked: UnsafeCell::new(Locked::new()),
         }
     }

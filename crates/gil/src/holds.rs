@@ -71,6 +71,15 @@ pub fn end_of_hold_ns(hold: &Hold) -> Option<u64> {
     }
 }
 
+/// The CPU time that the holder used in a hold of 10 ms or more that is over, while a drop request was pending for
+/// longer than Python code takes to answer; `None` if it is not known, or another long hold has followed.
+pub fn cpu_of_unanswered_ns(hold: &Hold) -> Option<u64> {
+    let gil = gils::all().get(hold.gil)?;
+    let (began_ns, cpu_ns) = gil
+        .read(|| (gil.last_long_hold_ns[0].load(Relaxed), gil.last_long_hold_cpu_ns.load(Relaxed)));
+    (began_ns == hold.began_ns && cpu_ns != 0).then_some(cpu_ns)
+}
+
 /// What one thread has done with GILs so far, all together, up to this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTimes {

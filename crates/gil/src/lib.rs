@@ -53,6 +53,7 @@ mod engine {
     pub(crate) mod threads;
     pub(crate) mod totals;
     pub(crate) mod trace;
+    pub(crate) mod unanswered;
 }
 
 #[cfg(not(all(
@@ -63,7 +64,8 @@ mod engine {
 compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
 
 pub use engine::holds::{
-    Hold, ThreadTimes, end_of_hold_ns, holds_longer_than, is_held, times_of_thread,
+    Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,
+    times_of_thread,
 };
 pub use engine::install::{
     Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,

@@ -74,6 +74,8 @@ pub struct ThreadRow {
     pub forced_waited_ns: u64,
     /// The longest time from a drop request to the drop that answered it; 0 if there was none.
     pub longest_answer_ns: u64,
+    /// The most CPU time that was used in such a time; 0 if none is known.
+    pub longest_answer_cpu_ns: u64,
     pub wait: Distribution,
     pub hold: Distribution,
 }
@@ -359,6 +361,7 @@ fn thread_row(book: &ThreadBook, present_ns: u64) -> Option<ThreadRow> {
         forced_waits: book.forced_waits.load(Relaxed),
         forced_waited_ns: book.forced_waited_ns.load(Relaxed),
         longest_answer_ns: book.longest_answer_ns.load(Relaxed),
+        longest_answer_cpu_ns: book.longest_answer_cpu_ns.load(Relaxed),
         wait: book.wait.read(),
         hold: book.hold.read(),
     })

@@ -173,7 +173,7 @@ fn thread_dict(row: &ThreadRow) -> *mut PyObject {
     // SAFETY: formats and arguments agree, pair by pair.
     unsafe {
         Py_BuildValue(
-            c"{s:I,s:N,s:N,s:N,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}".as_ptr(),
+            c"{s:I,s:N,s:N,s:N,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}".as_ptr(),
             c"gil".as_ptr(),
             row.gil,
             c"native_id".as_ptr(),
@@ -202,6 +202,8 @@ fn thread_dict(row: &ThreadRow) -> *mut PyObject {
             row.forced_waited_ns,
             c"longest_answer_ns".as_ptr(),
             row.longest_answer_ns,
+            c"longest_answer_cpu_ns".as_ptr(),
+            row.longest_answer_cpu_ns,
             c"wait".as_ptr(),
             distribution_dict(&row.wait),
             c"hold".as_ptr(),

@@ -1,7 +1,8 @@
 //! Long holds of a GIL, with the stack that held it: what `headway_gil::holds` shows while it lasts.
 //!
 //! A thread that runs Python code drops the GIL soon after another wants it, however long it computes. What holds
-//! on is a call in C that does not let go. Such a hold is looked at once, while it lasts: which Python called it is
+//! on is a call in C that does not let go, or a thread that the kernel does not run; the CPU time that the holder used
+//! after it was asked tells them apart. Such a hold is looked at once, while it lasts: which Python called it is
 //! known by then; how long it took, when it is over.
 
 use super::gils;
@@ -66,6 +67,8 @@ struct LongHold {
     endpoint: Option<String>,
     /// When it was seen last; once it is over, when it ended.
     until_ns: u64,
+    /// CPU time that the holder used while a drop request was pending, once it is over; `None` if that is not known.
+    cpu_ns: Option<u64>,
 }
 
 impl LongHolds {
@@ -145,6 +148,7 @@ impl Seen {
             // Who waited longest went on doing so.
             over.hold.waited_ns += ended_ns.saturating_sub(over.until_ns);
             over.until_ns = ended_ns.max(over.until_ns);
+            over.cpu_ns = headway_gil::cpu_of_unanswered_ns(&over.hold);
             self.keep(over);
         }
     }
@@ -173,7 +177,7 @@ impl LongHold {
             let is_of_hold = headway_gil::is_held(&hold) || stack.taken_ns <= ended_ns;
             is_of_hold.then(|| next_calls(stack.calls))
         });
-        Self { until_ns: hold.began_ns + hold.held_ns, hold, stack, endpoint }
+        Self { until_ns: hold.began_ns + hold.held_ns, hold, stack, endpoint, cpu_ns: None }
     }
 
     fn took_ns(&self) -> u64 {
@@ -188,6 +192,9 @@ impl LongHold {
         let hold = &self.hold;
         row.text(id::HOLD_GIL, &gils::called(&hold.gil_name, hold.interpreter, hold.gil as u32));
         row.seconds_of_ns(id::HOLD_WAITED, self.hold.waited_ns);
+        if let Some(cpu_ns) = self.cpu_ns {
+            row.seconds_of_ns(id::HOLD_CPU, cpu_ns);
+        }
         if let Some(stack) = stack {
             row.text(id::HOLD_STACK, stack);
         }
@@ -225,7 +232,7 @@ mod tests {
             held_ns: took_ns,
             waited_ns: 0,
         };
-        LongHold { hold, stack: None, endpoint: None, until_ns: 5 + took_ns }
+        LongHold { hold, stack: None, endpoint: None, until_ns: 5 + took_ns, cpu_ns: None }
     }
 
     #[test]

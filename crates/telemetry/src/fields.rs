@@ -327,6 +327,8 @@ fields! {
     1186 HOLD_WAITED "hold_waited" Seconds No,
     1187 HOLD_STACK "hold_stack" Text No,
     1188 HOLD_ENDPOINT "hold_endpoint" Text No,
+    // CPU time that the holder used after a drop request, from one switch interval on.
+    1189 HOLD_CPU "hold_cpu" Seconds No,
     // An interpreter's garbage collections in the interval.
     1200 GCS "gcs" Row ByKey,
     1201 GC_INTERPRETER "gc_interpreter" Text Key,

@@ -99,6 +99,9 @@ pub struct ThreadBook {
     pub held_at_close_ns: AtomicU64,
     /// The longest time from a drop request against a hold of this thread to the drop that answered it.
     pub longest_answer_ns: AtomicU64,
+    /// The most CPU time that this thread used between a drop request and the drop, as far as that is known: see
+    /// `unanswered`. 0 if it is not.
+    pub longest_answer_cpu_ns: AtomicU64,
     /// When the wait that this thread is in began; 0 while it is in none.
     pub wait_began_ns: AtomicU64,
     pub name: Name,
@@ -124,6 +127,7 @@ impl ThreadBook {
             forced_waited_ns: AtomicU64::new(0),
             held_at_close_ns: AtomicU64::new(0),
             longest_answer_ns: AtomicU64::new(0),
+            longest_answer_cpu_ns: AtomicU64::new(0),
             wait_began_ns: AtomicU64::new(0),
             name: Name::new(),
             wait: Histogram::new(),
@@ -144,7 +148,9 @@ impl ThreadBook {
         for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
             mine.store(theirs.load(Relaxed), Relaxed);
         }
-        self.longest_answer_ns.store(other.longest_answer_ns.load(Relaxed), Relaxed);
+        for (mine, theirs) in self.longest().into_iter().zip(other.longest()) {
+            mine.store(theirs.load(Relaxed), Relaxed);
+        }
         self.name.copy_from(&other.name);
         self.wait.copy_from(&other.wait);
         self.hold.copy_from(&other.hold);
@@ -156,7 +162,9 @@ impl ThreadBook {
         for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
             add(mine, theirs.load(Relaxed));
         }
-        self.longest_answer_ns.fetch_max(other.longest_answer_ns.load(Relaxed), Relaxed);
+        for (mine, theirs) in self.longest().into_iter().zip(other.longest()) {
+            mine.fetch_max(theirs.load(Relaxed), Relaxed);
+        }
         self.wait.merge(&other.wait);
         self.hold.merge(&other.hold);
     }
@@ -173,7 +181,7 @@ impl ThreadBook {
         for counter in self.counters() {
             counter.store(0, Relaxed);
         }
-        self.longest_answer_ns.store(0, Relaxed);
+        self.longest().into_iter().for_each(|longest| longest.store(0, Relaxed));
         self.wait_began_ns.store(0, Relaxed);
         self.folded.store(0, Relaxed);
         self.native_id.store(0, Relaxed);
@@ -194,6 +202,11 @@ impl ThreadBook {
             &self.forced_waited_ns,
             &self.held_at_close_ns,
         ]
+    }
+
+    /// What is the longest of something.
+    fn longest(&self) -> [&AtomicU64; 2] {
+        [&self.longest_answer_ns, &self.longest_answer_cpu_ns]
     }
 
     /// What decides who keeps a row of its own after its end.
@@ -340,6 +353,7 @@ mod tests {
         for (book, preemptions, answer_ns) in [(&first, 3, 70), (&second, 4, 20)] {
             book.preemptions.store(preemptions, Relaxed);
             book.longest_answer_ns.store(answer_ns, Relaxed);
+            book.longest_answer_cpu_ns.store(answer_ns / 2, Relaxed);
         }
         sum.merge(&first);
         sum.merge(&second);
@@ -347,8 +361,8 @@ mod tests {
         assert_eq!(sum.longest_answer_ns.load(Relaxed), 70);
         let copy = ThreadBook::new();
         copy.copy_from(&sum);
-        assert_eq!(copy.longest_answer_ns.load(Relaxed), 70);
+        assert_eq!(copy.longest().map(|longest| longest.load(Relaxed)), [70, 35]);
         sum.clear();
-        assert_eq!(sum.longest_answer_ns.load(Relaxed), 0);
+        assert_eq!(sum.longest().map(|longest| longest.load(Relaxed)), [0, 0]);
     }
 }

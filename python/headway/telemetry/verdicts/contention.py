@@ -38,14 +38,14 @@ def long_hold(situation: Situation) -> Verdict | None:
     during = f" while it served {endpoint}" if endpoint else ""
     inside = f", in {frame}" if frame else ""
     number = units.number(len(holds), "hold")
+    title, cause = _cause_of(worst)
     return verdict(
         "long-hold",
         "critical" if alone else "warning",
-        "A call keeps the GIL and cannot be preempted",
+        title,
         f"{thread} kept the GIL for {units.seconds(worst.get('hold_duration'))}{during}{inside}; "
-        f"another thread waited for {units.seconds(longest)} of that. Python code lets go "
-        f"when it is asked to; a call into C code that does not release the GIL never hears it, "
-        f"and no switch interval and no policy can change that. There were {number} of "
+        f"another thread waited for {units.seconds(longest)} of that. {cause} "
+        f"There were {number} of "
         f"{units.seconds(least)} or more, with at least {100 * share:.0f} % of all waiting.",
         situation,
         [
@@ -69,6 +69,26 @@ def long_hold(situation: Situation) -> Verdict | None:
                 f"instead of {units.seconds(longest)}.",
             },
         ],
+    )
+
+
+def _cause_of(hold: dict[str, Any]) -> tuple[str, str]:
+    """A title, and what is known of why the thread did not let go."""
+    waited, cpu = _waited_for(hold), hold.get("hold_cpu")
+    if cpu is not None and cpu >= thresholds.LONG_HOLD_CPU.value * waited:
+        return (
+            "A call keeps the GIL and cannot be preempted",
+            f"It used {units.seconds(cpu)} of CPU time after it was asked to let go. Python code "
+            "lets go at once; a call into C code that does not release the GIL never hears it, "
+            "and no switch interval and no policy can change that.",
+        )
+    known = "How much of that it was on a processor is not known."
+    if cpu is not None:
+        known = f"It used only {units.seconds(cpu)} of CPU time after it was asked to let go."
+    return (
+        "A thread keeps the GIL although others ask for it",
+        f"{known} Either the kernel ran others in its place, or a call into C code keeps the GIL, "
+        "which never hears that others ask.",
     )
 
 

@@ -83,6 +83,12 @@ LONG_HOLD_SHARE = Threshold(
     "of all waiting must be for such holds",
     "else they are rare beside what else is waited for",
 )
+LONG_HOLD_CPU = Threshold(
+    0.5,
+    "of the wait",
+    "CPU time after a drop request is a call into C code",
+    "Python code answers within microseconds of CPU time; one without a processor uses none",
+)
 LONG_HOLD_ALONE_S = Threshold(
     1, "s", "a single wait so long is named whatever its share", "users notice a second"
 )
