@@ -90,6 +90,105 @@ def test_getsignal_shows_no_handler() -> None:
     assert headway("run", "-c", code).stdout == python("-c", code).stdout
 
 
+PUTS_THE_DEFAULT_BACK = {
+    "signal.signal": (
+        "old = signal.signal(number, lambda *_: 0)\n"
+        "assert old is signal.SIG_DFL\n"
+        "signal.signal(number, old)\n"
+    ),
+    "asyncio": (
+        "import asyncio\n"
+        "async def main():\n"
+        "    loop = asyncio.get_running_loop()\n"
+        "    loop.add_signal_handler(number, print)\n"
+        "    loop.remove_signal_handler(number)\n"
+        "asyncio.run(main())\n"
+    ),
+    "siginterrupt": "signal.siginterrupt(number, True)\n",
+    "faulthandler": (
+        "import faulthandler\n"
+        "faulthandler.register(number, file=open(os.devnull, 'w'), chain=True)\n"
+    ),
+    "a handler that raises the signal again": (
+        "def again(*_):\n"
+        "    signal.signal(number, signal.SIG_DFL)\n"
+        "    os.kill(os.getpid(), number)\n"
+        "signal.signal(number, again)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("how", PUTS_THE_DEFAULT_BACK)
+def test_a_default_that_the_program_puts_back_reports(how: str, number: signal.Signals) -> None:
+    code = (
+        f"import os, signal, time\nnumber = {int(number)}\n{PUTS_THE_DEFAULT_BACK[how]}"
+        "if how != 'again': print(signal.getsignal(number), flush=True)\n"
+        "os.kill(os.getpid(), number)\ntime.sleep(60)\n"
+    ).replace("how != 'again'", repr(how != "a handler that raises the signal again"))
+    plain = python("-c", code)
+    measured = headway("run", "-c", code)
+    assert (measured.returncode, measured.stdout) == (plain.returncode, plain.stdout)
+    assert measured.returncode == -number
+    assert measured.stderr == report_in(measured.stderr) != ""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGPIPE", "SIGALRM", "SIGUSR1", "SIGUSR2"])
+def test_a_default_that_the_program_chooses_reports(name: str) -> None:
+    code = (
+        f"import os, signal, time; signal.signal(signal.{name}, signal.SIG_DFL)\n"
+        f"os.kill(os.getpid(), signal.{name}); time.sleep(60)"
+    )
+    measured = headway("run", "-c", code)
+    assert (measured.returncode, measured.stdout) == (-signal.Signals[name], "")
+    assert measured.stderr == report_in(measured.stderr) != ""
+
+
+def test_children_find_the_default_that_the_program_put_back() -> None:
+    """Forked ones die of the signal and say nothing; executed ones have the kernel's default."""
+    code = """
+import os, signal, subprocess, sys, time
+number = signal.SIGTERM
+signal.signal(number, signal.signal(number, lambda *_: 0))
+pid = os.fork()
+if pid == 0:
+    signal.signal(number, signal.SIG_DFL)
+    time.sleep(60)
+time.sleep(0.1)
+os.kill(pid, number)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+look = "print([line for line in open('/proc/self/status') if line.startswith('SigCgt')])"
+for restore in (True, False):
+    subprocess.run([sys.executable, "-S", "-c", look], restore_signals=restore)
+"""
+    plain = python("-c", code)
+    measured = headway("run", "-c", code)
+    assert measured.stdout == plain.stdout
+    assert measured.stdout.startswith(f"{-signal.SIGTERM}\n")
+    assert measured.stderr == report_in(measured.stderr) != ""
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)]
+)
+def test_uvicorn_reports_when_it_is_stopped(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    pytest.importorskip("uvicorn")
+    (tmp_path / "app.py").write_text("async def app(scope, receive, send): pass\n")
+    arguments = ("-m", "uvicorn", "--port", "0", "app:app")
+    process = start("run", *arguments, cwd=tmp_path)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "Uvicorn running" in line:
+            break
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == status
+    assert "Finished server process" in stderr
+    assert stderr.count("headway  Python") == 1
+
+
 def test_a_forked_child_that_is_terminated_says_nothing(tmp_path: Path) -> None:
     code = """
 import os, signal, time

@@ -53,8 +53,9 @@ Runs a Python program exactly as `python` would, measures every take, wait and d
 ends with a report on stderr. With --policy it also decides which thread gets the GIL next. The exit
 status is the program's own.
 
-The report comes after a normal exit, an exception, Ctrl-C, and SIGTERM or SIGHUP that the program
-leaves at their default. Nothing can come from inside after SIGKILL, a crash or os._exit(); with
+The report comes after a normal exit, an exception, Ctrl-C, and a signal that ends the program by
+its default (SIGTERM, SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2), also where the program
+puts the default back. Nothing can come from inside after SIGKILL, a crash or os._exit(); with
 --json FILE the books are then left in FILE.ledger, and `headway report FILE` shows them.
 
 Counts and sums of time are exact, and so is the longest wait. A percentile (p50, p99) is

@@ -67,6 +67,8 @@ pub use engine::holds::{
     Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,
     times_of_thread,
 };
+pub use engine::hook::Hook;
+pub use engine::hook::slots::{SlotError, patch_for_good};
 pub use engine::install::{
     Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,
 };

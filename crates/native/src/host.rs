@@ -33,7 +33,7 @@ pub fn host() -> Host {
 
 /// The true address of a function beside `take_gil`: a function pointer taken here could be a
 /// trampoline of the executable.
-fn anchor() -> *const c_void {
+pub fn anchor() -> *const c_void {
     // SAFETY: a C string; the symbol is exported by every CPython.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyEval_RestoreThread".as_ptr()) }
 }

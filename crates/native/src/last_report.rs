@@ -1,11 +1,12 @@
-//! A last report for a process that SIGTERM or SIGHUP ends, where the program leaves them at their
+//! A last report for a process that a signal ends (SIGTERM, say), where the program leaves it at its
 //! default.
 //!
 //! Python code cannot run then: the main thread may be in a C call that never returns. So a C-level
 //! handler copies the ledger to a memfd, starts a prepared command that reports it, waits a
 //! while for that, and lets the signal end the process as it would have. Python does not see the
-//! handler: `signal.getsignal()` was filled in before it and stays SIG_DFL, and a program that
-//! sets a handler of its own simply replaces it.
+//! handler: `signal.getsignal()` was filled in before it and stays SIG_DFL. A program that sets a
+//! handler of its own simply replaces it; where it puts the default back, so does `defaults` the
+//! handler.
 //!
 //! Knows nothing of what the command does or what a ledger holds. `arm` and `disarm` run in the
 //! thread that calls `_native.report_on_signals`, with a thread state; `on_signal` in whichever
@@ -22,7 +23,9 @@ use pyo3_ffi::*;
 
 use crate::{Methods, method};
 
-const SIGNALS: [c_int; 2] = [libc::SIGTERM, libc::SIGHUP];
+mod defaults;
+
+use defaults::SIGNALS;
 
 /// How long the dying process waits for its report: it holds on to its sockets meanwhile. The
 /// command goes on by itself after that.
@@ -65,8 +68,9 @@ static METHODS: Methods<2> = Methods([
         c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool,\n\
           reporter: int = -1)\n\
           \n\
-          Has SIGTERM and SIGHUP, where they are at their default, first run `command` with the\n\
-          ledger on its stdin and stdout turned to stderr, then remove the file `ledger` (with\n\
+          Has SIGTERM and other signals whose default ends the process, while they are at it,\n\
+          first run `command` with the ledger on its stdin and stdout turned to stderr, then\n\
+          remove the file `ledger` (with\n\
           `keep_ledger`: only if the command succeeded). Meanwhile the reporter with this\n\
           telemetry_signal_fd() tells its recorder. None takes that back.",
     ),
@@ -177,19 +181,41 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, report
     });
     PREPARED.store(Box::into_raw(prepared), Release);
     STATE.store(ARMED, Release);
+    // An interpreter without such a slot restores defaults for good; all else works.
+    let _ = headway_gil::patch_for_good(crate::host::anchor(), &[defaults::hook()]);
+    let action = handled_action();
     for signal in SIGNALS {
-        // SAFETY: the action is fully set before it is handed over; `on_signal` is
-        // async-signal-safe. SA_ONSTACK: runtimes with small stacks of their own ask for it.
-        unsafe {
-            if action_of(signal) == Some(libc::SIG_DFL) {
-                let mut action: libc::sigaction = std::mem::zeroed();
-                action.sa_sigaction = on_signal as *const () as usize;
-                action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
-                libc::sigfillset(&mut action.sa_mask);
-                libc::sigaction(signal, &action, ptr::null_mut());
-            }
+        if action_of(signal) == Some(libc::SIG_DFL) {
+            // SAFETY: a valid action; `on_signal` is async-signal-safe.
+            unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
         }
     }
+}
+
+/// The action with which a signal reports. Async-signal-safe.
+fn handled_action() -> libc::sigaction {
+    // SAFETY: zero bytes are a valid action; the set is our own. SA_ONSTACK: runtimes with small
+    // stacks of their own ask for it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
+        libc::sigfillset(&mut action.sa_mask);
+        action
+    }
+}
+
+fn is_on_signal(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == on_signal as *const () as usize
+}
+
+/// Whether this process is the one that reports, and has not done so. Async-signal-safe.
+fn may_report() -> bool {
+    // SAFETY: null, or a leaked `Prepared` that stays as it was made; getpid has no preconditions.
+    let owner = unsafe {
+        PREPARED.load(Acquire).as_ref().is_some_and(|prepared| prepared.owner == libc::getpid())
+    };
+    owner && STATE.load(Acquire) == ARMED
 }
 
 fn disarm() {

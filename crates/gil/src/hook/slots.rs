@@ -47,6 +47,29 @@ const REQUIRED: [&[u8]; 3] =
 pub fn patch(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
     let object = Object::containing(anchor).ok_or(SlotError::NoObject)?;
     let mut patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let found = find(&object, hooks, &patched)?;
+    for slot in found {
+        if let Err(error) = write(&slot, slot.hook) {
+            drop(patched);
+            unpatch();
+            return Err(error);
+        }
+        patched.push(slot);
+    }
+    Ok(())
+}
+
+/// Puts hooks into the slots of the object that `anchor` lies in, where [`unpatch`] leaves them. A
+/// symbol without a slot is left out. Does nothing for a slot that holds its hook already.
+pub fn patch_for_good(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
+    let object = Object::containing(anchor).ok_or(SlotError::NoObject)?;
+    // Two threads must not change the protection of one page at a time.
+    let _patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    find(&object, hooks, &[])?.iter().try_for_each(|slot| write(slot, slot.hook))
+}
+
+/// The slots that `hooks` belong into, without those in `patched`. Stores the originals.
+fn find(object: &Object, hooks: &[Hook], patched: &[Patched]) -> Result<Vec<Patched>, SlotError> {
     let mut found = Vec::new();
     for hook in hooks {
         let name = std::str::from_utf8(hook.symbol).unwrap_or("?");
@@ -61,6 +84,9 @@ pub fn patch(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
             }
             // SAFETY: the slot's address came from the object's relocations.
             let before = unsafe { (*(slot.address as *const AtomicUsize)).load(Acquire) };
+            if before == hook.replacement as usize {
+                continue;
+            }
             let original = match before {
                 0 => lookup(hook.symbol, &slot),
                 stub if object.contains(stub) => lookup(hook.symbol, &slot),
@@ -73,15 +99,7 @@ pub fn patch(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
             found.push(Patched { address: slot.address, before, hook, original, read_only });
         }
     }
-    for slot in found {
-        if let Err(error) = write(&slot, slot.hook) {
-            drop(patched);
-            unpatch();
-            return Err(error);
-        }
-        patched.push(slot);
-    }
-    Ok(())
+    Ok(found)
 }
 
 /// Puts back hooks that the dynamic linker, at work on a slot's first call in another thread while it
