@@ -3,7 +3,9 @@
 `kind` names how the file is opened, `size` its bytes, `seek` and `read` what is done before it is
 handed over, `length` the Content-Length, `bare` leaves Content-Length out, `write` is written
 first, `code` is the status, `shrink` cuts the file when it is closed, as another process could.
-Then `/closed` tells for each file that was closed since it was last asked how far it had been read.
+`closed` as the kind is a file that is closed, and whose descriptor another file gets, while the
+server asks for it; `/taken` tells what is in that one. `/closed` tells for each file that was
+closed since it was last asked how far it had been read.
 """
 
 import gzip
@@ -13,7 +15,9 @@ import tempfile
 from array import array
 from urllib.parse import parse_qsl
 
+SECRET = b"the secret of another file"
 closed = []
+taken = []
 
 
 def content(size):
@@ -56,7 +60,28 @@ def open_file(kind, size):
         made.write(data)
     file = open(made.name, "rb", 0 if kind == "raw" else -1)  # noqa: SIM115
     os.unlink(made.name)
+    if kind == "closed":
+        give_number_away(file)
     return Upper(file) if kind == "upper" else file
+
+
+def give_number_away(file):
+    """Closes the file where a thread that runs beside the server could: after `fileno()` has the
+    descriptor. Another file takes its number."""
+    fileno, close = file.fileno, file.close
+
+    def number():
+        found = fileno()
+        close()
+        secret = os.memfd_create("secret")
+        os.write(secret, SECRET)
+        if secret != found:
+            os.dup2(secret, found)
+            os.close(secret)
+        taken.append(found)
+        return found
+
+    file.fileno = number
 
 
 def tell_when_closed(file, shrink):
@@ -80,6 +105,13 @@ def application(environ, start_response):
         closed.clear()
         start_response("200 OK", [("Content-Type", "text/plain")])
         return [answer]
+    if environ["PATH_INFO"] == "/taken":
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        contents = [os.pread(fd, 100, 0) for fd in taken]
+        for fd in taken:
+            os.close(fd)
+        taken.clear()
+        return contents
     if environ["PATH_INFO"] == "/pid":
         start_response("200 OK", [("Content-Type", "text/plain")])
         return [str(os.getpid()).encode()]

@@ -1,5 +1,7 @@
 """Applications that say their route themselves, say it wrongly, or are of Bottle."""
 
+import threading
+
 from bottle import Bottle
 
 bottle = Bottle()
@@ -44,3 +46,28 @@ def application(environ, start_response):
     if path.startswith("/many/"):
         environ["headway.route"] = path
     return Iterable() if path == "/iterable" else [b"fine\n"]
+
+
+latest = [{}]
+first = threading.Event()
+
+
+def replace():
+    first.wait()
+    number = 0
+    while True:
+        number += 1
+        latest[0]["headway.route"] = f"/replaced/{number}"
+
+
+for _ in range(2):
+    threading.Thread(target=replace, daemon=True).start()
+
+
+def replaced(environ, start_response):
+    """Has two threads replace the route while the server reads it."""
+    environ["headway.route"] = "/first"
+    latest[0] = environ
+    first.set()
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"fine\n"]

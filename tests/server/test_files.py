@@ -12,7 +12,7 @@ import pytest
 from served import APPS, Served, read_response, read_to_end
 
 sys.path.insert(0, str(APPS))
-from files import content
+from files import SECRET, content
 
 SIZE = 100_000
 
@@ -62,6 +62,16 @@ def test_what_is_no_file_is_read(files: Served, kind: str) -> None:
 
 def test_a_file_that_reads_otherwise_than_its_descriptor_is_read(files: Served) -> None:
     assert files.get("/?kind=upper").body == content(SIZE).replace(b"\n", b"|")
+
+
+def test_a_file_that_another_thread_closes_is_not_mistaken_for_the_next_one() -> None:
+    """Without a GIL it can, between `fileno()` and the duplication of what that returns."""
+    with Served("files:application") as files:
+        response = files.get("/?kind=closed")
+        assert (response.status, SECRET in response.body) == (500, False), response
+        assert "ValueError: read of closed file" in files.stderr
+        # The other file is open, and as it was.
+        assert files.get("/taken").body == SECRET
 
 
 def test_a_file_that_claims_to_be_empty_is_read(files: Served) -> None:

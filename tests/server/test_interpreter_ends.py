@@ -30,6 +30,25 @@ over = threading.Event()
 threading.Thread(target=over.wait, daemon=True).start()
 atexit.register(over.set)
 """
+# Each thread starts the next one and ends, until a moment after the interpreter has begun to end.
+THREADS_COME_AND_GO = """
+import _thread
+over = False
+def follow():
+    try:
+        over or _thread.start_new_thread(follow, ())
+    except RuntimeError:
+        pass
+def end():
+    global over
+    time.sleep(0.1)
+    over = True
+def start():
+    for _ in range(6):
+        _thread.start_new_thread(follow, ())
+    _thread.start_new_thread(end, ())
+atexit.register(start)
+"""
 STATES_AT_EXIT = """
 import ctypes
 def show():
@@ -56,6 +75,18 @@ def test_a_thread_that_an_atexit_handler_ends_is_waited_for(tmp_path: Path) -> N
         server.ask("/")
         server.wait_for("atexit of the tenant")
     assert "did not end" not in server.stderr
+
+
+def test_threads_that_come_and_go_while_their_interpreter_ends_are_counted(tmp_path: Path) -> None:
+    """Without a GIL they free their thread states while these are counted. The debug allocator
+    overwrites what is freed."""
+    group = {"name": "shop", "maximum_requests": 1}
+    environment = {"TENANT_AT_IMPORT": THREADS_COME_AND_GO, "PYTHONMALLOC": "debug"}
+    with Tenants(tmp_path, group, environment=environment) as server:
+        facts = first = server.ask("/")
+        for _ in range(4):
+            facts = server.wait_for_interpreter("/", facts["interpreter"])
+        assert facts["pid"] == first["pid"], server.stderr
 
 
 @pytest.mark.skipif(

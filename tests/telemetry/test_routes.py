@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from heard import SLOW, Ear
-from served import Served
+from served import FREE_THREADING, Served
 
 
 @pytest.fixture
@@ -16,8 +16,9 @@ def ear(tmp_path: Path) -> Iterator[Ear]:
         yield ear
 
 
-def serve(ear: Ear, app: str, *options: str) -> Served:
-    return Served(app, "--telemetry", ear.target, "--telemetry-interval", "0.5", *options)
+def serve(ear: Ear, app: str, *options: str, **changes: str) -> Served:
+    told = ("--telemetry", ear.target, "--telemetry-interval", "0.5")
+    return Served(app, *told, *options, **changes)
 
 
 def endpoints(ear: Ear, requests: int) -> dict[str, tuple[int, bool]]:
@@ -127,3 +128,19 @@ def test_routes_are_bounded(ear: Ear) -> None:
         told = endpoints(ear, 1_500)
     assert len(told) < 1_100
     assert sum(count for count, _ in told.values()) == 1_500
+
+
+@pytest.mark.skipif(not FREE_THREADING, reason="only without a GIL threads run at the same time")
+def test_a_route_that_other_threads_replace_stays_alive_while_it_is_read(ear: Ear) -> None:
+    """The debug allocator overwrites freed memory, so that a freed name ends the process."""
+    app = "routes_said:replaced"
+    with serve(ear, app, PYTHONMALLOC="debug") as server, server.connect() as connection:
+        (worker,) = server.workers()
+        for _ in range(600):
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 50)
+            received = b""
+            while received.count(b"fine\n") < 50:
+                block = connection.recv(65_536)
+                assert block, server.stderr
+                received += block
+        assert server.workers() == [worker]

@@ -5,7 +5,7 @@
 
 use headway_reporter::gc_pauses::{self, GENERATIONS, Pass, Passes};
 use headway_reporter::monotonic_ns;
-use headway_server::wsgi::object::{Object, PyResult, Raised};
+use headway_server::wsgi::object::{Object, PyResult, Raised, get_item};
 use pyo3_ffi::*;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -252,12 +252,7 @@ impl Watcher {
 /// # Safety
 /// `dict` is a live object.
 unsafe fn number_in(dict: *mut PyObject, key: &Object) -> PyResult<u64> {
-    // SAFETY: live objects; the value is borrowed from the dict, and held while it is read.
-    unsafe {
-        let value = PyDict_GetItemWithError(dict, key.as_ptr());
-        if value.is_null() {
-            return if PyErr_Occurred().is_null() { Ok(0) } else { Err(Raised) };
-        }
-        Ok(Object::from_borrowed(value).to_i64()?.max(0) as u64)
-    }
+    // SAFETY: a live object.
+    let dict = unsafe { Object::from_borrowed(dict) };
+    get_item(&dict, key)?.map_or(Ok(0), |value| Ok(value.to_i64()?.max(0) as u64))
 }

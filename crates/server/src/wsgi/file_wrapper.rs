@@ -86,8 +86,8 @@ impl FileWrappers {
     /// such file, for whatever reason: then reading it will tell.
     pub fn open_file(&self, wrapper: &Object) -> Option<FileBody> {
         debug_assert!(self.is_wrapper(wrapper));
-        // SAFETY: an exact wrapper, and the descriptor of a file that is open: `fileno` of a
-        // closed one raises. Nothing of Python runs before it is duplicated.
+        // SAFETY: an exact wrapper. The descriptor is only duplicated, and whether it was the file's
+        // is checked after that.
         unsafe {
             let filelike = (*wrapper.as_ptr().cast::<WrapperObject>()).filelike;
             let filelike = (!filelike.is_null()).then(|| Object::from_borrowed(filelike))?;
@@ -95,12 +95,18 @@ impl FileWrappers {
                 Some(file) => {
                     let offset = number(&file, c"tell")?;
                     let fd = number(&file, c"fileno")?;
-                    let fd = c_int::try_from(fd).unwrap_or(-1);
+                    let Ok(raw) = c_int::try_from(fd) else { return Ok(None) };
                     let offset = u64::try_from(offset).unwrap_or(u64::MAX);
-                    if fd < 0 {
+                    if raw < 0 {
                         return Ok(None);
                     }
-                    Ok(FileBody::from_offset(BorrowedFd::borrow_raw(fd), offset).unwrap_or(None))
+                    let body = FileBody::from_offset(BorrowedFd::borrow_raw(raw), offset);
+                    // Without a GIL another thread may have closed the file before its descriptor was
+                    // duplicated, and opened another one with this number. `close` takes the number
+                    // from the file before it closes the descriptor, and `fileno` of a closed file
+                    // raises: a file that still has the number had it when it was duplicated.
+                    let is_unchanged = number(&file, c"fileno")? == fd;
+                    Ok(body.unwrap_or(None).filter(|_| is_unchanged))
                 }
                 None => Ok(None),
             });

@@ -340,9 +340,63 @@ unsafe fn count_threads_left(interpreter: *mut PyInterpreterState) -> usize {
     }
 }
 
+/// The thread states of the interpreter, the caller's included.
+///
 /// # Safety
-/// Called attached to the interpreter, so that it lives; its list is walked as CPython's own does.
+/// Called attached to the interpreter.
+#[cfg(not(Py_GIL_DISABLED))]
 unsafe fn thread_states(interpreter: *mut PyInterpreterState) -> usize {
+    // SAFETY: the caller holds the GIL, without which no thread takes its state out of the list.
+    unsafe { walk_thread_states(interpreter) }
+}
+
+/// The thread states of the interpreter, the caller's included.
+///
+/// Without a GIL a thread may free its state at any time, under a lock that CPython does not export.
+/// `PyUnstable_GC_VisitObjects` holds this lock, and stops the interpreter's other threads, while it calls
+/// back.
+///
+/// # Safety
+/// Called attached to the interpreter.
+#[cfg(Py_GIL_DISABLED)]
+unsafe fn thread_states(interpreter: *mut PyInterpreterState) -> usize {
+    use std::ffi::{c_int, c_void};
+    type Visitor = unsafe extern "C" fn(*mut PyObject, *mut c_void) -> c_int;
+    unsafe extern "C" {
+        // From CPython 3.12 on (Include/cpython/objimpl.h); pyo3-ffi does not declare it.
+        fn PyUnstable_GC_VisitObjects(visitor: Visitor, argument: *mut c_void);
+    }
+    struct Visit {
+        interpreter: *mut PyInterpreterState,
+        states: usize,
+    }
+    unsafe extern "C" fn visit(_object: *mut PyObject, argument: *mut c_void) -> c_int {
+        // SAFETY: `argument` is the `Visit` below, and the list's lock is held.
+        unsafe {
+            let visit = &mut *argument.cast::<Visit>();
+            visit.states = walk_thread_states(visit.interpreter);
+        }
+        // One object is enough.
+        0
+    }
+    // Should no object be visited, a thread counts as left: the interpreter then stays.
+    let mut result = Visit { interpreter, states: 2 };
+    // SAFETY: attached. A new list is visited even if every other object is frozen (`gc.freeze`). `visit`
+    // touches neither objects nor memory of CPython's allocator.
+    unsafe {
+        let list = PyList_New(0);
+        if list.is_null() {
+            PyErr_Clear();
+        }
+        PyUnstable_GC_VisitObjects(visit, (&raw mut result).cast());
+        Py_XDECREF(list);
+    }
+    result.states
+}
+
+/// # Safety
+/// No thread can take its state out of the interpreter's list meanwhile.
+unsafe fn walk_thread_states(interpreter: *mut PyInterpreterState) -> usize {
     // SAFETY: as the caller promises.
     unsafe {
         let mut state = PyInterpreterState_ThreadHead(interpreter);

@@ -14,7 +14,7 @@
 //! Flask takes its request out of the environ before it returns, so that one is seen (a `Sighting`) as the response
 //! starts, and looked at later, when no code of the application's is in the middle of anything.
 
-use super::object::{Object, PyResult, Raised};
+use super::object::{Object, PyResult, Raised, get_item};
 use crate::record::Route;
 use crate::record::routes::Routes;
 use pyo3_ffi::*;
@@ -61,7 +61,7 @@ impl Sighting {
         if !self.has_more_items() {
             return;
         }
-        match item(&self.environ, &self.key) {
+        match get_item(&self.environ, &self.key) {
             Ok(Some(request)) => self.werkzeug_request.set(Some(request)),
             Ok(None) => {}
             // SAFETY: attached.
@@ -128,7 +128,7 @@ impl RouteFinder {
     ) -> PyResult<Route> {
         let environ = &sighting.environ;
         if sighting.has_more_items()
-            && let Some(name) = item(environ, &self.headway_route)?.filter(is_str)
+            && let Some(name) = get_item(environ, &self.headway_route)?.filter(is_str)
         {
             return self.number_of(&name, name.to_text()?, routes);
         }
@@ -136,7 +136,7 @@ impl RouteFinder {
             return Ok(Route::NONE);
         };
         // Two applications below different paths may both have a route `/`.
-        match item(environ, &self.script_name)?.filter(is_str).filter(|it| !is_empty(it)) {
+        match get_item(environ, &self.script_name)?.filter(is_str).filter(|it| !is_empty(it)) {
             None => self.number_of(&name, below("", &name)?, routes),
             Some(script_name) => {
                 // SAFETY: two strs.
@@ -159,7 +159,7 @@ impl RouteFinder {
                 .map_or(Ok(None), |rule| attribute(&rule, &self.rule));
         }
         if sighting.has_more_items()
-            && let Some(route) = item(&sighting.environ, &self.bottle_route)?
+            && let Some(route) = get_item(&sighting.environ, &self.bottle_route)?
         {
             return attribute(&route, &self.rule);
         }
@@ -196,7 +196,7 @@ impl RouteFinder {
 
     /// The number of a route, whose name was found as `found`.
     fn number_of(&mut self, found: &Object, name: String, routes: &Routes) -> PyResult<Route> {
-        if let Some(number) = item(&self.known, found)? {
+        if let Some(number) = get_item(&self.known, found)? {
             return Ok(Route(number.to_i64()? as u32));
         }
         let mut end = name.len().min(MAX_NAME_BYTES);
@@ -224,19 +224,6 @@ fn below(script_name: &str, rule: &Object) -> PyResult<String> {
     let rule = rule.strip_prefix('^').map_or(&rule[..], |rest| rest.trim_end_matches('$'));
     let slash = if rule.starts_with('/') { "" } else { "/" };
     Ok(format!("{script_name}{slash}{rule}"))
-}
-
-/// What a dict has under a key, if anything.
-fn item(dict: &Object, key: &Object) -> PyResult<Option<Object>> {
-    // SAFETY: live objects, the first a dict; its value is borrowed, and nothing of Python runs before it
-    // is held.
-    unsafe {
-        let value = PyDict_GetItemWithError(dict.as_ptr(), key.as_ptr());
-        if !value.is_null() {
-            return Ok(Some(Object::from_borrowed(value)));
-        }
-        if PyErr_Occurred().is_null() { Ok(None) } else { Err(Raised) }
-    }
 }
 
 /// An attribute, unless there is none or it is None.
