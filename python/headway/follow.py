@@ -205,7 +205,7 @@ def _report(path: str, interval_s: float, name: str) -> int:
     identity = {"process_name": reporter.as_text(name)}
     mine = reporter.ReporterAcrossForks(path, interval_s, identity, kind="run")
     atexit.register(mine.stop, "unknown", "the program has ended")
-    return mine.signal_fd
+    return mine.bell
 
 
 def _own(settings: Settings) -> None:
@@ -222,10 +222,10 @@ def _own(settings: Settings) -> None:
         _install(settings)
         if settings.trace_path:
             _begin_trace(settings)
-        reporter_fd = -1
+        bell = 0
         if settings.telemetry:
             path, interval_s = settings.telemetry, settings.telemetry_interval_s
-            reporter_fd = _report(path, interval_s, settings.name)
+            bell = _report(path, interval_s, settings.name)
     except Exception as error:
         _say(f"headway run: {error}")
         os._exit(1)
@@ -243,7 +243,7 @@ def _own(settings: Settings) -> None:
         os.fsencode(ledger) if ledger else None,
         # Without --json nobody knows of the file; with it, it goes once the JSON is written.
         bool(settings.json_path),
-        reporter_fd,
+        bell,
     )
     # Callbacks run in reverse order: the first to register sees the program's own run before it.
     atexit.register(_finish, settings)

@@ -83,8 +83,8 @@ class Reporter:
         self._native.telemetry_stop(self._handle, reason, as_text(detail), graceful)
 
     @property
-    def signal_fd(self) -> int:
-        return self._native.telemetry_signal_fd(self._handle)
+    def bell(self) -> int:
+        return self._native.telemetry_bell(self._handle)
 
     def pause(self) -> None:
         self._native.telemetry_pause(self._handle)
@@ -119,9 +119,9 @@ class ReporterAcrossForks:
         )
 
     @property
-    def signal_fd(self) -> int:
+    def bell(self) -> int:
         """For `_native.report_on_signals`."""
-        return self._reporter.signal_fd
+        return self._reporter.bell
 
     def stop(self, reason: str, detail: str = "") -> None:
         """Of whichever process calls this."""

@@ -536,6 +536,38 @@ def test_a_program_that_forks_all_the_time_reports_all_the_same(ear: Ear) -> Non
     assert len(ticks) >= 2, "one at the end, and others before it"
 
 
+def test_the_descriptors_of_the_program_are_its_own(ear: Ear) -> None:
+    """A daemon closes whatever is open, and its own eventfds get the numbers: the reporter, which looks
+    twice a second, and whose thread ends and begins at a fork, reads, writes and closes none of them."""
+    done = run(
+        ear,
+        """
+        import os, time
+
+        def counts():
+            for fd in mine:
+                try:
+                    yield os.eventfd_read(fd)
+                except BlockingIOError:
+                    yield 0
+
+        os.closerange(3, 100)
+        mine = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(60)]
+        time.sleep(0.7)
+        for fd in mine:
+            os.eventfd_write(fd, 5)
+        time.sleep(0.7)
+        print(set(counts()))
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+        print(set(counts()))
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "{5}\n{0}\n"
+
+
 def test_children_by_exec_report_where_they_are_followed(ear: Ear) -> None:
     program = """
         import subprocess, sys

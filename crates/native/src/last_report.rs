@@ -15,7 +15,7 @@
 //!
 //! A forked child inherits the handler and is not the owner: there it does what the default would.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
@@ -43,8 +43,8 @@ struct Prepared {
     /// A file to remove: in any case, or once the command has succeeded.
     ledger: Option<CString>,
     keep_ledger: bool,
-    /// Of the thread that reports to a recorder; -1 if there is none.
-    reporter_fd: c_int,
+    /// Of the thread that reports to a recorder; 0 if there is none.
+    bell: u32,
 }
 
 /// Writers: `arm`, under the GIL or its critical section; reader: `on_signal`. A replaced one is
@@ -66,13 +66,13 @@ static METHODS: Methods<2> = Methods([
         c"report_on_signals",
         report_on_signals,
         c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool,\n\
-          reporter: int = -1)\n\
+          bell: int = 0)\n\
           \n\
           Has SIGTERM and other signals whose default ends the process, while they are at it,\n\
           first run `command` with the ledger on its stdin and stdout turned to stderr, then\n\
           remove the file `ledger` (with\n\
           `keep_ledger`: only if the command succeeded). Meanwhile the reporter with this\n\
-          telemetry_signal_fd() tells its recorder. None takes that back.",
+          telemetry_bell() tells its recorder. None takes that back.",
     ),
     PyMethodDef::zeroed(),
 ]);
@@ -88,16 +88,16 @@ unsafe extern "C" fn report_on_signals(
     let mut command: *mut PyObject = ptr::null_mut();
     let mut ledger: *mut PyObject = ptr::null_mut();
     let mut keep_ledger: c_int = 0;
-    let mut reporter_fd: c_int = -1;
-    // SAFETY: `O` stores a borrowed reference that lives as long as `arguments`, `p` an int.
+    let mut bell: c_uint = 0;
+    // SAFETY: `O` stores a borrowed reference that lives as long as `arguments`, `p` an int, `I` an unsigned one.
     let parsed = unsafe {
         PyArg_ParseTuple(
             arguments,
-            c"OOp|i:report_on_signals".as_ptr(),
+            c"OOp|I:report_on_signals".as_ptr(),
             &mut command,
             &mut ledger,
             &mut keep_ledger,
-            &mut reporter_fd,
+            &mut bell,
         )
     };
     if parsed == 0 {
@@ -116,7 +116,7 @@ unsafe extern "C" fn report_on_signals(
                     path => path,
                 },
             };
-            arm(words, ledger, keep_ledger != 0, reporter_fd);
+            arm(words, ledger, keep_ledger != 0, bell);
         }
         let none = Py_None();
         Py_IncRef(none);
@@ -157,7 +157,7 @@ fn exec_array(words: impl IntoIterator<Item = CString>) -> Box<[*const c_char]> 
     leaked.chain([ptr::null()]).collect()
 }
 
-fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, reporter_fd: c_int) {
+fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: u32) {
     use std::os::unix::ffi::OsStringExt;
     // SAFETY: getpid has no preconditions.
     let owner = unsafe { libc::getpid() };
@@ -177,7 +177,7 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, report
         environment: exec_array(environment),
         ledger,
         keep_ledger,
-        reporter_fd,
+        bell,
     });
     PREPARED.store(Box::into_raw(prepared), Release);
     STATE.store(ARMED, Release);
@@ -270,8 +270,8 @@ extern "C" fn on_signal(signal: c_int) {
 
 /// Runs the command with a copy of the ledger. Any step that fails means no report.
 fn report(prepared: &Prepared) {
-    if prepared.reporter_fd >= 0 {
-        headway_reporter::ring_for_signal(prepared.reporter_fd);
+    if prepared.bell != 0 {
+        headway_reporter::ring_for_signal(prepared.bell);
     }
     // SAFETY: raw system calls on a descriptor of our own; `clone` without flags is a fork without
     // fork handlers and without a SIGCHLD, so that the program's other threads notice nothing.

@@ -13,7 +13,6 @@ use super::post::{Post, TargetError, wall_s};
 use super::source::{RequestCounts, Source, Tick};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
-use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -96,7 +95,7 @@ impl Reporter {
             interval: settings.interval,
             desk: Mutex::new(desk),
             sources: Mutex::new(sources),
-            bell: Bell::new().map_err(TargetError::System)?,
+            bell: Bell::new(),
         };
         let reporter =
             Self { shared: Arc::new(shared), thread: Mutex::default(), pid: std::process::id() };
@@ -133,9 +132,9 @@ impl Reporter {
         self.shared.end(ending);
     }
 
-    /// What to ring in the handler of a signal that ends the process; see `ring_for_signal`.
-    pub fn signal_fd(&self) -> RawFd {
-        self.shared.bell.fd()
+    /// What `ring_for_signal` takes in the handler of a signal that ends the process.
+    pub fn bell_number(&self) -> u32 {
+        self.shared.bell.number()
     }
 
     /// Ends the thread, and loses nothing: before a fork, for CPython warns of one in a process of several threads.

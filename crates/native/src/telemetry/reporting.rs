@@ -56,9 +56,9 @@ static METHODS: Methods<8> = Methods([
     ),
     method(c"telemetry_resume", resume, c"telemetry_resume(reporter)"),
     method(
-        c"telemetry_signal_fd",
-        signal_fd,
-        c"telemetry_signal_fd(reporter) -> int\nWhat report_on_signals() rings, so that the end is told.",
+        c"telemetry_bell",
+        bell,
+        c"telemetry_bell(reporter) -> int\nThe number that report_on_signals() takes to report the end to the recorder.",
     ),
     PyMethodDef::zeroed(),
 ]);
@@ -233,15 +233,15 @@ unsafe extern "C" fn resume(_: *mut PyObject, arguments: *mut PyObject) -> *mut 
     on_reporter(arguments, c"O:telemetry_resume", |reporter, _| drop(reporter.resume()))
 }
 
-unsafe extern "C" fn signal_fd(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
+unsafe extern "C" fn bell(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
     let mut capsule = ptr::null_mut();
     // SAFETY: the format has one place, for an object that the tuple keeps alive.
     unsafe {
-        if PyArg_ParseTuple(arguments, c"O:telemetry_signal_fd".as_ptr(), &raw mut capsule) == 0 {
+        if PyArg_ParseTuple(arguments, c"O:telemetry_bell".as_ptr(), &raw mut capsule) == 0 {
             return ptr::null_mut();
         }
         match reporter_in(capsule) {
-            Ok(reporter) => PyLong_FromLong(reporter.signal_fd().into()),
+            Ok(reporter) => PyLong_FromUnsignedLong(reporter.bell_number().into()),
             Err(Raised) => ptr::null_mut(),
         }
     }
