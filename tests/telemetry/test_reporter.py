@@ -537,8 +537,8 @@ def test_a_program_that_forks_all_the_time_reports_all_the_same(ear: Ear) -> Non
 
 
 def test_the_descriptors_of_the_program_are_its_own(ear: Ear) -> None:
-    """A daemon closes whatever is open, and its own eventfds get the numbers: the reporter, which looks
-    twice a second, and whose thread ends and begins at a fork, reads, writes and closes none of them."""
+    """A daemon closes whatever is open, and its own eventfds get the numbers. The reporter looks
+    twice a second, and its thread ends and begins at a fork: it reads and writes none of them."""
     done = run(
         ear,
         """

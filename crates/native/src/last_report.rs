@@ -89,7 +89,8 @@ unsafe extern "C" fn report_on_signals(
     let mut ledger: *mut PyObject = ptr::null_mut();
     let mut keep_ledger: c_int = 0;
     let mut bell: c_uint = 0;
-    // SAFETY: `O` stores a borrowed reference that lives as long as `arguments`, `p` an int, `I` an unsigned one.
+    // SAFETY: `O` stores a borrowed reference that lives as long as `arguments`, `p` an int, `I` an
+    // unsigned one.
     let parsed = unsafe {
         PyArg_ParseTuple(
             arguments,

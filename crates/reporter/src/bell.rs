@@ -1,8 +1,8 @@
 //! Wakes the reporter's thread before its time.
 //!
-//! A futex: a signal handler may ring it, and the program cannot take it away. A descriptor would not do. Programs
-//! close whatever descriptors are open (daemons do) and open their own under the same numbers, and no check tells
-//! one eventfd from another before it is written to or closed.
+//! A futex: a signal handler may ring it, and the program cannot take it away. A descriptor would
+//! not do. Programs close whatever descriptors are open (daemons do) and open their own under the
+//! same numbers, and no check tells one eventfd from another before it is written to or closed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -13,10 +13,11 @@ pub enum Rung {
     BySignal,
 }
 
-/// Sleeping threads sleep on this word: it counts the rings of all bells of the process. Writers: whoever rings;
-/// readers: the threads of the bells. `SeqCst`, as everything here: it is rare.
+/// Threads sleep on this word, which counts the rings of all bells of the process. Writers: all
+/// who ring; readers: the threads of the bells. `SeqCst`, as everything here: it is rare.
 static RINGS: AtomicU32 = AtomicU32::new(0);
-/// The number of the bell that a signal rang, 0 if none. Set by `ring_for_signal`, taken back by the bell's thread.
+/// The number of the bell that a signal rang, 0 if none. Set by `ring_for_signal`, taken back by the
+/// bell's thread.
 static RUNG_FOR_SIGNAL: AtomicU32 = AtomicU32::new(0);
 /// The number that the next bell gets.
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -62,8 +63,8 @@ impl Bell {
     }
 }
 
-/// For the handler of a signal that ends the process: the reporter whose bell has this number tells so.
-/// Async-signal-safe; the handler keeps errno.
+/// For the handler of a signal that ends the process: the reporter whose bell has this number
+/// reports the end. Async-signal-safe; the handler keeps errno.
 pub fn ring_for_signal(number: u32) {
     RUNG_FOR_SIGNAL.store(number, SeqCst);
     wake_all();

@@ -58,7 +58,8 @@ static METHODS: Methods<8> = Methods([
     method(
         c"telemetry_bell",
         bell,
-        c"telemetry_bell(reporter) -> int\nThe number that report_on_signals() takes to report the end to the recorder.",
+        c"telemetry_bell(reporter) -> int\n\
+          The number that report_on_signals() takes to report the end to the recorder.",
     ),
     PyMethodDef::zeroed(),
 ]);

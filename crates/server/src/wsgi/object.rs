@@ -117,11 +117,12 @@ pub fn set_item(dict: &Object, key: &Object, value: &Object) -> PyResult<()> {
     }
 }
 
-/// What `dict` has under `key`, as a reference of the caller's: where there is no GIL, another thread may take a
+/// `dict.get(key)`, as a reference of the caller's: where there is no GIL, another thread may take a
 /// borrowed value out of the dict, and free it, before the caller holds it.
 pub fn get_item(dict: &Object, key: &Object) -> PyResult<Option<Object>> {
     let mut value = ptr::null_mut();
-    // SAFETY: live objects; SystemError if the first is no dict. The value is a new reference, or null.
+    // SAFETY: live objects; SystemError if the first is no dict. The value is a new reference, or
+    // null.
     unsafe {
         match compat::PyDict_GetItemRef(dict.as_ptr(), key.as_ptr(), &mut value) {
             0 => Ok(None),
