@@ -52,6 +52,7 @@ def in_raw(durations_ns: Sequence[int]) -> dict[str, Any]:
         "held_ns": 0,
         "forced_waited_ns": 0,
         "longest_answer_ns": 0,
+        "longest_answer_cpu_ns": 0,
         "wait": waits,
         "hold": waits,
     }
