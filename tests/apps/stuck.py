@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import signal
 import sys
 import threading
 import time
@@ -46,6 +47,12 @@ def sleep(seconds):
     print("asleep", file=sys.stderr, flush=True)
     time.sleep(seconds)
     return b"slept\n"
+
+
+def deaf(seconds):
+    """Sleeps in a thread that answers no signal, as one that waits for a broken disk does."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    return sleep(seconds)
 
 
 def compute(seconds):
@@ -125,6 +132,7 @@ PAGES = {
     for each in (
         hello,
         sleep,
+        deaf,
         compute,
         stubborn,
         sleeping_and_hello,

@@ -135,6 +135,21 @@ def test_a_request_that_runs_too_long_is_named_with_its_stack() -> None:
     assert "in application" in stack
 
 
+def test_stacks_that_do_not_come_keep_the_monitor_from_nothing() -> None:
+    """Each is waited for, one after the other. Meanwhile the monitor answers for the threads."""
+    limits = {"request_timeout_s": 0.2, "interrupt_timeout_s": 600, "queue_timeout_s": 0.5}
+    with limited(threads=8, **limits) as server, contextlib.ExitStack() as open_ones:
+        late = open_ones.enter_context(server.send("/hello"))
+        assert read_response(late).body == b"hello\n"
+        for _ in range(8):
+            open_ones.enter_context(server.send("/deaf?600"))
+        while "No stack: the thread did not answer in time" not in server.stderr:
+            time.sleep(0.01)
+        send(late, "/hello")
+        assert read_response(late).status == 504
+        assert server.stderr.count("No stack") < 8, "all were waited for before that"
+
+
 def test_an_interrupted_request_is_answered_504_and_its_thread_serves_on() -> None:
     with limited(threads=1, request_timeout_s=0.2, interrupt_timeout_s=600) as server:
         for _ in range(3):

@@ -9,6 +9,7 @@
 
 mod activity;
 mod control;
+mod findings;
 mod interruption;
 mod orphan;
 mod slow_requests;
@@ -24,8 +25,9 @@ pub use stamp::note_journal;
 pub use threads::Threads;
 
 use super::inbox::Inbox;
+use activity::Overdue;
 use control::Control;
-use headway_reporter::stacks::{self, Missing, Stack};
+use findings::{Consequence, Finding, Findings};
 use orphan::Orphan;
 use std::fmt::Display;
 use std::os::fd::RawFd;
@@ -36,10 +38,8 @@ use std::time::Duration;
 /// How late it may be noticed that a limit has passed; less where the limit is short itself.
 const LONGEST_SWEEP: Duration = Duration::from_secs(1);
 const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
-/// So that the monitor is back at its other duties soon.
+/// Overdue requests of one sweep; a later sweep finds the others.
 const STACKS_PER_SWEEP: usize = 8;
-/// For a thread to write its stack, and for the reporter to be done with another's.
-const STACK_PATIENCE: Duration = Duration::from_millis(200);
 
 /// 0 turns a limit off.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +96,7 @@ impl ProcessLimits {
 
 pub struct Watch {
     pub limits: ProcessLimits,
-    control: Control,
+    control: Arc<Control>,
     pub threads: Arc<Threads>,
     /// Whether somebody wants to know of every request what it is for: who reports long holds of a GIL.
     reported: bool,
@@ -104,13 +104,16 @@ pub struct Watch {
     /// Requests that ran. Written by all threads, only if there is a maximum; relaxed.
     requests: AtomicU64,
     orphan: Orphan,
-    pub interruptions: Inbox<Interruption>,
+    pub interruptions: Arc<Inbox<Interruption>>,
+    findings: Findings,
 }
 
 impl Watch {
     /// `reported`: see `PoolSettings`.
     pub fn new(limits: ProcessLimits, reported: bool) -> Self {
-        let control = Control::new(limits.control_fd);
+        let control = Arc::new(Control::new(limits.control_fd));
+        let interruptions = Arc::<Inbox<Interruption>>::default();
+        let findings = Findings::new(Arc::clone(&control), Arc::clone(&interruptions));
         let threads = Arc::<Threads>::default();
         let (slow_ns, user_agents) = (limits.slow_request_ns, limits.user_agents);
         let slow_requests = (slow_ns != 0)
@@ -123,7 +126,8 @@ impl Watch {
             slow_requests,
             requests: AtomicU64::new(0),
             orphan: Orphan::default(),
-            interruptions: Inbox::default(),
+            interruptions,
+            findings,
         }
     }
 
@@ -163,9 +167,19 @@ impl Watch {
     /// Looks at all limits that time can break. For the monitor.
     pub fn check(&self, now_ns: u64) {
         self.check_inactivity(now_ns);
-        self.check_requests(now_ns);
-        self.check_gils();
+        // Those of an earlier sweep are still being reported: a later sweep looks again.
+        if !self.findings.are_being_reported() {
+            let mut found = self.overdue_requests(now_ns);
+            found.extend(self.long_hold());
+            self.check_interrupted(now_ns);
+            self.findings.report(found);
+        }
         self.check_supervisor();
+    }
+
+    /// Waits until what was found is reported. For the monitor, when the server is over.
+    pub fn finish(&self) {
+        self.findings.finish();
     }
 
     /// For the monitor, which calls it once more when the server is over: the end of the process
@@ -195,17 +209,17 @@ impl Watch {
         }
     }
 
-    fn check_requests(&self, now_ns: u64) {
+    /// Requests that have run for longer than they may and were not found before.
+    fn overdue_requests(&self, now_ns: u64) -> Vec<Finding> {
         let (limit_ns, grace_ns) = (self.limits.request_ns, self.limits.interrupt_ns);
         if limit_ns == 0 {
-            return;
+            return Vec::new();
         }
         let threads = self.threads.lock();
         let overdue = threads
             .iter()
             .filter_map(|thread| thread.overdue(now_ns, limit_ns).map(|request| (thread, request)));
-        // The others come with the next sweep.
-        for (thread, request) in overdue.take(STACKS_PER_SWEEP) {
+        let found = |(thread, request): (&Arc<Activity>, Overdue)| {
             let native_id = thread.native_id;
             let name = headway_gil::name_of(native_id as u32).unwrap_or_default();
             let detail = format!(
@@ -215,47 +229,43 @@ impl Watch {
                 Tenths(request.run_ns),
                 Tenths(limit_ns)
             );
-            self.tell_with_stack(native_id, &detail);
-            if grace_ns == 0 {
-                self.control.say(Reason::RequestTimeout, || detail);
-            } else {
-                self.interruptions.push(Interruption::new(thread, request.begun_ns));
-            }
-        }
-        if grace_ns != 0 && threads.iter().any(|thread| thread.outlasts(now_ns, grace_ns)) {
+            let consequence = match grace_ns {
+                0 => Consequence::Replace(Reason::RequestTimeout),
+                _ => Consequence::Interrupt(Interruption::new(thread, request.begun_ns)),
+            };
+            Finding { native_id, detail, consequence }
+        };
+        overdue.take(STACKS_PER_SWEEP).map(found).collect()
+    }
+
+    fn check_interrupted(&self, now_ns: u64) {
+        let grace_ns = self.limits.interrupt_ns;
+        let outlasts = |thread: &Arc<Activity>| thread.outlasts(now_ns, grace_ns);
+        if self.limits.request_ns != 0 && grace_ns != 0 && self.threads.lock().iter().any(outlasts)
+        {
             self.control.say(Reason::RequestTimeout, || {
                 format!("a request runs on {} s after it was interrupted", Tenths(grace_ns))
             });
         }
     }
 
-    fn check_gils(&self) {
+    /// A hold of a GIL that has lasted for longer than it may, unless one was reported before.
+    fn long_hold(&self) -> Option<Finding> {
         let limit_ns = self.limits.deadlock_ns;
         if limit_ns == 0 || self.control.has_said(Reason::DeadlockTimeout) {
-            return;
+            return None;
         }
-        if let Some(hold) = headway_gil::holds_longer_than(limit_ns, limit_ns).into_iter().next() {
-            let native_id = hold.native_id.unwrap_or(0);
-            let detail = format!(
-                "thread {} (native id {native_id}) has held the GIL for {} s while another waited; \
-                 deadlock-timeout allows {} s",
-                hold.name,
-                Tenths(hold.held_ns),
-                Tenths(limit_ns)
-            );
-            self.tell_with_stack(native_id as i32, &detail);
-            self.control.say(Reason::DeadlockTimeout, || detail);
-        }
-    }
-
-    fn tell_with_stack(&self, native_id: i32, detail: &str) {
-        match stacks::read(native_id as u32, STACK_PATIENCE) {
-            Ok(Stack { calls, .. }) => say_on_stderr(&format!(
-                "{detail}. Where it is:\nStack (most recent call first):\n{calls}"
-            )),
-            Err(Missing::Unregistered) => say_on_stderr(detail),
-            Err(missing) => say_on_stderr(&format!("{detail}. No stack: {}", missing.as_str())),
-        }
+        let hold = headway_gil::holds_longer_than(limit_ns, limit_ns).into_iter().next()?;
+        let native_id = hold.native_id.unwrap_or(0);
+        let detail = format!(
+            "thread {} (native id {native_id}) has held the GIL for {} s while another waited; \
+             deadlock-timeout allows {} s",
+            hold.name,
+            Tenths(hold.held_ns),
+            Tenths(limit_ns)
+        );
+        let consequence = Consequence::Replace(Reason::DeadlockTimeout);
+        Some(Finding { native_id: native_id as i32, detail, consequence })
     }
 }
 
