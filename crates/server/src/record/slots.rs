@@ -4,19 +4,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-/// What `begun_ns` is while the counters change.
-const ENDING: u64 = 1;
-
 /// One worker thread. Writer: that thread, but for `longest_ns`. Readers: any.
 #[derive(Debug, Default)]
 pub struct Slot {
     /// | value | meaning |
     /// |---|---|
-    /// | 0 | no request is under way |
-    /// | `ENDING` | one has ended, and is being added to the counters |
-    /// | else | when the request under way was taken up |
+    /// | even | half as many requests have ended, and are in the counters |
+    /// | odd | one more has ended, and is being added to the counters |
     ///
-    /// A reader that finds the same value before and behind the counters has read them as of that.
+    /// A reader that finds the same even value before and behind the other fields has read them as of
+    /// one moment.
+    version: AtomicU64,
+    /// When the request under way was taken up; 0 if none is.
     begun_ns: AtomicU64,
     /// Requests that ended: how many, and the time and CPU time that they took.
     completed: AtomicU64,
@@ -47,7 +46,8 @@ impl Slot {
         let add = |counter: &AtomicU64, amount| {
             counter.store(counter.load(Relaxed) + amount, Relaxed);
         };
-        self.begun_ns.store(ENDING, Relaxed);
+        let version = self.version.load(Relaxed);
+        self.version.store(version + 1, Relaxed);
         fence(Release);
         add(&self.completed, 1);
         add(&self.busy_ns, took_ns);
@@ -56,7 +56,8 @@ impl Slot {
         if took_ns > self.longest_ns.load(Relaxed) {
             self.longest_ns.store(took_ns, Relaxed);
         }
-        self.begun_ns.store(0, Release);
+        self.begun_ns.store(0, Relaxed);
+        self.version.store(version + 2, Release);
     }
 
     pub fn is_busy(&self) -> bool {
@@ -65,12 +66,13 @@ impl Slot {
 
     pub fn read(&self, now_ns: u64) -> Reading {
         loop {
-            let begun_ns = self.begun_ns.load(Acquire);
-            if begun_ns == ENDING {
+            let version = self.version.load(Acquire);
+            if version % 2 == 1 {
                 // Its thread may have lost its core there.
                 std::thread::yield_now();
                 continue;
             }
+            let begun_ns = self.begun_ns.load(Relaxed);
             let current_ns = if begun_ns == 0 { 0 } else { now_ns.saturating_sub(begun_ns) };
             let reading = Reading {
                 completed: self.completed.load(Relaxed),
@@ -79,8 +81,8 @@ impl Slot {
                 current_ns,
             };
             fence(Acquire);
-            // Else a request has begun or ended meanwhile, and may be counted twice or not at all.
-            if self.begun_ns.load(Relaxed) == begun_ns {
+            // Otherwise a request has ended meanwhile, and may be counted twice or not at all.
+            if self.version.load(Relaxed) == version {
                 return reading;
             }
         }
@@ -107,6 +109,36 @@ mod tests {
         let reading = slot.read(1_000);
         assert_eq!((reading.busy_ns, reading.current_ns, reading.cpu_ns), (70, 0, 7));
         assert_eq!((slot.take_longest_ns(), slot.take_longest_ns()), (70, 0));
+    }
+
+    #[test]
+    fn a_request_is_counted_in_full_or_not_at_all() {
+        const LONG_NS: u64 = 1_000;
+        const REQUESTS: u64 = 200_000;
+        let slot = Slot::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=REQUESTS {
+                    slot.begin(number * LONG_NS);
+                    slot.end((number + 1) * LONG_NS, 1);
+                    // Mostly none is under way.
+                    for _ in 0..20 {
+                        std::hint::spin_loop();
+                    }
+                }
+            });
+            loop {
+                let reading = slot.read(0);
+                let busy_ns = reading.busy_ns - reading.current_ns;
+                assert_eq!(
+                    (reading.completed * LONG_NS, reading.completed),
+                    (busy_ns, reading.cpu_ns)
+                );
+                if reading.completed == REQUESTS {
+                    break;
+                }
+            }
+        });
     }
 
     #[test]
