@@ -71,21 +71,20 @@ impl<A: Application> Pool<A> {
                     // SAFETY: `insert` gave the word to this thread.
                     let peer = unsafe { slot.peer() }.as_mut().expect("inserted just now");
                     slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
-                    // An event that comes before the release sets PENDING, and would be lost; so
-                    // first make it IDLE. Its first event comes at once.
-                    let fd = peer.socket.as_fd();
-                    // SAFETY: the socket stays open until a thread closes the slot, and nobody
-                    // hears of it before it is added.
-                    let fd = unsafe {
-                        std::os::fd::BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&fd))
-                    };
-                    slot.word.release();
+                    // Registered while it is BUSY: once it is IDLE the monitor may claim it, and the
+                    // thread that gets it may close its descriptor.
+                    if self.epoll.add_connection(peer.socket.as_fd(), token.to_data()).is_err() {
+                        self.discard(token.index);
+                        continue;
+                    }
+                    if !slot.word.release() {
+                        // Its first event came already, to the thread that polls.
+                        peer.noticed_ns = now_ns();
+                        peer.readable = true;
+                        self.submit(token.index);
+                    }
                     // It has deadlines now, which only the monitor keeps.
                     self.monitor.wake_if_asleep();
-                    if self.epoll.add_connection(fd, token.to_data()).is_err() && slot.word.claim()
-                    {
-                        self.discard(token.index);
-                    }
                 }
             }
         }

@@ -5,6 +5,7 @@ use crate::http::Response;
 use crate::worker::Exchange;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// More than the kernel keeps for both ends.
@@ -121,6 +122,40 @@ pub fn run(pool: &Pool<Targets>, threads: usize, monitor: bool, talk: impl FnOnc
         // A failed test ends too.
         let _stop = StopOnDrop(pool);
         talk();
+    });
+}
+
+#[test]
+fn a_connection_that_somebody_can_claim_is_registered() {
+    with_pool(1, |pool, address| {
+        let (is_over, claimed) = (AtomicBool::new(false), AtomicBool::new(false));
+        // As the monitor, which claims what has passed its deadline at any time.
+        let claim = || {
+            while !is_over.load(SeqCst) {
+                for (index, slot) in pool.slab.slots() {
+                    if !slot.word.claim() {
+                        continue;
+                    }
+                    // SAFETY: claimed just now.
+                    let peer = unsafe { slot.peer() }.as_mut().expect("claimed, so open");
+                    let again = pool.epoll.add_connection(peer.socket.as_fd(), u64::MAX);
+                    peer.readable = true;
+                    pool.submit(index);
+                    claimed.store(true, SeqCst);
+                    let error = again.expect_err("it was not registered");
+                    assert_eq!(error.raw_os_error(), Some(libc::EEXIST));
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(claim);
+            for _ in 0..2_000 {
+                let mut connection = TcpStream::connect(address).unwrap();
+                assert_eq!(ask(&mut connection, "/"), "/");
+            }
+            is_over.store(true, SeqCst);
+        });
+        assert!(claimed.load(SeqCst));
     });
 }
 
