@@ -32,10 +32,22 @@ unsafe extern "C" fn start_response(
     count: Py_ssize_t,
 ) -> *mut PyObject {
     // SAFETY: CPython calls with `count` arguments and the handle that the function is bound to.
-    to_pointer(unsafe {
-        let arguments = std::slice::from_raw_parts(arguments, count as usize);
-        start(handle, arguments)
-    })
+    to_pointer(unsafe { start(handle, arguments_in(arguments, count)) })
+}
+
+/// # Safety
+/// `arguments` points to `count` live objects that outlive the slice; it may be null if `count` is 0, as
+/// where CPython calls without arguments (`_PyObject_CallNoArgs`).
+unsafe fn arguments_in<'a>(
+    arguments: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> &'a [*mut PyObject] {
+    match count {
+        // A slice's pointer is never null.
+        0 => &[],
+        // SAFETY: as the caller promises.
+        _ => unsafe { std::slice::from_raw_parts(arguments, count as usize) },
+    }
 }
 
 /// # Safety
@@ -206,5 +218,16 @@ pub unsafe fn check_block<'a>(block: *mut PyObject) -> PyResult<&'a [u8]> {
             return Err(raise(PyExc_TypeError, &message));
         }
         Ok(bytes_of(block))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpython_calls_without_arguments_with_null() {
+        // SAFETY: no arguments.
+        assert!(unsafe { arguments_in(std::ptr::null_mut(), 0) }.is_empty());
     }
 }
