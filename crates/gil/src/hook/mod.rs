@@ -1,9 +1,18 @@
 //! The functions that stand in CPython's GOT slots, and the list of them.
 //!
 //! Each has the same four beats: is this a GIL's condition variable; keep the books; call what the
-//! slot held before; keep the books. They run in every thread of the process, most with a GIL's mutex
-//! held, so they must not: allocate, block, take a lock that may be held elsewhere, call Python,
-//! panic, or change errno. They may: read the clock, use atomics, and touch books of the slab.
+//! slot held before; keep the books. They run in every thread of the process. No hook allocates,
+//! panics, changes errno or runs Python code.
+//!
+//! Most run with a GIL's mutex held. These must not block, take a lock that may be held elsewhere or
+//! call a function of CPython. They may read the clock, use atomics and touch books of the slab.
+//!
+//! `cond_init`, `cond_destroy` and `create` run without a GIL's mutex: where an interpreter is made or
+//! ends, and where a thread is started. Under these hooks, books get memory (`slab::prepare`), an
+//! interpreter's id is asked of CPython, by two functions that read a field each
+//! (`install::id_if_newest`), and two locks are taken: the one of `gils`, and under it the registry lock
+//! of `threads`, where an entry of `gils` is used again. No holder of either waits for Python, so that
+//! a thread that holds a GIL may wait for them.
 //!
 //! `extern "C-unwind"`: `pthread_cancel` and `pthread_exit` unwind through a waiting hook's frame;
 //! none of them owns anything that would need dropping.
@@ -30,7 +39,7 @@ use super::account::Outcome;
 use super::clock::now_ns;
 use super::gil::{EPOCH, Gil, Role, life};
 use super::gils;
-use super::{account, fork, hints, learning, ledger, threads};
+use super::{account, fork, hints, learning, ledger, parking, threads};
 use starting::ThreadStart;
 
 type Cond = *mut c_void;
@@ -217,7 +226,7 @@ unsafe extern "C-unwind" fn cond_init(cond: Cond, attributes: *const c_void) -> 
         match gils::find(cond as usize) {
             Some((gil, Role::Cond)) => fork::gil_made_anew(gil, cond as usize),
             Some((_, Role::SwitchCond)) => {}
-            None => learning::saw_init(cond as usize),
+            None => keeping_errno(|| learning::saw_init(cond as usize)),
         }
     }
     result
@@ -231,7 +240,7 @@ unsafe extern "C-unwind" fn cond_destroy(cond: Cond) -> c_int {
         && let Some((gil, Role::Cond)) = gils::find(cond as usize)
         && let Some(slot) = ledger::slot()
     {
-        gils::close_gone(gil, slot);
+        keeping_errno(|| gils::close_gone(gil, slot));
     }
     // SAFETY: the caller's own call.
     unsafe { real(cond) }
@@ -273,8 +282,10 @@ unsafe extern "C-unwind" fn create(
     if EPOCH.load(Acquire) != 0
         && let Some(slot) = ledger::slot()
     {
-        ledger::slab::prepare(slot);
-        hints::take_back_from_this_thread(threads::books_of_this_thread_by_index());
+        keeping_errno(|| {
+            ledger::slab::prepare(slot);
+            hints::take_back_from_this_thread(threads::books_of_this_thread_by_index());
+        });
     }
     let started = starting::inherit(start, argument);
     // SAFETY: the caller's own call, but for what the thread does first.
@@ -283,4 +294,12 @@ unsafe extern "C-unwind" fn create(
         started.failed();
     }
     result
+}
+
+/// Runs what may change errno, and puts it back.
+fn keeping_errno(act: impl FnOnce()) {
+    parking::keeping_errno(|| {
+        act();
+        0
+    });
 }
