@@ -27,6 +27,13 @@ if os.path.exists(os.environ.get("EXIT_WHILE_EXISTS", "")):
 if os.path.exists(os.environ.get("SLEEP_WHILE_EXISTS", "")):
     time.sleep(600)
 
+# Each file in this folder has one process killed, as the kernel does for want of memory.
+KILLS = os.environ.get("KILL_PER_FILE_IN", "")
+for name in os.listdir(KILLS) if KILLS else ():
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(KILLS, name))
+        os.kill(os.getpid(), signal.SIGKILL)
+
 PRELOADED = os.getpid()
 
 

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 import pytest
-from served import APPS, TIMEOUT_S, read_response
+from overheard import Overheard
+from served import APPS, STAMP, TIMEOUT_S, read_response
 from supervised import HERE, Load, Supervised, is_alive, open_fds
 
 TWO = {"processes": 2}
@@ -203,6 +204,67 @@ def test_an_application_that_exits_at_import_ends_the_server(tmp_path: Path) -> 
         r"before it could serve\n",
         said,
     ), said
+
+
+def kills(directory: Path, count: int) -> str:
+    """For KILL_PER_FILE_IN: so many processes are killed at import."""
+    folder = directory / "kills"
+    folder.mkdir()
+    for number in range(count):
+        (folder / str(number)).touch()
+    return str(folder)
+
+
+BEFORE_ANY_SERVED = "; no request is answered before all processes have started"
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_a_kill_during_the_first_start_is_retried(tmp_path: Path, preload: bool) -> None:
+    environment = {"KILL_PER_FILE_IN": kills(tmp_path, 1)}
+    group = {"processes": 3, "preload": preload}
+    with Supervised(tmp_path, group, environment=environment) as server:
+        assert server.get("/pid").status == 200
+        assert len(server.workers()) == 3 + preload
+    who = r"template" if preload else r"process \d"
+    what = "fork" if preload else "serve"
+    assert re.match(
+        rf"{STAMP}headway serve: {who} of group main \(pid \d+\) was ended by SIGKILL before "
+        rf"it could {what}; starting another{BEFORE_ANY_SERVED}\n"
+        rf"{STAMP}headway serve: listening on ",
+        server.stderr,
+    ), server.stderr
+
+
+def test_kills_during_the_first_start_are_retried_later_and_later(tmp_path: Path) -> None:
+    environment = {"KILL_PER_FILE_IN": kills(tmp_path, 4)}
+    with Supervised(tmp_path, environment=environment) as server:
+        assert server.get("/pid").status == 200
+    killed = re.findall(r"was ended by SIGKILL before it could serve; (.*)\n", server.stderr)
+    assert killed == [
+        f"{each}{BEFORE_ANY_SERVED}"
+        for each in (
+            "starting another",
+            "2 times in a row, so another starts in 0.1 s",
+            "3 times in a row, so another starts in 0.2 s",
+            "4 times in a row, so another starts in 0.4 s",
+        )
+    ]
+
+
+def test_a_server_that_waits_to_start_again_ends_at_sigterm(tmp_path: Path) -> None:
+    server = Supervised.__new__(Supervised)
+    server.file = tmp_path / "settings.json"
+    server.write()
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "supervise_file.py"), str(server.file)],
+        env={**os.environ, "KILL_PER_FILE_IN": kills(tmp_path, 1000)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    Overheard.__init__(server, process)
+    server.wait_for("4 times in a row")
+    assert server.stop() == 0
 
 
 def test_one_bad_group_ends_everything_before_it_begins(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Who serves, and who comes after: the rules by which processes take each other's places.
 
 - Nothing is announced before every process of every group has imported its application; if one
-  cannot, at the first start, the server ends with that error.
+  cannot, at the first start, the server ends with that error. A process that a signal ends then
+  (the kernel's SIGKILL for want of memory, say) is started again like one that served.
 - A process that has to go (a limit, SIGHUP) goes when another is ready in its place; then it
   retires: it answers what it has, on connections that it has accepted. All share the listening
   sockets, so no connection is refused or reset in between.
@@ -69,12 +70,19 @@ class Succession:
                 yield process.deadline
             if process.stopped_until is not None:
                 yield process.stopped_until
-        if self.current is not None and self.is_wanted():
-            for _, slot in self.current.slots():
-                if slot.retry_at is not None:
-                    yield slot.retry_at
+        if self.is_wanted():
+            for _, _, slot in self._slots_to_retry():
+                yield slot.retry_at or 0.0
         if self._obituaries.retry_at is not None:
             yield self._obituaries.retry_at
+
+    def _slots_to_retry(self) -> Iterator[tuple[Generation, RunningGroup, Slot]]:
+        """The slots in which a process is to start at their `retry_at`."""
+        for generation in (self.pending, self.current):
+            if generation is not None:
+                for running, slot in list(generation.slots()):
+                    if slot.retry_at is not None:
+                        yield generation, running, slot
 
     # Starting
 
@@ -246,7 +254,7 @@ class Succession:
         if not self._children.remove(process):
             return
         self._obituaries.tell(process, end, process.requests)
-        how = str(end) if end is not None else "ended"
+        how = _how(end)
         reason = process.reason or (end.reason if end is not None else "unknown")
         if process.serving_since is not None and end is not None and end.exit_code != 0:
             self.was_cut_off |= self.is_stopping and not process.was_killed
@@ -260,11 +268,14 @@ class Succession:
                 continue
             running = generation.group_of(process)
             if running is not None:
-                self._template_ended(generation, running, process, how)
+                self._template_ended(generation, running, process, end)
             elif (place := generation.place_of(process)) is not None:
-                self._worker_ended(generation, place[1], process, how)
+                self._worker_ended(generation, place[1], process, end)
 
-    def _worker_ended(self, generation: Generation, slot: Slot, process: Process, how: str) -> None:
+    def _worker_ended(
+        self, generation: Generation, slot: Slot, process: Process, end: End | None
+    ) -> None:
+        how = _how(end)
         if slot.serving is process:
             slot.serving = None
             if not self.is_wanted():
@@ -275,32 +286,46 @@ class Succession:
             say(f"{process} {how} while it served; {_again(delay_s, slot)}")
             return
         slot.starting = None
-        self._start_failed(generation, slot, f"{process} {how} before it could serve", process)
+        what = f"{process} {how} before it could serve"
+        self._start_failed(generation, slot, what, process, end)
 
     def _template_ended(
-        self, generation: Generation, running: RunningGroup, process: Process, how: str
+        self, generation: Generation, running: RunningGroup, process: Process, end: End | None
     ) -> None:
+        how = _how(end)
         running.template = None
         waiting = [slot for slot in running.slots if slot.awaits_template]
         for slot in waiting:
             slot.awaits_template = False
         for slot in waiting[:1]:
-            self._start_failed(generation, slot, f"{process} {how} before it could fork", process)
+            what = f"{process} {how} before it could fork"
+            self._start_failed(generation, slot, what, process, end)
         for slot in waiting[1:]:
             slot.retry_at = waiting[0].retry_at
         if not waiting and self.is_wanted():
             say(f"{process} {how}; the next fork needs a new one")
 
     def _start_failed(
-        self, generation: Generation, slot: Slot, what: str, process: Process | None = None
+        self,
+        generation: Generation,
+        slot: Slot,
+        what: str,
+        process: Process | None = None,
+        end: End | None = None,
     ) -> None:
+        """`process` is `None` if the system started none. `end` is how the process ended; it is
+        `None` for a fork of which only the end is known. In the first generation, too, a process
+        starts again unless it reported a failure or exited by itself."""
         if not self.is_wanted():
             return
         failure = process.failure if process is not None else None
         if failure is not None and failure.details:
             say(failure.details)
         message = failure.message if failure is not None else what
-        if generation is self.pending:
+        is_first = generation is self.pending and self.current is None
+        exited = end is not None and end.signal_number is None
+        was_killed = process is not None and failure is None and not exited
+        if generation is self.pending and not (is_first and was_killed):
             self.pending = None
             self._dismiss(generation, "generation_abandoned")
             if self.current is None:
@@ -312,7 +337,8 @@ class Succession:
             return
         delay_s = slot.count_death(process) if process is not None else 1.0
         slot.retry_at = time.monotonic() + delay_s
-        say(f"{message}; {_again(delay_s, slot)}")
+        waits = "; no request is answered before all processes have started" if is_first else ""
+        say(f"{message}; {_again(delay_s, slot)}{waits}")
 
     # What is due
 
@@ -332,10 +358,12 @@ class Succession:
                 self._end_stopped(process)
         if not self.is_wanted() and all(each.has_closed for each in self._children):
             self._listeners.shut_down()
-        if self.current is not None and self.is_wanted():
-            for running, slot in list(self.current.slots()):
-                if slot.retry_at is not None and slot.retry_at <= now:
-                    self._start(self.current, running, slot)
+        for generation, running, slot in self._slots_to_retry():
+            # One start that fails may end the server or its generation.
+            is_kept = generation in (self.pending, self.current)
+            is_due = slot.retry_at is not None and slot.retry_at <= now
+            if is_due and is_kept and self.is_wanted():
+                self._start(generation, running, slot)
 
     def _is_late(self, process: Process) -> None:
         """Its time in the state in which it is is over."""
@@ -352,6 +380,10 @@ class Succession:
             process.was_killed = True
             self.was_cut_off |= self.is_stopping and process.serving_since is not None
             process.signal(signal.SIGKILL)
+
+
+def _how(end: End | None) -> str:
+    return str(end) if end is not None else "ended"
 
 
 def _again(delay_s: float, slot: Slot) -> str:
