@@ -46,7 +46,7 @@ def install(
     policy: str | None = None,
     *,
     kernel_hints: bool = True,
-    ledger: str | None = None,
+    ledger: str | int | None = None,
     run: int | None = None,
 ) -> None:
     """Start measuring, with clean books, under a policy. Where the meter is installed already, only
@@ -57,7 +57,8 @@ def install(
     `kernel_hints` says whether a policy may ask the kernel to run I/O-bound threads sooner when
     they wake up (a shorter EEVDF slice, Linux 6.12 and later); it belongs to the policy.
     `ledger` is the path of a file to keep the books in, so that `headway report` can read them if
-    the process crashes; with `run`, the file of another process's run, which this one joins.
+    the process crashes, or the descriptor of an empty file; with `run`, the file of another
+    process's run, which this one joins.
 
     Raises `ValueError` for a policy that there is not, and `Unsupported`, saying why, where the
     meter cannot work: outside Linux with glibc on x86-64 or aarch64, in a statically linked
@@ -68,8 +69,8 @@ def install(
     if policy is not None and policy not in names:
         raise ValueError(f"policy is {policy!r}, and must be one of {', '.join(map(repr, names))}")
     try:
-        ledger_path = None if ledger is None else os.fsencode(ledger)
-        native.gil_install(policy, kernel_hints, ledger_path, run)
+        place = os.fsencode(ledger) if isinstance(ledger, str) else ledger
+        native.gil_install(policy, kernel_hints, place, run)
     except RuntimeError as refusal:
         raise Unsupported(f"the GIL meter cannot be installed: {refusal}") from None
     thread_names.follow(native.gil_name_thread)

@@ -46,6 +46,8 @@ pub enum Place {
     Memory,
     /// A file, created or emptied; any process may read it.
     File(CString),
+    /// An empty file that is open, of which the caller may close the descriptor.
+    Descriptor(i32),
     /// The file of a run that another process began, and the run's identity.
     Join(CString, u64),
 }
@@ -220,6 +222,7 @@ fn prepare_ledger(place: Place) -> Result<(), Refusal> {
         (true, _) => return Err(Refusal::LedgerInUse),
         (false, Place::Memory) => region::create_anonymous(),
         (false, Place::File(path)) => region::create_file(&path),
+        (false, Place::Descriptor(fd)) => region::create_in(fd),
         (false, Place::Join(path, run)) => region::join_file(&path, run),
     }
     .map_err(Refusal::Ledger)?;

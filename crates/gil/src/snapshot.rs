@@ -127,17 +127,20 @@ pub struct Snapshot {
 }
 
 /// The books of this process and of those that descend from it; `None` before the first install.
+/// What the process did in an image before it replaced itself by exec is one of these.
 pub fn snapshot() -> Option<Snapshot> {
     let own = ledger::slot()?;
     let mut snapshot = own_snapshot(own);
-    if let Some(header) = region::header() {
-        let first = region::claimed(header).next();
-        // Only the process that began the run tells of the others.
-        if first.is_some_and(|slot| std::ptr::eq(slot, own)) {
-            snapshot.children =
-                region::claimed(header).skip(1).filter_map(other_snapshot).collect();
-            snapshot.unlisted_children = header.unlisted.load(Relaxed);
-        }
+    let Some(header) = region::header() else { return Some(snapshot) };
+    let mut slots = region::claimed(header).peekable();
+    // Only the process that began the run tells of the others.
+    if slots.peek().is_some_and(|first| first.pid.load(Relaxed) == snapshot.pid) {
+        let mut seen = 0;
+        let others =
+            slots.inspect(|_| seen += 1).filter(|slot| !std::ptr::eq(&raw const **slot, own));
+        snapshot.children = others.filter_map(|slot| other_snapshot(&slot, snapshot.pid)).collect();
+        let unseen = region::claimed_count(header).saturating_sub(seen) as u32;
+        snapshot.unlisted_children = header.unlisted.load(Relaxed) + unseen;
     }
     Some(snapshot)
 }
@@ -145,11 +148,17 @@ pub fn snapshot() -> Option<Snapshot> {
 /// The books in the ledger file at `path`, by which a run is known after it crashed.
 pub fn read_ledger(path: &CStr) -> Result<Snapshot, RegionError> {
     let reader = Reader::open(path)?;
-    let mut processes = reader.slots().filter_map(other_snapshot);
-    let mut first = processes.next().ok_or(RegionError::NotALedger)?;
-    first.children = processes.collect();
-    first.unlisted_children = reader.header().unlisted.load(Relaxed);
-    Ok(first)
+    let opened = |slot: &&Slot| slot.opened_ns.load(Relaxed) != 0;
+    let pid_of = |slot: &Slot| slot.pid.load(Relaxed);
+    let slots: Vec<&Slot> = reader.slots().filter(opened).collect();
+    let pid = slots.first().map(|slot| pid_of(slot)).ok_or(RegionError::NotALedger)?;
+    // The process that began the run, in its last image.
+    let owner = slots.iter().rposition(|slot| pid_of(slot) == pid).unwrap_or(0);
+    let mut snapshot = other_snapshot(slots[owner], 0).ok_or(RegionError::NotALedger)?;
+    let others = slots.iter().enumerate().filter(|(index, _)| *index != owner);
+    snapshot.children = others.filter_map(|(_, slot)| other_snapshot(slot, pid)).collect();
+    snapshot.unlisted_children = reader.header().unlisted.load(Relaxed);
+    Ok(snapshot)
 }
 
 fn own_snapshot(slot: &'static Slot) -> Snapshot {
@@ -198,11 +207,12 @@ fn own_snapshot(slot: &'static Slot) -> Snapshot {
 }
 
 /// Another process's books, as far as it got; `None` if it never opened them. Without a GIL there
-/// are no rows, but a process all the same.
-fn other_snapshot(slot: &Slot) -> Option<Snapshot> {
+/// are no rows, but a process all the same. One with the pid `replaced` has become another image,
+/// which keeps other books.
+fn other_snapshot(slot: &Slot, replaced: i32) -> Option<Snapshot> {
     let mut snapshot = head(slot);
     // SAFETY: signal 0 only asks whether the process exists.
-    snapshot.alive = unsafe { libc::kill(snapshot.pid, 0) } == 0;
+    snapshot.alive = snapshot.pid != replaced && unsafe { libc::kill(snapshot.pid, 0) } == 0;
     let books = || slot.gils.iter().filter(|book| book.state.load(Acquire) != state::FREE);
     let opened_ns = Some(slot.opened_ns.load(Relaxed)).filter(|ns| *ns != 0)?;
     let last_ns = books().map(|book| book.changed_ns.load(Relaxed)).max().unwrap_or(opened_ns);

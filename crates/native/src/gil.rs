@@ -17,8 +17,10 @@ static METHODS: Methods<16> = Methods([
     method(
         c"gil_install",
         install,
-        c"gil_install(policy: str | None, kernel_hints: bool, ledger: bytes | None, run: int | None)\n\
+        c"gil_install(policy: str | None, kernel_hints: bool, ledger: bytes | int | None,\n\
+          run: int | None)\n\
           \n\
+          `ledger` is a path, or the descriptor of an empty file.\n\
           Where the meter is installed already, its policy changes and its books stay.",
     ),
     method(c"gil_policies", policies, c"gil_policies() -> list[tuple[str, str]]"),
@@ -119,7 +121,8 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
     let mut kernel_hints: c_int = 0;
     let mut ledger: *mut PyObject = ptr::null_mut();
     let mut run: *mut PyObject = ptr::null_mut();
-    // SAFETY: `p` stores an int, `z` stores null or a C string that lives as long as the argument, `O` a borrowed reference;
+    // SAFETY: `p` stores an int, `z` stores null or a C string that lives as long as the argument, `O` a borrowed reference,
+    // which PyLong_AsLong reads once it is known to be an int;
     // PyBytes_AsString checks for bytes, and its C string lives as long as the argument.
     let (policy, place) = unsafe {
         if PyArg_ParseTuple(
@@ -135,6 +138,8 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
         }
         let place = if ledger == Py_None() {
             Place::Memory
+        } else if PyLong_Check(ledger) != 0 {
+            Place::Descriptor(PyLong_AsLong(ledger) as c_int)
         } else {
             let path = PyBytes_AsString(ledger);
             if path.is_null() {

@@ -4,11 +4,17 @@
 //! what its children left however they ended, or a file, so that anybody can. A process
 //! that finds no free slot keeps its books in private memory and is counted.
 //!
+//! A process maps the header and its own slot, since containers and monitoring count address space.
+//! It maps the slots of others while it reads them. No descriptor stays open for that: programs list
+//! their descriptors, and close them. mremap(2) with an old size of 0 makes a second mapping of what
+//! a shared mapping maps, and further parts of it.
+//!
 //! Knows nothing of threads and GILs. Everything here is called outside the hooks, except `claim`,
 //! which a forked child calls from its fork handler: system calls only, no allocation.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::size_of;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use super::book::{GilBook, Name, ThreadBook, state};
@@ -102,11 +108,15 @@ pub const fn region_bytes(slots: usize) -> usize {
     size_of::<Header>() + slots * size_of::<Slot>()
 }
 
-/// The region of this process. Written at install and by a forked child, never freed.
+/// The header of this process's region. Written at install, never unmapped.
 static REGION: AtomicPtr<Header> = AtomicPtr::new(std::ptr::null_mut());
 static REGION_SLOTS: AtomicU32 = AtomicU32::new(0);
 /// Whether the region is a file: then a write to a page without room on the disk would kill.
 static FILE_BACKED: AtomicU32 = AtomicU32::new(0);
+/// The slot of the region that this process has mapped for good, and its index; null and `SLOTS` if
+/// it has none. Written at install and by a forked child, while no other thread reads them.
+static OWN: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+static OWN_INDEX: AtomicU32 = AtomicU32::new(SLOTS as u32);
 
 /// Why there is no region; the number is an errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,9 +131,12 @@ fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Makes a region in anonymous shared memory; with room for this process alone if there is not
-/// enough address space for more.
+/// Makes a region in memory that has no name; with room for this process alone if there is no room
+/// for more.
 pub fn create_anonymous() -> Result<(), RegionError> {
+    if create_in_memfd().is_ok() {
+        return Ok(());
+    }
     let mut error = 0;
     for slots in [SLOTS, 1] {
         // SAFETY: a fresh anonymous mapping, wherever the kernel likes.
@@ -138,6 +151,10 @@ pub fn create_anonymous() -> Result<(), RegionError> {
             )
         };
         if memory != libc::MAP_FAILED {
+            let header = size_of::<Header>().next_multiple_of(page_bytes());
+            // The memory is there as long as part of it is mapped.
+            // SAFETY: the rest of the mapping above, which nobody uses.
+            unsafe { libc::munmap(memory.add(header), region_bytes(slots) - header) };
             adopt(memory, slots);
             begin_run();
             return Ok(());
@@ -145,6 +162,29 @@ pub fn create_anonymous() -> Result<(), RegionError> {
         error = errno();
     }
     Err(RegionError::Map(error))
+}
+
+/// As `create_anonymous`, and never reserves address space for more than the header.
+fn create_in_memfd() -> Result<(), RegionError> {
+    // SAFETY: zero bytes are a valid limit; a C string; the descriptor is ours.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        // Beyond the limit a file does not grow: the process is sent SIGXFSZ.
+        if libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) != 0
+            || limit.rlim_cur < region_bytes(SLOTS) as libc::rlim_t
+        {
+            return Err(RegionError::Open(libc::EFBIG));
+        }
+        let fd = libc::memfd_create(c"headway-ledger".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return Err(RegionError::Open(errno()));
+        }
+        let created = create_in(fd);
+        libc::close(fd);
+        // What pages hold is memory, and comes when they are touched.
+        FILE_BACKED.store(0, Relaxed);
+        created
+    }
 }
 
 /// Makes a region in a new file at `path`. One that is there is replaced, never emptied: another
@@ -159,15 +199,25 @@ pub fn create_file(path: &CStr) -> Result<(), RegionError> {
     if fd < 0 {
         return Err(RegionError::Open(errno()));
     }
-    // Sparse: only what is used takes room on the disk.
-    // SAFETY: `fd` is an open file.
-    let mapped = match unsafe { libc::ftruncate(fd, region_bytes(SLOTS) as libc::off_t) } {
-        0 => map_file(fd, SLOTS),
-        _ => Err(RegionError::Map(errno())),
-    };
+    let created = create_in(fd);
     // SAFETY: `fd` is ours; the mapping outlives it.
     unsafe { libc::close(fd) };
-    mapped?;
+    created
+}
+
+/// Makes a region in an empty file that is open, which may have no name. The file stays locked (flock,
+/// shared) as long as a process maps it, whether descriptors are open or not.
+pub fn create_in(fd: c_int) -> Result<(), RegionError> {
+    // Sparse: only what is used takes room on the disk.
+    // SAFETY: `fd` is an open file. Where the lock cannot be had, nothing depends on it.
+    let truncated = unsafe {
+        libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB);
+        libc::ftruncate(fd, region_bytes(SLOTS) as libc::off_t)
+    };
+    if truncated != 0 {
+        return Err(RegionError::Map(errno()));
+    }
+    map_file(fd)?;
     begin_run();
     Ok(())
 }
@@ -181,7 +231,11 @@ pub fn join_file(path: &CStr, run: u64) -> Result<(), RegionError> {
     }
     let joined = read_identity(fd).and_then(|identity| match identity == run {
         // As long as it is: behind the region its owner may have a trace.
-        true if length_of(fd)? >= region_bytes(SLOTS) => map_file(fd, SLOTS),
+        true if length_of(fd)? >= region_bytes(SLOTS) => {
+            // SAFETY: `fd` is an open file; see `create_in`.
+            unsafe { libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB) };
+            map_file(fd)
+        }
         _ => Err(RegionError::NotALedger),
     });
     // SAFETY: `fd` is ours; the mapping outlives it.
@@ -201,12 +255,12 @@ pub fn read_identity(fd: c_int) -> Result<u64, RegionError> {
     }
 }
 
-fn map_file(fd: c_int, slots: usize) -> Result<(), RegionError> {
+fn map_file(fd: c_int) -> Result<(), RegionError> {
     // SAFETY: `fd` is an open file that is long enough; the mapping is fresh.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
-            region_bytes(slots),
+            size_of::<Header>(),
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED,
             fd,
@@ -219,19 +273,85 @@ fn map_file(fd: c_int, slots: usize) -> Result<(), RegionError> {
     FILE_BACKED.store(1, Relaxed);
     if !reserve(memory.cast(), size_of::<Header>()) {
         // SAFETY: mapped above, used by nobody.
-        unsafe { libc::munmap(memory, region_bytes(slots)) };
+        unsafe { libc::munmap(memory, size_of::<Header>()) };
         FILE_BACKED.store(0, Relaxed);
         return Err(RegionError::Map(libc::ENOSPC));
     }
-    adopt(memory, slots);
+    adopt(memory, SLOTS);
     Ok(())
 }
 
+/// Takes the mapping of a header into use.
 fn adopt(memory: *mut c_void, slots: usize) {
-    // SAFETY: the mapping is ours; a refusal costs core-file room only.
-    unsafe { libc::madvise(memory, region_bytes(slots), libc::MADV_DONTDUMP) };
+    // SAFETY: the mapping is ours; a refusal costs core-file room only. Mappings of slots inherit it.
+    unsafe { libc::madvise(memory, size_of::<Header>(), libc::MADV_DONTDUMP) };
     REGION_SLOTS.store(slots as u32, Relaxed);
     REGION.store(memory.cast(), Release);
+}
+
+/// Async-signal-safe in glibc.
+fn page_bytes() -> usize {
+    // SAFETY: no preconditions.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Where a slot lies behind the header, in bytes.
+const fn slot_offset(index: usize) -> usize {
+    size_of::<Header>() + index * size_of::<Slot>()
+}
+
+/// A slot that is mapped as long as this lives; for good where `bytes` is 0.
+pub struct MappedSlot {
+    slot: *const Slot,
+    start: *mut c_void,
+    bytes: usize,
+    pub index: usize,
+}
+
+impl MappedSlot {
+    /// Maps a slot of this process's region. `None` without address space for it. Async-signal-safe.
+    fn map(header: &'static Header, index: usize) -> Option<Self> {
+        let end = slot_offset(index + 1);
+        let header = std::ptr::from_ref(header).cast_mut().cast();
+        // SAFETY: a shared mapping of ours that stays; the new mapping is fresh.
+        let memory = unsafe { libc::mremap(header, 0, end, libc::MREMAP_MAYMOVE) };
+        if memory == libc::MAP_FAILED {
+            return None;
+        }
+        let before = slot_offset(index) & !(page_bytes() - 1);
+        // SAFETY: whole pages of the mapping above, which nobody uses, and an address in the rest.
+        unsafe {
+            libc::munmap(memory, before);
+            let slot = memory.cast::<u8>().add(slot_offset(index)).cast();
+            Some(Self { slot, start: memory.add(before), bytes: end - before, index })
+        }
+    }
+
+    /// The slot, mapped for good.
+    fn keep(self) -> &'static Slot {
+        let slot = self.slot;
+        std::mem::forget(self);
+        // SAFETY: mapped, as long as a slot, and never unmapped from now on.
+        unsafe { &*slot }
+    }
+}
+
+impl Deref for MappedSlot {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        // SAFETY: mapped until drop, and as long as a slot.
+        unsafe { &*self.slot }
+    }
+}
+
+impl Drop for MappedSlot {
+    fn drop(&mut self) {
+        if self.bytes != 0 {
+            // SAFETY: our own mapping, of this length.
+            unsafe { libc::munmap(self.start, self.bytes) };
+        }
+    }
 }
 
 fn begin_run() {
@@ -280,26 +400,32 @@ pub fn claim() -> Option<&'static Slot> {
 }
 
 fn claim_shared(header: &'static Header) -> Option<&'static Slot> {
+    // Until there is another: a forked child has mapped its parent's.
+    OWN_INDEX.store(SLOTS as u32, Relaxed);
     let slots = REGION_SLOTS.load(Relaxed);
     let mut index = header.next_slot.load(Relaxed);
     loop {
-        let slot = slot_at(header, index as usize);
+        let mapped = match index < slots {
+            true => MappedSlot::map(header, index as usize),
+            false => None,
+        };
         // Room for the head and the GILs first: readers look at every slot that is claimed.
-        if index >= slots || !reserve(slot.cast(), std::mem::offset_of!(Slot, books)) {
+        let reserved =
+            mapped.filter(|slot| reserve(slot.slot.cast(), std::mem::offset_of!(Slot, books)));
+        let Some(slot) = reserved else {
             header.unlisted.fetch_add(1, Relaxed);
             return None;
-        }
+        };
         match header.next_slot.compare_exchange(index, index + 1, AcqRel, Relaxed) {
-            // SAFETY: the region has `slots` slots behind its header, and `index` is one of them.
-            Ok(_) => return Some(unsafe { &*slot }),
+            Ok(_) => {
+                let slot = slot.keep();
+                OWN.store(std::ptr::from_ref(slot).cast_mut(), Relaxed);
+                OWN_INDEX.store(index, Relaxed);
+                return Some(slot);
+            }
             Err(now) => index = now,
         }
     }
-}
-
-fn slot_at(header: *const Header, index: usize) -> *const Slot {
-    // Wrapping: one past the last is asked for, and not looked at.
-    header.wrapping_add(1).cast::<Slot>().wrapping_add(index)
 }
 
 /// Asks for real memory or disk behind a part of the region, so that a hook that writes there can
@@ -310,8 +436,7 @@ pub fn reserve(start: *const u8, bytes: usize) -> bool {
         return true;
     }
     const MADV_POPULATE_WRITE: c_int = 23;
-    // SAFETY: no preconditions.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let page = page_bytes();
     let first = start as usize & !(page - 1);
     let length = (start as usize + bytes).next_multiple_of(page) - first;
     // SAFETY: the range lies in our mapping. Fails cleanly (EFAULT, ENOMEM, EINVAL before Linux
@@ -320,22 +445,34 @@ pub fn reserve(start: *const u8, bytes: usize) -> bool {
     populated == 0 || errno() == libc::EINVAL
 }
 
-/// The slots of the region that processes have claimed, this one's among them.
-pub fn claimed(header: &'static Header) -> impl Iterator<Item = &'static Slot> {
+/// The slots of the region that processes have claimed, this one's among them, as far as there is
+/// address space for them. Async-signal-safe.
+pub fn claimed(header: &'static Header) -> impl Iterator<Item = MappedSlot> {
     let claimed = header.next_slot.load(Acquire).min(SLOTS as u32) as usize;
-    // SAFETY: each index is below the number of slots.
-    (0..claimed).map(move |index| unsafe { &*slot_at(header, index) })
+    let own = OWN_INDEX.load(Relaxed) as usize;
+    (0..claimed).filter_map(move |index| match index == own {
+        true => {
+            let start = std::ptr::null_mut();
+            Some(MappedSlot { slot: OWN.load(Relaxed), start, bytes: 0, index })
+        }
+        false => MappedSlot::map(header, index),
+    })
+}
+
+/// How many slots processes have claimed.
+pub fn claimed_count(header: &Header) -> usize {
+    header.next_slot.load(Relaxed).min(SLOTS as u32) as usize
 }
 
 /// Writes the used part of the region, at its places, to `fd`; the error is an errno.
 /// Async-signal-safe.
 pub fn write_to(fd: c_int) -> Result<(), c_int> {
     let header = header().ok_or(libc::ENOENT)?;
-    write_at(fd, header, header as *const Header as *const u8, size_of::<Header>())?;
+    write_from(fd, std::ptr::from_ref(header).cast(), size_of::<Header>(), 0)?;
     for slot in claimed(header) {
         let books = slot.high_water.load(Relaxed) as usize;
         let used = std::mem::offset_of!(Slot, books) + books * size_of::<ThreadBook>();
-        write_at(fd, header, slot as *const Slot as *const u8, used)?;
+        write_from(fd, slot.slot.cast(), used, slot_offset(slot.index))?;
     }
     // SAFETY: `fd` is the caller's open file.
     match unsafe { libc::ftruncate(fd, region_bytes(SLOTS) as libc::off_t) } {
@@ -348,10 +485,6 @@ pub fn write_to(fd: c_int) -> Result<(), c_int> {
 /// Async-signal-safe.
 pub fn write_behind(fd: c_int, start: *const u8, bytes: usize) -> Result<(), c_int> {
     write_from(fd, start, bytes, region_bytes(SLOTS))
-}
-
-fn write_at(fd: c_int, header: &Header, start: *const u8, bytes: usize) -> Result<(), c_int> {
-    write_from(fd, start, bytes, start as usize - header as *const Header as usize)
 }
 
 fn write_from(fd: c_int, start: *const u8, bytes: usize, offset: usize) -> Result<(), c_int> {
@@ -453,8 +586,11 @@ fn length_of(fd: c_int) -> Result<usize, RegionError> {
     }
 }
 
-/// A ledger file that is only read.
-pub struct Reader(*const Header);
+/// A ledger file that is only read, as far as it was in use when it was opened.
+pub struct Reader {
+    header: *const Header,
+    slots: usize,
+}
 
 impl Reader {
     pub fn open(path: &CStr) -> Result<Self, RegionError> {
@@ -473,38 +609,37 @@ impl Reader {
         if length_of(fd)? < region_bytes(SLOTS) {
             return Err(RegionError::NotALedger);
         }
+        // The header alone tells how many slots there are.
+        let slots = claimed_count(Self::map_slots(fd, 0)?.header());
+        Self::map_slots(fd, slots)
+    }
+
+    fn map_slots(fd: c_int, slots: usize) -> Result<Self, RegionError> {
+        let bytes = region_bytes(slots);
         // SAFETY: a fresh mapping of an open file that is long enough.
         let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                region_bytes(SLOTS),
-                libc::PROT_READ,
-                libc::MAP_PRIVATE,
-                fd,
-                0,
-            )
+            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0)
         };
         match memory == libc::MAP_FAILED {
             true => Err(RegionError::Map(errno())),
-            false => Ok(Self(memory.cast())),
+            false => Ok(Self { header: memory.cast(), slots }),
         }
     }
 
     pub fn header(&self) -> &Header {
         // SAFETY: mapped until drop.
-        unsafe { &*self.0 }
+        unsafe { &*self.header }
     }
 
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
-        let claimed = self.header().next_slot.load(Relaxed).min(SLOTS as u32) as usize;
-        // SAFETY: each index is below the number of slots; mapped until drop.
-        (0..claimed).map(|index| unsafe { &*slot_at(self.0, index) })
+        // SAFETY: each of these slots is mapped until drop.
+        (0..self.slots).map(|index| unsafe { &*self.header.byte_add(slot_offset(index)).cast() })
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         // SAFETY: our own mapping, of this length.
-        unsafe { libc::munmap(self.0 as *mut c_void, region_bytes(SLOTS)) };
+        unsafe { libc::munmap(self.header as *mut c_void, region_bytes(self.slots)) };
     }
 }
