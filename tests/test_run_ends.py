@@ -361,16 +361,9 @@ def test_json_to_stdout_at_a_signal() -> None:
     assert stderr == report_in(stderr) != ""
 
 
-# Far less than a ledger, far more than a report; and an address space without room for a ledger.
-LIMITS = {
-    "file size": (resource.RLIMIT_FSIZE, 1 << 20),
-    "address space": (resource.RLIMIT_AS, 600_000 * 1024),
-}
-
-
-@pytest.mark.parametrize("limit", LIMITS)
-def test_without_room_for_a_ledger_the_books_are_in_memory(tmp_path: Path, limit: str) -> None:
-    kind, most = LIMITS[limit]
+def test_without_room_for_a_ledger_the_books_are_in_memory(tmp_path: Path) -> None:
+    # Far less than a ledger, far more than a report.
+    most = 1 << 20
     result = headway(
         "run",
         "--json",
@@ -378,7 +371,7 @@ def test_without_room_for_a_ledger_the_books_are_in_memory(tmp_path: Path, limit
         "-c",
         "import sys; print(sys.argv); sys.exit(3)",
         "x",
-        preexec_fn=lambda: resource.setrlimit(kind, (most, most)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
     )
     assert (result.returncode, result.stdout) == (3, "['-c', 'x']\n")
     first, rest = result.stderr.split("\n", 1)
@@ -387,6 +380,26 @@ def test_without_room_for_a_ledger_the_books_are_in_memory(tmp_path: Path, limit
     assert rest == report_in(result.stderr)
     assert read_json(tmp_path / "out.json")["schema"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+@pytest.mark.parametrize("options", [[], ["--json", "out.json"]])
+def test_a_limit_on_address_space_leaves_room_for_the_ledger(
+    tmp_path: Path, options: list[str]
+) -> None:
+    """A ledger has room for 64 processes; a program maps its own part of that."""
+    most = 600_000 * 1024
+    code = "import os, sys; os.fork() or os._exit(0); os.wait(); sys.exit(3)"
+    result = headway(
+        "run",
+        *options,
+        "-c",
+        code,
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
+    )
+    assert result.returncode == 3
+    assert result.stderr == report_in(result.stderr)
+    assert "\nchild " in result.stderr
 
 
 def test_without_room_for_a_ledger_children_are_not_followed(tmp_path: Path) -> None:
@@ -428,23 +441,110 @@ def test_the_report_needs_no_more_descriptors() -> None:
     assert result.stderr == report_in(result.stderr) != ""
 
 
+GIVES_UP_RIGHTS = {
+    "chroot": "os.chroot({jail!r}); os.chdir('/')",
+    "setuid": "os.setgid(65534); os.setuid(65534); os.chdir('/')",
+    "setreuid": "os.setreuid(65534, 65534)",
+    "setresuid": "os.setresuid(65534, 65534, 65534)",
+    "seteuid": "os.seteuid(65534)",
+    "chroot and setuid": "os.chroot({jail!r}); os.chdir('/'); os.setuid(65534)",
+}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot and setuid need root")
-@pytest.mark.parametrize("how", ["chroot", "setuid"])
-def test_the_report_comes_from_where_nothing_can_be_imported(tmp_path: Path, how: str) -> None:
-    (tmp_path / "jail").mkdir()
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("how", GIVES_UP_RIGHTS)
+def test_the_json_is_written_by_a_program_that_gave_up_its_rights(
+    tmp_path: Path, how: str, earlier: bool
+) -> None:
     (tmp_path / "out").mkdir(mode=0o700)
     out = tmp_path / "out" / "out.json"
-    code = {
-        "chroot": f"import os; os.chroot({str(tmp_path / 'jail')!r}); os.chdir('/')",
-        "setuid": "import os; os.setgid(65534); os.setuid(65534); os.chdir('/')",
-    }[how]
+    if earlier:
+        out.write_text("x" * 100_000)
+    # A jail with the same names: what is written there is not the report's file.
+    (tmp_path / "jail").joinpath(*out.parent.parts[1:]).mkdir(parents=True)
+    code = GIVES_UP_RIGHTS[how].format(jail=str(tmp_path / "jail"))
+    result = headway("run", "--json", out, "-c", f"import os; {code}")
+    assert result.returncode == 0
+    assert read_json(out)["schema"] == 1
+    ledger = Path(f"{out}.ledger")
+    stays = f"headway run: the ledger {ledger} stays, and is not needed: Permission denied\n"
+    if how == "chroot":
+        stays = ""
+    assert result.stderr.startswith("headway  Python")
+    assert result.stderr.count("headway run: ") == bool(stays)
+    assert result.stderr.endswith(stays)
+    assert ledger.exists() == bool(stays)
+    assert headway("report", out).stdout.startswith("headway  Python")
+    # The next run of the same name removes it.
+    assert headway("run", "--json", out, "-c", "pass").returncode == 0
+    assert sorted(os.listdir(out.parent)) == ["out.json"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="setuid needs root")
+def test_without_the_descriptor_the_ledger_has_the_books(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir(mode=0o700)
+    out = tmp_path / "out" / "out.json"
+    code = "import os; os.setuid(65534); os.closerange(3, 1000)"
     result = headway("run", "--json", out, "-c", code)
     assert result.returncode == 0
     first, rest = result.stderr.split("\n", 1)
-    assert first.startswith(f"headway run: --json '{out}': ")
+    assert first == (
+        f"headway run: --json '{out}': Permission denied; `headway report {out}` has the report, "
+        f"from {out}.ledger"
+    )
     assert rest == report_in(result.stderr)
-    # The ledger stays, for `headway report`.
     assert headway("report", out).returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="setuid needs root")
+def test_a_signal_writes_the_json_by_the_descriptor(tmp_path: Path) -> None:
+    """The file's name is gone here: another user may not be able to start this Python at all."""
+    (tmp_path / "out").mkdir()
+    code = (
+        "import os, signal; os.seteuid(65534); os.seteuid(0); os.rename('out', 'moved');"
+        "os.kill(os.getpid(), signal.SIGTERM)"
+    )
+    result = headway("run", "--json", "out/out.json", "-c", code, cwd=tmp_path)
+    assert result.returncode == -signal.SIGTERM
+    assert result.stderr == report_in(result.stderr) != ""
+    assert read_json(tmp_path / "moved" / "out.json")["schema"] == 1
+
+
+def test_a_signal_reports_without_the_json_where_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    code = "import os, signal; os.rename('out', 'moved'); os.kill(os.getpid(), signal.SIGTERM)"
+    result = headway("run", "--json", "out/out.json", "-c", code, cwd=tmp_path)
+    assert result.returncode == -signal.SIGTERM
+    line, rest = result.stderr.split("\n", 1)
+    assert line.startswith(
+        f"headway run: --json '{tmp_path}/out/out.json' cannot be written: No such"
+    )
+    assert rest == report_in(result.stderr) != ""
+    assert headway("report", tmp_path / "moved" / "out.json").returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot and setuid need root")
+def test_a_signal_after_chroot_says_where_the_books_are(tmp_path: Path) -> None:
+    (tmp_path / "jail").mkdir()
+    out = tmp_path / "out.json"
+    code = (
+        f"import os, signal; os.chroot({str(tmp_path / 'jail')!r});"
+        "os.kill(os.getpid(), signal.SIGTERM)"
+    )
+    result = headway("run", "--json", out, "-c", code)
+    assert result.returncode == -signal.SIGTERM
+    assert result.stderr == (
+        "headway run: no report, since Python cannot be started from here: the books are in "
+        f"{out}.ledger\n"
+    )
+    assert headway("report", out).stdout.startswith("headway  Python")
+
+
+def test_a_program_that_keeps_its_rights_has_no_more_descriptors(tmp_path: Path) -> None:
+    code = "import os; print(sorted(os.listdir('/proc/self/fd')))"
+    result = headway("run", "--json", tmp_path / "out.json", "-c", code)
+    assert result.stdout == python("-c", code).stdout
 
 
 @pytest.mark.parametrize("pages", [1, 2])

@@ -33,8 +33,11 @@ def report_on_signals(
     ledger: bytes | None,
     keep_ledger: bool,
     bell: int = 0,
+    json: bytes | None = None,
     /,
 ) -> None: ...
+def report_after_exec(settings: bytes, interpreter: bytes, in_file: bool, /) -> None: ...
+def kept_open() -> tuple[int, int]: ...
 
 # The server: wrapped by headway.server.serving. A server is a capsule.
 def server_open(

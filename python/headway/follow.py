@@ -26,12 +26,14 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # Runs `headway report` in a fresh interpreter that starts no meter of its own (-S: no .pth) and
 # sees neither the program's directory nor its PYTHON* variables (-I).
 REPORT_CODE = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from headway.cli import main; sys.exit(main())"
+    "import sys; sys.path.append(sys.argv.pop(1)); from headway import cli, follow;"
+    "sys.exit(follow.report_ledger(cli.main))"
 )
 
 # Behind the name of a policy that is to give the kernel no hints.
@@ -41,7 +43,9 @@ NO_HINTS = ",no-hints"
 class Settings:
     """What `headway run` hands to the program's process, as text in HEADWAY_RUN.
 
-    `pid` is the process they are meant for; `kernel_hints` is whether `policy` may give any;
+    `pid` is the process they are meant for; `replaced` is how many times it has replaced itself by
+    exec; `books` is where those are that it kept before: a descriptor, or -1 for `ledger`, and the
+    run; None if it has not; `kernel_hints` is whether `policy` may give any;
     `switch_interval_s` is None to leave it as it is; `ledger` is the file that the books are mapped
     to, "" if no other process ever needs to see them; `json_path` is where the report goes, "" for
     nowhere, "-" for stdout; `trace_path` likewise where the last `trace_events` events go;
@@ -50,6 +54,7 @@ class Settings:
     """
 
     __slots__ = (
+        "books",
         "follow",
         "json_path",
         "kernel_hints",
@@ -57,6 +62,7 @@ class Settings:
         "name",
         "pid",
         "policy",
+        "replaced",
         "switch_interval_s",
         "telemetry",
         "telemetry_interval_s",
@@ -79,8 +85,12 @@ class Settings:
         telemetry: str = "",
         telemetry_interval_s: float = 1.0,
         name: str = "",
+        replaced: int = 0,
+        books: tuple[int, int] | None = None,
     ) -> None:
         self.pid = pid
+        self.replaced = replaced
+        self.books = books
         self.policy = policy
         self.kernel_hints = kernel_hints
         self.switch_interval_s = switch_interval_s
@@ -95,7 +105,7 @@ class Settings:
 
     def to_text(self) -> str:
         """Words with spaces between; what may hold any byte but 0 as hex. Those of a trace and
-        of telemetry only where there is either."""
+        of telemetry only where there is either. For an image to come: see `for_next_image`."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
         words = [str(self.pid), self.policy_word(), interval, follow]
@@ -105,6 +115,11 @@ class Settings:
             words += (repr(self.telemetry_interval_s), *map(_to_word, (self.telemetry, self.name)))
         return " ".join(words)
 
+    def for_next_image(self) -> str:
+        """What `from_text` takes in the image that replaces this one, but for `:` and `books`,
+        which crates/native adds."""
+        return f"{self.to_text()}|{self.replaced + 1}"
+
     def policy_word(self) -> str:
         """The policy and whether it may give hints, in one word."""
         return self.policy if self.kernel_hints else self.policy + NO_HINTS
@@ -112,6 +127,8 @@ class Settings:
     @classmethod
     def from_text(cls, text: str) -> Settings:
         """Raises ValueError if `text` is not of `to_text`'s making."""
+        text, _, more_images = text.partition("|")
+        replaced, *books = map(int, more_images.split(":")) if more_images else (0,)
         pid, policy_word, interval, follow, ledger, json_path, *more = text.split(" ")
         name, hints = parse_policy_word(policy_word)
         trace_path, trace_events, every, telemetry, program = more or ("-", "0", "1.0", "-", "-")
@@ -128,6 +145,8 @@ class Settings:
             telemetry=_from_word(telemetry),
             telemetry_interval_s=float(every),
             name=_from_word(program),
+            replaced=replaced,
+            books=(books[0], books[1]) if books else None,
         )
 
 
@@ -170,6 +189,8 @@ def _join(following: str) -> None:
 
         if not gil.is_installed():
             ledger, run, policy_word = following.rsplit(":", 2)
+            if ledger.startswith("/proc/") and not os.readlink(ledger).startswith("/memfd:"):
+                return  # the owner has closed the descriptor, and opened something else
             policy, hints = parse_policy_word(policy_word)
             gil.install(policy, kernel_hints=hints, ledger=ledger, run=int(run))
             _report_as_follower()
@@ -232,6 +253,7 @@ def _own(settings: Settings) -> None:
     from headway import _native
 
     ledger = settings.ledger
+    in_file = bool(ledger) and not ledger.startswith("/proc/")
     if settings.follow and ledger:
         os.environ["HEADWAY_FOLLOW"] = _following(settings, _native.gil_run())
         if settings.telemetry:
@@ -240,13 +262,49 @@ def _own(settings: Settings) -> None:
 
     _native.report_on_signals(
         [os.fsencode(word) for word in report_command(settings)],
-        os.fsencode(ledger) if ledger else None,
+        os.fsencode(ledger) if in_file else None,
         # Without --json nobody knows of the file; with it, it goes once the JSON is written.
         bool(settings.json_path),
         bell,
+        os.fsencode(json_path) if (json_path := _json_file(settings)) else None,
     )
+    if not settings.trace_path:  # which is of one image
+        next_image = settings.for_next_image().encode("ascii")
+        _native.report_after_exec(next_image, os.fsencode(sys.executable), in_file)
     # Callbacks run in reverse order: the first to register sees the program's own run before it.
     atexit.register(_finish, settings)
+
+
+def _json_file(settings: Settings) -> str:
+    """The file that the report goes to; "" if it goes to none, or to a pipe or terminal."""
+    from headway import json_file
+
+    path = settings.json_path
+    return "" if not path or json_file.is_special(path) else path
+
+
+def _go_on(settings: Settings) -> bool:
+    """Starts the meter on the books that this process kept before it replaced itself by exec."""
+    from headway import errors, gil
+
+    if settings.books is None:
+        return False
+    descriptor, run = settings.books
+    settings.books = None
+    settings.name = _program_name() or settings.name
+    ledger = settings.ledger if descriptor < 0 else f"/proc/{settings.pid}/fd/{descriptor}"
+    try:
+        gil.install(settings.policy, kernel_hints=settings.kernel_hints, ledger=ledger, run=run)
+    except errors.Unsupported as error:
+        _say(f"headway run: the report lacks what the program did before its exec: {error}")
+        ledger = ""
+    if settings.follow and ledger:
+        settings.ledger = ledger
+        if descriptor >= 0:
+            os.set_inheritable(descriptor, False)
+    elif descriptor >= 0:
+        os.close(descriptor)
+    return bool(ledger)
 
 
 def _install(settings: Settings) -> None:
@@ -254,9 +312,17 @@ def _install(settings: Settings) -> None:
     space), the books are kept in memory, `settings.ledger` becomes "", and a line says so."""
     from headway import errors, gil
 
+    if _go_on(settings):
+        return
     policy, hints = settings.policy, settings.kernel_hints
     ledger = settings.ledger
-    if not ledger:
+    if not ledger and settings.follow:
+        # Children reach it by the owner's descriptor.
+        descriptor = os.memfd_create("headway-ledger")
+        settings.ledger = f"/proc/{settings.pid}/fd/{descriptor}"
+        gil.install(policy, kernel_hints=hints, ledger=descriptor)
+        return
+    if not ledger or ledger.startswith("/proc/"):
         gil.install(policy, kernel_hints=hints)
         return
     _remove(ledger)  # what an earlier crash left
@@ -316,6 +382,30 @@ def report_command(settings: Settings) -> list[str]:
     return [*command, "-"]
 
 
+def report_ledger(main: Callable[[], int]) -> int:
+    """The command of `report_command`; `main` is `cli.main`. Where descriptor 3 is open, it is the
+    file of --json: see crates/native/src/last_report. Where that file cannot be written, the rest
+    is, and the status is 1."""
+    from headway import errors, json_file
+
+    written = True
+    if "--json" in sys.argv:
+        at = sys.argv.index("--json")
+        path = sys.argv[at + 1]
+        try:
+            os.fstat(3)
+            json_file.kept_open[path] = 3
+        except OSError:
+            pass
+        try:
+            json_file.check_path(path)
+        except errors.CommandError as error:
+            written = False
+            _say(f"headway run: {error}")
+            del sys.argv[at : at + 2]
+    return main() if written else main() or 1
+
+
 def _finish(settings: Settings) -> None:
     """The owner's last words. Runs in the main thread, after the program's own atexit callbacks;
     daemon threads still run beside it."""
@@ -326,9 +416,20 @@ def _finish(settings: Settings) -> None:
 
         trace = gil.read_trace() if settings.trace_path else None
         report = gil.snapshot().to_dict()
+        if settings.replaced:
+            times = "once" if settings.replaced == 1 else f"{settings.replaced} times"
+            _say(
+                f"headway run: the program replaced itself {times}, by exec; what it did before is "
+                f"child {settings.pid}"
+            )
+        file, folder = _native.kept_open()
+        if file >= 0:
+            from headway import json_file
+
+            json_file.kept_open[settings.json_path] = file
         written = _show(report, trace, settings)
         if settings.ledger and (written or not settings.json_path):
-            _remove(settings.ledger)
+            _remove_ledger(settings.ledger, folder)
         _native.report_on_signals(None, None, False)
     except KeyboardInterrupt:
         pass
@@ -362,12 +463,31 @@ def _show(report: dict[str, Any], trace: dict[str, Any] | None, settings: Settin
             json_file.write_json(report, settings.json_path)
         except OSError as error:
             written = False
-            _say(f"headway run: --json {settings.json_path!r}: {error.strerror}")
+            left = ""
+            if settings.ledger and settings.ledger == f"{settings.json_path}.ledger":
+                path = settings.json_path
+                left = f"; `headway report {path}` has the report, from {settings.ledger}"
+            _say(f"headway run: --json {settings.json_path!r}: {error.strerror}{left}")
     if trace is not None:
         _write_trace(trace, report, settings)
     encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
     _say(terminal.draw(report, terminal.Style.of_stream(2, encoding)), encoding)
     return written
+
+
+def _remove_ledger(path: str, folder: int) -> None:
+    """`folder` is a descriptor of its folder; -1 if there is none, and none is needed."""
+    if path.startswith("/proc/"):
+        return
+    try:
+        if folder < 0:
+            os.unlink(path)
+        else:
+            os.unlink(os.path.basename(path), dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        _say(f"headway run: the ledger {path} stays, and is not needed: {error.strerror}")
 
 
 def _remove(path: str) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+# Descriptors of files that were opened when the process still could, by their paths.
+kept_open: dict[str, int] = {}
 # In the place of a path: the process's stdout, whatever it is.
 STDOUT = "-"
 ESCAPES = {
@@ -41,6 +43,8 @@ def check_path(file: str, option: str = "--json") -> str:
         if file == STDOUT:
             os.fstat(1)
             return STDOUT
+        if path in kept_open:
+            return path
         if not file or file.endswith("/"):
             raise IsADirectoryError(0, "not a file name")
         if is_special(path):
@@ -93,6 +97,11 @@ def write_blocks(blocks: Iterable[bytes], path: str) -> None:
         with open(descriptor, "wb", closefd=not to_stdout) as stream:
             stream.writelines(blocks)
         return
+    if path in kept_open and _is_elsewhere(path, kept_open[path]):
+        os.ftruncate(kept_open[path], 0)
+        with open(kept_open[path], "wb", closefd=False) as stream:
+            stream.writelines(blocks)
+        return
     trial = f"{path}.{os.getpid()}.tmp"
     try:
         with open(trial, "wb") as stream:
@@ -102,6 +111,17 @@ def write_blocks(blocks: Iterable[bytes], path: str) -> None:
         if os.path.isfile(trial):
             os.unlink(trial)
         raise
+
+
+def _is_elsewhere(path: str, descriptor: int) -> bool:
+    """Whether `path` cannot be replaced any more, or names another file than the one that is open
+    at `descriptor` and still has a name."""
+    status = os.fstat(descriptor)
+    try:
+        same = os.path.samestat(os.stat(path), status)
+    except OSError:
+        same = False
+    return status.st_nlink > 0 and not (same and os.access(os.path.dirname(path), os.W_OK))
 
 
 def to_json(value: Any) -> str:

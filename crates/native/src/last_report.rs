@@ -8,6 +8,9 @@
 //! handler of its own simply replaces it; where it puts the default back, so does `defaults` the
 //! handler.
 //!
+//! `replaced` sees to the books when the program replaces itself by exec, `privileges` keeps the way
+//! to the report's file open when it gives up its rights.
+//!
 //! Knows nothing of what the command does or what a ledger holds. `arm` and `disarm` run in the
 //! thread that calls `_native.report_on_signals`, with a thread state; `on_signal` in whichever
 //! thread the kernel chose, at any point of it, so there only async-signal-safe calls are made
@@ -24,6 +27,8 @@ use pyo3_ffi::*;
 use crate::{Methods, method};
 
 mod defaults;
+mod privileges;
+mod replaced;
 
 use defaults::SIGNALS;
 
@@ -45,6 +50,8 @@ struct Prepared {
     keep_ledger: bool,
     /// Of the thread that reports to a recorder; 0 if there is none.
     bell: u32,
+    /// The line that says where the books are if the command cannot be started.
+    failure: CString,
 }
 
 /// Writers: `arm`, under the GIL or its critical section; reader: `on_signal`. A replaced one is
@@ -61,18 +68,38 @@ const DISARMED: u32 = 0;
 const ARMED: u32 = 1;
 const REPORTING: u32 = 2;
 
-static METHODS: Methods<2> = Methods([
+static METHODS: Methods<4> = Methods([
     method(
         c"report_on_signals",
         report_on_signals,
         c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool,\n\
-          bell: int = 0)\n\
+          bell: int = 0, json: bytes | None = None)\n\
           \n\
           Has SIGTERM and other signals whose default ends the process, while they are at it,\n\
           first run `command` with the ledger on its stdin and stdout turned to stderr, then\n\
           remove the file `ledger` (with\n\
           `keep_ledger`: only if the command succeeded). Meanwhile the reporter with this\n\
-          telemetry_bell() tells its recorder. None takes that back.",
+          telemetry_bell() tells its recorder. `json` is a file that the command writes: it is\n\
+          opened before the program gives up rights, and is then descriptor 3 of the command. None\n\
+          takes all that back.",
+    ),
+    method(
+        c"report_after_exec",
+        report_after_exec,
+        c"report_after_exec(settings: bytes, interpreter: bytes, in_file: bool)\n\
+          \n\
+          Has the program go on being measured where it replaces itself, by exec, by `interpreter`:\n\
+          HEADWAY_RUN is set there to `settings`, `:`, a descriptor of a copy of the ledger (-1 with\n\
+          `in_file`), `:` and the run. Where it becomes anything else, or report_after_exec() was\n\
+          not called, the command of report_on_signals() runs before.",
+    ),
+    method(
+        c"kept_open",
+        kept_open,
+        c"kept_open() -> tuple[int, int]\n\
+          \n\
+          Descriptors of the report's file and of the ledger's folder, which were opened when the\n\
+          program gave up rights; -1 for one that was not, or is closed.",
     ),
     PyMethodDef::zeroed(),
 ]);
@@ -89,39 +116,78 @@ unsafe extern "C" fn report_on_signals(
     let mut ledger: *mut PyObject = ptr::null_mut();
     let mut keep_ledger: c_int = 0;
     let mut bell: c_uint = 0;
+    let mut json: *mut PyObject = ptr::null_mut();
     // SAFETY: `O` stores a borrowed reference that lives as long as `arguments`, `p` an int, `I` an
     // unsigned one.
     let parsed = unsafe {
         PyArg_ParseTuple(
             arguments,
-            c"OOp|I:report_on_signals".as_ptr(),
+            c"OOp|IO:report_on_signals".as_ptr(),
             &mut command,
             &mut ledger,
             &mut keep_ledger,
             &mut bell,
+            &mut json,
         )
     };
     if parsed == 0 {
         return ptr::null_mut();
     }
-    // SAFETY: both are live objects for as long as `arguments` is.
+    // SAFETY: they are live objects for as long as `arguments` is.
     unsafe {
         if command == Py_None() {
             disarm();
         } else {
             let Some(words) = c_strings(command) else { return ptr::null_mut() };
-            let ledger = match ledger == Py_None() {
-                true => None,
-                false => match c_string(ledger) {
-                    None => return ptr::null_mut(),
-                    path => path,
-                },
-            };
+            let Some(ledger) = optional_path(ledger) else { return ptr::null_mut() };
+            let Some(json) = optional_path(json) else { return ptr::null_mut() };
+            privileges::announce(json, ledger.clone());
             arm(words, ledger, keep_ledger != 0, bell);
         }
-        let none = Py_None();
-        Py_IncRef(none);
-        none
+    }
+    crate::gil::none()
+}
+
+unsafe extern "C" fn report_after_exec(
+    _module: *mut PyObject,
+    arguments: *mut PyObject,
+) -> *mut PyObject {
+    let mut settings: *const c_char = ptr::null();
+    let mut interpreter: *const c_char = ptr::null();
+    let mut in_file: c_int = 0;
+    // SAFETY: `y` stores C strings that live as long as `arguments`, and are copied; `p` an int.
+    unsafe {
+        let format = c"yyp:report_after_exec".as_ptr();
+        if PyArg_ParseTuple(arguments, format, &mut settings, &mut interpreter, &mut in_file) == 0 {
+            return ptr::null_mut();
+        }
+        replaced::announce(replaced::Successor {
+            settings: CStr::from_ptr(settings).to_owned(),
+            interpreter: CStr::from_ptr(interpreter).to_owned(),
+            in_file: in_file != 0,
+        });
+    }
+    crate::gil::none()
+}
+
+unsafe extern "C" fn kept_open(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
+    let (file, folder) = privileges::kept_open();
+    // SAFETY: two ints, as the format says.
+    unsafe { Py_BuildValue(c"(ii)".as_ptr(), file, folder) }
+}
+
+/// A copy of a bytes object, `Some(None)` of None or null; `None` with a Python exception set if it is
+/// neither.
+///
+/// # Safety
+/// `path` is a live object or null, and a thread state is attached.
+unsafe fn optional_path(path: *mut PyObject) -> Option<Option<CString>> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match path.is_null() || path == Py_None() {
+            true => Some(None),
+            false => c_string(path).map(Some),
+        }
     }
 }
 
@@ -162,10 +228,6 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: 
     use std::os::unix::ffi::OsStringExt;
     // SAFETY: getpid has no preconditions.
     let owner = unsafe { libc::getpid() };
-    // PID 1 of a container ignores signals that are at their default; a handler would change that.
-    if owner == 1 {
-        return;
-    }
     let environment = std::env::vars_os().filter_map(|(name, value)| {
         let mut entry = name.into_vec();
         entry.push(b'=');
@@ -176,14 +238,23 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: 
         owner,
         arguments: exec_array(command),
         environment: exec_array(environment),
+        failure: failure_line(ledger.as_deref().filter(|_| keep_ledger)),
         ledger,
         keep_ledger,
         bell,
     });
     PREPARED.store(Box::into_raw(prepared), Release);
     STATE.store(ARMED, Release);
-    // An interpreter without such a slot restores defaults for good; all else works.
-    let _ = headway_gil::patch_for_good(crate::host::anchor(), &[defaults::hook()]);
+    // An interpreter without such slots is like a program whose C code makes these calls: it has
+    // the report at its end.
+    let anchor = crate::host::anchor();
+    let _ = headway_gil::patch_for_good(anchor, &replaced::hooks());
+    let _ = headway_gil::patch_for_good(anchor, &privileges::hooks());
+    // PID 1 of a container ignores signals that are at their default; a handler would change that.
+    if owner == 1 {
+        return;
+    }
+    let _ = headway_gil::patch_for_good(anchor, &[defaults::hook()]);
     let action = handled_action();
     for signal in SIGNALS {
         if action_of(signal) == Some(libc::SIG_DFL) {
@@ -191,6 +262,15 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: 
             unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
         }
     }
+}
+
+fn failure_line(ledger: Option<&CStr>) -> CString {
+    let place = ledger.map(|path| format!(": the books are in {}", path.to_string_lossy()));
+    let line = format!(
+        "headway run: no report, since Python cannot be started from here{}\n",
+        place.unwrap_or_default()
+    );
+    CString::new(line).unwrap_or_default()
 }
 
 /// The action with which a signal reports. Async-signal-safe.
@@ -257,6 +337,9 @@ extern "C" fn on_signal(signal: c_int) {
         // SAFETY: getpid has no preconditions.
         let owner = unsafe { libc::getpid() } == prepared.owner;
         if owner && STATE.compare_exchange(ARMED, REPORTING, AcqRel, Relaxed).is_ok() {
+            if prepared.bell != 0 {
+                headway_reporter::ring_for_signal(prepared.bell);
+            }
             report(prepared);
             STATE.store(DISARMED, Release);
         }
@@ -271,9 +354,6 @@ extern "C" fn on_signal(signal: c_int) {
 
 /// Runs the command with a copy of the ledger. Any step that fails means no report.
 fn report(prepared: &Prepared) {
-    if prepared.bell != 0 {
-        headway_reporter::ring_for_signal(prepared.bell);
-    }
     // SAFETY: raw system calls on a descriptor of our own; `clone` without flags is a fork without
     // fork handlers and without a SIGCHLD, so that the program's other threads notice nothing.
     let reported = unsafe {
@@ -307,14 +387,24 @@ fn report(prepared: &Prepared) {
 unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
     // SAFETY: system calls on our own process; the arrays are null-terminated arrays of C strings.
     unsafe {
+        let (json, _) = privileges::kept_open();
         if copy == 0 {
             libc::fcntl(0, libc::F_SETFD, 0);
         } else {
             libc::dup2(copy, 0);
         }
         libc::dup2(2, 1);
+        // Its number is above 3: see `privileges`. Without it, nothing else may be taken for it.
+        let first_unneeded = match json >= 0 && libc::dup2(json, 3) == 3 {
+            true => 4,
+            false => {
+                libc::close(3);
+                3
+            }
+        };
         // Before Linux 5.9 there is no such call, and the command inherits what is inheritable.
-        libc::syscall(libc::SYS_close_range, 3 as c_long, c_int::MAX as c_long, 0 as c_long);
+        let last = c_int::MAX as c_long;
+        libc::syscall(libc::SYS_close_range, first_unneeded as c_long, last, 0 as c_long);
         let mut nothing: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut nothing);
         libc::pthread_sigmask(libc::SIG_SETMASK, &nothing, ptr::null_mut());
@@ -323,6 +413,8 @@ unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
             prepared.arguments.as_ptr(),
             prepared.environment.as_ptr(),
         );
+        let failure = prepared.failure.as_bytes();
+        libc::write(2, failure.as_ptr().cast(), failure.len());
         libc::_exit(127)
     }
 }

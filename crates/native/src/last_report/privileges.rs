@@ -1,0 +1,148 @@
+//! Keeps the way to the report's file open when the program gives up its rights.
+//!
+//! After setuid or chroot the process may no longer open the file that the report goes to, nor
+//! remove the ledger. libpython's functions for that are hooked: the first call in the process that
+//! reports opens both before, the file for writing (it is made where there is none) and the
+//! ledger's folder. So only programs that make such a call have these descriptors. Their numbers
+//! are 100 and more, where no program expects its own. A program that closes them loses no more
+//! than the JSON: what is at a number is compared with what was opened there.
+//!
+//! The hooks run in a Python thread. `kept_open` is async-signal-safe.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+
+use headway_gil::Hook;
+
+use super::may_report;
+
+const LOWEST_NUMBER: c_int = 100;
+
+struct Paths {
+    json: Option<CString>,
+    /// The ledger's folder.
+    folder: Option<CString>,
+}
+
+/// Null where there is nothing to keep open. Writer: `announce`, in a thread with a thread state;
+/// readers: the hooks. A replaced one is leaked.
+static PATHS: AtomicPtr<Paths> = AtomicPtr::new(ptr::null_mut());
+
+/// A descriptor and what was opened there. Writer: `open`, which stores the number last, releasing
+/// the rest; reader: `number`.
+struct Kept {
+    number: AtomicI32,
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+static JSON: Kept = Kept::new();
+static FOLDER: Kept = Kept::new();
+
+pub fn announce(json: Option<CString>, ledger: Option<CString>) {
+    let folder = ledger.and_then(|ledger| {
+        let path = ledger.into_bytes();
+        let end = path.iter().rposition(|byte| *byte == b'/')?;
+        CString::new(&path[..end.max(1)]).ok()
+    });
+    PATHS.store(Box::into_raw(Box::new(Paths { json, folder })), Release);
+}
+
+/// The descriptors of the report's file and of the ledger's folder; -1 for what is not open.
+pub fn kept_open() -> (c_int, c_int) {
+    (JSON.number(), FOLDER.number())
+}
+
+impl Kept {
+    const fn new() -> Self {
+        Self { number: AtomicI32::new(-1), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
+    }
+
+    fn open(&self, path: &CStr, flags: c_int) {
+        if self.number() >= 0 {
+            return;
+        }
+        // SAFETY: a C string, and descriptors of our own.
+        unsafe {
+            let fd = libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY, 0o666);
+            if fd < 0 {
+                return;
+            }
+            let number = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, LOWEST_NUMBER);
+            libc::close(fd);
+            if let Some((device, inode)) = identity(number) {
+                self.device.store(device, Relaxed);
+                self.inode.store(inode, Relaxed);
+                self.number.store(number, Release);
+            }
+        }
+    }
+
+    fn number(&self) -> c_int {
+        let number = self.number.load(Acquire);
+        let kept = (self.device.load(Relaxed), self.inode.load(Relaxed));
+        if number >= 0 && identity(number) == Some(kept) { number } else { -1 }
+    }
+}
+
+/// Device and inode of what is open at `fd`.
+fn identity(fd: c_int) -> Option<(u64, u64)> {
+    // SAFETY: zero bytes are a valid stat, which is only read if the call filled it.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
+    }
+}
+
+fn open_both() {
+    // SAFETY: null, or a leaked value that stays as it was made.
+    if let Some(paths) = unsafe { PATHS.load(Acquire).as_ref() }
+        && may_report()
+    {
+        if let Some(json) = &paths.json {
+            JSON.open(json, libc::O_WRONLY | libc::O_CREAT);
+        }
+        if let Some(folder) = &paths.folder {
+            FOLDER.open(folder, libc::O_PATH | libc::O_DIRECTORY);
+        }
+    }
+}
+
+/// A function of libpython's, with its hook.
+macro_rules! before {
+    ($($name:ident: $cell:ident ($($argument:ident: $type:ty),*);)*) => {
+        $(
+            /// libpython's own function. Writer: `patch_for_good`, before the slot; reader: the hook.
+            static $cell: AtomicUsize = AtomicUsize::new(0);
+
+            unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                open_both();
+                // SAFETY: a slot is written only after its original was stored; the function has
+                // this type, and the call is the caller's own.
+                unsafe {
+                    let call = std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(
+                        $cell.load(Acquire),
+                    );
+                    call($($argument),*)
+                }
+            }
+        )*
+
+        pub fn hooks() -> Vec<Hook> {
+            vec![$(Hook {
+                symbol: stringify!($name).as_bytes(),
+                replacement: $name as *const c_void,
+                original: &$cell,
+            }),*]
+        }
+    };
+}
+
+before! {
+    chroot: CHROOT (path: *const c_char);
+    setuid: SETUID (user: libc::uid_t);
+    seteuid: SETEUID (user: libc::uid_t);
+    setreuid: SETREUID (real: libc::uid_t, effective: libc::uid_t);
+    setresuid: SETRESUID (real: libc::uid_t, effective: libc::uid_t, saved: libc::uid_t);
+}

@@ -1,0 +1,337 @@
+//! What becomes of the books when the program replaces itself by exec.
+//!
+//! libpython's `execv`, `execve` and `fexecve` are hooked. In the process that reports, a call that
+//! can succeed does one of two things first:
+//!
+//! - The new image is the same interpreter, or a script for it: HEADWAY_RUN in its environment hands
+//!   the settings and the books on, and `headway.follow` goes on with them. The books are in the
+//!   ledger file; those in memory are copied to a memfd.
+//! - Anything else can not report: the report comes now.
+//!
+//! An exec that fails leaves the program as it was: it reports at its end.
+//!
+//! Everybody else's calls are passed on: those of forked and vforked children, and of a process that
+//! has reported. `_posixsubprocess` is an object of its own and not hooked. In the process that
+//! reports a hook may allocate: a Python thread calls it.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+
+use headway_gil::Hook;
+
+use super::{ARMED, PREPARED, REPORTING, STATE, may_report, report};
+
+/// What a new image needs to go on.
+pub struct Successor {
+    /// The settings, as HEADWAY_RUN has them.
+    pub settings: CString,
+    /// The interpreter that goes on: `sys.executable`.
+    pub interpreter: CString,
+    /// Whether the books lie in a file that the new image finds by its name.
+    pub in_file: bool,
+}
+
+/// Null where no image goes on. Writer: `announce`, in a thread with a thread state; reader: the
+/// hooks. A replaced one is leaked.
+static SUCCESSOR: AtomicPtr<Successor> = AtomicPtr::new(ptr::null_mut());
+
+pub fn announce(successor: Successor) {
+    SUCCESSOR.store(Box::into_raw(Box::new(successor)), Release);
+}
+
+/// libpython's own functions. Writer: `patch_for_good`, before the slots; readers: the hooks.
+static EXECV: AtomicUsize = AtomicUsize::new(0);
+static EXECVE: AtomicUsize = AtomicUsize::new(0);
+static FEXECVE: AtomicUsize = AtomicUsize::new(0);
+
+type Words = *const *const c_char;
+
+pub fn hooks() -> [Hook; 3] {
+    [
+        Hook { symbol: b"execv", replacement: execv as *const c_void, original: &EXECV },
+        Hook { symbol: b"execve", replacement: execve as *const c_void, original: &EXECVE },
+        Hook { symbol: b"fexecve", replacement: fexecve as *const c_void, original: &FEXECVE },
+    ]
+}
+
+unsafe extern "C" {
+    static environ: Words;
+}
+
+unsafe extern "C" fn execv(path: *const c_char, arguments: Words) -> c_int {
+    if !may_report() {
+        // SAFETY: a slot is written only after its original was stored; the caller's own call.
+        return unsafe {
+            let real = std::mem::transmute::<
+                usize,
+                unsafe extern "C" fn(*const c_char, Words) -> c_int,
+            >(EXECV.load(Acquire));
+            real(path, arguments)
+        };
+    }
+    // SAFETY: the caller's path and arguments; execv is execve with this environment.
+    unsafe {
+        let environment = environ;
+        replace(CStr::from_ptr(path), arguments, environment, |environment| {
+            libc::execve(path, arguments, environment)
+        })
+    }
+}
+
+unsafe extern "C" fn execve(path: *const c_char, arguments: Words, environment: Words) -> c_int {
+    // SAFETY: a slot is written only after its original was stored; the function has this type.
+    let real = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char, Words, Words) -> c_int>(
+            EXECVE.load(Acquire),
+        )
+    };
+    // SAFETY: the caller's own call, but for the environment.
+    unsafe {
+        match may_report() {
+            false => real(path, arguments, environment),
+            true => replace(CStr::from_ptr(path), arguments, environment, |environment| {
+                real(path, arguments, environment)
+            }),
+        }
+    }
+}
+
+unsafe extern "C" fn fexecve(fd: c_int, arguments: Words, environment: Words) -> c_int {
+    // SAFETY: a slot is written only after its original was stored; the function has this type.
+    let real = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C" fn(c_int, Words, Words) -> c_int>(
+            FEXECVE.load(Acquire),
+        )
+    };
+    if !may_report() {
+        // SAFETY: the caller's own call.
+        return unsafe { real(fd, arguments, environment) };
+    }
+    let path = CString::new(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+    // SAFETY: the caller's own call, but for the environment.
+    unsafe {
+        replace(&path, arguments, environment, |environment| real(fd, arguments, environment))
+    }
+}
+
+/// Sees to the books, and execs. Returns only if that failed, with its errno.
+///
+/// # Safety
+/// `arguments` and `environment` are as execve takes them.
+unsafe fn replace(
+    path: &CStr,
+    arguments: Words,
+    environment: Words,
+    exec: impl FnOnce(Words) -> c_int,
+) -> c_int {
+    // SAFETY: null, or a leaked value that stays as it was made.
+    let successor = unsafe { SUCCESSOR.load(Acquire).as_ref() };
+    let image = Image::of(path);
+    // SAFETY: the caller's arrays.
+    unsafe {
+        match (image, successor) {
+            (Image::None, _) => exec(environment),
+            (Image::Program(interpreter), Some(successor))
+                if !has_settings(environment)
+                    && is_same_file(
+                        interpreter.as_deref().unwrap_or(path),
+                        &successor.interpreter,
+                    )
+                    && imports_site(if interpreter.is_some() {
+                        ptr::null()
+                    } else {
+                        arguments
+                    }) =>
+            {
+                hand_on(successor, environment, exec)
+            }
+            _ => report_and(path, || exec(environment)),
+        }
+    }
+}
+
+/// What lies at a path, as far as exec is concerned.
+enum Image {
+    /// Nothing that can be executed.
+    None,
+    /// A program; of a script, the interpreter that its first line names.
+    Program(Option<CString>),
+}
+
+impl Image {
+    fn of(path: &CStr) -> Self {
+        use std::io::Read;
+        use std::os::unix::ffi::OsStrExt;
+        // SAFETY: a C string.
+        if unsafe { libc::access(path.as_ptr(), libc::X_OK) } != 0 {
+            return Self::None;
+        }
+        let name = std::path::Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
+        match std::fs::metadata(name) {
+            Ok(metadata) if metadata.is_file() => {}
+            _ => return Self::None,
+        }
+        let mut head = [0; 256];
+        // A program that cannot be read can be executed all the same.
+        let Ok(length) = std::fs::File::open(name).and_then(|mut file| file.read(&mut head)) else {
+            return Self::Program(None);
+        };
+        match &head[..length] {
+            [b'#', b'!', line @ ..] => {
+                let end = line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len());
+                let line = line[..end].trim_ascii();
+                let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+                Self::Program(Some(CString::new(word).unwrap_or_default()))
+            }
+            [0x7f, b'E', b'L', b'F', ..] => Self::Program(None),
+            _ => Self::None,
+        }
+    }
+}
+
+/// Whether both paths are the same name of the same file: one of a virtual environment is a link
+/// to an interpreter that others are links to, and finds other packages.
+fn is_same_file(one: &CStr, other: &CStr) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let path = |name: &CStr| {
+        let name = std::path::Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
+        let folder = name.parent()?.canonicalize().ok()?;
+        Some((folder, name.canonicalize().ok()?))
+    };
+    path(one).is_some_and(|one| Some(one) == path(other))
+}
+
+/// Whether an interpreter with these arguments imports `site`, and with it `headway.follow`: not
+/// with -S, and not with --version and the like. Null: none are known.
+///
+/// # Safety
+/// `arguments` is null or as execve takes them.
+unsafe fn imports_site(arguments: Words) -> bool {
+    // SAFETY: a null-terminated array of C strings.
+    let word = |index| unsafe {
+        let word = *arguments.add(index);
+        (!word.is_null()).then(|| CStr::from_ptr(word).to_bytes())
+    };
+    if arguments.is_null() || word(0).is_none() {
+        return true;
+    }
+    let mut index = 1;
+    while let Some([b'-', options @ ..]) = word(index) {
+        if options.is_empty() || options == b"-" {
+            break;
+        }
+        let end = options.iter().position(|option| b"cmXW".contains(option));
+        if options[..end.unwrap_or(options.len())].iter().any(|option| b"SVh?-".contains(option)) {
+            return false;
+        }
+        match end.map(|at| (options[at], at + 1 == options.len())) {
+            Some((b'c' | b'm', _)) => break,
+            // The value is the next word.
+            Some((_, true)) => index += 2,
+            _ => index += 1,
+        }
+    }
+    true
+}
+
+/// The words of a null-terminated array; none of null.
+///
+/// # Safety
+/// `words` is as execve takes it.
+unsafe fn words_of(words: Words) -> impl Iterator<Item = *const c_char> {
+    // SAFETY: null, or an array that goes on until its null.
+    let word =
+        move |index| unsafe { if words.is_null() { words.cast() } else { *words.add(index) } };
+    (0..).map(word).take_while(|word: &*const c_char| !word.is_null())
+}
+
+/// Whether the environment has settings already: the program becomes `headway run`, which has begun
+/// a run of its own.
+///
+/// # Safety
+/// `environment` is as execve takes it.
+unsafe fn has_settings(environment: Words) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        words_of(environment)
+            .any(|word| CStr::from_ptr(word).to_bytes().starts_with(b"HEADWAY_RUN="))
+    }
+}
+
+/// Execs with the settings and the books in the environment.
+///
+/// # Safety
+/// `environment` is as execve takes it.
+unsafe fn hand_on(
+    successor: &Successor,
+    environment: Words,
+    exec: impl FnOnce(Words) -> c_int,
+) -> c_int {
+    let copy = match successor.in_file {
+        true => -1,
+        false => copy_of_books(),
+    };
+    let run = headway_gil::run_identity().unwrap_or(0);
+    let settings = successor.settings.to_bytes();
+    let mut entry = [b"HEADWAY_RUN=", settings, format!(":{copy}:{run}").as_bytes()].concat();
+    entry.push(0);
+    // SAFETY: as the caller promises.
+    let mut words: Vec<_> = unsafe { words_of(environment) }.collect();
+    words.extend([entry.as_ptr().cast(), ptr::null()]);
+    let result = exec(words.as_ptr());
+    // It failed.
+    if copy >= 0 {
+        // SAFETY: errno is this thread's own; the descriptor is ours.
+        unsafe {
+            let errno = *libc::__errno_location();
+            libc::close(copy);
+            *libc::__errno_location() = errno;
+        }
+    }
+    result
+}
+
+/// A descriptor that exec leaves open, of a copy of the ledger; -1 if there can be none.
+fn copy_of_books() -> c_int {
+    // SAFETY: system calls on a descriptor of our own.
+    unsafe {
+        let copy = libc::memfd_create(c"headway-ledger".as_ptr(), 0);
+        if copy >= 0 && headway_gil::write_ledger(copy).is_err() {
+            libc::close(copy);
+            return -1;
+        }
+        copy
+    }
+}
+
+/// Reports, and execs.
+fn report_and(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: null, or a leaked `Prepared` that stays as it was made.
+    let Some(prepared) = (unsafe { PREPARED.load(Acquire).as_ref() }) else { return exec() };
+    if STATE.compare_exchange(ARMED, REPORTING, AcqRel, Relaxed).is_err() {
+        return exec();
+    }
+    let name = path.to_string_lossy();
+    say(&format!(
+        "headway run: the program replaces itself by {name:?}, and is reported until then"
+    ));
+    report(prepared);
+    let result = exec();
+    // SAFETY: errno is this thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    let reason = std::io::Error::from_raw_os_error(errno);
+    say(&format!("headway run: the program did not replace itself ({reason}), and goes on"));
+    STATE.store(ARMED, Release);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+    result
+}
+
+fn say(text: &str) {
+    // SAFETY: writes a buffer of ours; nobody can be told if that fails.
+    unsafe {
+        let line = format!("{text}\n");
+        libc::write(2, line.as_ptr().cast(), line.len());
+    }
+}
