@@ -103,6 +103,76 @@ def test_the_interpreters_own_options_hold_for_the_program(here: Path) -> None:
     assert measured.returncode == 9
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-X", "dev"],
+        ["-Xdev", "-W", "error"],
+        ["-Wignore::ResourceWarning", "-O"],
+        ["-OO", "-u", "-B"],
+        ["-uBs", "-d"],
+        ["-bb", "-q", "-v"],
+        ["-I"],
+        ["-E", "-P"] if sys.version_info >= (3, 11) else ["-E"],
+    ],
+)
+@pytest.mark.parametrize("program", [["script.py", "-X", "its own"], ["-m", "script", "-O"]])
+def test_options_of_the_interpreter_are_run_s_too(
+    here: Path, options: list[str], program: list[str]
+) -> None:
+    if program[0] == "-m" and {"-I", "-P"} & set(options):
+        program = ["-m", "platform"]
+    plain = python(*options, *program, cwd=here, input="")
+    for arguments in (["--policy", "interval", *options], [*options, "--policy", "interval"]):
+        measured = headway("run", *arguments, *program, cwd=here, input="")
+        if program[-1] == "platform":
+            assert measured.stdout == plain.stdout
+        else:
+            seen = [json.JSONDecoder().raw_decode(each.stdout)[0] for each in (plain, measured)]
+            for each in seen:
+                del each["orig_argv"]  # -OO is handed on as two words
+            assert seen[0] == seen[1]
+        assert measured.returncode == plain.returncode
+        assert report_in(measured.stderr)
+
+
+def test_options_may_stand_in_one_word_with_code() -> None:
+    for arguments in (["-OOc", "print(__debug__)"], ["-uBcprint(__debug__)"]):
+        assert headway("run", *arguments).stdout == python(*arguments).stdout
+
+
+def test_the_prompt_comes_after_the_program(here: Path) -> None:
+    (here / "short.py").write_text("#!a line to skip\nanswer = 42")
+    plain = python("-ix", "short.py", cwd=here, input="print(answer)\n")
+    measured = headway("run", "-ix", "short.py", cwd=here, input="print(answer)\n")
+    assert measured.stdout == plain.stdout == "42\n"
+    assert measured.stderr.startswith(plain.stderr)
+    assert report_in(measured.stderr)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("no_such_module", "-m no_such_module: no module named 'no_such_module'"),
+        ("quiet.inner", "'quiet' is not a package"),
+        ("bare", "-m bare: is a package without a __main__ module"),
+        ("a..b", "-m a..b: not a module name"),
+    ],
+)
+def test_a_module_that_cannot_be_run_ends_as_under_python(
+    here: Path, name: str, complaint: str
+) -> None:
+    (here / "quiet.py").touch()
+    (here / "bare").mkdir()
+    (here / "bare" / "__init__.py").write_text("print('started')")
+    plain = python("-m", name, cwd=here)
+    measured = headway("run", "-m", name, cwd=here)
+    assert measured.returncode == plain.returncode == 1
+    assert measured.stderr.startswith("headway run: ")
+    assert complaint in measured.stderr
+    assert measured.stderr.count("\n") == 1
+
+
 def test_the_installed_command_is_the_same(here: Path) -> None:
     command = shutil.which("headway", path=str(Path(sys.executable).parent))
     assert command is not None
@@ -229,10 +299,13 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
         (["none.py"], "SCRIPT 'none.py': No such file or directory"),
         (["script.py/none"], "Not a directory"),
         (["empty"], "SCRIPT 'empty' is a directory without a __main__.py"),
-        (["-m", "no_such_module"], "-m no_such_module: no module named 'no_such_module'"),
-        (["-m", "script.inner"], "'script' is not a package"),
-        (["-m", "bare"], "-m bare: is a package without a __main__ module"),
-        (["-m", "a..b"], "-m a..b: not a module name"),
+        (["-X"], "-X needs an option after it"),
+        (["-OW"], "-W needs a warning filter after it"),
+        (["-z", "script.py"], "unrecognized arguments: -z"),
+        (["-Oz", "script.py"], "unrecognized arguments: -Oz"),
+        (["-V", "script.py"], "unrecognized arguments: -V"),
+        (["-S", "script.py"], "python -S skips site"),
+        (["-OS", "script.py"], "python -S skips site"),
         (
             ["--policy", "fastest", "script.py"],
             "--policy: 'fastest' is no policy; there are interval, priority, deadline",
@@ -260,15 +333,13 @@ def test_bad_usage_is_one_line_before_anything_starts(
 ) -> None:
     (tmp_path / "script.py").write_text("print('started')")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "__init__.py").write_text("print('started')")
     result = headway("run", *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.startswith("headway run: ")
     assert complaint in result.stderr
     assert result.stderr.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bare", "empty", "script.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "script.py"]
 
 
 def test_a_refusal_leaves_an_earlier_report_alone(tmp_path: Path) -> None:

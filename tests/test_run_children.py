@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import PROGRAMS, environment, execute, headway, python, read_json
+from launch import PROGRAMS, environment, execute, headway, python, read_json, start
 
 WORK = (
     "import threading; t = threading.Thread(target=sum, args=(range(10000),)); t.start(); t.join()"
@@ -79,18 +79,123 @@ def test_multiprocessing_is_followed(tmp_path: Path, start_method: str) -> None:
     assert len(report["children"]) >= 3
 
 
-def test_without_json_the_ledger_is_temporary(tmp_path: Path) -> None:
-    code = (
-        "import os, subprocess, sys; path = os.environ['HEADWAY_FOLLOW'].rsplit(':', 3)[0];"
-        "print(path, os.path.exists(path)); sys.stdout.flush();"
-        f"subprocess.run([sys.executable, '-c', {WORK!r}])"
-    )
-    result = headway("run", "--follow", "-c", code, env=environment(TMPDIR=str(tmp_path)))
+SHOWS_LEDGER = (
+    "import os, subprocess, sys; path = os.environ['HEADWAY_FOLLOW'].rsplit(':', 2)[0];"
+    "print(path, os.path.exists(path), flush=True);"
+    f"subprocess.run([sys.executable, '-c', {WORK!r}])"
+)
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def test_without_json_the_ledger_is_in_the_runtime_directory(runtime: Path) -> None:
+    variables = environment(XDG_RUNTIME_DIR=str(runtime))
+    result = headway("run", "--follow", "-c", SHOWS_LEDGER, env=variables)
     path, exists = result.stdout.split()
-    assert Path(path).parent == tmp_path
+    assert Path(path).parent == runtime / "headway"
     assert exists == "True"
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(runtime / "headway") == []
+    assert (runtime / "headway").stat().st_mode & 0o777 == 0o700
     assert "\nchild " in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the folder of another user needs root")
+@pytest.mark.parametrize("what", ["of another user", "open to others", "a link"])
+def test_a_runtime_directory_that_others_have_a_say_in_is_not_used(
+    runtime: Path, tmp_path: Path, what: str
+) -> None:
+    folder = runtime / "headway"
+    if what == "a link":
+        folder.symlink_to(tmp_path)
+    else:
+        folder.mkdir(mode=0o700)
+    if what == "of another user":
+        os.chown(folder, 65534, 65534)
+    elif what == "open to others":
+        folder.chmod(0o770)
+    variables = environment(XDG_RUNTIME_DIR=str(runtime))
+    result = headway("run", "--follow", "-c", SHOWS_LEDGER, env=variables)
+    path, exists = result.stdout.split()
+    assert (Path(path).parent, exists) == (Path("/run/headway"), "True")
+    assert "\nchild " in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runtime"]
+
+
+def test_without_a_runtime_directory_the_ledger_has_no_name(tmp_path: Path) -> None:
+    """Where root cannot have one, an ordinary user without a session may have none either."""
+    code = (
+        "import os, sys; from headway import run; run.runtime_folder = lambda: '';"
+        "from headway.cli import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, "run", "--follow", "-c", SHOWS_LEDGER]
+    result = execute(command, env=environment(TMPDIR=str(tmp_path)))
+    path, exists = result.stdout.split()
+    assert path.startswith("/proc/")
+    assert exists == "True"
+    assert "\nchild " in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_without_a_name_is_not_looked_for_in_another_file(tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys; path = os.environ['HEADWAY_FOLLOW'].rsplit(':', 2)[0];"
+        "fd = int(os.path.basename(path)); os.close(fd);"
+        "read, write = os.pipe(); os.dup2(read, fd);"
+        f"subprocess.run([sys.executable, '-c', {WORK!r}], check=True); print('ran')"
+    )
+    no_folder = (
+        "import sys; from headway import run; run.runtime_folder = lambda: '';"
+        "from headway.cli import main; sys.exit(main())"
+    )
+    result = execute([sys.executable, "-c", no_folder, "run", "--follow", "-c", code])
+    assert result.stdout == "ran\n"
+    assert "\nchild " not in result.stderr
+
+
+def test_the_next_run_removes_ledgers_of_the_dead_alone(runtime: Path) -> None:
+    variables = environment(XDG_RUNTIME_DIR=str(runtime))
+    folder = runtime / "headway"
+    killed = headway("run", "--follow", "-c", "import os; os.kill(os.getpid(), 9)", env=variables)
+    assert killed.returncode == -9
+    (left,) = folder.iterdir()
+    (folder / "of somebody").write_text("else")
+
+    waits = "import sys; print('up', flush=True); sys.stdin.read()"
+    with start("run", "--follow", "-c", waits, stdin=-1, env=variables) as running:
+        assert running.stdout is not None
+        assert running.stdin is not None
+        running.stdout.readline()
+        assert not left.exists()
+        (alive,) = [path for path in folder.iterdir() if path.name != "of somebody"]
+        # Its process is in another PID namespace, perhaps: the pid tells nothing there.
+        elsewhere = folder / f"4194305-{alive.name.partition('-')[2]}"
+        alive.rename(elsewhere)
+        assert headway("run", "--follow", "-c", "pass", env=variables).returncode == 0
+        assert elsewhere.exists()
+        elsewhere.rename(alive)
+        running.stdin.close()
+        running.wait(60)
+    assert [path.name for path in folder.iterdir()] == ["of somebody"]
+
+
+def test_a_program_needs_little_more_address_space() -> None:
+    code = (
+        "print(*[line.split()[1] for line in open('/proc/self/status')"
+        " if line.startswith(('VmPeak:', 'VmSize:'))])"
+    )
+    plain, measured = (each("-c", code).stdout.split() for each in (python, run_headway))
+    for without, with_headway in zip(plain, measured, strict=True):
+        # glibc reserves 64 MiB for the first thread that allocates, ours among them.
+        assert int(with_headway) - int(without) < 200_000
+
+
+def run_headway(*arguments: str) -> Any:
+    return headway("run", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +255,11 @@ def test_headway_run_inside_headway_run(tmp_path: Path) -> None:
     assert own["children"] == []
 
 
-def test_many_children_leave_no_files(tmp_path: Path) -> None:
+def test_many_children_leave_no_files(tmp_path: Path, runtime: Path) -> None:
     child = [sys.executable, "-c", WORK]
     code = f"import subprocess; [subprocess.run({child!r}) for _ in range(5)]"
-    result = headway("run", "--follow", "-c", code, env=environment(TMPDIR=str(tmp_path)))
+    variables = environment(TMPDIR=str(tmp_path), XDG_RUNTIME_DIR=str(runtime))
+    result = headway("run", "--follow", "-c", code, env=variables)
     assert result.returncode == 0, result.stderr
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["runtime"]
+    assert os.listdir(runtime / "headway") == []

@@ -13,6 +13,8 @@ that it can be.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import math
 import os
 import secrets
@@ -20,7 +22,6 @@ import site
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
@@ -48,6 +49,15 @@ OPTIONS_WITH_VALUE = (
     "--telemetry-interval",
 )
 
+# Of `python --help`. -S is among them to be refused with a reason.
+INTERPRETER_FLAGS = "bBdEiIOPqRsSuvx"
+INTERPRETER_OPTIONS_WITH_VALUE = {
+    "c": "code",
+    "m": "a module",
+    "W": "a warning filter",
+    "X": "an option",
+}
+
 DESCRIPTION = """\
 Runs a Python program exactly as `python` would, measures every take, wait and drop of its GIL, and
 ends with a report on stderr. With --policy it also decides which thread gets the GIL next. The exit
@@ -61,6 +71,11 @@ puts the default back. Nothing can come from inside after SIGKILL, a crash or os
 Counts and sums of time are exact, and so is the longest wait. A percentile (p50, p99) is
 interpolated within a bucket of a histogram, and is off by the width of a bucket at most, 6.25 %.
 
+A program that replaces itself by exec is measured on where it becomes the same interpreter again:
+the report comes at the end of that, and lists what came before as a child with the same pid. Before
+it becomes anything else, and with --trace, the report comes at once. A program that calls setuid or
+chroot writes FILE all the same, by a descriptor from before; if it closes that, FILE.ledger stays.
+
 With --trace it also shows when each thread held the GIL, waited for it and asked for it: the last
 of it, as much as --trace-events has room for. The trace is of this process: children that it forks
 or starts have none. It is written when the report is; after a crash `headway report FILE --trace
@@ -71,6 +86,7 @@ EXAMPLES = """\
 examples:
   headway run app.py --port 8000            everything after the script is the program's own
   headway run -m http.server                as python -m
+  headway run -X dev -W error app.py        with options of the interpreter's own
   headway run --json run.json -c 'import this'
   headway run --switch-interval 0.0005 app.py
   headway run --trace trace.json app.py     then open trace.json at ui.perfetto.dev
@@ -85,6 +101,7 @@ class Program(NamedTuple):
     option: str
     name: str
     arguments: list[str]
+    interpreter_options: list[str]
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +110,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "headway run [--json FILE] [--trace FILE [--trace-events N]] [--switch-interval S]\n"
         "                   [--policy P] [--no-kernel-hints] [--follow]\n"
-        "                   [--telemetry unix:PATH [--telemetry-interval S]]\n"
+        "                   [--telemetry unix:PATH [--telemetry-interval S]] [PYTHON OPTION...]\n"
         "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
     )
     parser.add_argument(
@@ -184,26 +201,49 @@ def _telemetry_interval(text: str) -> float:
 
 def split_arguments(arguments: list[str]) -> tuple[list[str], Program | None]:
     """Cuts `arguments` into run's own options and the program with its arguments, as python does:
-    the first word that is no option of ours, or -m or -c, begins the program."""
-    index = 0
-    while index < len(arguments):
-        word, rest = arguments[index], arguments[index + 1 :]
+    the first word that is no option, or -m or -c, begins the program. Options of the interpreter
+    (-O, -X dev, -Wd) may stand among run's own."""
+    own: list[str] = []
+    interpreter_options: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
         if word in OPTIONS_WITH_VALUE:
-            index += 2
+            own += [word, *rest[:1]]
+            del rest[:1]
         elif word == "--":
-            return arguments[:index], Program("", rest[0], rest[1:]) if rest else None
-        elif word[:2] in ("-m", "-c"):
-            if len(word) > 2:
-                rest.insert(0, word[2:])
-            if not rest:
-                wanted = "a module" if word == "-m" else "code"
-                raise CommandError(f"{word} needs {wanted} after it", exit_code=2)
-            return arguments[:index], Program(word[:2], rest[0], rest[1:])
-        elif word.startswith("-") and word != "-":
-            index += 1
+            program = Program("", rest[0], rest[1:], interpreter_options) if rest else None
+            return own, program
+        elif word == "-" or not word.startswith("-"):
+            return own, Program("", word, rest, interpreter_options)
         else:
-            return arguments[:index], Program("", word, rest)
-    return arguments, None
+            flags, option, value = split_word(word, rest)
+            if option in ("-m", "-c"):
+                interpreter_options += flags
+                return own, Program(option, value, rest, interpreter_options)
+            if flags or option:
+                interpreter_options += [*flags, *([option, value] if option else [])]
+            else:
+                own.append(word)
+    return own, None
+
+
+def split_word(word: str, rest: list[str]) -> tuple[list[str], str, str]:
+    """The interpreter's options in `word`: flags, and an option with its value, which is taken from
+    `rest` if `word` ends before it. None at all if python does not know them."""
+    flags: list[str] = []
+    for at, letter in enumerate(word[1:], 1):
+        if letter in INTERPRETER_OPTIONS_WITH_VALUE:
+            if at + 1 == len(word) and not rest:
+                wanted = INTERPRETER_OPTIONS_WITH_VALUE[letter]
+                raise CommandError(f"-{letter} needs {wanted} after it", exit_code=2)
+            return flags, f"-{letter}", word[at + 1 :] or rest.pop(0)
+        if letter not in INTERPRETER_FLAGS:
+            break
+        flags.append(f"-{letter}")
+    else:
+        return flags, "", ""
+    return [], "", ""
 
 
 def run(arguments: argparse.Namespace) -> NoReturn:
@@ -214,11 +254,11 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         raise CommandError("this Python does not know its own sys.executable")
     if not program.option:
         check_script(program.name)
-    elif program.option == "-m":
+    elif program.option == "-m" and not {"-E", "-I", "-P"} & set(program.interpreter_options):
         check_module(program.name)
     json_path = check_path(arguments.json) if arguments.json is not None else ""
     trace_path = trace_file_path(arguments.trace, json_path) if arguments.trace is not None else ""
-    check_follow_file(site_directories())
+    check_follow_file(site_directories(program.interpreter_options), program.interpreter_options)
 
     settings = Settings(
         pid=os.getpid(),
@@ -235,9 +275,10 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         name=program_name(program),
     )
     environment = {**os.environ, "HEADWAY_RUN": settings.to_text()}
-    # The interpreter's own options (-X dev, -W error, -I ...) hold for the program too; this is
+    # The options of this interpreter (-X dev, -W error, -I ...) hold for the program too; this is
     # what multiprocessing starts its children with.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    options += program.interpreter_options
     if program.option:
         options.append(program.option)
     elif program.name.startswith("-") and program.name != "-":
@@ -286,12 +327,13 @@ def check_script(script: str) -> None:
 
 
 def check_module(name: str) -> None:
-    """Refuses a module that `python -m` would not find. Imports nothing, its parents included."""
+    """Refuses a module that `python -m` would not find, with its exit status. Imports nothing, its
+    parents included."""
     from headway.module_search import find_module
 
     problem = find_module(name)
     if problem:
-        raise CommandError(f"-m {name}: {problem}", exit_code=2)
+        raise CommandError(f"-m {name}: {problem}")
 
 
 def trace_file_path(file: str, json_path: str) -> str:
@@ -309,26 +351,67 @@ def trace_file_path(file: str, json_path: str) -> str:
 
 
 def ledger_path(json_path: str, follow: bool) -> str:
-    """The file that the program's books are mapped to; "" if memory will do."""
+    """The file that the program's books are mapped to; "" if memory will do, or must."""
     if json_path and not is_special(json_path):
         return f"{json_path}.ledger"
-    if not follow:
+    folder = runtime_folder() if follow else ""
+    if not folder:
         return ""
-    name = f"headway-{os.getpid()}-{secrets.token_hex(8)}.ledger"
-    return os.path.join(tempfile.gettempdir(), name)
+    remove_ledgers_of_dead_processes(folder)
+    # The pid may be another's in another PID namespace.
+    return os.path.join(folder, f"{os.getpid()}-{secrets.token_hex(8)}.ledger")
 
 
-def site_directories() -> list[str]:
-    """The directories whose .pth files this interpreter reads when it starts."""
+def runtime_folder() -> str:
+    """Where this user's programs keep files while they run, and nobody else (XDG Base Directory
+    Specification); "" if there is no such folder. /run is root's own."""
+    user = os.geteuid()
+    bases = [os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}", "/run"]
+    for base in filter(os.path.isabs, bases):
+        folder = os.path.join(base, "headway")
+        try:
+            if os.stat(base).st_uid != user:
+                continue
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+            status = os.lstat(folder)
+        except OSError:
+            continue
+        mode = stat.S_IMODE(status.st_mode)
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == user and not mode & 0o077:
+            return folder
+    return ""
+
+
+def remove_ledgers_of_dead_processes(folder: str) -> None:
+    """A ledger is locked while a process has it mapped (crates/gil, ledger/region.rs). One without
+    a lock may still be about to be, or lie on a file system that forgets locks (overlayfs): then
+    its process is alive."""
+    for name in os.listdir(folder):
+        pid = name.partition("-")[0]
+        if not name.endswith(".ledger") or os.path.exists(f"/proc/{pid}"):
+            continue
+        path = os.path.join(folder, name)
+        with contextlib.suppress(OSError):
+            ledger = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(ledger, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+            finally:
+                os.close(ledger)
+
+
+def site_directories(options: Iterable[str] = ()) -> list[str]:
+    """The directories whose .pth files this interpreter reads when it starts with `options`."""
     directories = site.getsitepackages()
-    if site.ENABLE_USER_SITE:
+    if site.ENABLE_USER_SITE and not {"-s", "-I"} & set(options):
         directories.append(site.getusersitepackages())
     return directories
 
 
-def check_follow_file(directories: Iterable[str]) -> None:
+def check_follow_file(directories: Iterable[str], options: Iterable[str] = ()) -> None:
     """Refuses to start a program whose interpreter would not start the meter."""
-    if sys.flags.no_site:
+    if sys.flags.no_site or "-S" in options:
         raise CommandError("python -S skips site, and the meter is started by it: leave -S out", 2)
     directories = list(directories)
     if not any(os.path.isfile(os.path.join(each, FOLLOW_FILE)) for each in directories):
