@@ -32,6 +32,7 @@ PYTHON_LAYERS = (
     {"difference", "timeline"},
     {"terminal"},
     {"books", "json_file", "scale", "schema", "stacks", "summary", "thread_names"},
+    {"processes"},
     {"columns", "units"},
     {"_native"},
     {"errors"},

@@ -72,6 +72,55 @@ def test_children_of_followed_children_are_followed(tmp_path: Path) -> None:
     assert len(report["children"]) == 3
 
 
+def test_children_have_a_command_and_how_they_came_to_be(tmp_path: Path) -> None:
+    script = tmp_path / "app.py"
+    inner = [sys.executable, "-X", "dev", "-c", f"{WORK}  # \x1b[31m"]
+    script.write_text(f"""
+import os, subprocess
+subprocess.run({inner!r})
+pid = os.fork()
+if pid == 0:
+    os._exit(0)
+os.waitpid(pid, 0)
+""")
+    report, stderr = run_to_json(tmp_path, "--follow", str(script), "an argument")
+    assert report["command"][-2:] == [str(script), "an argument"]
+    assert (report["forked_from"], len(report["children"])) == (None, 2)
+    executed, forked = sorted(report["children"], key=lambda child: child["forked_from"] or 0)
+    assert executed["command"][1:] == inner[1:]
+    assert executed["parent_pid"] == forked["forked_from"] == report["pid"]
+    assert forked["command"] == report["command"]
+    assert f"pid {executed['pid']} python -c import threading" in stderr
+    assert f"pid {forked['pid']} fork of app.py an argument" in stderr
+    assert "\x1b" not in stderr
+
+
+def test_the_summary_is_of_the_child_that_waited(tmp_path: Path) -> None:
+    inner = """if True:
+        import threading, time
+        end = time.monotonic() + 0.4
+        def spin():
+            while time.monotonic() < end: pass
+        threads = [threading.Thread(target=spin) for _ in range(3)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+    """
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    report, stderr = run_to_json(tmp_path, "--follow", "-c", code)
+    if report["gil"] == "enabled":
+        pid = report["children"][0]["pid"]
+        said = " ".join(stderr.split())
+        assert f"Of 2 processes, pid {pid} (python -c if True:" in said
+
+
+def test_a_long_command_is_kept_as_far_as_there_is_room(tmp_path: Path) -> None:
+    arguments = ["é" * 3000, "never seen"]
+    report, _ = run_to_json(tmp_path, "-c", "pass", *arguments)
+    assert report["command"][0] == sys.executable
+    assert report["command"][-1].strip("é") == ""
+    assert 300 < len(report["command"][-1]) < 512
+
+
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_multiprocessing_is_followed(tmp_path: Path, start_method: str) -> None:
     report, _ = run_to_json(tmp_path, "--follow", str(PROGRAMS / f"processes_{start_method}.py"))

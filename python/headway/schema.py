@@ -70,6 +70,13 @@ REPORT_FIELDS: dict[str, tuple[type, ...]] = {
 }
 
 
+# Likewise, from before there were commands.
+LATER_REPORT_FIELDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("parent_pid", "forked_from"), (int, type(None))),
+    "command": (list, type(None)),
+}
+
+
 def find_problem(report: Any) -> str:
     """The first thing in `report` that is not as schema 1 has it, in words; "" if all is well."""
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
@@ -81,6 +88,11 @@ def find_problem(report: Any) -> str:
 def _find_report_problem(report: Any, place: str) -> str:
     """The first field that the terminal needs and `report` lacks; "" if there is none."""
     problem = find_field_problem(report, REPORT_FIELDS, place)
+    later = {} if problem else {k: v for k, v in LATER_REPORT_FIELDS.items() if k in report}
+    problem = problem or find_field_problem(report, later, place)
+    for index, word in enumerate((not problem and report.get("command")) or ()):
+        if not isinstance(word, str):
+            return f"{place}command[{index}] is {word!r:.40}, and must be a string"
     for key, fields in (("gils", GIL_FIELDS), ("threads", THREAD_FIELDS)):
         for index, row in enumerate(() if problem else report[key]):
             where = f"{place}{key}[{index}]."

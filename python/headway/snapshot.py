@@ -65,6 +65,10 @@ def _process(raw: Report) -> Report:
         "schema": 1,
         "python": raw["python"],
         "pid": raw["pid"],
+        # Null where they are not known.
+        "parent_pid": raw.get("parent_pid"),
+        "forked_from": raw.get("forked_from"),
+        "command": raw.get("command") or None,
         "gil": "enabled" if raw["gil_enabled"] else "disabled",
         "policy": raw["policy"],
         "switch_interval": raw["switch_interval_us"] / 1e6,

@@ -7,7 +7,7 @@ figures do not show.
 
 from __future__ import annotations
 
-from headway import columns, units
+from headway import columns, processes, units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,26 @@ UNHEARD_CPU_S = 0.005
 
 
 def sentence(report: dict[str, Any]) -> str:
-    """What happened on the GIL that was waited for most."""
+    """What happened in the process whose threads waited most: the program or one of its
+    children."""
+    everyone = list(processes.all_of(report))
+    worst = max(everyone, key=_waiting_s)
+    said = _sentence_of(worst)
+    if worst is report:
+        return said
+    title = processes.title(worst)
+    return f"Of {len(everyone):,} processes, {title} waited most. {said}"
+
+
+def _waiting_s(process: dict[str, Any]) -> tuple[float, float]:
+    """For GILs, and where there is none, for locks and events."""
+    waited_s = sum(float(thread["waited"]) for thread in process["threads"])
+    parks = process.get("free_threading")
+    return waited_s, float(parks["parked"]["sum"]) if parks else 0.0
+
+
+def _sentence_of(report: dict[str, Any]) -> str:
+    """What happened on the GIL of one process that was waited for most."""
     gils = [gil for gil in report["gils"] if gil["takes"]]
     gil = max(gils, key=lambda each: float(each["wait"]["sum"]), default=None)
     waits = gil["wait"]["count"] if gil else 0
@@ -69,25 +88,26 @@ def scheduling(gil: dict[str, Any]) -> str:
 
 def unanswered(report: dict[str, Any]) -> str:
     """Which thread kept the GIL longest after it was asked to drop it, if that was long; or "".
+    Children count too.
 
     Python code answers a drop request within microseconds of its own CPU time, so a holder that
     used more is in C code. One that did not use it was off the processor: the kernel ran others, or
     a call blocked with the GIL held, which cannot be told apart.
     """
-    limit_s = SLOW_ANSWER_S
-    if report["policy"] == "interval":
-        limit_s = max(limit_s, 2 * (report["switch_interval"] or 0.0))
-    slow = [row for row in report["threads"] if (row.get("longest_unanswered") or 0.0) >= limit_s]
+    slow = [(row, process) for process in processes.all_of(report) for row in _slow(process)]
     if not slow:
         return ""
-    in_c = [row for row in slow if (row.get("longest_unanswered_cpu") or 0.0) >= UNHEARD_CPU_S]
-    worst = max(in_c or slow, key=lambda row: float(row["longest_unanswered"]))
+    in_c = [each for each in slow if (each[0].get("longest_unanswered_cpu") or 0) >= UNHEARD_CPU_S]
+    row, process = max(in_c or slow, key=lambda each: float(each[0]["longest_unanswered"]))
+    name = columns.name(row["name"])
+    if process is not report:
+        name += f" of {processes.title(process)}"
     others = f" ({units.number(len(slow) - 1, 'more thread')} did so too)" if slow[1:] else ""
     kept = (
-        f"{columns.name(worst['name'])} kept the GIL for "
-        f"{units.seconds(worst['longest_unanswered'])} after it was asked to drop it{others}"
+        f"{name} kept the GIL for {units.seconds(row['longest_unanswered'])} after it was asked to "
+        f"drop it{others}"
     )
-    cpu_s = worst.get("longest_unanswered_cpu")
+    cpu_s = row.get("longest_unanswered_cpu")
     if cpu_s is None:
         return f"{kept}."
     if in_c:
@@ -99,6 +119,15 @@ def unanswered(report: dict[str, Any]) -> str:
         f"{kept}, but used at most {units.seconds(cpu_s)} of CPU time after a request: it was off "
         "the processor, because others ran, or in a call that blocks and keeps the GIL."
     )
+
+
+def _slow(process: dict[str, Any]) -> list[dict[str, Any]]:
+    """The threads of a process with a long answer."""
+    limit_s = SLOW_ANSWER_S
+    if process["policy"] == "interval":
+        limit_s = max(limit_s, 2 * (process["switch_interval"] or 0.0))
+    rows = process["threads"]
+    return [row for row in rows if (row.get("longest_unanswered") or 0.0) >= limit_s]
 
 
 def _of_waits(gil: dict[str, Any], threads: list[dict[str, Any]], interval_s: float | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from headway import columns, scale, summary, units
+from headway import columns, processes, scale, summary, units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -292,12 +292,13 @@ def _labelled(label: str, time_s: float, said: str, style: Style) -> list[str]:
 
 def _children(children: Sequence[dict[str, Any]], style: Style) -> list[str]:
     table = []
-    for child in children[:MAX_CHILDREN]:
+    ranked = sorted(children, key=lambda child: -sum(row["waited"] for row in child["threads"]))
+    for child in ranked[:MAX_CHILDREN]:
         held = sum(gil["held"] for gil in child["gils"])
         waits = [gil["wait"] for gil in child["gils"] if gil["wait"]["count"]]
         table.append(
             [
-                f"pid {child['pid']}",
+                f"pid {child['pid']} {processes.label(child)}".rstrip(),
                 units.seconds(child["wall"]),
                 units.seconds(held),
                 units.share(held, child["wall"]),

@@ -14,7 +14,7 @@ use super::copies::Copies;
 use super::folding;
 use super::gil::Gil;
 use super::gils;
-use super::ledger::book::{GilBook, NAME_BYTES, Name, ThreadBook, state};
+use super::ledger::book::{COMMAND_BYTES, GilBook, NAME_BYTES, Name, ThreadBook, state};
 use super::ledger::region::{self, Reader, RegionError, Slot};
 use super::ledger::{self, slab};
 use super::parks;
@@ -109,6 +109,12 @@ pub struct Snapshot {
     pub pid: i32,
     pub alive: bool,
     pub python: String,
+    /// The process that this one was forked from; `None` if it was started by exec.
+    pub forked_from: Option<i32>,
+    /// The parent when the books opened.
+    pub parent_pid: Option<i32>,
+    /// The arguments of the process; of a forked process, its parent's. Empty where they are not known.
+    pub command: Vec<String>,
     pub gil_enabled: bool,
     /// The name of the policy in force; the last one, once the books are closed.
     pub policy: &'static str,
@@ -276,6 +282,9 @@ pub(super) fn head(slot: &Slot) -> Snapshot {
     Snapshot {
         pid: slot.pid.load(Relaxed),
         python: text_of(&slot.python),
+        forked_from: Some(slot.forked_from.load(Relaxed)).filter(|pid| *pid != 0),
+        parent_pid: Some(slot.parent_pid.load(Relaxed)).filter(|pid| *pid != 0),
+        command: arguments(slot.command.get(&mut [0; COMMAND_BYTES])),
         gil_enabled: slot.gil_enabled.load(Relaxed) != 0,
         // Only the memory of a damaged ledger holds another number.
         policy: PolicyName::ALL
@@ -284,6 +293,15 @@ pub(super) fn head(slot: &Slot) -> Snapshot {
         switch_interval_us: slot.switch_interval_us.load(Relaxed),
         unmeasured_events: slot.unmeasured.load(Relaxed),
         ..Snapshot::default()
+    }
+}
+
+/// Each of them ends with a zero byte, if it is there in full.
+fn arguments(command: &[u8]) -> Vec<String> {
+    let command = command.strip_suffix(b"\0").unwrap_or(command);
+    match command.is_empty() {
+        true => Vec::new(),
+        false => command.split(|byte| *byte == 0).map(text).collect(),
     }
 }
 

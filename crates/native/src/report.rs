@@ -55,9 +55,15 @@ pub fn process_dict(snapshot: &Snapshot) -> *mut PyObject {
     // SAFETY: formats and arguments agree, pair by pair.
     unsafe {
         Py_BuildValue(
-            c"{s:i,s:N,s:N,s:N,s:N,s:K,s:K,s:N,s:N,s:N,s:K,s:N,s:I}".as_ptr(),
+            c"{s:i,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:K,s:N,s:N,s:N,s:K,s:N,s:I}".as_ptr(),
             c"pid".as_ptr(),
             snapshot.pid as c_int,
+            c"parent_pid".as_ptr(),
+            optional(snapshot.parent_pid.map(|pid| pid as u64)),
+            c"forked_from".as_ptr(),
+            optional(snapshot.forked_from.map(|pid| pid as u64)),
+            c"command".as_ptr(),
+            list(&snapshot.command, |argument| string(argument)),
             c"alive".as_ptr(),
             boolean(snapshot.alive),
             c"python".as_ptr(),

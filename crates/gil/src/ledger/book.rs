@@ -30,35 +30,40 @@ pub mod state {
 }
 
 pub const NAME_BYTES: usize = 64;
+/// Of a command line; the rest of a longer one is left out.
+pub const COMMAND_BYTES: usize = 1024;
 
-/// A name of at most 64 bytes of UTF-8. Written under the registry lock of `threads`; another
+/// A name of at most 64 bytes of UTF-8.
+pub type Name = Text<NAME_BYTES>;
+
+/// At most `N` bytes of UTF-8. Written under the registry lock of `threads`, or by the only thread of a process; another
 /// process may see one half written.
 #[repr(C)]
-pub struct Name {
+pub struct Text<const N: usize> {
     length: AtomicU32,
-    bytes: [AtomicU8; NAME_BYTES],
+    bytes: [AtomicU8; N],
 }
 
-impl Name {
+impl<const N: usize> Text<N> {
     pub const fn new() -> Self {
-        Self { length: AtomicU32::new(0), bytes: [const { AtomicU8::new(0) }; NAME_BYTES] }
+        Self { length: AtomicU32::new(0), bytes: [const { AtomicU8::new(0) }; N] }
     }
 
-    /// Keeps as much of `name` as fits, cut between characters.
-    pub fn set(&self, name: &[u8]) {
-        let mut length = name.len().min(NAME_BYTES);
-        while length < name.len() && length > 0 && name[length] & 0xC0 == 0x80 {
+    /// Keeps as much of `text` as fits, cut between characters.
+    pub fn set(&self, text: &[u8]) {
+        let mut length = text.len().min(N);
+        while length < text.len() && length > 0 && text[length] & 0xC0 == 0x80 {
             length -= 1;
         }
-        for (byte, value) in self.bytes.iter().zip(&name[..length]) {
+        for (byte, value) in self.bytes.iter().zip(&text[..length]) {
             byte.store(*value, Relaxed);
         }
         self.length.store(length as u32, Relaxed);
     }
 
-    /// Copies the name into `buffer` and returns the part that it fills.
-    pub fn get<'a>(&self, buffer: &'a mut [u8; NAME_BYTES]) -> &'a [u8] {
-        let length = (self.length.load(Relaxed) as usize).min(NAME_BYTES);
+    /// Copies the text into `buffer` and returns the part that it fills.
+    pub fn get<'a>(&self, buffer: &'a mut [u8; N]) -> &'a [u8] {
+        let length = (self.length.load(Relaxed) as usize).min(N);
         for (value, byte) in buffer.iter_mut().zip(&self.bytes[..length]) {
             *value = byte.load(Relaxed);
         }
@@ -69,8 +74,8 @@ impl Name {
         self.length.load(Relaxed) == 0
     }
 
-    pub fn copy_from(&self, other: &Name) {
-        let mut buffer = [0; NAME_BYTES];
+    pub fn copy_from(&self, other: &Self) {
+        let mut buffer = [0; N];
         self.set(other.get(&mut buffer));
     }
 }

@@ -17,7 +17,7 @@ use std::mem::size_of;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-use super::book::{GilBook, Name, ThreadBook, state};
+use super::book::{COMMAND_BYTES, GilBook, Name, Text, ThreadBook, state};
 
 /// Processes that one region has room for, the owner among them.
 pub const SLOTS: usize = 64;
@@ -67,6 +67,13 @@ pub struct Slot {
     /// And when they closed, or, with `closed_ns` 0, at the last snapshot that the process itself took.
     pub cpu_noted_ns: AtomicU64,
     pub python: Name,
+    /// The process that this one was forked from; 0 if it was started by exec.
+    pub forked_from: AtomicI32,
+    /// The parent when the books opened; 0 where that is not known.
+    pub parent_pid: AtomicI32,
+    /// The arguments of the process as the kernel has them, separated by zero bytes; of a forked process its parent's.
+    /// Empty where they cannot be read.
+    pub command: Text<COMMAND_BYTES>,
     pub gils: [GilBook; GILS],
     pub books: [ThreadBook; BOOKS],
 }
@@ -77,6 +84,12 @@ impl Slot {
         self.gils.iter().for_each(|book| book.state.store(state::FREE, Relaxed));
         self.gils[GILS - 1].clear();
         self.python.set(python.as_bytes());
+        // A forked process that installs the meter anew is forked all the same.
+        if self.parent_pid.load(Relaxed) == 0 {
+            // SAFETY: no preconditions.
+            self.parent_pid.store(unsafe { libc::getppid() }, Relaxed);
+            self.command.set(&command_of_this_process());
+        }
         self.gil_enabled.store(gil_enabled as u32, Relaxed);
         self.unmeasured.store(0, Relaxed);
         self.sees_parks.store(0, Relaxed);
@@ -88,6 +101,10 @@ impl Slot {
     /// Begins the books of a forked child of the process that `parent` belongs to.
     pub fn begin_like(&self, parent: &Slot, now_ns: u64) {
         self.python.copy_from(&parent.python);
+        let parent_pid = parent.pid.load(Relaxed);
+        self.parent_pid.store(parent_pid, Relaxed);
+        self.forked_from.store(parent_pid, Relaxed);
+        self.command.copy_from(&parent.command);
         self.gil_enabled.store(parent.gil_enabled.load(Relaxed), Relaxed);
         self.policy.store(parent.policy.load(Relaxed), Relaxed);
         self.switch_interval_us.store(parent.switch_interval_us.load(Relaxed), Relaxed);
@@ -101,6 +118,17 @@ impl Slot {
         self.cpu_opened_ns.store(cpu_ns, Relaxed);
         self.cpu_noted_ns.store(cpu_ns, Relaxed);
     }
+}
+
+/// As much as is kept of it. Not in hooks.
+fn command_of_this_process() -> Vec<u8> {
+    use std::io::Read;
+    let mut command = Vec::new();
+    if let Ok(file) = std::fs::File::open("/proc/self/cmdline") {
+        // What was read before an error is the beginning all the same.
+        let _ = file.take(COMMAND_BYTES as u64 + 4).read_to_end(&mut command);
+    }
+    command
 }
 
 /// Length of a region with `slots` slots, in bytes.
