@@ -5,7 +5,7 @@
 
 PYTHON ?=
 
-.PHONY: help demo test test-matrix lint fuzz bench bench-server screenshot build clean
+.PHONY: help demo test test-matrix witness lint fuzz bench bench-server screenshot build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,11 @@ test: ## Run the Rust tests, and the Python tests on 3.13 and free-threaded 3.13
 
 test-matrix: ## Run the Rust tests, and the Python tests on 3.10 to 3.15 and free-threaded 3.13
 	@scripts/test --skip-missing 3.10 3.11 3.12 3.13 3.14 3.15 3.13t
+
+witness: ## Check the meter's figures beside a CPython that counts what it does, built for it (10 minutes)
+	@scripts/get-pythons 3.13w
+	@scripts/build .venvs/3.13w 3.13w
+	@.venvs/3.13w/bin/python scripts/witness.py
 
 lint: ## Check formatting, types, lints and that no import runs up the layers
 	@scripts/lint

@@ -2,9 +2,10 @@
 
 Usage: PYTHON -I check_python.py VERSION
 
-VERSION is `any` (a GIL build from 3.10 on), `3.13` or, free-threaded, `3.13t`. Prints the
-interpreter's path and exits 0, or prints in one line what is wrong and exits 1. Any Python 3
-may be asked, hence the plain language; nothing is imported before the version is known.
+VERSION is `any` (a GIL build from 3.10 on), `3.13`, `3.13t` (free-threaded) or `3.13w` (the witness
+that scripts/get-pythons builds). Prints the interpreter's path and exits 0, or prints in one line
+what is wrong and exits 1. Any Python 3 may be asked, hence the plain language; nothing is imported
+before the version is known.
 """
 
 import sys
@@ -17,6 +18,8 @@ def found_version():
     import sysconfig
 
     suffix = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+    if "-DGIL_WITNESS" in (sysconfig.get_config_var("CONFIG_ARGS") or ""):
+        suffix = "w"
     return "%d.%d%s" % (sys.version_info[0], sys.version_info[1], suffix)
 
 
@@ -50,6 +53,8 @@ def trouble(wanted):
         return "it is Python %s, not %s" % (found, wanted)
     if wanted == "any" and found.endswith("t"):
         return "it is a free-threaded build; name it (%s) where one is wanted" % found
+    if wanted == "any" and found.endswith("w"):
+        return "it is the witness, which counts what it does; name it (%s)" % found
 
     import os
     import sysconfig
