@@ -99,14 +99,14 @@ pub fn hooks(waits: bool) -> Vec<Hook> {
     hooks.into_iter().chain(waiting::hooks().into_iter().filter(|_| waits)).collect()
 }
 
-/// The slot of a GIL whose book is open; opens it if this event tells that the GIL was free just before
-/// or is just after.
+/// The slot of a GIL whose book is open; opens it at `free_ns` if this event tells that the GIL was free
+/// just before or is just after.
 #[inline(always)]
-fn open_gil(gil: &'static Gil, tells_free: bool) -> Option<&'static ledger::region::Slot> {
+fn open_gil(gil: &'static Gil, free_ns: Option<u64>) -> Option<&'static ledger::region::Slot> {
     let slot = ledger::slot()?;
-    match gil.life.load(Relaxed) {
-        life::OPEN => Some(slot),
-        life::KNOWN if tells_free => open_at_first_event(gil, slot),
+    match (gil.life.load(Relaxed), free_ns) {
+        (life::OPEN, _) => Some(slot),
+        (life::KNOWN, Some(now_ns)) => open_at_first_event(gil, slot, now_ns),
         _ => None,
     }
 }
@@ -115,9 +115,10 @@ fn open_gil(gil: &'static Gil, tells_free: bool) -> Option<&'static ledger::regi
 fn open_at_first_event(
     gil: &'static Gil,
     slot: &'static ledger::region::Slot,
+    now_ns: u64,
 ) -> Option<&'static ledger::region::Slot> {
     // SAFETY: an event of this GIL: its mutex is held by the calling thread.
-    unsafe { gil.open(slot, now_ns()) };
+    unsafe { gil.open(slot, now_ns) };
     Some(slot)
 }
 
@@ -129,22 +130,24 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
         // SAFETY: the caller's own call.
         return unsafe { real(cond) };
     }
+    // Before anything of the GIL is read: memory that other threads have just written is slow to reach.
+    let now_ns = now_ns();
     match gils::find(cond as usize) {
         Some((gil, Role::SwitchCond)) => {
             // A take: before it, the GIL was free.
-            if let Some(slot) = open_gil(gil, true) {
+            if let Some(slot) = open_gil(gil, Some(now_ns)) {
                 // SAFETY: take_gil signals switch_cond with the GIL's mutex held.
-                unsafe { gil.event(epoch, |locked| account::take(gil, locked, slot, now_ns())) };
+                unsafe { gil.event(epoch, |locked| account::take(gil, locked, slot, now_ns)) };
             }
         }
         Some((gil, Role::Cond)) => {
             let was_open = gil.life.load(Relaxed) == life::OPEN;
             // A first event that is a drop opens the book behind it.
-            if let Some(slot) = open_gil(gil, true)
+            if let Some(slot) = open_gil(gil, Some(now_ns))
                 && was_open
             {
                 // SAFETY: drop_gil signals cond with the GIL's mutex held.
-                unsafe { gil.event(epoch, |locked| account::signal(gil, locked, slot, now_ns())) };
+                unsafe { gil.event(epoch, |locked| account::signal(gil, locked, slot, now_ns)) };
             }
         }
         None => learning::saw_signal(cond as usize),
@@ -162,21 +165,25 @@ unsafe extern "C-unwind" fn cond_timedwait(
         TIMEDWAIT as unsafe extern "C-unwind" fn(Cond, Mutex, *const libc::timespec) -> c_int
     );
     let epoch = EPOCH.load(Acquire);
+    // As in `cond_signal`.
+    let began_ns = if epoch == 0 { 0 } else { now_ns() };
     let found = if epoch == 0 { None } else { gils::find(cond as usize) };
     if found.is_none() {
         learning::saw_timed_wait(cond as usize, mutex as usize);
     }
-    let Some((gil, slot)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, false)?))) else {
+    let Some((gil, slot)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, None)?))) else {
         // SAFETY: the caller's own call.
         return unsafe { real(cond, mutex, until) };
     };
     // SAFETY: as below; `until` is the caller's.
-    if let Some(result) = unsafe { scheduling::timed_wait(gil, slot, epoch, mutex.cast(), until) } {
+    if let Some(result) =
+        unsafe { scheduling::timed_wait(gil, slot, epoch, mutex.cast(), until, began_ns) }
+    {
         return result;
     }
     // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
     let switch_number = unsafe {
-        gil.event(epoch, |locked| account::timed_wait_began(gil, locked, slot, now_ns()))
+        gil.event(epoch, |locked| account::timed_wait_began(gil, locked, slot, began_ns))
     };
     // SAFETY: the caller's own call.
     let result = unsafe { real(cond, mutex, until) };
@@ -200,7 +207,7 @@ unsafe extern "C-unwind" fn cond_wait(cond: Cond, mutex: Mutex) -> c_int {
     let real = original!(WAIT as unsafe extern "C-unwind" fn(Cond, Mutex) -> c_int);
     let epoch = EPOCH.load(Acquire);
     let found = if epoch == 0 { None } else { gils::find(cond as usize) };
-    let Some((gil, slot)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, false)?))) else {
+    let Some((gil, slot)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, None)?))) else {
         // SAFETY: the caller's own call.
         return unsafe { real(cond, mutex) };
     };

@@ -23,7 +23,8 @@ type Mutex = *mut libc::pthread_mutex_t;
 /// idle. A holder that is asked drops within a microsecond if it runs Python at all.
 const SPIN_NS: u64 = 20_000;
 
-/// Stands in for a timed wait on `cond`; `None`, with nothing done, if this wait is CPython's own.
+/// Stands in for a timed wait on `cond` that began at `began_ns`; `None`, with nothing done, if this
+/// wait is CPython's own.
 ///
 /// # Safety
 /// `mutex` is the GIL's, held by the caller; `until` is readable.
@@ -33,12 +34,13 @@ pub unsafe fn timed_wait(
     epoch: u32,
     mutex: Mutex,
     until: *const libc::timespec,
+    began_ns: u64,
 ) -> Option<c_int> {
     // SAFETY: the caller's promise.
     let until = unsafe { *until };
     // SAFETY: the mutex is held.
     let (me, switch_number, cpu_bound) =
-        unsafe { gil.event(epoch, |locked| begin(gil, locked, slot, until)) }??;
+        unsafe { gil.event(epoch, |locked| begin(gil, locked, slot, until, began_ns)) }??;
     loop {
         // SAFETY: the mutex is held, here and whenever the loop comes back.
         let step = unsafe { gil.event(epoch, |locked| step(gil, locked, me, switch_number)) };
@@ -65,8 +67,9 @@ fn begin(
     locked: &mut Locked,
     slot: &'static Slot,
     until: libc::timespec,
+    now_ns: u64,
 ) -> Option<(ThreadId, u64, bool)> {
-    follow_policy(gil, locked);
+    follow_policy(gil, locked, now_ns);
     // CPython waits only while the GIL is held: if the books have it free they are wrong. A thread
     // without a book of its own has no seat.
     if !locked.queue.schedules() || !locked.held {
@@ -76,7 +79,6 @@ fn begin(
     if me == gil.unmeasured.load(std::sync::atomic::Ordering::Relaxed) {
         return None;
     }
-    let now_ns = now_ns();
     let switch_number = account::timed_wait_began(gil, locked, slot, now_ns);
     let interval_ns = interval_ns(until, now_ns);
     // SAFETY: in an event, so the mutex is held.
@@ -98,8 +100,8 @@ fn interval_ns(until: libc::timespec, now_ns: u64) -> u64 {
 }
 
 fn step(gil: &'static Gil, locked: &mut Locked, me: ThreadId, switch_number: u64) -> Step {
-    follow_policy(gil, locked);
     let now_ns = now_ns();
+    follow_policy(gil, locked, now_ns);
     let holder = locked.holder_id();
     // SAFETY: in an event, so the mutex is held.
     let seats = unsafe { &mut Seats::of_locked_gil() };
@@ -116,12 +118,12 @@ fn step(gil: &'static Gil, locked: &mut Locked, me: ThreadId, switch_number: u64
 }
 
 /// In an event.
-fn follow_policy(gil: &Gil, locked: &mut Locked) {
+fn follow_policy(gil: &Gil, locked: &mut Locked, now_ns: u64) {
     if locked.queue.is_outdated() {
         let holder = locked.holder_id();
         // SAFETY: in an event, so the mutex is held.
         let seats = unsafe { &mut Seats::of_locked_gil() };
-        locked.queue.follow(seats, holder, now_ns());
+        locked.queue.follow(seats, holder, now_ns);
         gil.switch.set_in_use(locked.queue.schedules());
     }
 }
