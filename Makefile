@@ -22,7 +22,7 @@ test: ## Run the Rust tests, and the Python tests on 3.13 and free-threaded 3.13
 test-matrix: ## Run the Rust tests, and the Python tests on 3.10 to 3.15 and free-threaded 3.13
 	@scripts/test --skip-missing 3.10 3.11 3.12 3.13 3.14 3.15 3.13t
 
-witness: ## Check the meter's figures beside a CPython that counts what it does, built for it (10 minutes)
+witness: ## Check the meter beside a CPython that counts what it does (first builds it: 4 minutes; then 1)
 	@scripts/get-pythons 3.13w
 	@scripts/build .venvs/3.13w 3.13w
 	@.venvs/3.13w/bin/python scripts/witness.py
