@@ -10,6 +10,7 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
+use super::clock::now_ns;
 use super::gils;
 use super::ledger::book::{GilBook, Name, ThreadBook, state};
 use super::ledger::region::Slot;
@@ -116,6 +117,10 @@ pub struct Gil {
     sequence: AtomicU32,
     /// Snapshots that could not get a copy of one moment and ask events to pause. Writers: snapshots.
     readers: AtomicU32,
+    /// The latest moment that a copy of the books shows. An event that the copy does not show has no earlier
+    /// time, so that sums of time only grow from one copy to the next. Writers: readers of the books;
+    /// reader: the event, between its two changes of `sequence`; see `moment_ns`.
+    shown_ns: AtomicU64,
     /// Where this opening's books are kept. Written when the book opens.
     book: AtomicPtr<GilBook>,
     /// Book for threads that found none free; taken when the GIL's book opens.
@@ -155,6 +160,7 @@ impl Gil {
             name: Name::new(),
             sequence: AtomicU32::new(0),
             readers: AtomicU32::new(0),
+            shown_ns: AtomicU64::new(0),
             book: AtomicPtr::new(std::ptr::null_mut()),
             unmeasured: AtomicU32::new(u32::MAX),
             switch: Switch::new(),
@@ -256,6 +262,23 @@ impl Gil {
                 return copied;
             }
         }
+    }
+
+    /// The present, for a copy that `read` makes.
+    ///
+    /// The event writes `sequence` and then reads `shown_ns`; the reader does the opposite, with a barrier in
+    /// all threads in between. So either `read` sees the event and copies again, or the event sees the moment.
+    pub fn moment_ns(&self) -> u64 {
+        let now_ns = now_ns();
+        self.shown_ns.fetch_max(now_ns, SeqCst);
+        gils::memory_barrier_in_all_threads();
+        now_ns
+    }
+
+    /// The time of an event whose clock was read at `now_ns`. Only inside an event.
+    #[inline(always)]
+    pub fn time_of_event_ns(&self, now_ns: u64) -> u64 {
+        now_ns.max(self.shown_ns.load(Relaxed))
     }
 
     /// In a forked child, where no event and no reader is under way.

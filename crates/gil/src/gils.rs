@@ -144,7 +144,10 @@ pub fn close_all(slot: &'static Slot) {
         .collect();
     open.iter().for_each(|gil| gil.life.store(life::CLOSED, SeqCst));
     // Events check `life` without a fence. This is their half of it.
-    barrier_in_all_threads();
+    if !memory_barrier_in_all_threads() {
+        // Stores become visible by themselves within far less than this.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     for gil in open {
         gil.settle();
         close_book(gil, slot, clock::now_ns());
@@ -196,18 +199,23 @@ pub fn match_interpreters(existing: &[(usize, i64)], slot: &'static Slot) {
     super::names::give_kept();
 }
 
-fn barrier_in_all_threads() {
-    const PRIVATE_EXPEDITED: i32 = 1 << 3;
-    const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+
+/// Prepares the barrier below. The kernel does this at once while the process has one thread, and may take
+/// milliseconds later.
+pub fn register_memory_barrier() {
+    membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
+}
+
+/// Has every thread of the process pass a full memory barrier; false if the kernel does not know how.
+pub fn memory_barrier_in_all_threads() -> bool {
+    membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
+}
+
+fn membarrier(command: i32) -> bool {
     // SAFETY: the system call has no memory effects but the barrier.
-    let done = unsafe {
-        libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0) == 0
-            && libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0) == 0
-    };
-    if !done {
-        // Stores become visible by themselves within far less than this.
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0) == 0 }
 }
 
 /// In a forked child: every GIL but the main one is gone.

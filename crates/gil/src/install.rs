@@ -170,6 +170,7 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
     }
     let Some(slot) = ledger::slot() else { return Err(Refusal::Ledger(RegionError::Map(0))) };
     fork::register();
+    gils::register_memory_barrier();
     NEWEST_INTERPRETER.store(host.newest_interpreter as *const () as usize, Relaxed);
     INTERPRETER_ID.store(host.interpreter_id as *const () as usize, Relaxed);
     if let Some(states) = host.thread_states {

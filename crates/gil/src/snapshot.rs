@@ -185,7 +185,10 @@ fn own_snapshot(slot: &'static Slot) -> Snapshot {
         };
         let mut copy_moment = || {
             let open = book.closed_ns.load(Relaxed) == 0;
-            let now_ns = if open { now_ns() } else { book.changed_ns.load(Relaxed) };
+            let now_ns = match open {
+                true => gil.map_or_else(now_ns, Gil::moment_ns),
+                false => book.changed_ns.load(Relaxed),
+            };
             copies.copy(slot, || gil.map_or(0, Gil::sequence), running);
             (gil_row(index as u32, book, now_ns, open), holding(book, now_ns))
         };

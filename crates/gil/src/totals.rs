@@ -82,14 +82,17 @@ impl Totals {
             if book.state.load(Acquire) == state::FREE {
                 continue;
             }
+            let gil = gils::all().get(index);
             let copy = || {
                 let open = book.closed_ns.load(Relaxed) == 0;
-                let now_ns = if open { now_ns() } else { book.changed_ns.load(Relaxed) };
+                let now_ns = match open {
+                    true => gil.map_or_else(now_ns, Gil::moment_ns),
+                    false => book.changed_ns.load(Relaxed),
+                };
                 let row = snapshot::gil_row(index as u32, book, now_ns, open);
                 (row, snapshot::holding(book, now_ns))
             };
-            let (row, holding) =
-                gils::all().get(index).map_or_else(copy, |gil| Gil::read(gil, copy));
+            let (row, holding) = gil.map_or_else(copy, |gil| Gil::read(gil, copy));
             holders.extend(holding);
             let opened_ns = if row.folded > 0 { 0 } else { book.opened_ns.load(Relaxed) };
             self.gils.push(GilTotals { row, opened_ns, ..GilTotals::default() });

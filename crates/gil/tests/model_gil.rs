@@ -261,6 +261,36 @@ fn a_waiter_forces_a_drop_and_its_wait_is_one() {
     assert!(holder.forced_waits <= 1);
 }
 
+#[test]
+fn sums_of_time_only_grow_from_one_snapshot_to_the_next() {
+    let _turn = Turn::metered();
+    GIL.drop();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    GIL.take(INTERVAL);
+                    GIL.drop();
+                }
+            });
+        }
+        let sums: Vec<_> = (0..1_000)
+            .map(|_| {
+                let snapshot = books();
+                let gil = main_gil(&snapshot);
+                [gil.held_ns, gil.handoff_ns, gil.idle_ns, gil.wall_ns]
+            })
+            .collect();
+        over.store(true, SeqCst);
+        for two in sums.windows(2) {
+            let grown = two[0].iter().zip(&two[1]).all(|(before, after)| before <= after);
+            assert!(grown, "{two:?}");
+        }
+    });
+    GIL.take(INTERVAL);
+}
+
 /// Runs `contend` in a thread while the calling thread holds the mutex, which it gives up once that thread
 /// has slept in it for a while. How long, in nanoseconds.
 fn while_the_mutex_is_held(contend: impl FnOnce() + Send + 'static) -> u64 {

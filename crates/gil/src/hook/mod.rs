@@ -137,7 +137,11 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
             // A take: before it, the GIL was free.
             if let Some(slot) = open_gil(gil, Some(now_ns)) {
                 // SAFETY: take_gil signals switch_cond with the GIL's mutex held.
-                unsafe { gil.event(epoch, |locked| account::take(gil, locked, slot, now_ns)) };
+                unsafe {
+                    gil.event(epoch, |locked| {
+                        account::take(gil, locked, slot, gil.time_of_event_ns(now_ns))
+                    })
+                };
             }
         }
         Some((gil, Role::Cond)) => {
@@ -147,7 +151,11 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
                 && was_open
             {
                 // SAFETY: drop_gil signals cond with the GIL's mutex held.
-                unsafe { gil.event(epoch, |locked| account::signal(gil, locked, slot, now_ns)) };
+                unsafe {
+                    gil.event(epoch, |locked| {
+                        account::signal(gil, locked, slot, gil.time_of_event_ns(now_ns))
+                    })
+                };
             }
         }
         None => learning::saw_signal(cond as usize),

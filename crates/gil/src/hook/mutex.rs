@@ -33,8 +33,10 @@ pub unsafe fn lock(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn lock_contended(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
+    // Before anything of the GIL is read: memory that other threads have just written is slow to reach.
+    let now_ns = now_ns();
     let takes = gil.holder_thread.load(Relaxed) != this_thread();
-    let began_ns = if takes { now_ns() } else { 0 };
+    let began_ns = if takes { now_ns } else { 0 };
     gil.mutex_waiters.fetch_add(takes as u32, Relaxed);
     // SAFETY: the caller's promise.
     let result = match gil.switch.is_in_use() && unsafe { spin(mutex) } {
