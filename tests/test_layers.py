@@ -31,6 +31,7 @@ PYTHON_LAYERS = (
     {"snapshot"},
     {"difference", "timeline"},
     {"terminal"},
+    {"thread_groups"},
     {"books", "json_file", "scale", "schema", "stacks", "summary", "thread_names"},
     {"processes"},
     {"columns", "units"},

@@ -107,7 +107,7 @@ def _percentile_ns(
         is_last = below + number >= count
         if is_last and longest_ns is not None and first_ns <= longest_ns <= last_ns:
             last, last_ns = below + number, longest_ns
-        elif bound_ns == UNBOUNDED_NS:
+        elif bound_ns >= UNBOUNDED_NS:
             return first_ns
         part = (rank - first) / (last - first) if last > first else 0.0
         return round(first_ns + part * (last_ns - first_ns))

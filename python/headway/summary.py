@@ -69,7 +69,7 @@ def _parked(parks: dict[str, Any] | None) -> str | None:
     most = max(parks["threads"], key=lambda row: float(row["parked"]["sum"]))
     time, number = units.seconds(most["parked"]["sum"]), most["parked"]["count"]
     return (
-        f"For locks and events {columns.name(most['name'])} waited most: {time}, "
+        f"For locks and events {_name(most)} waited most: {time}, "
         f"in {units.number(number, 'wait')}."
     )
 
@@ -134,8 +134,7 @@ def _of_waits(gil: dict[str, Any], threads: list[dict[str, Any]], interval_s: fl
     wait = gil["wait"]
     waiter = max(threads, key=lambda thread: float(thread["waited"]))
     waited = (
-        f"{columns.name(waiter['name'])} waited {units.seconds(waiter['waited'])} "
-        f"of {units.seconds(gil['wall'])}"
+        f"{_name(waiter)} waited {units.seconds(waiter['waited'])} of {units.seconds(gil['wall'])}"
     )
     if waiter["waited"] < LITTLE * gil["wall"]:
         much = "Hardly any" if waiter["waited"] < HARDLY * gil["wall"] else "A little"
@@ -154,7 +153,7 @@ def _of_waits(gil: dict[str, Any], threads: list[dict[str, Any]], interval_s: fl
     stubborn = max(threads, key=lambda thread: time_above(thread["hold"], 2 * interval_s))
     if _kept_asking(gil, interval_s) and time_above(stubborn["hold"], 2 * interval_s):
         return (
-            f"Long holds: {columns.name(stubborn['name'])} kept the GIL for up to "
+            f"Long holds: {_name(stubborn)} kept the GIL for up to "
             f"{units.seconds(stubborn['hold']['max'])} at a time, and drop requests, due after a "
             f"switch interval of {units.seconds(interval_s)}, went unanswered; {waited}."
         )
@@ -191,11 +190,18 @@ def _held(gil: dict[str, Any]) -> str:
     return f"the GIL was held {share:.0f} % of the time."
 
 
+def _name(thread: dict[str, Any]) -> str:
+    """A thread's name, or how many threads that ended a row adds up."""
+    name = columns.name(thread["name"])
+    threads = thread.get("folded") or 1
+    return name if threads == 1 else f"{threads:,} ended threads ({name})"
+
+
 def _holders(threads: list[dict[str, Any]]) -> str:
     """The thread that held the GIL most, or how many did about as much."""
     ranked = sorted(threads, key=lambda thread: -float(thread["held"]))
     equal = [thread for thread in ranked if thread["held"] > ranked[0]["held"] / 4]
-    return f"{len(equal)} threads" if len(equal) > 1 else columns.name(ranked[0]["name"])
+    return f"{len(equal)} threads" if len(equal) > 1 else _name(ranked[0])
 
 
 def _about_intervals(wait_s: float, interval_s: float) -> str:

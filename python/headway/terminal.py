@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from headway import columns, processes, scale, summary, units
+from headway import columns, processes, scale, summary, thread_groups, units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,12 +159,17 @@ LESS_WANTED = ("forced drops", "takes", "p99", "contended")
 
 
 def _threads(report: dict[str, Any], style: Style) -> list[str]:
-    ranked = sorted(report["threads"], key=lambda row: (-row["waited"], -row["held"]))
+    figures = (_waited_s, _held_s)
+    rows = thread_groups.group(report["threads"], figures, MAX_THREADS)
+    first, rest = thread_groups.shown(rows, figures, MAX_THREADS)
     several = len(report["gils"]) > 1
     preempts = report["policy"] != "interval"
+    grouped = any(thread_groups.threads_of(row) > 1 for row in rows)
     head = [title for title in THREAD_COLUMNS if preempts or title != "preempted"]
+    if grouped:
+        head.insert(1, "threads")
     table = []
-    for row in ranked[:MAX_THREADS]:
+    for row in first:
         wait = row["wait"]
         times = (row["waited"], row["held"])
         counts = [row["takes"], row["contended_takes"], row["forced_drops"]]
@@ -175,18 +180,26 @@ def _threads(report: dict[str, Any], style: Style) -> list[str]:
         table.append(
             [
                 f"{name} (GIL {row['gil']})" if several else name,
+                *([f"{thread_groups.threads_of(row):,}"] if grouped else []),
                 *(units.seconds(time) for time in times),
                 *(f"{count:,}" for count in counts),
                 *(units.seconds(time) for time in waits),
             ]
         )
     lines = _table(head, table, style, LESS_WANTED)
-    rest = ranked[MAX_THREADS:]
     if rest:
         waited, held = (units.seconds(sum(row[key] for row in rest)) for key in ("waited", "held"))
-        more = units.number(len(rest), "more thread")
+        more = units.number(sum(map(thread_groups.threads_of, rest)), "more thread")
         lines.append(style.dim(f"and {more}: waited {waited}, held {held}"))
     return lines
+
+
+def _waited_s(row: dict[str, Any]) -> float:
+    return float(row["waited"])
+
+
+def _held_s(row: dict[str, Any]) -> float:
+    return float(row["held"])
 
 
 def _table(
@@ -258,30 +271,44 @@ def _free_threading(report: dict[str, Any], style: Style) -> list[str]:
     stopping = parks["stopping"]
     said = f"{units.number(stopping['count'], 'wait')} until the others stood still"
     lines += _labelled("stopping", stopping["sum"], said, style)
-    ranked = [row for row in parks["threads"] if any(row[key]["count"] for key, _ in PARKS)]
-    ranked.sort(key=lambda row: (-row["parked"]["sum"], -row["suspended"]["sum"]))
-    if not ranked:
+    waiting = [row for row in parks["threads"] if any(row[key]["count"] for key, _ in PARKS)]
+    if not waiting:
         return lines
+    figures = (_parked_s, _suspended_s)
+    rows = thread_groups.group(waiting, figures, MAX_THREADS)
+    first, rest = thread_groups.shown(rows, figures, MAX_THREADS)
+    grouped = any(thread_groups.threads_of(row) > 1 for row in rows)
     table = []
-    for row in ranked[:MAX_THREADS]:
+    for row in first:
         parked = row["parked"]
         waits = (parked["p50"], parked["p99"], parked["max"]) if parked["count"] else (None,) * 3
         table.append(
             [
                 columns.name(row["name"]),
+                *([f"{thread_groups.threads_of(row):,}"] if grouped else []),
                 units.seconds(parked["sum"]),
                 f"{parked['count']:,}",
                 *(units.seconds(time) for time in waits),
                 units.seconds(row["suspended"]["sum"]),
             ]
         )
-    head = ("thread", "parked", "times", "p50", "p99", "longest", "suspended")
+    head = ["thread", "parked", "times", "p50", "p99", "longest", "suspended"]
+    if grouped:
+        head.insert(1, "threads")
     lines += ["", *_table(head, table, style, ("p99", "times"))]
-    rest = ranked[MAX_THREADS:]
     if rest:
         parked_s = units.seconds(sum(row["parked"]["sum"] for row in rest))
-        lines.append(style.dim(f"and {units.number(len(rest), 'more thread')}: parked {parked_s}"))
+        more = units.number(sum(map(thread_groups.threads_of, rest)), "more thread")
+        lines.append(style.dim(f"and {more}: parked {parked_s}"))
     return lines
+
+
+def _parked_s(row: dict[str, Any]) -> float:
+    return float(row["parked"]["sum"])
+
+
+def _suspended_s(row: dict[str, Any]) -> float:
+    return float(row["suspended"]["sum"])
 
 
 def _labelled(label: str, time_s: float, said: str, style: Style) -> list[str]:
