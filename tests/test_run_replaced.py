@@ -45,7 +45,7 @@ def test_the_report_of_the_same_interpreter_has_both_images(
         report = read_json(out)
         (before,) = report["children"]
         assert before["pid"] == report["pid"]
-        assert not before.get("alive")
+        assert not any(gil["alive"] for gil in before["gils"])
         if report["gil"] == "enabled":
             assert "second" in {thread["name"] for thread in report["threads"]}
             assert "first" in {thread["name"] for thread in before["threads"]}
@@ -73,6 +73,28 @@ print(sys.argv[1])
     report = read_json(out)
     assert len(report["children"]) == 4
     assert int(result.stdout) in {child["pid"] for child in report["children"]}
+
+
+def test_a_followed_child_may_replace_itself_too(tmp_path: Path) -> None:
+    child = (
+        "import os, sys; os.environ.get('AGAIN') and (print('up', flush=True), sys.stdin.read());"
+        "os.environ.update(AGAIN='1') if 'AGAIN' not in os.environ else os._exit(0);"
+        "os.execv(sys.executable, [sys.executable, '-c', sys.argv[1], sys.argv[1]])"
+    )
+    code = f"""
+import subprocess, sys
+command = [sys.executable, "-c", {child!r}, {child!r}]
+child = subprocess.Popen(command, stdin=-1, stdout=-1, text=True)
+print(child.stdout.readline(), child.pid)
+"""
+    out = tmp_path / "out.json"
+    result = headway("run", "--follow", "--json", out, "-c", code)
+    words = result.stdout.split()
+    assert words[0] == "up"
+    before, now = read_json(out)["children"]
+    assert before["pid"] == now["pid"] == int(words[1])
+    assert not any(gil["alive"] for gil in before["gils"])
+    assert all(gil["alive"] for gil in now["gils"])
 
 
 def test_the_environment_may_be_emptied() -> None:
@@ -144,12 +166,13 @@ def test_an_exec_that_fails_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("neither a program nor a script")
     (tmp_path / "text").chmod(0o755)
     (tmp_path / "folder").mkdir()
-    # The last is refused by the kernel alone: one word of a command line has 128 KiB at most.
+    # One word of a command line has 128 KiB at most.
     code = f"""
 import os, sys
 for path, word in [
     ("/none", "x"), ("/etc/passwd", "x"), ({str(tmp_path / "text")!r}, "x"),
     ({str(tmp_path / "folder")!r}, "x"), (sys.executable, "x" * (1 << 20)),
+    ("/bin/echo", "x" * (1 << 20)),
 ]:
     try:
         os.execv(path, [path, word])
@@ -159,7 +182,7 @@ for path, word in [
     plain = python("-c", code)
     result = headway("run", "-c", code)
     assert result.stdout == plain.stdout
-    assert result.stdout.count("\n") == 5
+    assert result.stdout.count("\n") == 6
     assert result.stderr == report_in(result.stderr) != ""
 
 

@@ -393,7 +393,7 @@ def remove_ledgers_of_dead_processes(folder: str) -> None:
             continue
         path = os.path.join(folder, name)
         with contextlib.suppress(OSError):
-            ledger = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            ledger = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(ledger, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(path)

@@ -138,14 +138,18 @@ pub fn snapshot() -> Option<Snapshot> {
     let own = ledger::slot()?;
     let mut snapshot = own_snapshot(own);
     let Some(header) = region::header() else { return Some(snapshot) };
-    let mut slots = region::claimed(header).peekable();
+    let pid_of = |slot: &Slot| slot.pid.load(Relaxed);
+    let slots: Vec<_> = region::claimed(header).collect();
     // Only the process that began the run tells of the others.
-    if slots.peek().is_some_and(|first| first.pid.load(Relaxed) == snapshot.pid) {
-        let mut seen = 0;
-        let others =
-            slots.inspect(|_| seen += 1).filter(|slot| !std::ptr::eq(&raw const **slot, own));
-        snapshot.children = others.filter_map(|slot| other_snapshot(&slot, snapshot.pid)).collect();
-        let unseen = region::claimed_count(header).saturating_sub(seen) as u32;
+    if slots.first().is_some_and(|first| pid_of(first) == snapshot.pid) {
+        let is_over = |index: usize| {
+            let pid = pid_of(&slots[index]);
+            pid == snapshot.pid || slots[index + 1..].iter().any(|later| pid_of(later) == pid)
+        };
+        let others = (0..slots.len()).filter(|index| !std::ptr::eq(&raw const *slots[*index], own));
+        let children = others.filter_map(|index| other_snapshot(&slots[index], is_over(index)));
+        snapshot.children = children.collect();
+        let unseen = region::claimed_count(header).saturating_sub(slots.len()) as u32;
         snapshot.unlisted_children = header.unlisted.load(Relaxed) + unseen;
     }
     Some(snapshot)
@@ -155,14 +159,16 @@ pub fn snapshot() -> Option<Snapshot> {
 pub fn read_ledger(path: &CStr) -> Result<Snapshot, RegionError> {
     let reader = Reader::open(path)?;
     let opened = |slot: &&Slot| slot.opened_ns.load(Relaxed) != 0;
-    let pid_of = |slot: &Slot| slot.pid.load(Relaxed);
     let slots: Vec<&Slot> = reader.slots().filter(opened).collect();
-    let pid = slots.first().map(|slot| pid_of(slot)).ok_or(RegionError::NotALedger)?;
+    let pid_of = |index: usize| slots[index].pid.load(Relaxed);
+    let is_over = |index| (index + 1..slots.len()).any(|later| pid_of(later) == pid_of(index));
     // The process that began the run, in its last image.
-    let owner = slots.iter().rposition(|slot| pid_of(slot) == pid).unwrap_or(0);
-    let mut snapshot = other_snapshot(slots[owner], 0).ok_or(RegionError::NotALedger)?;
-    let others = slots.iter().enumerate().filter(|(index, _)| *index != owner);
-    snapshot.children = others.filter_map(|(_, slot)| other_snapshot(slot, pid)).collect();
+    let owner = (0..slots.len()).rfind(|index| pid_of(*index) == pid_of(0));
+    let owner = owner.ok_or(RegionError::NotALedger)?;
+    let snapshot_of = |index| other_snapshot(slots[index], is_over(index));
+    let mut snapshot = snapshot_of(owner).ok_or(RegionError::NotALedger)?;
+    let others = (0..slots.len()).filter(|index| *index != owner);
+    snapshot.children = others.filter_map(snapshot_of).collect();
     snapshot.unlisted_children = reader.header().unlisted.load(Relaxed);
     Ok(snapshot)
 }
@@ -216,12 +222,12 @@ fn own_snapshot(slot: &'static Slot) -> Snapshot {
 }
 
 /// Another process's books, as far as it got; `None` if it never opened them. Without a GIL there
-/// are no rows, but a process all the same. One with the pid `replaced` has become another image,
-/// which keeps other books.
-fn other_snapshot(slot: &Slot, replaced: i32) -> Option<Snapshot> {
+/// are no rows, but a process all the same. It `is_over` where a later slot has its pid: it has become
+/// another image by exec, or ended and its pid was given away again.
+fn other_snapshot(slot: &Slot, is_over: bool) -> Option<Snapshot> {
     let mut snapshot = head(slot);
     // SAFETY: signal 0 only asks whether the process exists.
-    snapshot.alive = snapshot.pid != replaced && unsafe { libc::kill(snapshot.pid, 0) } == 0;
+    snapshot.alive = !is_over && unsafe { libc::kill(snapshot.pid, 0) } == 0;
     let books = || slot.gils.iter().filter(|book| book.state.load(Acquire) != state::FREE);
     let opened_ns = Some(slot.opened_ns.load(Relaxed)).filter(|ns| *ns != 0)?;
     let last_ns = books().map(|book| book.changed_ns.load(Relaxed)).max().unwrap_or(opened_ns);

@@ -209,7 +209,7 @@ fn create_in_memfd() -> Result<(), RegionError> {
         }
         let created = create_in(fd);
         libc::close(fd);
-        // What pages hold is memory, and comes when they are touched.
+        // Pages of memory need no reservation: they are allocated when they are touched.
         FILE_BACKED.store(0, Relaxed);
         created
     }

@@ -1,4 +1,4 @@
-//! What becomes of the books when the program replaces itself by exec.
+//! Saves the books when the program replaces itself by exec.
 //!
 //! libpython's `execv`, `execve` and `fexecve` are hooked. In the process that reports, a call that
 //! can succeed does one of two things first:
@@ -6,12 +6,13 @@
 //! - The new image is the same interpreter, or a script for it: HEADWAY_RUN in its environment hands
 //!   the settings and the books on, and `headway.follow` goes on with them. The books are in the
 //!   ledger file; those in memory are copied to a memfd.
-//! - Anything else can not report: the report comes now.
+//! - Anything else cannot report: the report comes before it.
 //!
-//! An exec that fails leaves the program as it was: it reports at its end.
+//! An exec that fails leaves the program as it was: it reports at its end. Failures that can be
+//! foreseen bring no report before; the rest (ENOMEM, ETXTBSY) brings one, and lines say so.
 //!
-//! Everybody else's calls are passed on: those of forked and vforked children, and of a process that
-//! has reported. `_posixsubprocess` is an object of its own and not hooked. In the process that
+//! All other calls are passed on: those of forked and vforked children, and of a process that has
+//! reported. `_posixsubprocess` is an object of its own and not hooked. In the process that
 //! reports a hook may allocate: a Python thread calls it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -22,7 +23,7 @@ use headway_gil::Hook;
 
 use super::{ARMED, PREPARED, REPORTING, STATE, may_report, report};
 
-/// What a new image needs to go on.
+/// Settings for the image that goes on, and where it finds the books.
 pub struct Successor {
     /// The settings, as HEADWAY_RUN has them.
     pub settings: CString,
@@ -132,6 +133,7 @@ unsafe fn replace(
     unsafe {
         match (image, successor) {
             (Image::None, _) => exec(environment),
+            _ if are_too_long(arguments, environment) => exec(environment),
             (Image::Program(interpreter), Some(successor))
                 if !has_settings(environment)
                     && is_same_file(
@@ -151,7 +153,7 @@ unsafe fn replace(
     }
 }
 
-/// What lies at a path, as far as exec is concerned.
+/// The kind of file at a path, as exec sees it.
 enum Image {
     /// Nothing that can be executed.
     None,
@@ -246,6 +248,31 @@ unsafe fn words_of(words: Words) -> impl Iterator<Item = *const c_char> {
     (0..).map(word).take_while(|word: &*const c_char| !word.is_null())
 }
 
+/// Whether the kernel refuses these words (E2BIG; see execve(2), "Limits").
+///
+/// # Safety
+/// Both are as execve takes them.
+unsafe fn are_too_long(arguments: Words, environment: Words) -> bool {
+    const MOST_BYTES: u64 = 6 << 20;
+    const LEAST_BYTES: u64 = 128 << 10;
+    // SAFETY: zero bytes are a valid limit; as the caller promises.
+    unsafe {
+        let mut stack: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_STACK, &mut stack);
+        let most = (stack.rlim_cur / 4).clamp(LEAST_BYTES, MOST_BYTES);
+        let most_in_a_word = 32 * libc::sysconf(libc::_SC_PAGESIZE) as u64;
+        let mut all = 0;
+        for word in words_of(arguments).chain(words_of(environment)) {
+            let bytes = CStr::from_ptr(word).to_bytes_with_nul().len() as u64;
+            all += bytes + size_of::<*const c_char>() as u64;
+            if bytes > most_in_a_word || all > most {
+                return true;
+            }
+        }
+        false
+    }
+}
+
 /// Whether the environment has settings already: the program becomes `headway run`, which has begun
 /// a run of its own.
 ///
@@ -329,7 +356,7 @@ fn report_and(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
 }
 
 fn say(text: &str) {
-    // SAFETY: writes a buffer of ours; nobody can be told if that fails.
+    // SAFETY: writes a buffer of ours; if that fails, there is no other place for it.
     unsafe {
         let line = format!("{text}\n");
         libc::write(2, line.as_ptr().cast(), line.len());
