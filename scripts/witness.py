@@ -5,7 +5,9 @@
 `make witness` builds that CPython (scripts/get-pythons 3.13w) and runs this. Six programs and
 `headway serve` run under each policy, with the meter and the witness in the same process. Counts
 must be equal, times agree to 0.5 % or 50 ns for each event, whichever is larger, and percentiles
-lie in the bucket of the exact one, with a mean signed error of at most 1 % over all runs.
+lie in the bucket of the exact one, with a mean signed error of at most 1 % over all runs. Single
+requests agree to 0.5 % or a microsecond for each wait, all but 1 % of them: a thread may lose its
+core between the two clock reads, as on a machine that is busy otherwise.
 Exit status: 0 if all agree, 1 if any figure differs, 2 if this Python is not the witness.
 """
 
@@ -25,24 +27,16 @@ from pathlib import Path
 from typing import Any
 
 POLICIES = ("interval", "priority", "deadline")
-PROGRAMS = (
-    "convoy",
-    "64 threads that hash",
-    "1,200 short threads",
-    "asyncio beside two",
-    "files and SQLite",
-    "regular expression",
-)
 PERCENTILES = ("p50", "p90", "p99")
 SHARE = 0.005
 EVENT_NS = 50
 # A hold's two ends are in different calls, of which one often finds the hook's code in no cache.
 HOLD_NS = 100
-# Caches make a single request differ by more than the mean.
-REQUEST_EVENT_NS = 500
+# A thread that was idle finds the hook's code in no cache, which the mean hardly shows.
+REQUEST_EVENT_NS = 1_000
 MEAN_ERROR = 0.01
 # A thread that loses its core between the two clock reads makes one request differ.
-DISTURBED = 0.005
+DISTURBED = 0.01
 TIMEOUT_S = 300
 CLIENTS, REQUESTS = 4, 500
 SCRIPTS = Path(__file__).resolve().parent
@@ -231,9 +225,17 @@ def main() -> int:
     )
     parser.add_argument("--json", metavar="FILE", help="write all figures to FILE")
     arguments = parser.parse_args()
-    if "-DGIL_WITNESS" not in sysconfig.get_config_var("CONFIG_ARGS"):
+    if "-DGIL_WITNESS" not in (sysconfig.get_config_var("CONFIG_ARGS") or ""):
         print(f"witness: {sys.executable} is not the witness: `make witness`", file=sys.stderr)
         return 2
+    # Only the witness has what this looks for when it is imported.
+    from witness_programs import PROGRAMS
+
+    programs = [each for each in PROGRAMS if arguments.program in each]
+    serves = arguments.program in "headway serve"
+    if not programs and not serves:
+        names = ", ".join(map(repr, [*PROGRAMS, "headway serve"]))
+        parser.error(f"--program is {arguments.program!r}, which is in none of {names}")
     print(
         f"{'program':21} {'policy':9} {'takes':>8} {'contended':>9} {'forced':>8} {'waited s':>9} "
         f"{'% off':>7} {'ns each':>7} {'blocked':>8} {'blocked s':>9} {'meter s':>9} "
@@ -241,7 +243,7 @@ def main() -> int:
     )
     problems, errors, runs = [], [], []
     for policy in arguments.policy or POLICIES:
-        for program in [each for each in PROGRAMS if arguments.program in each]:
+        for program in programs:
             run = run_program(program, policy)
             found = compare(run["meter"], run["witness"])
             show_run(program, policy, run, found)
@@ -249,7 +251,7 @@ def main() -> int:
             if of_run := percentile_errors(run["meter"], run["witness"]):
                 errors.append(of_run)
             runs.append({"program": program, "policy": policy, **run})
-        if arguments.program in "serve":
+        if serves:
             total, found = compare_requests(*serve(policy))
             print(f"{'headway serve':21} {policy:9} {json.dumps(total)}", flush=True)
             problems += [f"headway serve, {policy}: {each}" for each in found]
