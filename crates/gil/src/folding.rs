@@ -1,8 +1,8 @@
 //! Ended threads and GILs, kept within bounds: rows that waited and held least are added up by name.
 //!
-//! Everything here runs under the registry lock of `threads` and without a GIL's mutex: where a thread
-//! ends, in a snapshot, and in the hook of `pthread_cond_init`, where an interpreter needs the entry of
-//! one that ended.
+//! Everything here runs under the registry lock of `threads` and without a GIL's mutex: where a
+//! thread ends, in a snapshot, and in the hook of `pthread_cond_init`, where an interpreter needs
+//! the entry of one that ended.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::*;

@@ -26,8 +26,8 @@ static GILS_OF_PROCESS: [Gil; GILS] = [const { Gil::new() }; GILS];
 static NEXT_SERIAL: AtomicU32 = AtomicU32::new(1);
 /// Entries from 0 to here have been in use; what a search has to look at.
 static HIGH_WATER: AtomicUsize = AtomicUsize::new(1);
-/// Held by the one thread that adds an entry: 0 nobody, 1 somebody. Taken only where no GIL mutex is
-/// held by the taker, and never under the registry lock, which its holder may take: `fold_gil`.
+/// Held by the one thread that adds an entry: 0 nobody, 1 somebody. Taken only where no GIL mutex
+/// is held by the taker, and never under the registry lock, which its holder may take: `fold_gil`.
 static CHANGING: AtomicU32 = AtomicU32::new(0);
 
 pub fn main() -> &'static Gil {

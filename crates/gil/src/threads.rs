@@ -3,9 +3,9 @@
 //! A thread finds its entry through a pthread key. The key must be one of the 32 that every
 //! thread has room for, because `pthread_setspecific` allocates for higher ones, and hooks must not.
 //!
-//! What a hook runs with a GIL's mutex held (`of_this_thread`, and what says that it is for hooks) takes
-//! no lock. The registry lock is taken by functions of snapshots, by threads that end, and by the hook
-//! of `pthread_cond_init`, without a GIL's mutex: see `gils::add`.
+//! What a hook runs with a GIL's mutex held (`of_this_thread`, and what says that it is for hooks)
+//! takes no lock. The registry lock is taken by functions of snapshots, by threads that end, and by
+//! the hook of `pthread_cond_init`, without a GIL's mutex: see `gils::add`.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};

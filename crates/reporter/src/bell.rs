@@ -16,8 +16,8 @@ pub enum Rung {
 /// Threads sleep on this word, which counts the rings of all bells of the process. Writers: all
 /// who ring; readers: the threads of the bells. `SeqCst`, as everything here: it is rare.
 static RINGS: AtomicU32 = AtomicU32::new(0);
-/// The number of the bell that a signal rang, 0 if none. Set by `ring_for_signal`, taken back by the
-/// bell's thread.
+/// The number of the bell that a signal rang, 0 if none. Set by `ring_for_signal`, taken back by
+/// the bell's thread.
 static RUNG_FOR_SIGNAL: AtomicU32 = AtomicU32::new(0);
 /// The number that the next bell gets.
 static NEXT: AtomicU32 = AtomicU32::new(1);

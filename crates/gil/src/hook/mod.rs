@@ -4,15 +4,15 @@
 //! slot held before; keep the books. They run in every thread of the process. No hook allocates,
 //! panics, changes errno or runs Python code.
 //!
-//! Most run with a GIL's mutex held. These must not block, take a lock that may be held elsewhere or
-//! call a function of CPython. They may read the clock, use atomics and touch books of the slab.
+//! Most run with a GIL's mutex held. These must not block, take a lock that may be held elsewhere
+//! or call a function of CPython. They may read the clock, use atomics and touch books of the slab.
 //!
-//! `cond_init`, `cond_destroy` and `create` run without a GIL's mutex: where an interpreter is made or
-//! ends, and where a thread is started. Under these hooks, books get memory (`slab::prepare`), an
-//! interpreter's id is asked of CPython, by two functions that read a field each
-//! (`install::id_if_newest`), and two locks are taken: the one of `gils`, and under it the registry lock
-//! of `threads`, where an entry of `gils` is used again. No holder of either waits for Python, so that
-//! a thread that holds a GIL may wait for them.
+//! `cond_init`, `cond_destroy` and `create` run without a GIL's mutex: where an interpreter is made
+//! or ends, and where a thread is started. Under these hooks, books get memory (`slab::prepare`),
+//! an interpreter's id is asked of CPython, by two functions that read a field each
+//! (`install::id_if_newest`), and two locks are taken: the one of `gils`, and under it the registry
+//! lock of `threads`, where an entry of `gils` is used again. No holder of either waits for Python,
+//! so that a thread that holds a GIL may wait for them.
 //!
 //! `extern "C-unwind"`: `pthread_cancel` and `pthread_exit` unwind through a waiting hook's frame;
 //! none of them owns anything that would need dropping.

@@ -12,8 +12,8 @@ pub struct Slot {
     /// | even | half as many requests have ended, and are in the counters |
     /// | odd | one more has ended, and is being added to the counters |
     ///
-    /// A reader that finds the same even value before and behind the other fields has read them as of
-    /// one moment.
+    /// A reader that finds the same even value before and behind the other fields has read them as
+    /// of one moment.
     version: AtomicU64,
     /// When the request under way was taken up; 0 if none is.
     begun_ns: AtomicU64,

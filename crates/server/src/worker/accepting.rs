@@ -71,8 +71,8 @@ impl<A: Application> Pool<A> {
                     // SAFETY: `insert` gave the word to this thread.
                     let peer = unsafe { slot.peer() }.as_mut().expect("inserted just now");
                     slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
-                    // Registered while it is BUSY: once it is IDLE the monitor may claim it, and the
-                    // thread that gets it may close its descriptor.
+                    // Registered while it is BUSY: once it is IDLE the monitor may claim it, and
+                    // the thread that gets it may close its descriptor.
                     if self.epoll.add_connection(peer.socket.as_fd(), token.to_data()).is_err() {
                         self.discard(token.index);
                         continue;

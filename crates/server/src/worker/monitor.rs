@@ -5,8 +5,8 @@
 //! holds for too long are sent. Once a second, while
 //! connections are open or a limit is set: whatever has passed its deadline is handed to a worker,
 //! requests that have waited too long are answered, the limits of `watch` are looked at. When there
-//! is nothing to look after it sleeps. It never touches Python, and waits for no other thread: stacks
-//! are taken by a thread of their own (`watch::findings`).
+//! is nothing to look after it sleeps. It never touches Python, and waits for no other thread:
+//! stacks are taken by a thread of their own (`watch::findings`).
 
 use super::Application;
 use super::epoll::EVENTS_PER_WAIT;

@@ -86,8 +86,8 @@ impl FileWrappers {
     /// such file, for whatever reason: then reading it will tell.
     pub fn open_file(&self, wrapper: &Object) -> Option<FileBody> {
         debug_assert!(self.is_wrapper(wrapper));
-        // SAFETY: an exact wrapper. The descriptor is only duplicated, and whether it was the file's
-        // is checked after that.
+        // SAFETY: an exact wrapper. The descriptor is only duplicated, and whether it was the
+        // file's is checked after that.
         unsafe {
             let filelike = (*wrapper.as_ptr().cast::<WrapperObject>()).filelike;
             let filelike = (!filelike.is_null()).then(|| Object::from_borrowed(filelike))?;
@@ -101,10 +101,10 @@ impl FileWrappers {
                         return Ok(None);
                     }
                     let body = FileBody::from_offset(BorrowedFd::borrow_raw(raw), offset);
-                    // Without a GIL another thread may have closed the file before its descriptor was
-                    // duplicated, and opened another one with this number. `close` takes the number
-                    // from the file before it closes the descriptor, and `fileno` of a closed file
-                    // raises: a file that still has the number had it when it was duplicated.
+                    // Without a GIL another thread may have closed the file before its descriptor
+                    // was duplicated, and opened another one with this number. `close` takes the
+                    // number from the file before it closes the descriptor, and `fileno` of a
+                    // closed file raises: a file that has the number still had it just before.
                     let is_unchanged = number(&file, c"fileno")? == fd;
                     Ok(body.unwrap_or(None).filter(|_| is_unchanged))
                 }

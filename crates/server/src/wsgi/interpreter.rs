@@ -352,9 +352,9 @@ unsafe fn thread_states(interpreter: *mut PyInterpreterState) -> usize {
 
 /// The thread states of the interpreter, the caller's included.
 ///
-/// Without a GIL a thread may free its state at any time, under a lock that CPython does not export.
-/// `PyUnstable_GC_VisitObjects` holds this lock, and stops the interpreter's other threads, while it calls
-/// back.
+/// Without a GIL a thread may free its state at any time, under a lock that CPython does not
+/// export. `PyUnstable_GC_VisitObjects` holds this lock, and stops the interpreter's other threads,
+/// while it calls back.
 ///
 /// # Safety
 /// Called attached to the interpreter.
@@ -381,8 +381,8 @@ unsafe fn thread_states(interpreter: *mut PyInterpreterState) -> usize {
     }
     // Should no object be visited, a thread counts as left: the interpreter then stays.
     let mut result = Visit { interpreter, states: 2 };
-    // SAFETY: attached. A new list is visited even if every other object is frozen (`gc.freeze`). `visit`
-    // touches neither objects nor memory of CPython's allocator.
+    // SAFETY: attached. A new list is visited even if every other object is frozen (`gc.freeze`).
+    // `visit` touches neither objects nor memory of CPython's allocator.
     unsafe {
         let list = PyList_New(0);
         if list.is_null() {

@@ -117,8 +117,8 @@ pub fn set_item(dict: &Object, key: &Object, value: &Object) -> PyResult<()> {
     }
 }
 
-/// `dict.get(key)`, as a reference of the caller's: where there is no GIL, another thread may take a
-/// borrowed value out of the dict, and free it, before the caller holds it.
+/// `dict.get(key)`, as a reference of the caller's: where there is no GIL, another thread may take
+/// a borrowed value out of the dict, and free it, before the caller holds it.
 pub fn get_item(dict: &Object, key: &Object) -> PyResult<Option<Object>> {
     let mut value = ptr::null_mut();
     // SAFETY: live objects; SystemError if the first is no dict. The value is a new reference, or

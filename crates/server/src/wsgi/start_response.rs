@@ -36,8 +36,8 @@ unsafe extern "C" fn start_response(
 }
 
 /// # Safety
-/// `arguments` points to `count` live objects that outlive the slice; it may be null if `count` is 0, as
-/// where CPython calls without arguments (`_PyObject_CallNoArgs`).
+/// `arguments` points to `count` live objects that outlive the slice; it may be null if `count` is
+/// 0, as where CPython calls without arguments (`_PyObject_CallNoArgs`).
 unsafe fn arguments_in<'a>(
     arguments: *mut *mut PyObject,
     count: Py_ssize_t,

@@ -1,7 +1,8 @@
 //! Limits that have passed, reported with the Python stack of the thread that each is about.
 //!
-//! A stack takes up to 450 ms where its thread does not answer, and the monitor sends held responses
-//! twice a millisecond. So a thread of its own takes the stacks, for as long as there are some to take.
+//! A stack takes up to 450 ms where its thread does not answer, and the monitor sends held
+//! responses twice a millisecond. So a thread of its own takes the stacks, for as long as there are
+//! some to take.
 
 use super::control::{Control, Reason, say_on_stderr};
 use super::interruption::Interruption;
@@ -48,7 +49,7 @@ impl Findings {
         if found.is_empty() {
             return;
         }
-        // Shared, so that they are not lost with the closure where the system has no thread to give.
+        // Shared: where the system has no thread to give, they are not lost with the closure.
         let found = Arc::new(Mutex::new(found));
         let (control, interruptions) = (Arc::clone(&self.control), Arc::clone(&self.interruptions));
         let theirs = Arc::clone(&found);
