@@ -280,6 +280,33 @@ def test_accepting_goes_on_once_the_application_gives_descriptors_back() -> None
         assert said.count("new connections wait") == 1
 
 
+def test_half_sent_heads_give_way_when_descriptors_run_out() -> None:
+    with limited(threads=2, descriptors=64) as server, contextlib.ExitStack() as stack:
+        kept = stack.enter_context(server.connect())
+        send(kept, "/hello")
+        assert read_response(kept).body == b"hello\n"
+        partial = [stack.enter_context(server.connect()) for _ in range(150)]
+        for connection in partial:
+            connection.sendall(b"GET /hello HTTP/1.1\r\nHo")
+        assert server.get("/hello").body == b"hello\n"
+        # The rest keeps its connections: `head-timeout` is far away.
+        closed = [is_readable(connection) for connection in partial]
+        assert any(closed)
+        assert not all(closed)
+        assert not is_readable(partial[-1])
+        partial[-1].sendall(b"st: a\r\n\r\n")
+        assert read_response(partial[-1]).body == b"hello\n"
+        send(kept, "/hello")
+        assert read_response(kept).body == b"hello\n"
+        said = server.end()
+    assert re.fullmatch(
+        r"(?:.*new connections wait until others are closed .*\n)?"
+        r".*\d connections? (?:was|were) closed before a complete request came, to make room for "
+        r"new ones \(open: \d+\): Too many open files \(os error 24\)\n",
+        said,
+    ), said
+
+
 @pytest.mark.parametrize("seconds_apart", [0, 0.01])
 def test_a_client_that_goes_away_ends_its_stream(seconds_apart: float) -> None:
     with limited(threads=2) as server:

@@ -1,13 +1,13 @@
 //! Accepting: from the listeners to connections in the slab.
 //!
 //! Run by the thread that polls, and by who stops the server. Where there is no room, for want of
-//! descriptors or slots, the listeners are left alone until something closes or the monitor tries
-//! again; where other processes share them, they are left to those now and then (`sharing`).
+//! descriptors or slots, connections without a request are closed (`eviction`); without any to close, the
+//! listeners are left alone until something closes, one can be evicted, or the monitor tries again; where other processes share them, they are left to those now and then (`sharing`).
 
 use super::Application;
 use super::peer::Peer;
 use super::pool::{FIRST_LISTENER_DATA, Pool};
-use super::socket::{Accepted, Listener};
+use super::socket::{self, Accepted, Direction, Listener};
 use super::watch::say_on_stderr;
 use crate::record::clock::now_ns;
 use std::os::fd::AsFd;
@@ -50,11 +50,20 @@ impl<A: Application> Pool<A> {
     pub(super) fn accept(&self, listener: &Listener, index: usize, limit: usize) -> bool {
         for _ in 0..limit {
             if !self.has_room() {
-                return false;
+                // Without a connection to accept no other has to give way.
+                if !socket::wait_ready(listener.fd(), Direction::Receive, 0) {
+                    return true;
+                }
+                if !self.make_room(&"max-connections is reached") {
+                    return false;
+                }
             }
             match listener.accept() {
                 Accepted::Nothing => return true,
                 Accepted::Exhausted(error) => {
+                    if self.make_room(&error) {
+                        continue;
+                    }
                     self.tell_of_want(&error);
                     return false;
                 }

@@ -45,6 +45,8 @@ impl<A: Application> Pool<A> {
                         peer.return_buffers(&mut state.spares);
                     }
                     slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
+                    let since_ns = peer.without_request_since_ns();
+                    slot.without_request_since_ns.store(since_ns, Relaxed);
                     if !slot.word.release() {
                         peer.readable = true;
                         continue;

@@ -15,6 +15,7 @@ mod deadline;
 mod end;
 pub mod entrance;
 pub mod epoll;
+mod eviction;
 pub mod exchange;
 pub mod file_body;
 pub mod forked;

@@ -61,7 +61,7 @@ impl<A: Application> Pool<A> {
                 self.end_what_is_overdue(now_ns);
                 self.answer_late(&mut events, &mut state);
                 self.watch.check(now_ns);
-                if self.is_accepting_paused() && self.has_room() {
+                if self.is_accepting_paused() {
                     self.resume_accepting();
                 }
                 next_sweep = Instant::now() + sweep;

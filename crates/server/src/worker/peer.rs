@@ -40,6 +40,9 @@ pub struct Peer {
     /// `http`, `body` and `outgoing` have memory, perhaps a thread's.
     has_buffers: bool,
     pub stage: Stage,
+    pub accepted_ns: u64,
+    /// A complete head has come, of this request or of an earlier one.
+    pub has_sent_request: bool,
     /// More may be read: an event came, or the last read filled all the space there was.
     pub readable: bool,
     /// The peer has shut down its sending side: read to the end, since no event may follow.
@@ -95,6 +98,8 @@ impl Peer {
             file: None,
             has_buffers: false,
             stage: Stage::Idle,
+            accepted_ns: now_ns(),
+            has_sent_request: false,
             readable: true,
             hangup: false,
             noticed_ns: now_ns(),
@@ -104,6 +109,17 @@ impl Peer {
             untaken: 0,
             expired: false,
             progress: Progress::default(),
+        }
+    }
+
+    /// When the connection was accepted, if no complete head has come yet and nothing is left to
+    /// send; otherwise 0.
+    pub fn without_request_since_ns(&self) -> u64 {
+        match self.stage {
+            Stage::Body | Stage::Writing(_) => 0,
+            Stage::Opening { .. } | Stage::Idle | Stage::Head | Stage::Lingering { .. } => {
+                if self.has_sent_request { 0 } else { self.accepted_ns }
+            }
         }
     }
 

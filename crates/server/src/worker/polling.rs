@@ -23,7 +23,8 @@ impl<A: Application> Pool<A> {
         // A stop that came before `polling` was set has kicked, so this cannot sleep through it. Who
         // stepped back before it was set left to us what had become ready meanwhile.
         if events.is_empty() && self.ready.is_empty() {
-            match self.time_away_from_listeners() {
+            let times_ns = [self.time_away_from_listeners(), self.time_until_eviction()];
+            match times_ns.into_iter().flatten().min() {
                 Some(time_ns) => self.epoll.wait_ns(time_ns, events),
                 None => self.epoll.wait(-1, events),
             }

@@ -12,6 +12,7 @@ use super::Application;
 use super::end::End;
 use super::entrance::Entrance;
 use super::epoll::{EVENTS_PER_WAIT, Epoll, Kick};
+use super::eviction::Eviction;
 use super::exchange::Patience;
 use super::inbox::Received;
 use super::monitor::Monitor;
@@ -87,6 +88,7 @@ pub struct Pool<A: Application> {
     /// When stderr was last told that it failed for want of descriptors; 0: never. Whoever accepts
     /// writes it, relaxed: the exchange lets one of two tell.
     pub(super) want_told_ns: AtomicU64,
+    pub(super) eviction: Eviction,
     pub(super) sharing: Sharing,
     pub(super) slab: Slab,
     pub(super) ready: ReadyQueue,
@@ -128,6 +130,7 @@ impl<A: Application> Pool<A> {
             listeners: Mutex::new(settings.listeners),
             accepting_paused: AtomicBool::new(false),
             want_told_ns: AtomicU64::new(0),
+            eviction: Eviction::default(),
             sharing: Sharing::new(settings.shared_listeners, ACCEPTS_PER_EVENT),
             slab: Slab::default(),
             ready: ReadyQueue::default(),

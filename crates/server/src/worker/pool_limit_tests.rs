@@ -182,6 +182,69 @@ fn connections_beyond_the_maximum_are_accepted_as_others_close() {
     });
 }
 
+/// Whether the server has closed the connection, which has nothing to read.
+fn is_closed(connection: &mut TcpStream) -> bool {
+    connection.set_nonblocking(true).unwrap();
+    match connection.read(&mut [0]) {
+        Ok(0) => true,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn connections_without_a_request_give_way_and_no_others_do() {
+    let (listener, address) = listen();
+    let settings = PoolSettings { max_connections: 8, ..settings(listener) };
+    let pool = Pool::new(Targets::default(), settings).unwrap();
+    run(&pool, 2, true, || {
+        let connect = || TcpStream::connect(address).unwrap();
+        let mut kept = [connect(), connect(), connect()];
+        kept.iter_mut().for_each(|one| drop(ask(one, "/before")));
+        kept[2].write_all(b"GET /second HTTP/1.1\r\n").unwrap();
+        let mut silent = connect();
+        let mut partial = [connect(), connect(), connect()];
+        partial.iter_mut().for_each(|one| one.write_all(b"GET / HTTP/1.1\r\n").unwrap());
+        let mut busy = occupy(&pool, address);
+        assert_eq!(pool.open_connections(), 8);
+        // The one that has waited longest is closed, and makes room.
+        let mut new = connect();
+        assert_eq!(ask(&mut new, "/new"), "/new");
+        assert!(is_closed(&mut silent));
+        assert!(!partial.each_mut().map(is_closed).contains(&true));
+        // Further ones have all others give way that have no request.
+        let mut more = [connect(), connect(), connect()];
+        more.iter_mut().for_each(|one| drop(ask(one, "/more")));
+        assert_eq!(partial.each_mut().map(is_closed), [true; 3]);
+        pool.application().gate.store(true, SeqCst);
+        assert_eq!(read_answer(&mut busy), "/wait");
+        kept[2].write_all(b"Host: a\r\n\r\n").unwrap();
+        assert_eq!(read_answer(&mut kept[2]), "/second");
+        kept[..2].iter_mut().for_each(|one| assert_eq!(ask(one, "/kept"), "/kept"));
+    });
+    assert_eq!(pool.eviction.unreported.load(Relaxed), 3, "the first is on stderr");
+}
+
+#[test]
+fn a_connection_with_unread_bytes_does_not_give_way() {
+    let (listener, address) = listen();
+    let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
+    let mut clients = [(); 3].map(|()| {
+        let client = TcpStream::connect(address).unwrap();
+        assert!(pool.accept(&pool.listeners.lock().unwrap()[0], 0, 1));
+        client
+    });
+    clients[0].write_all(b"GET").unwrap();
+    assert!(!pool.make_room(&"too early"));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(pool.make_room(&"test"));
+    assert_eq!(clients.each_mut().map(is_closed), [false, true, false]);
+    assert!(pool.make_room(&"test"));
+    assert!(!pool.make_room(&"test"));
+    assert_eq!(clients.each_mut().map(is_closed), [false, true, true]);
+    assert_eq!(pool.open_connections(), 1);
+}
+
 #[test]
 fn a_connection_expires_where_the_only_thread_polls() {
     let (listener, address) = listen();

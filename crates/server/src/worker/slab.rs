@@ -19,6 +19,11 @@ pub struct Slot {
     /// before it releases the word, read by the monitor, relaxed in effect: a stale value only
     /// moves the end by one look.
     pub deadline_ns: AtomicU64,
+    /// When a connection was accepted that waits for its first complete head; 0 for any other and
+    /// for a free slot. Written by the owner before it releases the word. Read by the thread that
+    /// accepts, relaxed: while the word is BUSY the value may be stale, so the reader claims the word
+    /// and reads again.
+    pub without_request_since_ns: AtomicU64,
     /// Owner of `word` only.
     peer: UnsafeCell<Option<Box<Peer>>>,
 }
@@ -95,7 +100,9 @@ impl Slab {
         };
         let slot = self.slot(index).expect("made above");
         // SAFETY: a free slot is BUSY and its index was handed to this caller alone.
-        unsafe { *slot.peer() = Some(peer) };
+        let content = unsafe { slot.peer() };
+        slot.without_request_since_ns.store(peer.without_request_since_ns(), SeqCst);
+        *content = Some(peer);
         self.open.fetch_add(1, SeqCst);
         Some(Token { index, generation: slot.word.generation() })
     }
@@ -109,6 +116,7 @@ impl Slab {
         // SAFETY: the caller owns the word.
         let peer = unsafe { slot.peer() }.take();
         slot.deadline_ns.store(0, SeqCst);
+        slot.without_request_since_ns.store(0, SeqCst);
         slot.word.free();
         self.free.lock().expect("no panic under this lock").push(index);
         self.open.fetch_sub(1, SeqCst);
@@ -135,6 +143,7 @@ fn new_chunk() -> Box<[Slot]> {
         .map(|_| Slot {
             word: Word::default(),
             deadline_ns: AtomicU64::new(0),
+            without_request_since_ns: AtomicU64::new(0),
             peer: UnsafeCell::new(None),
         })
         .collect()

@@ -194,6 +194,7 @@ impl<A: Application> Pool<A> {
                     }
                 }
                 Event::Request => {
+                    peer.has_sent_request = true;
                     if state.late {
                         // Nobody had time for it while it was worth it.
                         self.refuse(peer, Rejection::QueueTimeout, state);
