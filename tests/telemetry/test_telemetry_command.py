@@ -4,11 +4,13 @@ relay from one to another."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from launch import environment, headway, start
 from ticks import START, Bench, Clock, requests, send, tick
 
+import headway as headway_package
 from headway.telemetry.history import History
 from headway.telemetry.recording import open_recording
 from headway.telemetry.selection import EVERYTHING, Selection
@@ -54,6 +57,36 @@ def recorded(store: Path, since: float = START - 100) -> int:
     count = requests(history.record(since, time.time() + 10, Selection(recording="it")))
     history.close()
     return count
+
+
+def test_a_package_without_the_dashboard_says_so(tmp_path: Path) -> None:
+    installed = Path(headway_package.__file__).parent
+    without = shutil.ignore_patterns("static", "__pycache__")
+    shutil.copytree(installed, tmp_path / "lib/headway", ignore=without)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway", "telemetry", "--no-store", "--http", "127.0.0.1:0",
+         "--listen", f"unix:{tmp_path}/t.sock"],
+        env=environment(PYTHONPATH=str(tmp_path / "lib")),
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        assert process.stderr.readline().startswith("headway telemetry: receiving at unix:")
+        assert process.stderr.readline() == (
+            "headway telemetry: this package of Headway was built without the dashboard: install "
+            "Node.js 20.19 or newer with npm, and in Headway's source tree run `make build`, or "
+            "`pip install .` in an environment of your own\n"
+        )
+        where = process.stderr.readline().removeprefix("headway telemetry: showing at ")
+        with urllib.request.urlopen(where.strip(), timeout=TIMEOUT_S) as answer:
+            page = answer.read().decode()
+    finally:
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+    assert "This package of Headway was built without the dashboard." in page
+    assert "<code>pip install .</code>" in page
+    assert "without Node.js" not in page
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -56,10 +56,17 @@ REASONS = {
     421: "Misdirected Request",
 }
 
+# What a package without the dashboard says, as text and as the page.
+UNBUILT_TEXT = (
+    "this package of Headway was built without the dashboard: install Node.js 20.19 or newer with "
+    "npm, and in Headway's source tree run `make build`, or `pip install .` in an environment of "
+    "your own"
+)
 UNBUILT = """<!doctype html><meta charset="utf-8"><title>Headway</title>
 <h1>The dashboard is not built</h1>
-<p>This copy of Headway was built without Node.js, which the dashboard is built with. Install
-Node.js 20.19 or newer and build again (<code>make build</code>).
+<p>This package of Headway was built without the dashboard. To get it, install Node.js 20.19 or
+newer with npm, and build Headway again in its source tree: <code>make build</code>, or
+<code>pip install .</code> in an environment of your own.
 <p>The figures are there all the same: <a href="api/v1/now">api/v1/now</a>,
 <a href="metrics">metrics</a>, and <code>headway top</code> in a terminal.
 """
@@ -184,11 +191,15 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def has_dashboard() -> bool:
+    return (STATIC / "index.html").is_file()
+
+
 def static(path: str) -> Page:
     """A file of the dashboard: `index.html`, or one whose name changes with its content."""
     if path in ("/", "/index.html"):
         file = STATIC / "index.html"
-        body = file.read_bytes() if file.is_file() else UNBUILT.encode()
+        body = file.read_bytes() if has_dashboard() else UNBUILT.encode()
         return Page(200, HTML, body)
     file = STATIC / path[1:]
     if not ASSET.fullmatch(path) or not file.is_file():

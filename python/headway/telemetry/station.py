@@ -110,9 +110,11 @@ class Station:
     def serve(self, address: Address, ended: threading.Event) -> None:
         """The site, until a signal comes or has come."""
         from headway.server.program import serve
-        from headway.telemetry.site import make_site
+        from headway.telemetry.site import UNBUILT_TEXT, has_dashboard, make_site
 
         settings = self._settings
+        if not has_dashboard():
+            tell(UNBUILT_TEXT)
         with_tls = not address.is_local
         serve(
             make_site(self.history, settings),

@@ -1,0 +1,113 @@
+"""What installs Headway and its extras: each command that a message, a page or a help text names is
+run as it stands, in a copy of the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / ".venvs/tools/bin"
+STATIC = "python/headway/telemetry/static"
+TIMEOUT_S = 100
+
+pytestmark = pytest.mark.skipif(
+    sys.version_info[:2] != (3, 13) or "t" in sys.abiflags, reason="once is enough: on 3.13"
+)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what git has, and of what it does not ignore, with the tools of the original."""
+    copy = tmp_path / "checkout"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        # A file may be removed and not yet committed so.
+        if (ROOT / name).exists():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    (copy / ".venvs").mkdir()
+    (copy / ".venvs/tools").symlink_to(ROOT / ".venvs/tools")
+    (copy / "target").mkdir()
+    return copy
+
+
+def execute(checkout: Path, *command: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=checkout,
+        env={**os.environ, **changes},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def run_hook(checkout: Path, hook: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    """As a build frontend does: the backend's folder and its requirements are on the path."""
+    code = (
+        "import sys; sys.path.insert(0, 'scripts'); import build_backend; "
+        f"build_backend.{hook}('target')"
+    )
+    path = f"{TOOLS}:{changes.pop('PATH', os.environ['PATH'])}"
+    return execute(checkout, str(TOOLS / "python"), "-c", code, PATH=path, **changes)
+
+
+def members(checkout: Path) -> list[str]:
+    (made,) = (checkout / "target").glob("*.tar.gz")
+    with tarfile.open(made) as archive:
+        return [name.partition("/")[2] for name in archive.getnames()]
+
+
+def without_node(folder: Path) -> str:
+    """A PATH with all that is on the present one but Node.js."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for program in Path(place).glob("*") if Path(place).is_dir() else ():
+            link = folder / program.name
+            if program.name not in ("node", "npm", "npx") and not link.is_symlink():
+                link.symlink_to(program)
+    return str(folder)
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no Node.js")
+def test_the_build_backend_builds_the_dashboard(checkout: Path) -> None:
+    (checkout / "web/node_modules").symlink_to(ROOT / "web/node_modules")
+    made = run_hook(checkout, "build_sdist")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "dashboard: built into" in made.stdout
+    assert (checkout / STATIC / "index.html").is_file()
+    # Whoever builds from the source distribution has the dashboard without Node.js.
+    assert {f"{STATIC}/index.html", "scripts/build_backend.py"} <= set(members(checkout))
+
+
+def test_the_build_backend_does_without_the_dashboard(checkout: Path, tmp_path: Path) -> None:
+    made = run_hook(checkout, "build_sdist", PATH=without_node(tmp_path / "bin"))
+    assert made.returncode == 0, made.stdout + made.stderr
+    said = "dashboard: not built: Node.js 20.19 or newer (node and npm) is missing\n"
+    assert said in made.stderr
+    assert f"{STATIC}/index.html" not in members(checkout)
+
+
+def test_a_dashboard_that_cannot_be_built_fails_the_build(checkout: Path) -> None:
+    script = checkout / "scripts/dashboard"
+    script.write_text("#!/bin/sh\necho 'dashboard: the build failed' >&2\nexit 1\n")
+    made = run_hook(checkout, "build_sdist")
+    assert made.returncode == 1
+    assert made.stderr.endswith(
+        "dashboard: the build failed\n"
+        "build_backend: the dashboard could not be built; the reason is above\n"
+    )
+    assert not list((checkout / "target").glob("*.tar.gz"))
