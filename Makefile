@@ -3,7 +3,10 @@
 # PYTHON chooses the interpreter of .venv: a version (3.14) or a path. Without it .venv keeps the
 # one it has, and a new one gets the preferred one (scripts/find-python).
 
+# EXTRAS names what `make build` brings besides: bench,otlp,reload,top, or some of them.
+
 PYTHON ?=
+EXTRAS ?=
 
 .PHONY: help demo test test-matrix witness lint fuzz bench bench-server screenshot build clean
 
@@ -11,6 +14,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  make build PYTHON=3.14 (or a path) builds for that interpreter."
+	@echo "  make build EXTRAS=bench,top brings the packages of these extras too (also otlp, reload)."
 
 demo: ## Serve the Flask shop under load for 20 seconds and print where its threads' time went
 	@scripts/build .venv "$(PYTHON)" examples/shop/requirements.txt
@@ -47,8 +51,8 @@ screenshot: ## Take the README's picture of the dashboard, from a recording made
 	@scripts/build .venvs/3.13 3.13 tests/requirements.txt tests/requirements-dashboard.txt
 	@.venvs/3.13/bin/python scripts/screenshot.py docs/dashboard.png
 
-build: ## Make .venv with .venv/bin/headway in it
-	@scripts/build .venv "$(PYTHON)"
+build: ## Make .venv with .venv/bin/headway in it, and with the packages of EXTRAS
+	@EXTRAS="$(EXTRAS)" scripts/build .venv "$(PYTHON)"
 
 clean: ## Remove what was built here (not the interpreters that scripts/get-pythons brought)
 	rm -rf target .venv .venvs dist web/node_modules python/headway/telemetry/static .mypy_cache .ruff_cache .pytest_cache

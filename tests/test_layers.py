@@ -36,7 +36,7 @@ PYTHON_LAYERS = (
     {"processes"},
     {"columns", "units"},
     {"_native"},
-    {"errors"},
+    {"errors", "extras"},
 )
 RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts}
 

@@ -4,6 +4,7 @@ run as it stands, in a copy of the checkout."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from headway.extras import how_to_install
+
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".venvs/tools/bin"
 STATIC = "python/headway/telemetry/static"
+# A module of each extra's packages.
+MODULES = {
+    "bench": "matplotlib",
+    "otlp": "opentelemetry.sdk",
+    "reload": "watchfiles",
+    "top": "textual",
+}
 TIMEOUT_S = 100
 
 pytestmark = pytest.mark.skipif(
@@ -111,3 +121,90 @@ def test_a_dashboard_that_cannot_be_built_fails_the_build(checkout: Path) -> Non
         "build_backend: the dashboard could not be built; the reason is above\n"
     )
     assert not list((checkout / "target").glob("*.tar.gz"))
+
+
+def commands(extra: str) -> list[str]:
+    return re.findall("`(.+?)`", how_to_install(extra))
+
+
+@pytest.mark.parametrize("extra", MODULES)
+def test_make_build_brings_the_packages_of_an_extra(checkout: Path, extra: str) -> None:
+    make, _ = commands(extra)
+    # As `make build` leaves it: without pip, and younger than every source.
+    shutil.copytree(ROOT / STATIC, checkout / STATIC)
+    (checkout / STATIC / "index.html").touch()
+    python = sys._base_executable  # type: ignore[attr-defined]
+    venv = checkout / ".venv"
+    made = execute(checkout, str(TOOLS / "uv"), "venv", "--no-project", "--python", python, ".venv")
+    assert made.returncode == 0, made.stderr
+    (venv / "headway.stamp").write_text(f"{python}\n")
+    imports = (str(venv / "bin/python"), "-c", f"import {MODULES[extra]}")
+    assert execute(checkout, *imports).returncode == 1
+    made = execute(checkout, "sh", "-c", make)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert execute(checkout, *imports).returncode == 0
+
+
+def test_an_extra_that_there_is_not_is_refused(checkout: Path) -> None:
+    made = execute(checkout, "scripts/build", ".venv", EXTRAS="top,tpo")
+    assert made.returncode == 2
+    assert made.stderr == (
+        "build: EXTRAS: found 'tpo', where bench, otlp, reload, top are allowed\n"
+    )
+    assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no Node.js")
+def test_pip_installs_a_checkout_with_dashboard_and_extra(checkout: Path) -> None:
+    """Compiles everything once, and Headway's own crates each time: a minute or more."""
+    _, install = commands("top")
+    (checkout / "web/node_modules").symlink_to(ROOT / "web/node_modules")
+    made = execute(checkout, str(TOOLS / "python"), "-m", "venv", "venv")
+    assert made.returncode == 0, made.stderr
+    made = subprocess.run(
+        ["sh", "-c", install],
+        cwd=checkout,
+        env={
+            **os.environ,
+            "PATH": f"{checkout}/venv/bin:{os.environ['PATH']}",
+            "CARGO_TARGET_DIR": str(ROOT / "target/pip"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=590,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    code = (
+        "import textual, headway._native, headway.telemetry.site as site; "
+        "assert 'site-packages' in site.__file__; assert site.has_dashboard()"
+    )
+    found = subprocess.run(
+        [checkout / "venv/bin/python", "-I", "-c", code], capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+
+
+# What a text may name: the source tree itself, perhaps with an extra, or a wheel file.
+ALLOWED = re.compile(
+    r"pip install (?:\.(?!\w)|'\.\[(?:bench|otlp|reload|top|\{extra\})\]'"
+    r"|--no-cache-dir \./headway-|--python \{python\} mod_wsgi)"
+)
+
+
+def test_no_text_names_a_package_on_an_index() -> None:
+    texts = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/**/*"),
+        *ROOT.glob("python/**/*.py"),
+        *ROOT.glob("web/src/**/*.*"),
+    ]
+    named = [
+        (str(path.relative_to(ROOT)), found)
+        for path in texts
+        if path.is_file() and path.suffix not in (".png",)
+        for found in re.findall(r"pip install [^\n]*", path.read_text(errors="replace"))
+        if not ALLOWED.match(found)
+    ]
+    assert not named

@@ -417,5 +417,6 @@ def check_follow_file(directories: Iterable[str], options: Iterable[str] = ()) -
     if not any(os.path.isfile(os.path.join(each, FOLLOW_FILE)) for each in directories):
         raise CommandError(
             f"{FOLLOW_FILE} is not in {' or '.join(directories) or 'any site directory'}, so the "
-            f"meter would not start: install headway there with {sys.executable} -m pip install"
+            f"meter would not start: in Headway's source tree run "
+            f"`{sys.executable} -m pip install .`, or `make build` for an environment of its own"
         )

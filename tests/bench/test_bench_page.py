@@ -464,7 +464,8 @@ def test_without_matplotlib_a_page_is_refused_before_anything_is_measured(tmp_pa
     assert result.stdout == ""
     assert result.stderr == (
         "headway bench: --html draws its charts with matplotlib, and matplotlib is missing: "
-        "pip install 'headway[bench]'\n"
+        "in Headway's source tree run `make build EXTRAS=bench`, "
+        "or `pip install '.[bench]'` in an environment of your own\n"
     )
 
 

@@ -60,7 +60,8 @@ def test_the_package_is_named_if_it_is_missing(tmp_path: Path) -> None:
     assert server.stop(None) == 2
     assert server.stderr == (
         "headway serve: --reload needs the package watchfiles: "
-        "python -m pip install 'headway[reload]'\n\0"
+        "in Headway's source tree run `make build EXTRAS=reload`, "
+        "or `pip install '.[reload]'` in an environment of your own\n\0"
     )
 
 

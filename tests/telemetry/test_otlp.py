@@ -244,8 +244,8 @@ def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.returncode == 2
     assert result.stderr == (
-        "headway telemetry: --otlp needs OpenTelemetry's SDK: pip install 'headway[otlp]' "
-        "(not here)\n"
+        "headway telemetry: --otlp needs OpenTelemetry's SDK (not here): in Headway's source tree "
+        "run `make build EXTRAS=otlp`, or `pip install '.[otlp]'` in an environment of your own\n"
     )
     # Nothing was begun.
     assert {each.name for each in tmp_path.iterdir()} <= {"opentelemetry.py", "__pycache__"}

@@ -382,7 +382,8 @@ def test_without_textual_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(CommandError) as told:
         command.check_terminal()
     assert str(told.value) == (
-        "Textual is not installed: pip install 'headway[top]', or use --once"
+        "Textual is not installed: use --once, or in Headway's source tree run "
+        "`make build EXTRAS=top`, or `pip install '.[top]'` in an environment of your own"
     )
     assert told.value.exit_code == 1
 

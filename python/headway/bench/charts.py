@@ -20,6 +20,7 @@ from headway.bench import inline_svg
 from headway.bench.drawing import number
 from headway.bench.table import Chart, Series
 from headway.errors import CommandError
+from headway.extras import how_to_install
 
 try:
     from matplotlib import rc_context
@@ -31,7 +32,7 @@ try:
 except ImportError as error:
     raise CommandError(
         f"--html draws its charts with matplotlib, and {error.name} is missing: "
-        "pip install 'headway[bench]'",
+        f"{how_to_install('bench')}",
         exit_code=2,
     ) from error
 

@@ -225,7 +225,7 @@ def check_interpreter(group: ProcessGroup) -> None:
         what = f"has headway {found}" if asked.returncode == 0 else "has no headway"
         raise CommandError(
             f"{place}: {python} {what}, and the same version must be there: "
-            f"{python} -m pip install headway=={__version__}",
+            f"in Headway's source tree run `{python} -m pip install .`",
             exit_code=2,
         )
     # Known from here on, so that no start of a process waits for the answer.

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headway.errors import CommandError
+from headway.extras import how_to_install
 from headway.server.file_state import MISSING, FileState, state_of
 
 # A change is told when nothing more has changed for so long.
@@ -29,7 +30,7 @@ class Watcher:
             watchfiles: Any = importlib.import_module("watchfiles")
         except ImportError:
             raise CommandError(
-                "--reload needs the package watchfiles: python -m pip install 'headway[reload]'",
+                f"--reload needs the package watchfiles: {how_to_install('reload')}",
                 exit_code=2,
             ) from None
         self._watch = watchfiles.watch

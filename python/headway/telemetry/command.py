@@ -123,7 +123,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="another store to compare with, which is only read; may be given several times",
     )
-    pushing = parser.add_argument_group("pushing metrics (needs headway[otlp])")
+    pushing = parser.add_argument_group("pushing metrics (needs OpenTelemetry's SDK)")
     pushing.add_argument(
         "--otlp",
         metavar="URL",

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from headway import __version__
 from headway.errors import CommandError
+from headway.extras import how_to_install
 from headway.telemetry.families import Family, Sample, collect
 from headway.telemetry.history import History
 from headway.telemetry.metrics import COUNTER, HISTOGRAM
@@ -66,7 +67,7 @@ def make_exporter(url: str, headers: dict[str, str]) -> OTLPMetricExporter:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     except ImportError as error:
         raise CommandError(
-            f"--otlp needs OpenTelemetry's SDK: pip install 'headway[otlp]' ({error})", exit_code=2
+            f"--otlp needs OpenTelemetry's SDK ({error}): {how_to_install('otlp')}", exit_code=2
         ) from None
     return OTLPMetricExporter(url, headers=headers, timeout=TIMEOUT_S, compression=Compression.Gzip)
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from headway.errors import CommandError
+from headway.extras import how_to_install
 from headway.top import once, tables
 from headway.top.source import DEFAULT_URL, NoAnswer, Recorder, Source, ask_now
 
@@ -29,7 +30,8 @@ recorder: top itself receives what processes report to PATH (headway serve --tel
 mod_wsgi's WSGITelemetryService) as long as it runs, and keeps nothing; with --once it listens
 for --window seconds first.
 
-The terminal needs Textual (pip install 'headway[top]'); --once does not.
+The terminal needs Textual; --once does not. To install it,
+{how_to_install("top")}.
 """
 
 EPILOG = """\
@@ -135,7 +137,7 @@ def check_terminal() -> None:
     if os.environ.get("TERM") in (None, "", "dumb"):
         raise CommandError("the terminal (TERM) cannot move its cursor: use --once", 2)
     if find_spec("textual") is None:
-        raise CommandError("Textual is not installed: pip install 'headway[top]', or use --once")
+        raise CommandError(f"Textual is not installed: use --once, or {how_to_install('top')}")
 
 
 def open_source(arguments: argparse.Namespace) -> Source:

@@ -79,8 +79,8 @@ def missing(python: str, free_threading: bool) -> str:
     express = find_express(python, free_threading)
     if not express.exists():
         return (
-            f"there is neither {express} nor one on PATH that could do: install it "
-            f"({python} -m pip install mod_wsgi)"
+            f"there is neither {express} nor one on PATH that could do: in Headway's "
+            f"source tree run `.venvs/tools/bin/uv pip install --python {python} mod_wsgi`"
         )
     version = installed_version(express)
     if version is not None and int(version.split(".")[0]) < LEAST_VERSION:
