@@ -30,8 +30,7 @@ recorder: top itself receives what processes report to PATH (headway serve --tel
 mod_wsgi's WSGITelemetryService) as long as it runs, and keeps nothing; with --once it listens
 for --window seconds first.
 
-The terminal needs Textual; --once does not. To install it,
-{how_to_install("top")}.
+The terminal needs Textual (make build EXTRAS=top); --once does not.
 """
 
 EPILOG = """\
