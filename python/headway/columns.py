@@ -34,7 +34,14 @@ def name(text: object, limit: int = MAX_NAME) -> str:
     Python string, so that no name moves the cursor or colours the screen."""
     # A name that is cut anyway need not be escaped whole.
     start = str(text)[: 8 * limit]
-    return cut("".join(each if each.isprintable() else repr(each)[1:-1] for each in start), limit)
+    return cut(printable(start), limit)
+
+
+def printable(text: str) -> str:
+    """`text` with each character that is not printable escaped as in a Python string."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def width(text: str) -> int:

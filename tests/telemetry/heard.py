@@ -33,6 +33,8 @@ class Ear:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(self.path))
         self._heard: list[Datagram] = []
+        # The same as they came.
+        self.raw: list[bytes] = []
         self._marks: set[bytes] = set()
         self._more = threading.Condition()
         self._thread = threading.Thread(target=self._listen)
@@ -61,6 +63,7 @@ class Ear:
             heard = Datagram(*_native.telemetry_parse(datagram))
             with self._more:
                 self._heard.append(heard)
+                self.raw.append(datagram)
                 self._more.notify_all()
 
     def catch_up(self) -> None:

@@ -17,12 +17,12 @@ from overheard import TIMEOUT_S, Overheard
 class Recorded(Overheard):
     """A running recorder with its site."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, launcher: tuple[str, ...] = ()) -> None:
         self.socket = str(folder / "telemetry.sock")
         self.store = folder / "telemetry.sqlite"
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "headway", "telemetry"),
+                *(*launcher, sys.executable, "-m", "headway", "telemetry"),
                 *("--listen", f"unix:{self.socket}", "--http", "127.0.0.1:0"),
                 *("--store", str(self.store), *options),
             ],

@@ -13,8 +13,9 @@ from prometheus_client.openmetrics import parser as openmetrics
 from ticks import STOPPED, Bench, message, tick
 
 from headway import _native
-from headway.telemetry import totals
+from headway.telemetry import export, totals
 from headway.telemetry.exposition import OPEN_METRICS, TEXT, expose
+from headway.telemetry.measuring import measure_now
 from headway.telemetry.metrics import COUNTER, GIL_BOUNDS, HISTOGRAM, METRICS, STATES
 from headway.telemetry.selection import EVERYTHING
 from headway.telemetry.summary import distribution
@@ -235,12 +236,23 @@ def test_mod_wsgi_has_no_metrics_of_what_it_does_not_measure(bench: Bench) -> No
 
 
 def test_names_of_groups_are_escaped(bench: Bench) -> None:
-    odd = 'a"b\\c\nd'
-    bench.give(tick(process_group=odd))
+    bench.give(tick(process_group='a"b\\c\nd\x1b[31m'))
+    labels = frozenset({("host", "alpha"), ("group", 'a"b\\c\\nd\\x1b[31m')})
     for accept in ("", ACCEPT):
-        assert ("headway_requests_total", frozenset({("host", "alpha"), ("group", odd)})) in scrape(
-            bench, accept
-        )
+        assert ("headway_requests_total", labels) in scrape(bench, accept)
+
+
+def test_no_name_brings_control_characters(bench: Bench) -> None:
+    odd = "\x1b]0;owned\x07\x9b2J\r\t\x00"
+    bench.give(tick(1, hostname=odd, process_group=odd, policy=odd, python_version=odd))
+    # The same name, written as it is shown: it is the same group, and no second sample of it.
+    bench.give(tick(2, hostname=odd, process_group=r"\x1b]0;owned\x07\x9b2J\r\t\x00"))
+    body = expose(bench.history, "")[1].decode()
+    assert all(line.isprintable() for line in body.split("\n"))
+    assert body.count("\nheadway_requests_total{") == 1
+    row = {"name": odd, **measure_now(bench.history, bench.clock.now, 10.0)["total"]}
+    for table in (export.markdown([row]), export.comparison_csv([row])):
+        assert all(line.isprintable() for line in table.split("\n"))
 
 
 def test_invented_groups_share_a_row(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

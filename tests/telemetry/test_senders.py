@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway.telemetry import senders
-from headway.telemetry.senders import Sender, Senders, TooMany
+from headway.telemetry.senders import Refused, Sender, Senders
 
 NOW = 1_700_000_000.0
 TICK, SLOW, STARTED, STOPPED = 2, 4, 5, 7
@@ -123,7 +123,7 @@ def test_nobody_has_that_many_processes(heard: Heard, monkeypatch: pytest.Monkey
     monkeypatch.setattr(senders, "MAX_SENDERS", 100)
     for pid in range(100):
         heard(1, pid=pid)
-    with pytest.raises(TooMany):
+    with pytest.raises(Refused):
         heard(1, pid=100)
     assert heard(2, pid=5).sequence == 2
     heard.now += senders.FORGOTTEN_AFTER_S + 1

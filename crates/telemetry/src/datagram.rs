@@ -151,6 +151,13 @@ impl Writer {
     }
 }
 
+/// The kind and the pid in the header of a datagram, if it has one: nothing else is looked at.
+pub fn peek(bytes: &[u8]) -> Option<(u8, u32)> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let pid = u32::from_le_bytes(header[8..12].try_into().expect("four"));
+    (header[..4] == MAGIC).then_some((header[5], pid))
+}
+
 /// A datagram that was looked at in full: its fields do not fail any more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Datagram<'a> {

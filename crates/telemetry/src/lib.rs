@@ -9,6 +9,7 @@
 //! - `datagram`: writing and parsing datagrams.
 //! - `histogram`: distributions of durations, sparse.
 //! - `record`, `tick`, `merge`: the code of records, records of ticks, sums of records.
+//! - `plausible`: what a process can do in the interval of a tick.
 //!
 //! Knows no operating system, no Python and nobody who sends or receives. What it parses may come from anywhere:
 //! every error is a value, and nothing that comes in decides how much memory is taken.
@@ -17,6 +18,7 @@ pub mod datagram;
 pub mod fields;
 pub mod histogram;
 pub mod merge;
+pub mod plausible;
 pub mod record;
 pub mod tick;
 mod varint;

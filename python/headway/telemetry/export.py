@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from headway import units
+from headway import columns, units
 from headway.telemetry import shape
 from headway.telemetry.summary import Summary
 
@@ -135,13 +135,14 @@ def _line(cells: Iterable[str]) -> str:
 
 def _markdown_text(text: str) -> str:
     """On one line, and without a meaning in Markdown or HTML."""
-    line = " ".join(text.split())
+    line = columns.printable(" ".join(text.split()))
     return "".join(f"\\{each}" if each in "\\|`*_[]<>#&" else each for each in line)
 
 
 def _cell(text: str) -> str:
     """A spreadsheet takes text that begins like a formula for one."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    shown = columns.printable(text)
+    return f"'{shown}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else shown
 
 
 def _csv(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -1,7 +1,8 @@
 """`/metrics`: the families as text for Prometheus, or as OpenMetrics for who prefers that.
 
 Both formats are a few lines of text; written here, `/metrics` is there without a third-party
-package. Labels' values come from processes and are escaped. Pure but for `expose`, which asks.
+package. Labels' values come from processes: `senders` makes them printable, and the quotes are
+escaped here. Pure but for `expose`, which asks.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ LEAST_STEP_S = 1.0
 SHORT_S = 30.0
 HERE_ALL_ALONG = 0.6
 HOLDS_PER_VERDICT = 16
+# Of all processes together.
+MAX_HOLDS = 5_000
 # Groups that are judged one by one for a verdict on all; beyond, only their sum is.
 MAX_JUDGED = 16
 
@@ -79,7 +81,8 @@ def _measure(history: History, span: Range, selection: Selection) -> Measured:
         processes = float(whole)
     elif covered_s and abs(processes - whole) <= 1.01 * whole * interval_s / covered_s:
         processes = float(whole)
-    return _judged(history, span, selection, record, covered_s, processes)
+    holds = history.events("hold", span.start, span.end, selection, HOLDS_PER_VERDICT)
+    return _judged(holds, record, covered_s, processes)
 
 
 def measure_now(history: History, now: float, window_s: float) -> Measured:
@@ -87,8 +90,9 @@ def measure_now(history: History, now: float, window_s: float) -> Measured:
     span = Range(now - window_s, now)
     everybody = history.processes(now, max(60.0, window_s))
     found = dict(history.per_process(span.start, span.end, Selection()))
-    groups = measure_groups(history, span, everybody, found)
-    total = _of_some(history, span, Selection(), everybody, found)
+    holds = Holds(history, span)
+    groups = _measure_groups(history, span, everybody, found, holds)
+    total = _of_some(history, span, Selection(), everybody, found, holds)
     alive = Counter((each.host, each.group) for each in everybody if each.alive)
     verdict = worst((each["group"] or "(no group)", each["verdict"]) for each in groups)
     return {
@@ -99,7 +103,7 @@ def measure_now(history: History, now: float, window_s: float) -> Measured:
             {
                 **_described(process),
                 **_of_one(
-                    _of_some(history, span, _selection_of(process), [process], found),
+                    _of_some(history, span, _selection_of(process), [process], found, holds),
                     has_others=alive[process.host, process.group] > 1,
                 ),
             }
@@ -120,6 +124,16 @@ def measure_groups(
     history: History, span: Range, processes: Sequence[Process], records: dict[Process, bytes]
 ) -> list[Measured]:
     """Each process group of processes whose records over the range are known."""
+    return _measure_groups(history, span, processes, records, Holds(history, span))
+
+
+def _measure_groups(
+    history: History,
+    span: Range,
+    processes: Sequence[Process],
+    records: dict[Process, bytes],
+    holds: Holds,
+) -> list[Measured]:
     by_group: dict[tuple[str, str], list[Process]] = defaultdict(list)
     for process in processes:
         by_group[process.host, process.group].append(process)
@@ -127,9 +141,7 @@ def measure_groups(
         {
             "host": host,
             "group": group,
-            **_of_some(
-                history, span, Selection(frozenset([host]), frozenset([group])), some, records
-            ),
+            **_of_some(history, span, _of_group(Selection(), host, group), some, records, holds),
         }
         for (host, group), some in sorted(by_group.items())
     ]
@@ -141,6 +153,7 @@ def _of_some(
     selection: Selection,
     processes: Sequence[Process],
     records: dict[Process, bytes],
+    holds: Holds,
 ) -> Measured:
     """Of processes whose records over the range are known. How long each was there says how many
     there were at a time."""
@@ -153,20 +166,34 @@ def _of_some(
     alive = sum(each.alive for each in processes)
     # Ticks do not end where the range does, so whole processes are counted as such.
     count = seconds / covered_s if abs(seconds / covered_s - alive) > 0.5 else float(alive)
-    return _judged(history, span, selection, record, covered_s, count)
+    return _judged(holds.of(selection), record, covered_s, count)
+
+
+class Holds:
+    """The latest long holds of a range, from one look at the store for all groups and processes."""
+
+    def __init__(self, history: History, span: Range) -> None:
+        found = history.events("hold", span.start, span.end, Selection(), MAX_HOLDS)
+        self._by_process: dict[tuple[str, str, int], list[Measured]] = defaultdict(list)
+        for hold in found:
+            self._by_process[hold["host"], hold["group"], hold["pid"]].append(hold)
+
+    def of(self, selection: Selection) -> list[Measured]:
+        """The latest ones of the selection, the latest first."""
+        found = [
+            hold
+            for key, holds in self._by_process.items()
+            if selection.has(*key)
+            for hold in holds[:HOLDS_PER_VERDICT]
+        ]
+        return sorted(found, key=lambda hold: -hold["time"])[:HOLDS_PER_VERDICT]
 
 
 def _judged(
-    history: History,
-    span: Range,
-    selection: Selection,
-    record: Record,
-    covered_s: float,
-    processes: float,
+    holds: list[Measured], record: Record, covered_s: float, processes: float
 ) -> Measured:
     summary = summarize(record, covered_s, processes or None)
     config = shape.configure(record, processes)
-    holds = history.events("hold", span.start, span.end, selection, HOLDS_PER_VERDICT)
     return {"summary": summary, "config": config, "verdict": judge(record, summary, config, holds)}
 
 

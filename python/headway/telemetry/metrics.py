@@ -323,7 +323,7 @@ RECORDER_COUNTERS = (
     _counter("recorder_malformed", "Datagrams that could not be read.", _told("malformed")),
     _counter(
         "recorder_refused",
-        "Datagrams that were refused since too many processes report.",
+        "Datagrams that were refused: too many, of too many processes, or impossible.",
         _told("refused"),
     ),
     _counter(

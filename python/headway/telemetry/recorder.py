@@ -19,7 +19,7 @@ from headway import _native
 from headway.telemetry.events import KNOWN_KINDS, Limiter, find_events
 from headway.telemetry.listening import Inlet
 from headway.telemetry.live import Event, Live, Tick
-from headway.telemetry.senders import Sender, Senders, TooMany
+from headway.telemetry.senders import Refused, Sender, Senders, source_of
 from headway.telemetry.store import Store
 from headway.telemetry.totals import Totals
 
@@ -28,7 +28,8 @@ PATIENCE_NS = 10_000_000
 # Datagrams that are worked on before others get a turn.
 BURST = 64
 TIDY_INTERVAL_S = 10.0
-Arrived = tuple[bytes, "int | None", bool]
+# A datagram, the kernel's pid and uid of its sender if it gave them, and whether it was cut.
+Arrived = tuple[bytes, "tuple[int, int] | None", bool]
 
 
 class Recorder:
@@ -57,7 +58,7 @@ class Recorder:
         self.senders = Senders(socket.gethostname())
         self.received = 0
         self.malformed: Counter[str] = Counter()
-        self.refused = 0
+        self.refused: Counter[str] = Counter()
         self.oversized = 0
 
     def start(self) -> None:
@@ -83,7 +84,13 @@ class Recorder:
         assert self._inlet is not None, "started only with a socket"
         inlet, is_ending = self._inlet.socket.fileno(), False
         while not is_ending:
-            arrived, is_ending = _native.telemetry_arrived(inlet, self._wake_read, PATIENCE_NS)
+            arrived, is_ending, refused = _native.telemetry_arrived(
+                inlet, self._wake_read, PATIENCE_NS
+            )
+            if refused:
+                with self._lock:
+                    self.received += refused
+                    self.refused["rate"] += refused
             # In turns with those who ask, and with a relay.
             for start in range(0, len(arrived), BURST):
                 self.take(arrived[start : start + BURST], "")
@@ -93,20 +100,22 @@ class Recorder:
         self.take([(datagram, None, False)], origin)
 
     def take(self, arrived: list[Arrived], origin: str) -> None:
-        """Datagrams, who sent each if the kernel says so, and whether it was cut."""
+        """Receives datagrams; `origin` is the host that passed them on, or empty."""
         if not arrived:
             return
+        passed: list[bytes] = []
         ticks: list[Tick] = []
         events: list[Event] = []
         now = self._clock()
         with self._lock:
-            for datagram, pid, is_cut in arrived:
+            for datagram, credentials, is_cut in arrived:
                 self.received += 1
                 if is_cut:
                     self.oversized += 1
                     self.malformed["oversized"] += 1
                     continue
-                self._take_one(datagram, pid, origin, now, ticks, events)
+                if self._take_one(datagram, credentials, origin, now, ticks, events):
+                    passed.append(datagram)
             self.live.add(ticks, events, now)
             self.totals.add(ticks)
             if self.store is not None and (ticks or events):
@@ -115,37 +124,40 @@ class Recorder:
                 self._tidied = now
                 self.senders.forget_silent(now)
         if self._forward is not None:
-            for datagram, _, is_cut in arrived:
-                if not is_cut:
-                    self._forward(datagram)
+            for datagram in passed:
+                self._forward(datagram)
 
     def _take_one(
         self,
         datagram: bytes,
-        pid: int | None,
+        credentials: tuple[int, int] | None,
         origin: str,
         now: float,
         ticks: list[Tick],
         events: list[Event],
-    ) -> None:
+    ) -> bool:
+        """Returns whether another recorder may want it: a later version of it, where this one does
+        not know the kind, but not what this one refuses."""
         try:
             kind, said_pid, sequence, stamp, fields, record = _native.telemetry_receive(datagram)
         except ValueError as error:
             self.malformed[reason_for(str(error))] += 1
-            return
+            return False
         if kind not in KNOWN_KINDS:
             self.malformed["unknown kind"] += 1
-            return
+            return True
+        source = source_of(credentials, said_pid, origin)
         try:
             sender, stamp = self.senders.identify(
-                origin, kind, said_pid, sequence, stamp, fields, now
+                origin, kind, said_pid, sequence, stamp, fields, now, source
             )
-        except TooMany:
-            self.refused += 1
-            return
-        if pid is not None:
-            # 0 where the sender is in a PID namespace that we cannot see into.
-            sender.pid_confirmed = pid == said_pid
+        except Refused as error:
+            self.refused[str(error)] += 1
+            return False
+        if credentials is not None and not sender.pid_confirmed:
+            # The pid is 0 where the sender is in a PID namespace that we cannot see into. Once the
+            # process has reported itself, its supervisor may report its death.
+            sender.pid_confirmed = credentials[0] == said_pid
         if record is not None:
             self._number += 1
             ticks.append(Tick(self._number, stamp, sender, record))
@@ -153,6 +165,7 @@ class Recorder:
             if self._limiter.passes(sender, found, now):
                 self._number += 1
                 events.append(Event(self._number, found.kind, found.time, sender, *found[2:]))
+        return True
 
     def known(self) -> list[Sender]:
         with self._lock:
@@ -166,7 +179,8 @@ class Recorder:
                 "received": self.received,
                 "malformed": sum(self.malformed.values()),
                 "malformed_by_reason": dict(self.malformed),
-                "refused": self.refused,
+                "refused": sum(self.refused.values()),
+                "refused_by_reason": dict(self.refused),
                 "sequence_gaps": senders.lost,
                 "unsent": senders.unsent,
                 "records_lost": senders.records_lost,

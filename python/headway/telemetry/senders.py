@@ -9,10 +9,12 @@ time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from headway import columns
 from headway.telemetry.shape import TIMEOUTS
 
 # A stamp may be so far behind our clock, as a relay that was cut off sends it, and so far ahead,
@@ -24,6 +26,15 @@ REORDERED = 16
 # After so long without a datagram a process is forgotten here; the store keeps it.
 FORGOTTEN_AFTER_S = 900.0
 MAX_SENDERS = 20_000
+# Of one user, as the kernel attests it.
+MAX_SENDERS_OF_USER = 5_000
+# How much more a process may have sent since its last datagram, or not have sent, than what came.
+MAX_PER_SECOND = 1_000
+MAX_AT_ONCE = 100_000
+# Ticks may overlap, and wait together for a recorder that is late; sums of their intervals may be
+# so much longer than the time that passed.
+MAX_OVERLAP = 2.0
+MAX_AHEAD_OF_TIME_S = 300.0
 # What a process says of itself hardly ever changes, and is looked at so often.
 IDENTITY_INTERVAL_S = 5.0
 MAX_NAME = 255
@@ -89,6 +100,11 @@ class Sender:
     identity: dict[str, Any] = field(default_factory=dict)
     # By what ways its datagrams came.
     origins: set[str] = field(default_factory=set)
+    # Who sent its first datagram; `None` where nobody attests it.
+    source: Source | None = None
+    # When its first tick arrived, that tick's stamp, and the intervals of all later ones.
+    first_tick: tuple[float, float] | None = None
+    interval_sum_s: float = 0.0
 
     @property
     def key(self) -> Key:
@@ -104,8 +120,64 @@ class Sender:
         return not self.ended and now - self.arrived <= max(5.0, 4 * self.interval_s)
 
 
-class TooMany(Exception):
-    """Nobody has that many processes: somebody makes them up."""
+class Refused(Exception):
+    """The datagram says what cannot be, or its source reports too much. The text is the reason, by
+    which it is counted."""
+
+
+class Bounds(NamedTuple):
+    """What one source may report. `new_per_minute` bounds how fast it names new processes."""
+
+    processes: int
+    hosts: int
+    groups: int
+    new_per_minute: int
+
+
+# A process reports for itself; a supervisor for all workers that died, and a proxy for some.
+OF_PROCESS = Bounds(processes=64, hosts=8, groups=16, new_per_minute=256)
+# In containers pids are alike: one pid of one user stands for one process of each container.
+OF_NAMESPACE = Bounds(processes=256, hosts=256, groups=256, new_per_minute=256)
+# The recorder of another host, which has shown the token.
+OF_RELAY = Bounds(processes=10_000, hosts=1_000, groups=1_000, new_per_minute=10_000)
+
+
+class Source(NamedTuple):
+    """Who sent a datagram: the process `pid` of the user `uid`, as the kernel attests it. For a
+    process of another PID namespace `is_attested` is false, and the pid is the one that it claims.
+    With `relay`, the host of the recorder that passed it on."""
+
+    uid: int
+    pid: int
+    is_attested: bool = True
+    relay: str = ""
+
+    @property
+    def bounds(self) -> Bounds:
+        if self.relay:
+            return OF_RELAY
+        return OF_PROCESS if self.is_attested else OF_NAMESPACE
+
+
+def source_of(credentials: tuple[int, int] | None, claimed_pid: int, origin: str) -> Source | None:
+    """`credentials` are the kernel's pid and uid of the sender, if it gave them."""
+    if origin:
+        return Source(-1, 0, relay=origin)
+    if credentials is None:
+        return None
+    pid, uid = credentials
+    return Source(uid, pid) if pid > 0 else Source(uid, claimed_pid, is_attested=False)
+
+
+@dataclass(eq=False)
+class Reported:
+    """What a source has reported. Processes are in the order in which they were named first."""
+
+    processes: dict[tuple[str, int], Sender] = field(default_factory=dict)
+    hosts: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    minute: float = 0.0
+    new_in_minute: int = 0
 
 
 class Senders:
@@ -117,6 +189,8 @@ class Senders:
         # By origin ("" is our own socket, else the relay's host) and pid: the one alive there.
         self._by_pid: dict[tuple[str, int], Sender] = {}
         self._by_key: dict[tuple[str, int], Sender] = {}
+        self._reported: dict[Source, Reported] = {}
+        self._of_user: Counter[int] = Counter()
         self.gone_lost = 0
         self.gone_unsent = 0
         self.gone_records_lost = 0
@@ -143,8 +217,9 @@ class Senders:
         stamp: float,
         fields: dict[str, Any],
         now: float,
+        source: Source | None = None,
     ) -> tuple[Sender, float]:
-        """Whose datagram it is, and the time that counts for it. Raises `TooMany`."""
+        """Whose datagram it is, and the time that counts for it. Raises `Refused`."""
         time = stamp if -MAX_BEHIND_S <= stamp - now <= MAX_AHEAD_S else now
         host = text_of(fields, "hostname", MAX_NAME)
         if host:
@@ -158,23 +233,41 @@ class Senders:
         started = float(started) if isinstance(started, (int, float)) else 0.0
         # The supervisor counts its own datagrams, also where it reports for one that died.
         is_own = not fields.get("reported_by_supervisor")
+        if sender is not None and kind == TICK and is_of_another_process(sender, source, pid):
+            raise Refused("pid of another process")
+        known = sender
         if sender is not None and is_another(sender, kind, sequence if is_own else None, started):
-            self._forget(sender)
             sender = None
+        if sender is not None and is_own and is_far_ahead(sender, sequence, now):
+            raise Refused("sequence")
+        group = text_of(fields, "process_group", MAX_NAME)
+        reported = self._admit(source, sender, host, group, now)
         if sender is None:
-            if len(self._by_key) >= MAX_SENDERS:
-                raise TooMany
             if not started and kind == STARTED:
                 started = time
-            sender = Sender(host, pid, started, first_seen=time)
+            sender = Sender(host, pid, started, first_seen=time, arrived=now, source=source)
+        if kind == TICK:
+            spend_interval(sender, fields, time, now)
+        if known is not sender:
+            if known is not None:
+                self._forget(known)
             self._by_key[host, pid] = sender
+            if source is not None:
+                self._of_user[source.uid] += 1
+        if source is not None and reported is not None:
+            self._reported[source] = reported
+            if sender.source == source:
+                reported.processes[host, pid] = sender
+                reported.hosts.add(host)
+            if group:
+                reported.groups.add(group)
         self._note_origin(sender, origin)
         if time != stamp:
             self.clocks_off += 1
             sender.clock_is_off = True
         if is_own:
             count_gap(sender, sequence)
-        update(sender, kind, fields)
+        update(sender, kind, fields, now)
         if kind == STARTED:
             update_identity(sender, fields)
         elif kind == TICK and now - sender.identified >= IDENTITY_INTERVAL_S:
@@ -185,11 +278,56 @@ class Senders:
         sender.first_seen = min(sender.first_seen, time)
         return sender, time
 
+    def _admit(
+        self, source: Source | None, sender: Sender | None, host: str, group: str, now: float
+    ) -> Reported | None:
+        """What the source has reported, if it may name this process and group as well; `sender` is
+        the process where it is known. Raises `Refused`."""
+        if source is None:
+            if sender is None and len(self._by_key) >= MAX_SENDERS:
+                raise Refused("processes")
+            return None
+        bounds = source.bounds
+        reported = self._reported.get(source) or Reported()
+        if group and group not in reported.groups and len(reported.groups) >= bounds.groups:
+            raise Refused("groups of a sender")
+        if sender is not None:
+            return reported
+        if len(self._by_key) >= MAX_SENDERS:
+            raise Refused("processes")
+        if not source.relay and self._of_user[source.uid] >= MAX_SENDERS_OF_USER:
+            raise Refused("processes of a user")
+        if host not in reported.hosts and len(reported.hosts) >= bounds.hosts:
+            raise Refused("hosts of a sender")
+        if reported.minute != now // 60:
+            reported.minute, reported.new_in_minute = now // 60, 0
+        if reported.new_in_minute >= bounds.new_per_minute:
+            raise Refused("processes of a sender")
+        if len(reported.processes) >= bounds.processes:
+            # A supervisor goes on to report for others that died.
+            ended = next((each for each in reported.processes.values() if each.ended), None)
+            if ended is None:
+                raise Refused("processes of a sender")
+            self._forget(ended)
+        reported.new_in_minute += 1
+        return reported
+
     def forget_silent(self, now: float) -> None:
         for sender in [each for each in self if now - each.arrived > FORGOTTEN_AFTER_S]:
             self._forget(sender)
+        # One that only reports for processes of others is kept for its minute.
+        for source, reported in list(self._reported.items()):
+            if not reported.processes and reported.minute < now // 60:
+                del self._reported[source]
 
     def _forget(self, sender: Sender) -> None:
+        if sender.source is not None:
+            self._of_user[sender.source.uid] -= 1
+            reported = self._reported.get(sender.source)
+            if reported is not None and (
+                reported.processes.get((sender.host, sender.pid)) is sender
+            ):
+                del reported.processes[sender.host, sender.pid]
         self.gone_lost += sender.lost
         self.gone_unsent += sender.unsent
         self.gone_records_lost += sender.records_lost
@@ -216,6 +354,44 @@ class Senders:
     def records_lost(self) -> int:
         """Slow requests, holds and collections that processes had no room for."""
         return self.gone_records_lost + sum(each.records_lost for each in self)
+
+
+def is_of_another_process(sender: Sender, source: Source | None, pid: int) -> bool:
+    """Whether the kernel has attested the sender, and attests another process here."""
+    return (
+        bool(sender.pid_confirmed)
+        and source is not None
+        and not source.relay
+        and (source.pid, source.is_attested) != (pid, True)
+    )
+
+
+def is_far_ahead(sender: Sender, sequence: int, now: float) -> bool:
+    """Whether no process can have sent so much since the last datagram came."""
+    if sender.sequence is None:
+        return False
+    return sequence - sender.sequence > most_since(sender, now)
+
+
+def most_since(sender: Sender, now: float) -> int:
+    """The most datagrams or records of a process since the last datagram came."""
+    return MAX_AT_ONCE + int(MAX_PER_SECOND * max(0.0, now - sender.arrived))
+
+
+def spend_interval(sender: Sender, fields: dict[str, Any], time: float, now: float) -> None:
+    """Raises `Refused` where ticks tell of more time than has passed since the first one. The
+    first may tell of all the time that the recorder was away."""
+    if sender.first_tick is None:
+        sender.first_tick = (now, time)
+        return
+    period_s = fields.get("sample_period")
+    period_s = period_s if isinstance(period_s, float) and period_s > 0 else sender.interval_s
+    arrived, stamp = sender.first_tick
+    # By stamps where a relay that was cut off catches up.
+    passed_s = max(now - arrived, time - stamp, 0.0)
+    if sender.interval_sum_s + period_s > MAX_OVERLAP * passed_s + MAX_AHEAD_OF_TIME_S:
+        raise Refused("longer intervals than the time that passed")
+    sender.interval_sum_s += period_s
 
 
 def is_another(sender: Sender, kind: int, sequence: int | None, started: float) -> bool:
@@ -245,7 +421,7 @@ def count_gap(sender: Sender, sequence: int) -> None:
         sender.lost -= 1
 
 
-def update(sender: Sender, kind: int, fields: dict[str, Any]) -> None:
+def update(sender: Sender, kind: int, fields: dict[str, Any], now: float) -> None:
     """What a datagram says of its sender."""
     if not sender.started and isinstance(fields.get("process_started_stamp"), float):
         sender.started = fields["process_started_stamp"]
@@ -254,7 +430,8 @@ def update(sender: Sender, kind: int, fields: dict[str, Any]) -> None:
     for name, attribute in (("ticks_unsent", "unsent"), ("records_lost", "records_lost")):
         count = fields.get(name)
         if isinstance(count, int):
-            setattr(sender, attribute, count)
+            most = getattr(sender, attribute) + most_since(sender, now)
+            setattr(sender, attribute, min(count, most))
     if kind == STOPPED:
         sender.ended = True
 
@@ -266,5 +443,6 @@ def update_identity(sender: Sender, fields: dict[str, Any]) -> None:
 
 
 def text_of(fields: dict[str, Any], name: str, limit: int) -> str:
+    """Printable: such names are labels in /metrics and OTLP, which terminals show."""
     value = fields.get(name)
-    return value[:limit] if isinstance(value, str) else ""
+    return columns.printable(value[:limit])[:limit] if isinstance(value, str) else ""

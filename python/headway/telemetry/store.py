@@ -71,6 +71,8 @@ class Store:
         self._rows: dict[Sender, int] = {}
         self._groups: dict[tuple[str, str], int] = {}
         self._saved: dict[Sender, tuple[object, ...]] = {}
+        # The last row of a process that was there when the file was opened.
+        self._last_found = 0
         self._forgot = 0.0
         self.not_stored = 0
         self.committed = 0
@@ -152,6 +154,9 @@ class Store:
         self._rows.clear()
         self._saved.clear()
         self._groups = groups_of(self._connection)
+        self._last_found = self._connection.execute(
+            "SELECT coalesce(max(id), 0) FROM process"
+        ).fetchone()[0]
         self.committed = int(read_mark(self._connection, "committed"))
 
     def _take_lock(self) -> None:
@@ -257,7 +262,7 @@ class Store:
     def _find(self, connection: sqlite3.Connection, sender: Sender) -> int | None:
         """The row of a process that an earlier run of the recorder knew."""
         rows = connection.execute(
-            "SELECT id FROM process WHERE host = ? AND pid = ? AND started = ? "
+            "SELECT id FROM process WHERE host = ? AND pid = ? AND started = ? AND id <= ? "
             # One that does not say when it was started goes on counting, at least.
             "AND (started OR (NOT ended AND sequence <= ? AND last_seen >= ?)) "
             "ORDER BY last_seen DESC",
@@ -265,11 +270,12 @@ class Store:
                 sender.host,
                 sender.pid,
                 sender.started,
+                self._last_found,
                 sender.sequence or 0,
                 sender.first_seen - FORGOTTEN_AFTER_S,
             ),
         ).fetchall()
-        known = set(self._rows.values())
+        known = set(self._rows.values()) if rows else set()
         return next((row for (row,) in rows if row not in known), None)
 
     def _save_group(self, connection: sqlite3.Connection, sender: Sender) -> int:

@@ -8,11 +8,16 @@
 //! Called with a thread state attached, by the recorder's receiving thread alone.
 
 use headway_server::wsgi::object::{Object, PyResult, Raised, without_gil};
+use headway_telemetry::datagram::peek;
+use headway_telemetry::fields::kind;
 use libc::{
     CMSG_DATA, CMSG_FIRSTHDR, CMSG_NXTHDR, MSG_DONTWAIT, MSG_TRUNC, POLLIN, SCM_CREDENTIALS,
     SOL_SOCKET, c_int, iovec, msghdr, pollfd, recvmsg, ucred,
 };
 use pyo3_ffi::*;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::io::{Error, ErrorKind};
 use std::mem::size_of;
 use std::ptr;
@@ -26,15 +31,29 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 struct Arrived {
     /// In `Batch::bytes`.
     end: usize,
-    /// Whom the kernel names as the sender.
-    pid: Option<i32>,
+    credentials: Option<Credentials>,
     is_cut: bool,
+}
+
+/// The sender of a datagram, as the kernel attests it.
+#[derive(Clone, Copy)]
+struct Credentials {
+    /// 0 for a process of a PID namespace that is not visible from ours.
+    pid: i32,
+    uid: u32,
 }
 
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
     datagrams: Vec<Arrived>,
+    /// Datagrams beyond the rates of `admission`.
+    refused: u64,
+}
+
+thread_local! {
+    /// The rates of the senders of the one socket that this thread reads: it lives as long as the receiving thread.
+    static ADMISSION: RefCell<Admission> = RefCell::new(Admission::new(Instant::now()));
 }
 
 pub unsafe extern "C" fn arrived(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
@@ -71,6 +90,15 @@ pub unsafe extern "C" fn arrived(_: *mut PyObject, arguments: *mut PyObject) -> 
 /// Waits for a first datagram, and takes all that come within the patience; whether `wake` has something to read,
 /// which ends the wait. What has come by then is taken even so.
 fn take(socket: c_int, wake: c_int, patience: Duration) -> Result<(Batch, bool), Error> {
+    ADMISSION.with_borrow_mut(|admission| take_admitted(socket, wake, patience, admission))
+}
+
+fn take_admitted(
+    socket: c_int,
+    wake: c_int,
+    patience: Duration,
+    admission: &mut Admission,
+) -> Result<(Batch, bool), Error> {
     let mut batch = Batch::default();
     let mut scratch = vec![0_u8; MAX_DATAGRAM_BYTES];
     let mut end = None;
@@ -78,8 +106,8 @@ fn take(socket: c_int, wake: c_int, patience: Duration) -> Result<(Batch, bool),
         let left: Option<Duration> =
             end.map(|end: Instant| end.saturating_duration_since(Instant::now()));
         let is_woken = wait(socket, wake, left)?;
-        let has_room = batch.receive_all(socket, &mut scratch)?;
-        if end.is_none() && !batch.datagrams.is_empty() {
+        let has_room = batch.receive_all(socket, &mut scratch, admission)?;
+        if end.is_none() && !batch.is_empty() {
             end = Some(Instant::now() + patience);
         }
         if is_woken || !has_room || end.is_some_and(|end| Instant::now() >= end) {
@@ -106,25 +134,44 @@ fn wait(socket: c_int, wake: c_int, left: Option<Duration>) -> Result<bool, Erro
 }
 
 impl Batch {
-    /// All that is there now; whether there is room for more.
-    fn receive_all(&mut self, socket: c_int, scratch: &mut [u8]) -> Result<bool, Error> {
-        while self.datagrams.len() < MAX_DATAGRAMS && self.bytes.len() < MAX_BYTES {
+    fn is_empty(&self) -> bool {
+        self.datagrams.is_empty() && self.refused == 0
+    }
+
+    /// Takes the datagrams that are there now, up to `MAX_DATAGRAMS` of them, refused ones included, so that a flood does
+    /// not keep the caller here. Returns whether there is room for more.
+    fn receive_all(
+        &mut self,
+        socket: c_int,
+        scratch: &mut [u8],
+        admission: &mut Admission,
+    ) -> Result<bool, Error> {
+        let now = Instant::now();
+        for _ in 0..MAX_DATAGRAMS {
+            if self.datagrams.len() >= MAX_DATAGRAMS || self.bytes.len() >= MAX_BYTES {
+                return Ok(false);
+            }
             match receive(socket, scratch) {
-                Ok((length, pid, is_cut)) => {
-                    self.bytes.extend_from_slice(&scratch[..length]);
-                    self.datagrams.push(Arrived { end: self.bytes.len(), pid, is_cut });
+                Ok((length, credentials, is_cut)) => {
+                    let datagram = &scratch[..length];
+                    if credentials.is_some_and(|from| !admission.admits(from, datagram, now)) {
+                        self.refused += 1;
+                        continue;
+                    }
+                    self.bytes.extend_from_slice(datagram);
+                    self.datagrams.push(Arrived { end: self.bytes.len(), credentials, is_cut });
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        Ok(true)
     }
 }
 
 /// One datagram: its length, who sent it, and whether it was longer than the buffer.
-fn receive(socket: c_int, buffer: &mut [u8]) -> Result<(usize, Option<i32>, bool), Error> {
+fn receive(socket: c_int, buffer: &mut [u8]) -> Result<(usize, Option<Credentials>, bool), Error> {
     // As aligned as a cmsghdr wants to be, with room for one ucred.
     let mut control = [0_u64; 8];
     let mut part = iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -145,18 +192,97 @@ fn receive(socket: c_int, buffer: &mut [u8]) -> Result<(usize, Option<i32>, bool
 }
 
 /// SAFETY: `message` is as recvmsg left it, and so is the memory that it points to.
-unsafe fn sender(message: &msghdr) -> Option<i32> {
+unsafe fn sender(message: &msghdr) -> Option<Credentials> {
     // SAFETY: the kernel has written whole entries, and says how far.
     unsafe {
         let mut entry = CMSG_FIRSTHDR(message);
         while !entry.is_null() {
             if (*entry).cmsg_level == SOL_SOCKET && (*entry).cmsg_type == SCM_CREDENTIALS {
-                return Some(ptr::read_unaligned(CMSG_DATA(entry).cast::<ucred>()).pid);
+                let from = ptr::read_unaligned(CMSG_DATA(entry).cast::<ucred>());
+                return Some(Credentials { pid: from.pid, uid: from.uid });
             }
             entry = CMSG_NXTHDR(message, entry);
         }
     }
     None
+}
+
+/// Which datagrams are worked on. A sender that sends more than any process has to tell does not keep others from being
+/// heard: what is beyond its rate is dropped before Python sees it. The kernel attests who sends. A process of another PID
+/// namespace has the attested pid 0, and is told apart by its uid and by the pid that it claims.
+struct Admission {
+    began: Instant,
+    senders: HashMap<(u32, bool, u32), Rates>,
+    users: HashMap<u32, Rates>,
+}
+
+/// Ticks, and datagrams of all other kinds, malformed ones among them.
+#[derive(Clone, Copy, Default)]
+struct Rates {
+    ticks: Rate,
+    others: Rate,
+}
+
+/// A rate with a burst, by the generic cell rate algorithm: the time at which a sender at exactly the rate would be due.
+#[derive(Clone, Copy, Default)]
+struct Rate {
+    due: Duration,
+}
+
+/// Datagrams in a second, and how many at once.
+type Limit = (u32, u32);
+
+/// A process reports twice a second at most; the burst is what waits where the recorder is late.
+const TICKS_OF_SENDER: Limit = (20, 400);
+/// Of mod_wsgi each garbage collection is a datagram.
+const OTHERS_OF_SENDER: Limit = (500, 2_000);
+/// All processes of one user: 500 that report twice a second, and more.
+const TICKS_OF_USER: Limit = (1_500, 5_000);
+const OTHERS_OF_USER: Limit = (3_000, 10_000);
+/// Idle entries go when there are so many; if none is idle, unknown senders are refused.
+const MAX_RATES: usize = 8_192;
+
+impl Rate {
+    fn admits(&mut self, (per_second, burst): Limit, now: Duration) -> bool {
+        let each = Duration::from_secs(1) / per_second;
+        let due = self.due.max(now);
+        let admits = due - now <= each * (burst - 1);
+        if admits {
+            self.due = due + each;
+        }
+        admits
+    }
+}
+
+impl Admission {
+    fn new(began: Instant) -> Self {
+        Self { began, senders: HashMap::new(), users: HashMap::new() }
+    }
+
+    fn admits(&mut self, from: Credentials, datagram: &[u8], now: Instant) -> bool {
+        let now = now.saturating_duration_since(self.began);
+        let (of_kind, claimed) = peek(datagram).unwrap_or_default();
+        let is_attested = from.pid > 0;
+        let key = (from.uid, is_attested, if is_attested { from.pid as u32 } else { claimed });
+        let is_tick = of_kind == kind::REQUEST_METRICS;
+        let Some(sender) = rates(&mut self.senders, key, now) else { return false };
+        let Some(user) = rates(&mut self.users, from.uid, now) else { return false };
+        if is_tick {
+            sender.ticks.admits(TICKS_OF_SENDER, now) && user.ticks.admits(TICKS_OF_USER, now)
+        } else {
+            sender.others.admits(OTHERS_OF_SENDER, now) && user.others.admits(OTHERS_OF_USER, now)
+        }
+    }
+}
+
+fn rates<K: Eq + Hash>(known: &mut HashMap<K, Rates>, key: K, now: Duration) -> Option<&mut Rates> {
+    if known.len() >= MAX_RATES && !known.contains_key(&key) {
+        known.retain(|_, rates| rates.ticks.due > now || rates.others.due > now);
+        if known.len() >= MAX_RATES {
+            return None;
+        }
+    }
+    Some(known.entry(key).or_default())
 }
 
 fn objects(batch: &Batch, is_woken: bool) -> PyResult<Object> {
@@ -167,14 +293,16 @@ fn objects(batch: &Batch, is_woken: bool) -> PyResult<Object> {
         for datagram in &batch.datagrams {
             let bytes = Object::from_bytes(&batch.bytes[start..datagram.end])?;
             start = datagram.end;
-            let pid = match datagram.pid {
-                Some(pid) => Object::from_new(PyLong_FromLong(pid.into()))?,
+            let credentials = match datagram.credentials {
+                Some(Credentials { pid, uid }) => {
+                    Object::from_new(Py_BuildValue(c"(iI)".as_ptr(), pid, uid))?
+                }
                 None => Object::from_borrowed(Py_None()),
             };
             let row = Object::from_new(Py_BuildValue(
                 c"(NNN)".as_ptr(),
                 bytes.into_ptr(),
-                pid.into_ptr(),
+                credentials.into_ptr(),
                 PyBool_FromLong(datagram.is_cut.into()),
             ))?;
             if PyList_Append(list.as_ptr(), row.as_ptr()) < 0 {
@@ -182,9 +310,10 @@ fn objects(batch: &Batch, is_woken: bool) -> PyResult<Object> {
             }
         }
         Object::from_new(Py_BuildValue(
-            c"(NN)".as_ptr(),
+            c"(NNK)".as_ptr(),
             list.into_ptr(),
             PyBool_FromLong(is_woken.into()),
+            batch.refused,
         ))
     }
 }

@@ -12,7 +12,7 @@ use headway_server::wsgi::object::{Object, PyResult, Raised, bytes_of, raise};
 use headway_telemetry::datagram::{Datagram, Header};
 use headway_telemetry::fields::kind;
 use headway_telemetry::merge::Sum;
-use headway_telemetry::{Malformed, tick};
+use headway_telemetry::{Malformed, plausible, tick};
 use pyo3_ffi::*;
 use std::ptr;
 
@@ -22,9 +22,10 @@ static METHODS: Methods<8> = Methods([
     method(
         c"telemetry_arrived",
         arriving::arrived,
-        c"telemetry_arrived(socket, wake, patience_ns) -> ([(datagram, pid, is_cut)], is_woken)\n\
+        c"telemetry_arrived(socket, wake, patience_ns) -> ([(datagram, credentials, is_cut)], is_woken, refused)\n\
           Waits for a datagram on the descriptor `socket`, or for something to read on `wake`, and takes all that\n\
-          come within the patience. pid is the kernel's (SO_PASSCRED), or None.",
+          come within the patience. credentials are the kernel's (pid, uid) (SO_PASSCRED), or None. refused is the\n\
+          number of datagrams that were dropped, since a sender or a user sent more than is allowed in a second.",
     ),
     method(
         c"telemetry_parse",
@@ -39,7 +40,7 @@ static METHODS: Methods<8> = Methods([
         c"telemetry_receive(datagram) -> (kind, pid, seq, stamp, fields, record)\n\
           What a recorder takes of a datagram: of a tick the fields that are one value each, the long holds, and\n\
           the record, which has the rest; of another kind all fields, and None. Raises ValueError for anything\n\
-          malformed.",
+          malformed, and for a tick with more than a process can do in its interval.",
     ),
     method(
         c"telemetry_record",
@@ -119,7 +120,9 @@ unsafe extern "C" fn receive(_: *mut PyObject, arguments: *mut PyObject) -> *mut
         let Header { kind, pid, seq, stamp_s } = datagram.header;
         let is_tick = kind == kind::REQUEST_METRICS;
         let (fields, record) = if is_tick {
-            let record = Object::from_bytes(&tick::record(&datagram))?;
+            let record = tick::record(&datagram);
+            plausible::check(&record).map_err(refuse)?;
+            let record = Object::from_bytes(&record)?;
             (reading::single_values(&datagram)?, record)
         } else {
             // SAFETY: a thread state is attached: Python called.

@@ -1,0 +1,177 @@
+//! Bounds on what one tick may say: a process cannot do more in its interval than the machine allows. The bounds are
+//! physical and generous, since a tick beyond them is refused as a whole: it is forged or damaged, and one such value
+//! would stay in the sums for good.
+
+use super::fields::{Field, Kept, Type, id};
+use super::histogram::SparseHistogram;
+use super::record::{entries, row_entries};
+use super::{Malformed, Value, malformed};
+
+/// An interval is measured, and what is added to it may have begun before it.
+const SLACK_S: f64 = 2.0;
+/// More than any machine has.
+const MAX_CORES: f64 = 8_192.0;
+/// Threads of one process, several of which may share a row.
+const MAX_THREADS: f64 = 32_768.0;
+/// A request, collection or wait that ends in an interval may have begun long before; it is counted when it ends.
+const LONGEST_S: f64 = 7.0 * 86_400.0;
+/// Nothing that is counted takes less than a nanosecond.
+const MAX_COUNT_PER_SECOND: f64 = 1e9;
+/// What is done for a request takes a microsecond on each core, at least.
+const MAX_REQUESTS_PER_SECOND: f64 = 1e8;
+const MAX_BYTES_PER_SECOND: f64 = 1e13;
+/// 4 PiB.
+const MAX_MEMORY_BYTES: f64 = 4_503_599_627_370_496.0;
+
+/// Whether a process can have sent the tick that this is the record of. The error names the field that is beyond bounds.
+pub fn check(record: &[u8]) -> Result<(), Malformed> {
+    let mut interval_s = 0.0;
+    for entry in entries(record)? {
+        if let (Field { id: id::PROCESS_SECONDS, .. }, Value::Seconds(ns)) = entry? {
+            interval_s = ns as f64 / 1e9;
+        }
+    }
+    for entry in entries(record)? {
+        let (field, value) = entry?;
+        check_value(field, value, interval_s)?;
+        if let Value::Row(row) = value {
+            for entry in row_entries(row) {
+                let (field, value) = entry?;
+                check_value(field, value, interval_s)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_value(field: &Field, value: Value, interval_s: f64) -> Result<(), Malformed> {
+    let most = most(field, interval_s);
+    let is_plausible = match value {
+        Value::Count(count) => count as f64 <= most,
+        // A negative time would make a sum fall.
+        Value::Seconds(_) if field.kept == Kept::Distinct => true,
+        Value::Number(_) if field.kept == Kept::Distinct => true,
+        Value::Seconds(ns) => ns >= 0 && ns as f64 / 1e9 <= most,
+        Value::Number(number) => number >= 0.0 && number <= most,
+        Value::Histogram(code) => {
+            let histogram = SparseHistogram::parse(code)?;
+            let count = histogram.count() as f64;
+            let (sum_ns, max_ns) = (histogram.sum_ns as f64, histogram.max_ns as f64);
+            count <= most
+                && max_ns <= LONGEST_S * 1e9
+                // mod_wsgi's mean and maximum are rounded.
+                && sum_ns <= max_ns * count * 1.01 + 1e9
+                && sum_ns <= (MAX_THREADS * (interval_s + SLACK_S) + LONGEST_S) * 1e9
+        }
+        _ => true,
+    };
+    if is_plausible {
+        Ok(())
+    } else {
+        malformed(format!("implausible: {} for an interval", field.name))
+    }
+}
+
+/// The most that a field may say of an interval.
+fn most(field: &Field, interval_s: f64) -> f64 {
+    let length_s = interval_s + SLACK_S;
+    match (field.id, field.kind) {
+        (id::PROCESS_SECONDS, _) => interval_s,
+        // Settings do not add up.
+        _ if field.kept == Kept::Distinct => f64::INFINITY,
+        (id::RSS_BYTE_SECONDS, _) => MAX_MEMORY_BYTES * length_s,
+        (id::MEMORY_MAX_RSS, _) => MAX_MEMORY_BYTES,
+        (id::GIL_WALL | id::GIL_HELD | id::GIL_HANDOFF | id::GIL_IDLE, _) => length_s,
+        (id::CPU_USER_SECONDS | id::CPU_SYSTEM_SECONDS, _) => MAX_CORES * length_s,
+        // A request is counted when it ends, with all its time.
+        (id::ENDPOINT_APPLICATION | id::ENDPOINT_CPU | id::ENDPOINT_GIL_HELD, _)
+        | (id::INTERPRETER_APPLICATION | id::INTERPRETER_GIL_WAIT | id::INTERPRETER_GIL_HELD, _) => {
+            MAX_THREADS * length_s + LONGEST_S
+        }
+        (_, Type::Seconds) => MAX_THREADS * length_s,
+        (id::INPUT_BYTES_TOTAL | id::OUTPUT_BYTES_TOTAL, _) => MAX_BYTES_PER_SECOND * length_s,
+        (id::LIFETIME_REQUESTS, _) => MAX_REQUESTS_PER_SECOND * LONGEST_S * 100.0,
+        (
+            id::REQUEST_COUNT
+            | id::STATUS_1XX_TOTAL..=id::STATUS_5XX_TOTAL
+            | id::REQUESTS_FAILED
+            | id::CONNECTIONS_ACCEPTED
+            | id::ENDPOINT_REQUESTS
+            | id::ENDPOINT_ERRORS
+            | id::INTERPRETER_REQUESTS
+            | id::INTERPRETER_ERRORS,
+            _,
+        ) => MAX_REQUESTS_PER_SECOND * length_s,
+        (id::TICKS_UNSENT | id::RECORDS_LOST | id::ROWS_FOLDED | id::UNMEASURED_EVENTS, _) => {
+            MAX_COUNT_PER_SECOND * LONGEST_S
+        }
+        _ => MAX_COUNT_PER_SECOND * length_s,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::datagram::{Datagram, Header, Writer};
+    use super::super::tick;
+    use super::*;
+
+    fn check_tick(write: impl FnOnce(&mut Writer)) -> Result<(), Malformed> {
+        let mut writer = Writer::default();
+        writer.begin(&Header { kind: 2, pid: 1, seq: 1, stamp_s: 0.0 });
+        writer.number(id::SAMPLE_PERIOD, 1.0);
+        write(&mut writer);
+        check(&tick::record(&Datagram::parse(writer.bytes()).unwrap()))
+    }
+
+    #[test]
+    fn a_busy_process_is_plausible() {
+        let result = check_tick(|out| {
+            out.count(id::REQUEST_COUNT, 200_000);
+            out.count(id::OUTPUT_BYTES_TOTAL, 10_000_000_000);
+            out.number(id::CPU_USER_UTILIZATION, 128.0);
+            out.number(id::INTERRUPT_TIMEOUT, -1.0);
+            out.row(id::GILS, |row| {
+                row.text(id::GIL_NAME, "main");
+                row.number(id::GIL_HELD, 1.2);
+                row.count(id::GIL_TAKES, 30_000_000);
+            });
+            out.row(id::ENDPOINTS, |row| {
+                row.text(id::ENDPOINT_NAME, "/poll");
+                row.number(id::ENDPOINT_APPLICATION, 86_400.0);
+            });
+            let mut histogram = SparseHistogram::default();
+            histogram.record(86_400_000_000_000);
+            out.histogram(id::REQUEST_TIME_HISTOGRAM, &histogram);
+        });
+        assert_eq!(result, Ok(()));
+    }
+
+    #[test]
+    fn what_no_process_can_do_is_refused_by_name() {
+        let refused = |name: &str, write: &dyn Fn(&mut Writer)| {
+            let expected = format!("implausible: {name} for an interval");
+            assert_eq!(check_tick(write), Err(Malformed(expected)));
+        };
+        refused("request_count", &|out| out.count(id::REQUEST_COUNT, 1 << 63));
+        refused("output_bytes_total", &|out| out.count(id::OUTPUT_BYTES_TOTAL, 1 << 60));
+        refused("cpu_user_seconds", &|out| out.number(id::CPU_USER_UTILIZATION, 1e9));
+        refused("rss_byte_seconds", &|out| out.count(id::MEMORY_RSS, 1 << 62));
+        refused("cgroup_throttled_time", &|out| out.number(id::CGROUP_THROTTLED_TIME, -1.0));
+        let row = |id: u16, seconds: f64| {
+            move |out: &mut Writer| {
+                out.row(id::GILS, |row| row.number(id, seconds));
+            }
+        };
+        refused("gil_held", &row(id::GIL_HELD, 1e6));
+        refused("gil_held", &row(id::GIL_HELD, -1.0));
+        let distribution = |sum_ns: u64, count: u64| {
+            move |out: &mut Writer| {
+                let histogram =
+                    SparseHistogram { sum_ns, min_ns: 1, max_ns: 1_000, counts: vec![(1, count)] };
+                out.histogram(id::REQUEST_TIME_HISTOGRAM, &histogram);
+            }
+        };
+        refused("request_time_histogram", &distribution(1_000, 1 << 62));
+        refused("request_time_histogram", &distribution(1 << 62, 2));
+    }
+}
