@@ -217,6 +217,39 @@ def test_a_wrong_tick_does_not_make_a_counter_fall(bench: Bench) -> None:
         assert throttled == 3.0
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"request_count": 11_000_000_000_000_000_000},
+        {"input_bytes_total": 2**63},
+        {"cpu_user_utilization": 1e9},
+        {"cgroup_throttled_time": 1e9},
+        {"request_threads_maximum": 2**60},
+        {"memory_rss": 2**62},
+        {"gils": [{**GIL, "gil_held": 1e9}]},
+        {"gils": [{**GIL, "gil_takes": 2**63}]},
+        {"gcs": [{**GC, "gc_collected_total": 2**63}]},
+        {"request_time_histogram": [(0.02, 2**62)]},
+        {"sample_period": 80_000.0},
+    ],
+    ids=lambda forged: next(iter(forged)),
+)
+def test_forged_counters_do_not_poison_the_sums(bench: Bench, forged: dict[str, Any]) -> None:
+    bench.run(3, **LIVELY)
+    before = scrape(bench)
+    bench.give(tick(100, bench.sequence + 1, bench.clock.now, **{**LIVELY, **forged}))
+    health = bench.recorder.health()
+    assert health["malformed"] + health["refused"] == 1
+    counted = {
+        key: value
+        for key, value in scrape(bench).items()
+        if not key[0].startswith("headway_recorder_")
+    }
+    assert counted == {key: before[key] for key in counted}
+    bench.run(1, **LIVELY)
+    assert value(scrape(bench), "headway_requests_total") == 40
+
+
 def test_one_verdict_holds(bench: Bench) -> None:
     bench.run(10, **LIVELY)
     verdicts = {

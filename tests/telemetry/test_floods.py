@@ -233,8 +233,8 @@ def test_two_containers_beside_the_recorder(tmp_path: Path, container: tuple[str
         assert {(each["host"], each["pid"]) for each in now["processes"]} == {("one", 1), ("two", 1)}
         assert (now["recorder"]["refused"], now["recorder"]["malformed"]) == (0, 0)
         # What one of them sends too much is refused, and the other is heard.
-        report(container, recorder.socket, ("one",), 3_000)
-        recorder.wait_until_received(3_010)
+        report(container, recorder.socket, ("one",), 6_000)
+        recorder.wait_until_received(6_010)
         assert recorder.ask("now")["recorder"]["refused_by_reason"]["rate"] > 0
     finally:
         # unshare ends the recorder with itself.

@@ -8,7 +8,7 @@ import type { Health, Now } from "./model";
 /** Losses: where in `recorder` their number is, and what they are called. */
 const LOSSES: readonly (readonly [string, string])[] = [
   ["malformed", "malformed datagrams dropped"],
-  ["refused", "datagrams of too many processes refused"],
+  ["refused", "datagrams refused, beyond what one sender may report"],
   ["sequence_gaps", "datagrams lost on the way"],
   ["records_lost", "slow requests, passes or holds lost in their process"],
   ["store.not_stored", "datagrams not written to the store"],

@@ -234,6 +234,8 @@ type Limit = (u32, u32);
 
 /// A process reports twice a second at most; the burst is what waits where the recorder is late.
 const TICKS_OF_SENDER: Limit = (20, 400);
+/// Containers have the same pids, so that many processes of one user may share an entry.
+const TICKS_OF_CLAIMED: Limit = (500, 2_000);
 /// Of mod_wsgi each garbage collection is a datagram.
 const OTHERS_OF_SENDER: Limit = (500, 2_000);
 /// All processes of one user: 500 that report twice a second, and more.
@@ -265,10 +267,11 @@ impl Admission {
         let is_attested = from.pid > 0;
         let key = (from.uid, is_attested, if is_attested { from.pid as u32 } else { claimed });
         let is_tick = of_kind == kind::REQUEST_METRICS;
+        let ticks_of_sender = if is_attested { TICKS_OF_SENDER } else { TICKS_OF_CLAIMED };
         let Some(sender) = rates(&mut self.senders, key, now) else { return false };
         let Some(user) = rates(&mut self.users, from.uid, now) else { return false };
         if is_tick {
-            sender.ticks.admits(TICKS_OF_SENDER, now) && user.ticks.admits(TICKS_OF_USER, now)
+            sender.ticks.admits(ticks_of_sender, now) && user.ticks.admits(TICKS_OF_USER, now)
         } else {
             sender.others.admits(OTHERS_OF_SENDER, now) && user.others.admits(OTHERS_OF_USER, now)
         }
@@ -315,5 +318,67 @@ fn objects(batch: &Batch, is_woken: bool) -> PyResult<Object> {
             PyBool_FromLong(is_woken.into()),
             batch.refused,
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(kind: u8, pid: u32) -> Vec<u8> {
+        let mut bytes = b"WSGI\x01".to_vec();
+        bytes.extend_from_slice(&[kind, 0, 0]);
+        bytes.extend_from_slice(&pid.to_le_bytes());
+        bytes.resize(24, 0);
+        bytes
+    }
+
+    fn admitted(admission: &mut Admission, from: Credentials, datagram: &[u8], at: Instant) -> u32 {
+        (0..20_000).filter(|_| admission.admits(from, datagram, at)).count() as u32
+    }
+
+    #[test]
+    fn a_sender_has_a_burst_and_then_its_rate() {
+        let began = Instant::now();
+        let mut admission = Admission::new(began);
+        let from = Credentials { pid: 7, uid: 33 };
+        let tick = header(kind::REQUEST_METRICS, 7);
+        assert_eq!(admitted(&mut admission, from, &tick, began), TICKS_OF_SENDER.1);
+        let later = began + Duration::from_secs(2);
+        assert_eq!(admitted(&mut admission, from, &tick, later), 2 * TICKS_OF_SENDER.0);
+        // The pid that a datagram claims makes no other sender of it.
+        assert_eq!(admitted(&mut admission, from, &header(2, 8), later), 0);
+        let other = Credentials { pid: 8, uid: 33 };
+        assert_eq!(admitted(&mut admission, other, &tick, later), TICKS_OF_SENDER.1);
+        assert_eq!(admitted(&mut admission, from, b"garbage", later), OTHERS_OF_SENDER.1);
+    }
+
+    #[test]
+    fn claimed_pids_are_told_apart_and_their_user_is_bounded() {
+        let began = Instant::now();
+        let mut admission = Admission::new(began);
+        let from = Credentials { pid: 0, uid: 33 };
+        let of = |admission: &mut Admission, pid: u32| {
+            admitted(admission, from, &header(kind::REQUEST_METRICS, pid), began)
+        };
+        assert_eq!(of(&mut admission, 1), TICKS_OF_CLAIMED.1);
+        assert_eq!(of(&mut admission, 2), TICKS_OF_CLAIMED.1);
+        assert_eq!(of(&mut admission, 3), TICKS_OF_USER.1 - 2 * TICKS_OF_CLAIMED.1);
+        assert_eq!(of(&mut admission, 4), 0);
+    }
+
+    #[test]
+    fn invented_pids_take_a_bounded_number_of_entries() {
+        let began = Instant::now();
+        let mut admission = Admission::new(began);
+        for pid in 1..=3 * MAX_RATES as u32 {
+            let at = began + Duration::from_millis(pid.into());
+            let from = Credentials { pid: 0, uid: 33 };
+            admission.admits(from, &header(kind::PROCESS_STARTED, pid), at);
+            assert!(admission.senders.len() <= MAX_RATES);
+        }
+        let late = began + Duration::from_secs(60);
+        let from = Credentials { pid: 5, uid: 34 };
+        assert!(admission.admits(from, &header(kind::PROCESS_STARTED, 5), late));
     }
 }
