@@ -146,7 +146,9 @@ def test_a_flood_of_changed_datagrams(tmp_path: Path) -> None:
             )
             try:
                 wait_until(
-                    lambda: genuine.pid in {each["pid"] for each in recorder.ask("now")["processes"]}
+                    lambda: (
+                        genuine.pid in {each["pid"] for each in recorder.ask("now")["processes"]}
+                    )
                 )
             finally:
                 genuine.communicate(timeout=LONGEST_S)
@@ -230,7 +232,10 @@ def test_two_containers_beside_the_recorder(tmp_path: Path, container: tuple[str
         report(container, recorder.socket, ("one", "two"), 5)
         recorder.wait_until_received(10)
         now = recorder.ask("now")
-        assert {(each["host"], each["pid"]) for each in now["processes"]} == {("one", 1), ("two", 1)}
+        assert {(each["host"], each["pid"]) for each in now["processes"]} == {
+            ("one", 1),
+            ("two", 1),
+        }
         assert (now["recorder"]["refused"], now["recorder"]["malformed"]) == (0, 0)
         # What one of them sends too much is refused, and the other is heard.
         report(container, recorder.socket, ("one",), 6_000)

@@ -32,7 +32,9 @@ class Heard:
         if kind in (TICK, STARTED):
             fields = {"hostname": "alpha", **fields}
         stamp = fields.pop("stamp", self.now)
-        return self.senders.identify(origin, kind, pid, sequence, stamp, fields, self.now, source)[0]
+        return self.senders.identify(origin, kind, pid, sequence, stamp, fields, self.now, source)[
+            0
+        ]
 
 
 @pytest.fixture
@@ -155,7 +157,7 @@ def test_one_process_does_not_name_any_number(heard: Heard, what: str) -> None:
 
     for number in range(1, bound + 1):
         name(number, MINE)
-    with pytest.raises(Refused, match=f"^{what} of a sender$"):
+    with pytest.raises(Refused, match=rf"^{what} of a sender$"):
         name(bound + 1, MINE)
     # What it has named goes on, and so do others.
     name(bound, MINE)
@@ -193,7 +195,7 @@ def test_a_user_has_a_bound(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(senders, "MAX_SENDERS_OF_USER", 10)
     for pid in range(1, 11):
         heard(1, pid=pid, source=Source(33, pid))
-    with pytest.raises(Refused, match="^processes of a user$"):
+    with pytest.raises(Refused, match=r"^processes of a user$"):
         heard(1, pid=11, source=Source(33, 11))
     heard(1, pid=11, source=Source(34, 11))
     heard.now += senders.FORGOTTEN_AFTER_S + 1
@@ -220,7 +222,7 @@ def test_who_sends_is_what_the_kernel_attests() -> None:
 def test_nobody_ticks_for_a_process_that_is_attested(heard: Heard) -> None:
     sender = heard(1, pid=500, source=MINE)
     sender.pid_confirmed = True
-    with pytest.raises(Refused, match="^pid of another process$"):
+    with pytest.raises(Refused, match=r"^pid of another process$"):
         heard(2, pid=500, source=OTHER, process_started_stamp=NOW)
     assert heard(2, pid=500, source=MINE) is sender
     assert heard(9, STOPPED, pid=500, source=OTHER, reported_by_supervisor=1) is sender
@@ -229,7 +231,7 @@ def test_nobody_ticks_for_a_process_that_is_attested(heard: Heard) -> None:
 
 def test_a_sequence_that_nobody_reaches_is_refused(heard: Heard) -> None:
     heard(1)
-    with pytest.raises(Refused, match="^sequence$"):
+    with pytest.raises(Refused, match=r"^sequence$"):
         heard(2**32 - 1)
     heard(2)
     assert heard.senders.lost == 0
@@ -249,7 +251,7 @@ def test_counts_of_losses_grow_as_fast_as_a_process_can_lose(heard: Heard) -> No
 def test_ticks_tell_of_no_more_time_than_passed(heard: Heard) -> None:
     # The first has what happened while the recorder was away.
     heard(1, sample_period=50_000.0)
-    with pytest.raises(Refused, match="^longer intervals"):
+    with pytest.raises(Refused, match=r"^longer intervals"):
         heard(2, sample_period=50_000.0)
     for sequence in range(2, 3_000):
         heard.now += 1

@@ -189,9 +189,7 @@ class Holds:
         return sorted(found, key=lambda hold: -hold["time"])[:HOLDS_PER_VERDICT]
 
 
-def _judged(
-    holds: list[Measured], record: Record, covered_s: float, processes: float
-) -> Measured:
+def _judged(holds: list[Measured], record: Record, covered_s: float, processes: float) -> Measured:
     summary = summarize(record, covered_s, processes or None)
     config = shape.configure(record, processes)
     return {"summary": summary, "config": config, "verdict": judge(record, summary, config, holds)}
