@@ -9,11 +9,12 @@
 
 enum {
     TAKES, CONTENDED_TAKES, WAITED_NS, DROPS, FORCED_DROPS, HELD_NS,
-    MUTEX_WAITS, LONG_MUTEX_WAITS, MUTEX_WAITED_NS, COUNTERS
+    BRIEF_WAITS, MUTEX_WAITED_NS, COUNTERS
 };
 #define WAITS (1 << 22)
 #define MARKS (1 << 18)
-#define LONG_MUTEX_WAIT_NS 1000
+#define BRIEF_WAIT_NS 1000
+#define UNCONTENDED_NS 200
 
 PyAPI_DATA(uint64_t) witness_counters[COUNTERS];
 uint64_t witness_counters[COUNTERS];
@@ -28,6 +29,7 @@ static uint64_t witness_marked;
 static uint64_t witness_taken_ns;
 static __thread struct {
     uint64_t wait_began_ns, event_ns, waited_ns, waits;
+    int is_brief;
 } witness_thread;
 
 static inline uint64_t
@@ -38,28 +40,32 @@ witness_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* take_gil locks the GIL's mutex. */
+/* take_gil locks the GIL's mutex: a thread that finds it locked waits from then on. The witness looks a
+   moment before the meter tries, so that either may find locked what the other finds free. Such a
+   wait is brief, and the two are counted apart. */
 static inline void
 witness_lock(pthread_mutex_t *mutex)
 {
-    witness_thread.wait_began_ns = 0;
-    if (pthread_mutex_trylock(mutex) == 0) {
-        return;
-    }
     uint64_t began_ns = witness_now_ns();
+    /* glibc's own word: 0 while the mutex is free. */
+    int is_locked = __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) != 0;
     if (pthread_mutex_lock(mutex)) {
         Py_FatalError("the GIL's mutex could not be locked");
     }
     uint64_t waited_ns = witness_now_ns() - began_ns;
-    witness_counters[MUTEX_WAITS]++;
-    witness_counters[LONG_MUTEX_WAITS] += waited_ns > LONG_MUTEX_WAIT_NS;
-    witness_counters[MUTEX_WAITED_NS] += waited_ns;
+    int is_long = waited_ns >= BRIEF_WAIT_NS;
+    witness_thread.wait_began_ns = is_locked || is_long ? began_ns : 0;
+    witness_thread.is_brief = !is_long && (is_locked || waited_ns >= UNCONTENDED_NS);
+    if (is_locked) {
+        witness_counters[MUTEX_WAITED_NS] += waited_ns;
+    }
 }
 
-/* Only the first timed wait of a take_gil begins a wait. */
+/* Only the first timed wait of a take_gil begins a wait, unless the mutex did. */
 static inline void
 witness_waits_timed(void)
 {
+    witness_thread.is_brief = 0;
     if (witness_thread.wait_began_ns == 0) {
         witness_thread.wait_began_ns = witness_now_ns();
     }
@@ -81,6 +87,7 @@ witness_took(void)
     uint64_t number = witness_counters[CONTENDED_TAKES];
     witness_taken_ns = witness_thread.event_ns;
     witness_counters[TAKES]++;
+    witness_counters[BRIEF_WAITS] += witness_thread.is_brief;
     if (witness_thread.wait_began_ns != 0) {
         uint64_t waited_ns = witness_taken_ns - witness_thread.wait_began_ns;
         witness_waits[number % WAITS] = waited_ns;

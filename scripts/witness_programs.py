@@ -37,8 +37,7 @@ COUNTERS = (
     "drops",
     "forced_drops",
     "held_ns",
-    "mutex_waits",
-    "long_mutex_waits",
+    "brief_waits",
     "mutex_waited_ns",
 )
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
