@@ -17,6 +17,7 @@ import pytest
 from recorded import Recorded
 from ticks import message, send, tick
 
+from headway import columns
 from headway.telemetry import api
 
 HOSTILE = '</script><img src=x onerror="alert(1)">\x1b[2J=1+1|`'
@@ -115,7 +116,7 @@ def span(recorder: Told) -> str:
 
 def test_now_tells_of_all_groups_and_processes(recorder: Told) -> None:
     answer = ask(recorder, "/api/v1/now?window=30").json
-    assert {each["group"] for each in answer["groups"]} == {"shop", HOSTILE}
+    assert {each["group"] for each in answer["groups"]} == {"shop", columns.printable(HOSTILE)}
     assert [each["pid"] for each in answer["processes"]] == [200, 100]
     assert answer["total"]["summary"]["requests"] == 300
     assert answer["recorder"]["received"] == 31
