@@ -13,6 +13,8 @@ const SLACK_S: f64 = 2.0;
 const MAX_CORES: f64 = 8_192.0;
 /// Threads of one process, several of which may share a row.
 const MAX_THREADS: f64 = 32_768.0;
+/// GILs of one process whose times may be added up in one row: the places of the meter's ledger.
+const MAX_GILS: f64 = 64.0;
 /// A request, collection or wait that ends in an interval may have begun long before; it is counted when it ends.
 const LONGEST_S: f64 = 7.0 * 86_400.0;
 /// Nothing that is counted takes less than a nanosecond.
@@ -81,7 +83,7 @@ fn most(field: &Field, interval_s: f64) -> f64 {
         _ if field.kept == Kept::Distinct => f64::INFINITY,
         (id::RSS_BYTE_SECONDS, _) => MAX_MEMORY_BYTES * length_s,
         (id::MEMORY_MAX_RSS, _) => MAX_MEMORY_BYTES,
-        (id::GIL_WALL | id::GIL_HELD | id::GIL_HANDOFF | id::GIL_IDLE, _) => length_s,
+        (id::GIL_WALL | id::GIL_HELD | id::GIL_HANDOFF | id::GIL_IDLE, _) => MAX_GILS * length_s,
         (id::CPU_USER_SECONDS | id::CPU_SYSTEM_SECONDS, _) => MAX_CORES * length_s,
         // A request is counted when it ends, with all its time.
         (id::ENDPOINT_APPLICATION | id::ENDPOINT_CPU | id::ENDPOINT_GIL_HELD, _)
@@ -131,8 +133,9 @@ mod tests {
             out.number(id::CPU_USER_UTILIZATION, 128.0);
             out.number(id::INTERRUPT_TIMEOUT, -1.0);
             out.row(id::GILS, |row| {
-                row.text(id::GIL_NAME, "main");
-                row.number(id::GIL_HELD, 1.2);
+                // The sum of those that have no row of their own.
+                row.text(id::GIL_NAME, "(other)");
+                row.number(id::GIL_HELD, 40.0);
                 row.count(id::GIL_TAKES, 30_000_000);
             });
             out.row(id::ENDPOINTS, |row| {
