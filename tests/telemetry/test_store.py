@@ -233,6 +233,42 @@ def test_a_store_that_is_taken_away_is_made_anew(tmp_path: Path) -> None:
     bench.stop()
 
 
+def test_a_log_that_is_taken_away_costs_nothing(tmp_path: Path) -> None:
+    """The log of the last writes is a file of its own, which a clean-up may remove alone."""
+    path = tmp_path / "store.sqlite"
+    bench = Bench(path)
+    bench.run(5)
+    # SQLite brings the log into the database at the end only if nobody else is connected.
+    with closing(schema.connect_read_only(str(path))):
+        (tmp_path / "store.sqlite-wal").unlink()
+        bench.run(5)
+        assert bench.store is not None
+        assert bench.store.error == ""
+        clock = bench.clock
+        bench.stop()
+    bench = Bench(path, clock)
+    assert bench.requests(START, clock.now + 1) == 100
+    bench.stop()
+
+
+def test_after_a_clock_that_was_ahead_seconds_are_kept_again(tmp_path: Path) -> None:
+    path, clock, ahead_s = tmp_path / "store.sqlite", Clock(), 500 * 86_400
+    bench = Bench(path, clock)
+    bench.run(130)
+    clock.now += ahead_s
+    bench.run(130)
+    clock.now -= ahead_s
+    bench.run(1)
+    start = clock.now
+    bench.run(130)
+    bench.stop()
+    # Another recorder has nothing of it in memory.
+    bench = Bench(path, clock)
+    found = bench.history.records(start, start + 100, 1, EVERYTHING)
+    assert [requests(record) for _, record in found] == [10] * 100
+    bench.stop()
+
+
 def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     """Something that is no folder stands for it, since root may write anywhere."""
     place = tmp_path / "place"

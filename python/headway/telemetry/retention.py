@@ -82,6 +82,9 @@ def oldest_time(connection: sqlite3.Connection) -> float | None:
 
 def forget_old(connection: sqlite3.Connection, now: float) -> None:
     for kept in KEPT:
+        if read_mark(connection, f"kept:{kept.table}") > now:
+            # The clock was ahead and has gone back. From now on rows are kept again.
+            set_mark(connection, f"kept:{kept.table}", now)
         _drop_before(connection, kept, (now - kept.age_s) // kept.width_s * kept.width_s)
     for kind, (age_s, rows) in EVENTS.items():
         connection.execute("DELETE FROM event WHERE kind = ? AND time < ?", (kind, now - age_s))

@@ -86,10 +86,8 @@ class Rollup:
         boundary = (now - GRACE_S) // MINUTE_S * MINUTE_S
         packing = read_packing(self._connection)
         if packing is None:
-            first = self._connection.execute(
-                "SELECT time FROM tick ORDER BY number LIMIT 1"
-            ).fetchone()
-            if first is None or first[0] >= boundary:
+            first = self._first_tick_time(now)
+            if first is None or first >= boundary:
                 return True
             last = self._connection.execute("SELECT max(number) FROM tick").fetchone()[0]
             packing = Packing(last, boundary, 0)
@@ -107,6 +105,13 @@ class Rollup:
             packing = packing._replace(process=process)
         set_packing(self._connection, packing)
         return False
+
+    def _first_tick_time(self, now: float) -> float | None:
+        first = self._connection.execute("SELECT time FROM tick ORDER BY number LIMIT 1").fetchone()
+        if first is not None and first[0] > now + MINUTE_S:
+            # It is from before the clock went back, and stays until the clock is there again.
+            first = self._connection.execute("SELECT min(time) FROM tick").fetchone()
+        return None if first is None else first[0]
 
     def _pack(self, process: int, packing: Packing) -> None:
         rows = self._connection.execute(

@@ -67,6 +67,7 @@ class Store:
         self._is_closing = False
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
+        self._log_inode: tuple[int, int] | None = None
         self._lock_fd = -1
         self._rows: dict[Sender, int] = {}
         self._groups: dict[tuple[str, str], int] = {}
@@ -141,8 +142,12 @@ class Store:
             self._disconnect()
 
     def _check_place(self) -> None:
-        """Somebody may have moved the file away; nobody would ever find what is written then."""
+        """Somebody may have moved a file away; nobody would ever find what is written then."""
         if self._connection is not None and self._inode != schema.inode_of(self.path):
+            self._disconnect()
+        if self._connection is not None and self._log_inode != schema.inode_of(f"{self.path}-wal"):
+            # Only this connection still has the log, so it brings the log into the database.
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             self._disconnect()
         if self._connection is None:
             self._open()
@@ -158,6 +163,8 @@ class Store:
             "SELECT coalesce(max(id), 0) FROM process"
         ).fetchone()[0]
         self.committed = int(read_mark(self._connection, "committed"))
+        # The reads above have made the log where there was none.
+        self._log_inode = schema.inode_of(f"{self.path}-wal")
 
     def _take_lock(self) -> None:
         """Two recorders would roll up each other's rows twice."""
@@ -295,7 +302,8 @@ class Store:
         now = self._clock()
         end = time.monotonic() + ROLLUP_BUDGET_S
         self._roll_up(connection, now, end)
-        if now - self._forgot >= MINUTE_S:
+        # Also once the clock has gone back.
+        if abs(now - self._forgot) >= MINUTE_S:
             transact(connection, lambda: forget_old(connection, now))
             self._groups = groups_of(connection)
             for sender in [each for each in self._rows if now - each.arrived > 3600]:
