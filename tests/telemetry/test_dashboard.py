@@ -24,6 +24,7 @@ from made_recording import AFTER_PIDS, BEFORE_PIDS, HOSTILE, INTERVAL_S, send  #
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 from recorded import Recorded  # noqa: E402
 from served import Served  # noqa: E402
+from ticks import tick  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 IS_BUILT = files("headway").joinpath("telemetry/static/index.html").is_file()
@@ -410,6 +411,20 @@ def test_the_values_over_time_are_saved_as_csv(page: Page, story: Story) -> None
     lines = Path(download.value.path()).read_text().splitlines()
     assert len(lines) > 60
     assert lines[0].count(",") == lines[1].count(",") > 5
+
+
+def test_an_overview_of_a_hundred_groups_lists_them_all(watching: Watched, live: Recorded) -> None:
+    """Their names together are longer than what the recorder's server takes as one question."""
+    groups = [f"{number} \N{RAINBOW} {HOSTILE}" for number in range(100)]
+    now = time.time()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+        sending.connect(live.socket)
+        for number, group in enumerate(groups):
+            sending.send(tick(6000 + number, stamp=now, process_group=group))
+    live.wait_until_received(len(groups))
+    watching.page.goto(f"{live.url}/#/overview?from={now - 60}&to={now + 1}")
+    rows = card(watching.page, "Groups in this range").locator("tbody tr")
+    expect(rows).to_have_count(len(groups))
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -43,6 +43,25 @@ export function parseRow(text: string): Row | null {
   }
 }
 
+// The recorder's server refuses a target of more than 16 KiB.
+const LONGEST_QUERY = 12_000;
+
+/** The rows as parameters of one question or more, none of which is too long unless a single row is. */
+export function questionsOf(rows: string[]): [string, string][][] {
+  const questions: [string, string][][] = [];
+  let length = Number.POSITIVE_INFINITY;
+  for (const row of rows) {
+    const added = new URLSearchParams([["row", row]]).toString().length + 1;
+    length += added;
+    if (length > LONGEST_QUERY) {
+      questions.push([]);
+      length = added;
+    }
+    questions.at(-1)?.push(["row", row]);
+  }
+  return questions;
+}
+
 /** Adds what is shown, as it is at this moment, and stays on the page. */
 export function addRow(name = ""): void {
   const here = parse(location.hash);

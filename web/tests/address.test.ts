@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { format, parse } from "../src/address";
-import { formatRow, parseRow } from "../src/comparison";
+import { formatRow, parseRow, questionsOf } from "../src/comparison";
 
 const HOSTILE = "</script><img src=x onerror=alert(1)>~&=#%";
 
@@ -44,4 +44,22 @@ test("a row that is none is told from one", () => {
   expect(parseRow("name")).toBeNull();
   expect(parseRow("name~20~10~")).toBeNull();
   expect(parseRow("%E0%A4%A~1~2~")).toBeNull();
+});
+
+test("a question about many rows is asked in parts that the recorder's server takes", () => {
+  const rows = Array.from({ length: 200 }, (_, index) =>
+    formatRow({
+      name: `group ${index}`,
+      from: 1,
+      to: 2,
+      selection: { hosts: ["\u{1f308}".repeat(10)], groups: [HOSTILE], pids: [], recording: "" },
+    }),
+  );
+  const questions = questionsOf(rows);
+  expect(questions.flat()).toEqual(rows.map((row) => ["row", row]));
+  for (const each of questions) {
+    expect(new URLSearchParams(each).toString().length).toBeLessThan(16_000);
+  }
+  expect(questionsOf([])).toEqual([]);
+  expect(questionsOf(["x".repeat(20_000), "y"])).toHaveLength(2);
 });

@@ -1,8 +1,8 @@
 // Groups and their processes, as they are now or were in the range; a name picks what is shown.
 
 import { EVERYTHING, target } from "../address";
-import { type Parameters, useAnswer } from "../answers";
-import { formatRow } from "../comparison";
+import { ask, question, useAsking } from "../answers";
+import { formatRow, questionsOf } from "../comparison";
 import * as format from "../format";
 import type { Measured, Now, Process } from "../model";
 import { isLive } from "../range";
@@ -82,14 +82,17 @@ export function ProcessTable({ address, now }: PageProps) {
   );
 }
 
+interface Compared {
+  rows: (Measured & { name: string })[];
+}
+
 /** Each group in a fixed range: a comparison of the groups with each other. */
 function GroupsThen({ address, now }: PageProps) {
   const { range } = address;
   const groups = now?.groups ?? [];
   const rows = isLive(range)
     ? []
-    : groups.map(({ host, group }): [string, string] => [
-        "row",
+    : groups.map(({ host, group }) =>
         formatRow({
           name: format.groupName(group),
           ...range,
@@ -100,12 +103,14 @@ function GroupsThen({ address, now }: PageProps) {
             recording: address.selection.recording,
           },
         }),
-      ]);
-  const answer = useAnswer<{ rows: (Measured & { name: string })[] }>(
-    "compare",
-    rows as Parameters,
-    null,
-  );
+      );
+  const answer = useAsking<Compared>(rows.join("\n"), null, async (signal) => {
+    const answers: Compared[] = [];
+    for (const part of questionsOf(rows)) {
+      answers.push(await ask<Compared>(question("compare", part), signal));
+    }
+    return { rows: answers.flatMap((each) => each.rows) };
+  });
   if (!answer.data || answer.stale || !groups.length) return null;
   return (
     <Table
