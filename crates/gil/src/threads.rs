@@ -339,19 +339,23 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
     let thread = unsafe { &*thread.cast::<Thread>() };
     let Some(slot) = ledger::slot() else { return };
     let registry = Registry::lock();
-    let mut kernel_name = [0_u8; 16];
-    // SAFETY: PR_GET_NAME writes at most 16 bytes.
-    unsafe { libc::prctl(libc::PR_GET_NAME, kernel_name.as_mut_ptr()) };
-    let kernel_name = kernel_name.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut told = [0; NAME_BYTES];
     let name = Some(thread.name.get(&mut told)).filter(|name| !name.is_empty());
-    trace::name_thread(thread.native_id.load(Relaxed), name.unwrap_or(kernel_name));
+    // A thread with a name of its own needs no call that a filter of system calls may forbid.
+    let mut kernel_name = [0_u8; 16];
+    if name.is_none() {
+        // SAFETY: PR_GET_NAME writes at most 16 bytes.
+        unsafe { libc::prctl(libc::PR_GET_NAME, kernel_name.as_mut_ptr()) };
+    }
+    let kernel_name = kernel_name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = name.unwrap_or(kernel_name);
+    trace::name_thread(thread.native_id.load(Relaxed), name);
     for link in &thread.links {
         let serial = link.serial.swap(0, Relaxed);
         if serial != 0 && gils::is_current(serial) {
             let book = link.book();
             if book.name.is_empty() {
-                book.name.set(kernel_name);
+                book.name.set(name);
             }
             end_book(book);
         }
