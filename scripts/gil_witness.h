@@ -9,7 +9,7 @@
 
 enum {
     TAKES, CONTENDED_TAKES, WAITED_NS, DROPS, FORCED_DROPS, HELD_NS,
-    BRIEF_WAITS, MUTEX_WAITED_NS, COUNTERS
+    DOUBTFUL_TAKES, MUTEX_WAITED_NS, COUNTERS
 };
 #define WAITS (1 << 22)
 #define MARKS (1 << 18)
@@ -29,7 +29,7 @@ static uint64_t witness_marked;
 static uint64_t witness_taken_ns;
 static __thread struct {
     uint64_t wait_began_ns, event_ns, waited_ns, waits;
-    int is_brief;
+    int is_doubtful;
 } witness_thread;
 
 static inline uint64_t
@@ -41,8 +41,8 @@ witness_now_ns(void)
 }
 
 /* take_gil locks the GIL's mutex: a thread that finds it locked waits from then on. The witness looks a
-   moment before the meter tries, so that either may find locked what the other finds free. Such a
-   wait is brief, and the two are counted apart. */
+   moment before the meter tries, so that either may find locked what the other finds free. Takes of
+   which this may be true are counted as doubtful. */
 static inline void
 witness_lock(pthread_mutex_t *mutex)
 {
@@ -53,9 +53,8 @@ witness_lock(pthread_mutex_t *mutex)
         Py_FatalError("the GIL's mutex could not be locked");
     }
     uint64_t waited_ns = witness_now_ns() - began_ns;
-    int is_long = waited_ns >= BRIEF_WAIT_NS;
-    witness_thread.wait_began_ns = is_locked || is_long ? began_ns : 0;
-    witness_thread.is_brief = !is_long && (is_locked || waited_ns >= UNCONTENDED_NS);
+    witness_thread.wait_began_ns = is_locked ? began_ns : 0;
+    witness_thread.is_doubtful = is_locked ? waited_ns < BRIEF_WAIT_NS : waited_ns >= UNCONTENDED_NS;
     if (is_locked) {
         witness_counters[MUTEX_WAITED_NS] += waited_ns;
     }
@@ -65,7 +64,7 @@ witness_lock(pthread_mutex_t *mutex)
 static inline void
 witness_waits_timed(void)
 {
-    witness_thread.is_brief = 0;
+    witness_thread.is_doubtful = 0;
     if (witness_thread.wait_began_ns == 0) {
         witness_thread.wait_began_ns = witness_now_ns();
     }
@@ -87,7 +86,7 @@ witness_took(void)
     uint64_t number = witness_counters[CONTENDED_TAKES];
     witness_taken_ns = witness_thread.event_ns;
     witness_counters[TAKES]++;
-    witness_counters[BRIEF_WAITS] += witness_thread.is_brief;
+    witness_counters[DOUBTFUL_TAKES] += witness_thread.is_doubtful;
     if (witness_thread.wait_began_ns != 0) {
         uint64_t waited_ns = witness_taken_ns - witness_thread.wait_began_ns;
         witness_waits[number % WAITS] = waited_ns;

@@ -69,10 +69,10 @@ def compare(meter: Report, witness: Report) -> list[str]:
         if found != witness[name]
     ]
     # One of the two may find locked what the other, a moment before or after, finds free.
-    if abs(meter["contended_takes"] - witness["contended_takes"]) > witness["brief_waits"]:
+    if abs(meter["contended_takes"] - witness["contended_takes"]) > witness["doubtful_takes"]:
         problems.append(
             f"contended_takes: meter {meter['contended_takes']}, witness "
-            f"{witness['contended_takes']}, {witness['brief_waits']} of them brief"
+            f"{witness['contended_takes']}, {witness['doubtful_takes']} of them doubtful"
         )
     times = [
         ("waited", meter["wait"]["sum"], witness["contended_takes"], EVENT_NS),
@@ -205,7 +205,7 @@ def show_run(program: str, policy: str, run: Report, problems: list[str]) -> Non
         f"{witness['forced_drops']:8,} {witness['waited_ns'] / 1e9:9.4f} "
         f"{100 * difference_ns / max(witness['waited_ns'], 1):+7.3f} "
         f"{difference_ns / max(witness['contended_takes'], 1):+7.0f} "
-        f"{witness['brief_waits']:8,} {witness['mutex_waited_ns'] / 1e9:9.4f} "
+        f"{witness['doubtful_takes']:8,} {witness['mutex_waited_ns'] / 1e9:9.4f} "
         + " ".join(f"{100 * errors[key]:+6.2f}" if errors else f"{'-':>6}" for key in PERCENTILES)
         + ("  differs" if problems else "  agrees"),
         flush=True,
@@ -233,7 +233,7 @@ def main() -> int:
         parser.error(f"--program is {arguments.program!r}, which is in none of {names}")
     print(
         f"{'program':21} {'policy':9} {'takes':>8} {'contended':>9} {'forced':>8} {'waited s':>9} "
-        f"{'% off':>7} {'ns each':>7} {'brief':>8} {'mutex s':>9} "
+        f"{'% off':>7} {'ns each':>7} {'doubtful':>8} {'mutex s':>9} "
         f"{'p50 %':>6} {'p90 %':>6} {'p99 %':>6}"
     )
     problems, errors, runs = [], [], []

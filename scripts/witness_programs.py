@@ -37,7 +37,7 @@ COUNTERS = (
     "drops",
     "forced_drops",
     "held_ns",
-    "brief_waits",
+    "doubtful_takes",
     "mutex_waited_ns",
 )
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}

@@ -26,7 +26,7 @@ def witness(**changes: Any) -> dict[str, Any]:
         "drops": 1_000,
         "forced_drops": 40,
         "held_ns": 900 * MS,
-        "brief_waits": 3,
+        "doubtful_takes": 3,
         "mutex_waited_ns": 60_000,
         "p50": 5 * MS,
         "p90": 6 * MS,
