@@ -89,6 +89,8 @@ fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
     let items = unsafe { Object::from_new(PySequence_Tuple(sequence.as_ptr()))? };
     let blocks = blocks_of(&items)?;
     let total = blocks.iter().map(|block| block.len()).sum();
+    // SAFETY: the handle's own type.
+    make_room(unsafe { super::handle::borrow(handle.0.as_ptr())? }.get().exchange, total)?;
     begin(handle, Some(total as u64))?;
     // SAFETY: the handle's own type.
     let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
@@ -157,6 +159,10 @@ fn stream(iterable: &Object, handle: &Handle, excess: Excess) -> Result<(), Fail
             // The head waits for the first block with content: an error handler may replace it.
             continue;
         }
+        // SAFETY: the handle's own type.
+        let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+        make_room(borrowed.get().exchange, block.len())?;
+        drop(borrowed);
         if !begun {
             let only = has_length_one(iterable).then_some(block.len() as u64);
             begin(handle, only)?;
@@ -240,6 +246,16 @@ fn transmit_block(handle: &Handle, block: &[u8], excess: Excess) -> Result<bool,
         without_gil(|| exchange.transmit()).map_err(|_| Failure::ClientGone)?;
     }
     Ok(true)
+}
+
+/// Memory for the copy of a large body, or MemoryError: under a memory limit one response fails and
+/// not the process. It comes before the head, so that the client can get a 500.
+pub fn make_room(exchange: &mut Exchange, bytes: usize) -> PyResult<()> {
+    if !is_large(bytes) || exchange.is_head_request() || exchange.make_room(bytes) {
+        return Ok(());
+    }
+    // SAFETY: an exception class of this interpreter.
+    Err(unsafe { raise(PyExc_MemoryError, "no memory for a block of the response") })
 }
 
 /// To copy and to send it takes longer than to get the GIL back.

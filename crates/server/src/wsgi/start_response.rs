@@ -1,5 +1,6 @@
 //! `start_response` and `write` (PEP 3333, "The start_response() Callable").
 
+use super::call::make_room;
 use super::handle::{InFlight, Methods, bind, borrow, to_pointer};
 use super::object::{
     Object, PyResult, Raised, bytes_of, raise, type_name, with_latin1, without_gil,
@@ -191,6 +192,7 @@ unsafe fn write_block(request: &mut InFlight, block: *mut PyObject) -> PyResult<
         if bytes.is_empty() && !is_first {
             return Ok(());
         }
+        make_room(request.exchange, bytes.len())?;
         if is_first {
             request.exchange.send_head(request.response, None);
         }

@@ -31,6 +31,13 @@ impl Exchange<'_> {
         self.peer.http.encode_head(response, surroundings, &mut self.peer.outgoing);
     }
 
+    /// Reserves memory for a block of the body and its framing. False if there is none.
+    pub fn make_room(&mut self, block_bytes: usize) -> bool {
+        /// The head and the chunk's framing, about.
+        const FRAMING_BYTES: usize = 4096;
+        self.peer.outgoing.try_reserve(block_bytes.saturating_add(FRAMING_BYTES)).is_ok()
+    }
+
     /// Frames a block of the body; returns how many of its bytes there was room for.
     pub fn send_data(&mut self, block: &[u8]) -> usize {
         let taken = self.peer.http.encode_data(block, &mut self.peer.outgoing);
