@@ -180,6 +180,7 @@ impl EnvironBuilder {
     fn set_fields(&mut self, environ: &Object, head: &Head, bytes: &[u8]) -> PyResult<()> {
         // SAFETY: a dict, here and below.
         let mut size = unsafe { PyDict_Size(environ.as_ptr()) };
+        let mut is_any_repeated = false;
         for field in &head.fields {
             let name = &bytes[field.name.clone()];
             let mut fresh;
@@ -204,11 +205,14 @@ impl EnvironBuilder {
             key.set(environ, &bytes[field.value.clone()])?;
             // SAFETY: a dict.
             let now = unsafe { PyDict_Size(environ.as_ptr()) };
-            if now == size {
-                // The key was there: this field is repeated.
-                set_latin1(environ, &key.key, &join_repeated(head, bytes, name))?;
-            }
+            // The dict has not grown if the key was there.
+            is_any_repeated |= now == size;
             size = now;
+        }
+        for (name, value) in is_any_repeated.then(|| repeated(head, bytes)).into_iter().flatten() {
+            if let Some(key) = environ_key(name) {
+                set_latin1(environ, &Object::from_latin1(key.as_bytes())?, &value)?;
+            }
         }
         Ok(())
     }
@@ -277,17 +281,32 @@ fn environ_key(name: &[u8]) -> Option<String> {
     }
 }
 
-/// All values of one field as one (RFC 3875 section 4.1.18); cookies with their own separator
-/// (RFC 6265 section 4.2.1). A repeated Content-Length has equal values, so the first one counts.
-fn join_repeated(head: &Head, bytes: &[u8], name: &[u8]) -> Vec<u8> {
-    let same =
-        |field: &&crate::http::head::Field| bytes[field.name.clone()].eq_ignore_ascii_case(name);
-    let values = head.fields.iter().filter(same).map(|field| &bytes[field.value.clone()]);
-    let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
-    if name.eq_ignore_ascii_case(b"content-length") {
-        return values.take(1).flatten().copied().collect();
-    }
-    values.collect::<Vec<_>>().join(separator)
+/// The repeated fields, each with all its values as one (RFC 3875 section 4.1.18); cookies with their own
+/// separator (RFC 6265 section 4.2.1). A repeated Content-Length has equal values, so the first one
+/// counts. Takes n log n time for n fields, however they repeat.
+fn repeated<'a>(head: &Head, bytes: &'a [u8]) -> Vec<(&'a [u8], Vec<u8>)> {
+    let mut fields: Vec<(Vec<u8>, &[u8], &[u8])> = head
+        .fields
+        .iter()
+        .map(|field| (&bytes[field.name.clone()], &bytes[field.value.clone()]))
+        .map(|(name, value)| (name.to_ascii_lowercase(), name, value))
+        .collect();
+    // Stable: the values of a field keep their order.
+    fields.sort_by(|one, other| one.0.cmp(&other.0));
+    fields
+        .chunk_by(|one, other| one.0 == other.0)
+        .filter(|same| same.len() > 1)
+        .map(|same| {
+            let (lowercase, name, first) = &same[0];
+            let values = same.iter().map(|field| field.2);
+            let value = match &lowercase[..] {
+                b"content-length" => first.to_vec(),
+                b"cookie" => values.collect::<Vec<_>>().join(&b"; "[..]),
+                _ => values.collect::<Vec<_>>().join(&b", "[..]),
+            };
+            (*name, value)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -309,7 +328,8 @@ mod tests {
             b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\nCookie: a=1\r\nx: 2\r\nCookie: b=2\r\n\r\n";
         let mut head = Head::default();
         head.parse(text, &Limits::default()).unwrap();
-        assert_eq!(join_repeated(&head, text, b"X"), b"1, 2");
-        assert_eq!(join_repeated(&head, text, b"Cookie"), b"a=1; b=2");
+        let expected: [(&[u8], Vec<u8>); 2] =
+            [(b"Cookie", b"a=1; b=2".to_vec()), (b"X", b"1, 2".to_vec())];
+        assert_eq!(repeated(&head, text), expected);
     }
 }
