@@ -18,6 +18,8 @@ def application(environ, start_response):
     if page == "endless":
         start_response("200 OK", [("Content-Type", "text/plain")])
         return Endless(seconds)
+    if page == "read":
+        environ["wsgi.input"].read()
     body = PAGES[page](seconds)
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [body]
@@ -40,6 +42,10 @@ class Endless:
 
 def hello(seconds):
     return b"hello\n"
+
+
+def read(seconds):
+    return b"read\n"
 
 
 def sleep(seconds):
@@ -131,6 +137,7 @@ PAGES = {
     each.__name__: each
     for each in (
         hello,
+        read,
         sleep,
         deaf,
         compute,

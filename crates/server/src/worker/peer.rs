@@ -231,16 +231,32 @@ impl Peer {
         self.file = Some(Box::new(file));
     }
 
-    /// False if nothing came, or the peer took nothing, for `timeout_ms`.
-    pub fn wait_ready(&self, direction: Direction, timeout_ms: i32) -> bool {
+    /// False if nothing came, or the peer took nothing, for `timeout_ms`, or if the waiting is called off.
+    pub fn wait_ready(
+        &self,
+        direction: Direction,
+        timeout_ms: i32,
+        is_called_off: impl Fn() -> bool,
+    ) -> bool {
+        // Nothing wakes the thread when the waiting is called off, so it looks.
+        const LOOK_MS: i32 = 100;
         let socket = self.socket.as_fd();
+        let (mut untaken, mut left_ms) = (socket::untaken(socket), timeout_ms);
         loop {
-            let untaken = socket::untaken(socket);
-            if socket::wait_ready(socket, direction, timeout_ms) {
+            let step_ms = left_ms.min(LOOK_MS);
+            if socket::wait_ready(socket, direction, step_ms) {
                 return true;
             }
-            if direction == Direction::Receive || socket::untaken(socket) >= untaken {
+            if is_called_off() {
                 return false;
+            }
+            left_ms -= step_ms;
+            if left_ms <= 0 {
+                let before = std::mem::replace(&mut untaken, socket::untaken(socket));
+                if direction == Direction::Receive || untaken >= before {
+                    return false;
+                }
+                left_ms = timeout_ms;
             }
         }
     }
@@ -343,7 +359,8 @@ mod tests {
             while socket::send(peer.socket.as_fd(), &[0; 4_096], false) != Transfer::WouldBlock {}
         };
         fill();
-        assert!(!peer.wait_ready(Direction::Send, 10), "nobody takes anything");
+        assert!(!peer.wait_ready(Direction::Send, 10, || false), "nobody takes anything");
+        assert!(!peer.wait_ready(Direction::Send, 600_000, || true), "it is called off");
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 // There is room for the kernel only when most was taken.
@@ -351,7 +368,7 @@ mod tests {
                     other.read_exact(&mut [0; 4_096]).unwrap();
                 }
             });
-            assert!(peer.wait_ready(Direction::Send, 200));
+            assert!(peer.wait_ready(Direction::Send, 200, || false));
             reader.join().unwrap();
         });
     }

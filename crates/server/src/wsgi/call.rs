@@ -320,6 +320,7 @@ fn fail(handle: &Handle) -> Option<Object> {
         Some(Broken::Malformed(rejection)) => exchange.refuse(rejection),
         Some(Broken::TimedOut) => exchange.refuse(Rejection::RequestTimeout),
         Some(Broken::PeerGone) => exchange.finish(false),
+        Some(Broken::Interrupted) => exchange.refuse(Rejection::RequestTooLong),
         None if exchange.activity().is_interrupted() => {
             exchange.refuse(Rejection::RequestTooLong);
         }

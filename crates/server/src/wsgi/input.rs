@@ -165,6 +165,10 @@ fn receive_more(exchange: &mut Exchange) -> PyResult<bool> {
                     Broken::TimedOut => {
                         raise(PyExc_TimeoutError, "the client did not send its request in time")
                     }
+                    Broken::Interrupted => raise(
+                        PyExc_TimeoutError,
+                        "the client did not send its request within request-timeout",
+                    ),
                     Broken::Malformed(rejection) => {
                         raise(PyExc_OSError, &rejection.explanation(exchange.limits()))
                     }

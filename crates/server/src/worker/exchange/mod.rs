@@ -36,6 +36,8 @@ pub enum Broken {
     PeerGone,
     /// Nothing moved for as long as is allowed.
     TimedOut,
+    /// The request exceeded request-timeout, and is interrupted.
+    Interrupted,
     Malformed(Rejection),
 }
 
@@ -218,11 +220,19 @@ impl<'a> Exchange<'a> {
                 // An end is an event too: the connection knows whether it came too early.
                 Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
                 Transfer::WouldBlock => {
-                    if !self.peer.wait_ready(Direction::Receive, self.host.patience().receive_ms) {
-                        return Err(Broken::TimedOut);
-                    }
+                    self.wait_ready(Direction::Receive, self.host.patience().receive_ms)?;
                 }
             }
+        }
+    }
+
+    /// Waits for the socket, for so long without any byte moving, or until the request is interrupted: the
+    /// exception can be raised only once the thread has returned to Python.
+    fn wait_ready(&self, direction: Direction, timeout_ms: i32) -> Result<(), Broken> {
+        match self.peer.wait_ready(direction, timeout_ms, || self.activity.is_interrupted()) {
+            true => Ok(()),
+            false if self.activity.is_interrupted() => Err(Broken::Interrupted),
+            false => Err(Broken::TimedOut),
         }
     }
 

@@ -175,9 +175,7 @@ impl Exchange<'_> {
                 Transfer::Unfinished => {}
                 Transfer::Ended => return Err(Broken::PeerGone),
                 Transfer::WouldBlock => {
-                    if !self.peer.wait_ready(Direction::Send, self.host.patience().send_ms) {
-                        return Err(Broken::TimedOut);
-                    }
+                    self.wait_ready(Direction::Send, self.host.patience().send_ms)?;
                 }
             }
         }
