@@ -226,9 +226,12 @@ def test_coming_and_going_under_load_loses_no_take_and_hangs_nobody() -> None:
 def test_threads_are_named() -> None:
     code = """
         def work(): time.sleep(0.01)
-        old = threading.Thread(target=work, name="older than the meter")
+        installed = threading.Event()
+        def work_later(): installed.wait(); work()
+        old = threading.Thread(target=work_later, name="older than the meter")
         old.start()
         gil.install()
+        installed.set()
         old.join()
         named = threading.Thread(target=work, name="n\u00e4med \\0")
         named.start()

@@ -237,10 +237,12 @@ def test_nothing_large_is_imported_before_the_program() -> None:
         "headway.follow",
         "headway.gil",
         "headway.json_file",
+        "headway.processes",
         "headway.scale",
         "headway.snapshot",
         "headway.summary",
         "headway.terminal",
+        "headway.thread_groups",
         "headway.thread_names",
         "headway.units",
     }
