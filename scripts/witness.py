@@ -4,7 +4,7 @@
 
 `make witness` builds that CPython (scripts/get-pythons 3.13w) and runs this. Six programs and
 `headway serve` run under each policy, with the meter and the witness in the same process. Counts
-must be equal, times agree to 0.5 % or 50 ns for each event, whichever is larger, and percentiles
+must be equal but for takes of which it is doubtful whether they waited, times agree to 0.5 % or 50 ns for each event, whichever is larger, and percentiles
 lie in the bucket of the exact one, with a mean signed error of at most 1 % over all runs. Single
 requests agree to 0.5 % or a microsecond for each wait, all but 1 % of them: a thread may lose its
 core between the two clock reads, as on a machine that is busy otherwise.
@@ -82,7 +82,8 @@ def compare(meter: Report, witness: Report) -> list[str]:
         if not close(seconds * 1e9, witness[f"{name}_ns"], events, event_ns):
             problems.append(f"{name}: meter {seconds:.9f} s, witness {witness[f'{name}_ns']} ns")
     for key in PERCENTILES if witness["contended_takes"] else ():
-        low, high = bucket_of(witness[key])
+        low, _ = bucket_of(witness[f"{key}_least"])
+        _, high = bucket_of(witness[f"{key}_most"])
         found_ns = meter["wait"][key] * 1e9
         # The meter's waits are up to EVENT_NS shorter or longer, and so are the percentiles.
         if not low - EVENT_NS <= found_ns <= high + EVENT_NS:
