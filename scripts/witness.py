@@ -4,10 +4,11 @@
 
 `make witness` builds that CPython (scripts/get-pythons 3.13w) and runs this. Six programs and
 `headway serve` run under each policy, with the meter and the witness in the same process. Counts
-must be equal but for takes of which it is doubtful whether they waited, times agree to 0.5 % or 50 ns for each event, whichever is larger, and percentiles
-lie in the bucket of the exact one, with a mean signed error of at most 1 % over all runs. Single
-requests agree to 0.5 % or a microsecond for each wait, all but 1 % of them: a thread may lose its
-core between the two clock reads, as on a machine that is busy otherwise.
+must be equal, but for takes of which it is doubtful whether they waited. Times agree to 0.5 % or
+50 ns for each event, whichever is larger, and percentiles lie in the bucket of the exact one, with
+a mean signed error of at most 1 % over all runs. Single requests agree to 0.5 % or a microsecond
+for each wait, all but 1 % of them: a thread may lose its core between the two clock reads, as on a
+machine that is busy otherwise.
 Exit status: 0 if all agree, 1 if any figure differs, 2 if this Python is not the witness.
 """
 

@@ -168,8 +168,8 @@ def read_witness() -> dict[str, Any]:
     waits = (ctypes.c_uint64 * MAX_WAITS).in_dll(witness, "witness_waits")
     ordered = sorted(waits[: counted["contended_takes"]])
     for key, share in PERCENTILES.items() if ordered else ():
-        # The least wait that this share of all waits does not exceed; and the least and the most that
-        # it can be if the meter does not count the doubtful takes, or counts others.
+        # The least wait that this share of all waits does not exceed; and the least and the most
+        # that it can be if the meter does not count the doubtful takes, or counts others.
         place, last = max(0, -int(-share * len(ordered) // 1) - 1), len(ordered) - 1
         counted[key] = ordered[place]
         counted[f"{key}_least"] = ordered[max(0, place - counted["doubtful_takes"])]
