@@ -233,7 +233,7 @@ struct Rate {
 type Limit = (u32, u32);
 
 /// A process reports twice a second at most; the burst is what waits where the recorder is late.
-const TICKS_OF_SENDER: Limit = (20, 400);
+const TICKS_OF_SENDER: Limit = (20, 600);
 /// Containers have the same pids, so that many processes of one user may share an entry.
 const TICKS_OF_CLAIMED: Limit = (500, 2_000);
 /// Of mod_wsgi each garbage collection is a datagram.
