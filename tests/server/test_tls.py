@@ -311,9 +311,13 @@ def test_certificates_that_are_no_good_are_named(made: Certificate, tmp_path: Pa
     empty = tmp_path / "empty.pem"
     empty.write_text("nothing\n")
     missing = tmp_path / "missing.pem"
+    pipe = tmp_path / "pipe.pem"
+    os.mkfifo(pipe)
     for certificate, key, found in [
         (missing, made.key, f"{missing}: no such file"),
         (made.certificate, missing, f"{missing}: no such file"),
+        (pipe, made.key, f"{pipe}: it is not a regular file"),
+        (made.certificate, pipe, f"{pipe}: it is not a regular file"),
         (empty, made.key, f"{empty}: it must hold a certificate"),
         (made.certificate, made.certificate, f"{made.certificate}: it must hold an unencrypted"),
         (made.certificate, other.key, f"{other.key}: the key does not belong to"),

@@ -18,6 +18,12 @@ pub const HANDSHAKE_RECORD: u8 = 22;
 
 /// Reads a certificate chain and its key, both PEM. The error is one line that names the file.
 pub fn read_config(certificate: &str, key: &str) -> Result<Arc<ServerConfig>, String> {
+    for path in [certificate, key] {
+        // To open a pipe waits for its writer, and a supervisor waits for nothing at SIGHUP.
+        if std::fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
+            return Err(format!("{path}: it is not a regular file"));
+        }
+    }
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .and_then(|chain| if chain.is_empty() { Err(PemError::NoItemsFound) } else { Ok(chain) })
