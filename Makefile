@@ -8,7 +8,7 @@
 PYTHON ?=
 EXTRAS ?=
 
-.PHONY: help demo test test-matrix witness lint fuzz bench bench-server screenshot build clean
+.PHONY: help demo test test-slow test-all witness lint fuzz bench bench-server screenshot build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -20,11 +20,14 @@ demo: ## Serve the Flask shop under load for 20 seconds and print where its thre
 	@scripts/build .venv "$(PYTHON)" examples/shop/requirements.txt
 	@.venv/bin/python examples/shop/demo.py
 
-test: ## Run the Rust tests, and the Python tests on 3.13 and free-threaded 3.13
-	@scripts/test 3.13 3.13t
+test: ## Run the fast tests: Rust, dashboard, Python on 3.13 and in part on free-threaded 3.13 (8 minutes)
+	@scripts/test fast
 
-test-matrix: ## Run the Rust tests, and the Python tests on 3.10 to 3.15 and free-threaded 3.13
-	@scripts/test --skip-missing 3.10 3.11 3.12 3.13 3.14 3.15 3.13t
+test-slow: ## Run the slow tests on 3.13 and free-threaded 3.13, which with `make test` is what CI runs
+	@scripts/test slow
+
+test-all: ## Run every test on 3.10 to 3.15 and free-threaded 3.13 and 3.14 (hours)
+	@scripts/test all
 
 witness: ## Check the meter beside a CPython that counts what it does (first builds it: 4 minutes; then 1)
 	@scripts/get-pythons 3.13w

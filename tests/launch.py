@@ -81,12 +81,13 @@ def _captured(name: str) -> Iterator[io.BufferedRandom]:
     former = os.dup(descriptor)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), descriptor)
-        stream = open(descriptor, "w", encoding="utf-8", closefd=False)
         try:
-            with mock.patch.object(sys, name, stream):
+            with (
+                open(descriptor, "w", encoding="utf-8", closefd=False) as stream,
+                mock.patch.object(sys, name, stream),
+            ):
                 yield file
         finally:
-            stream.close()
             os.dup2(former, descriptor)
             os.close(former)
 
