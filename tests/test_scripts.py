@@ -177,6 +177,15 @@ def test_fuzz_says_what_it_does_not_understand(arguments: list[str], said: str) 
     assert (done.returncode, done.stderr) == (2, f"fuzz: {said}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [((), "''"), (("quick",), "'quick'"), (("fast", "slow"), "'slow' after 'fast'")],
+)
+def test_a_tier_that_there_is_not(machine: Machine, arguments: tuple[str, ...], found: str) -> None:
+    done = machine.run("test", *arguments)
+    assert_one_line(done, 2, f"found {found}, where one of fast, slow and all is allowed")
+
+
 def test_packages_of_debian_are_not_looked_for_elsewhere(machine: Machine) -> None:
     for tool in ("date", "mktemp", "rm"):
         (machine.bin / tool).symlink_to(str(shutil.which(tool)))
