@@ -57,9 +57,13 @@ def run_main(
     environment. Takes a hundredth of the time of a process."""
     with ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, environment(**changes), clear=True))
-        stack.enter_context(mock.patch.object(sys, "stdin", io.StringIO(input)))
+        stack.enter_context(
+            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode())))
+        )
         stack.enter_context(mock.patch.object(sys, "argv", ["headway", *map(str, arguments)]))
         stack.enter_context(_signal_handlers_restored())
+        # What should have been refused must not take the place of the test run.
+        stack.enter_context(mock.patch.object(os, "execve", side_effect=AssertionError("execve")))
         if cwd is not None:
             stack.callback(os.chdir, os.getcwd())
             os.chdir(cwd)

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 from extension_modules import MISSING, MODULES, build
-from launch import HEADWAY, Result, environment, execute, headway, start
+from launch import HEADWAY, Result, environment, execute, headway, run_main, start
 
 from headway.audit.findings import SCHEMA
+
+pytestmark = pytest.mark.free_threading
 
 APPS = Path(__file__).resolve().parent / "apps"
 FREE_THREADED = bool(getattr(sys, "abiflags", "").startswith("t"))
@@ -199,6 +201,7 @@ def test_an_application_is_refused_for_what_it_raised(tmp_path: Path, extensions
 
 
 @needs_compiler
+@pytest.mark.slow("waits until modules have used up their time")
 def test_a_module_that_hangs(tmp_path: Path, extensions: Path) -> None:
     write(tmp_path, "import hangs\n")
     _, found = audit(tmp_path, "--python-path", extensions, "--timeout", "2")
@@ -319,7 +322,7 @@ def test_a_script_file_and_the_current_directory(tmp_path: Path) -> None:
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], complaint: str) -> None:
-    result = headway("audit", *arguments)
+    result = run_main("audit", *arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert complaint in result.stderr
     assert result.stderr.count("\n") == 1

@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import version
 
 import pytest
-from launch import execute, headway, python
+from launch import execute, headway, python, run_main
 
 from headway import cli, module_search
 
@@ -57,7 +57,7 @@ def test_every_verb_has_help(verb: str) -> None:
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], complaint: str) -> None:
-    result = headway(*arguments)
+    result = run_main(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(complaint) or complaint in result.stderr
     assert result.stderr.count("\n") == 1

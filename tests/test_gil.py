@@ -9,10 +9,13 @@ import pytest
 from launch import GIL_ENABLED, python
 from metered import assert_balanced, run_metered
 
+pytestmark = pytest.mark.free_threading
+
 needs_gil = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 
 
 @needs_gil
+@pytest.mark.serial
 def test_known_waits_and_holds_come_out_right() -> None:
     """100 times over, one thread keeps the GIL for a C call of 50 ms, and another comes back for it
     at a moment it knows: the end of a sleep until an absolute time."""
@@ -269,6 +272,7 @@ def run_plain(code: str) -> str:
 
 @needs_gil
 @pytest.mark.parametrize(("total", "at_once"), [(100_000, 1), (100_000, 500)])
+@pytest.mark.slow("starts 200,000 threads")
 def test_memory_does_not_grow_with_the_number_of_threads(total: int, at_once: int) -> None:
     code = f"""
         TOTAL, AT_ONCE = {total}, {at_once}

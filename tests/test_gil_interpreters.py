@@ -11,6 +11,8 @@ import pytest
 from launch import GIL_ENABLED
 from metered import assert_balanced, run_metered
 
+pytestmark = pytest.mark.free_threading
+
 OWN_GILS = sys.version_info >= (3, 12) and GIL_ENABLED
 
 INTERPRETERS = """
@@ -175,6 +177,7 @@ def test_a_name_may_be_used_again_and_only_the_main_interpreter_matches() -> Non
 
 
 @pytest.mark.skipif(not OWN_GILS, reason="sub-interpreters share the GIL, or there is none")
+@pytest.mark.slow("makes a thousand interpreters")
 def test_a_thousand_interpreters_under_a_pool_of_threads_keep_their_books_bounded() -> None:
     """No thread ends and no snapshot is taken meanwhile: only `gil_match_interpreters` folds."""
     code = """

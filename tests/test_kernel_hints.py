@@ -49,6 +49,7 @@ def kernel_has_slices() -> bool:
 
 
 pytestmark = [
+    pytest.mark.serial,
     pytest.mark.skipif(not GIL_ENABLED, reason="no GIL, no policy"),
     pytest.mark.skipif(
         SCHED_GETATTR < 0 or not kernel_has_slices(),

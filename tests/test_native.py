@@ -3,7 +3,11 @@
 import ast
 from importlib.resources import files
 
+import pytest
+
 from headway import _native
+
+pytestmark = pytest.mark.free_threading
 
 
 def test_the_stub_names_what_the_module_has() -> None:

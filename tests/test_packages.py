@@ -93,6 +93,7 @@ def without_node(folder: Path) -> str:
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="there is no Node.js")
+@pytest.mark.slow("builds the dashboard")
 def test_the_build_backend_builds_the_dashboard(checkout: Path) -> None:
     (checkout / "web/node_modules").symlink_to(ROOT / "web/node_modules")
     made = run_hook(checkout, "build_sdist")
@@ -128,6 +129,7 @@ def commands(extra: str) -> list[str]:
 
 
 @pytest.mark.parametrize("extra", MODULES)
+@pytest.mark.slow("installs packages")
 def test_make_build_brings_the_packages_of_an_extra(checkout: Path, extra: str) -> None:
     make, _ = commands(extra)
     # As `make build` leaves it: without pip, and younger than every source.
@@ -156,6 +158,7 @@ def test_an_extra_that_there_is_not_is_refused(checkout: Path) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(shutil.which("npm") is None, reason="there is no Node.js")
+@pytest.mark.slow("compiles Headway")
 def test_pip_installs_a_checkout_with_dashboard_and_extra(checkout: Path) -> None:
     """Compiles everything once, and Headway's own crates each time: a minute or more."""
     _, install = commands("top")

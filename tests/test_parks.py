@@ -14,6 +14,8 @@ from metered import assert_balanced, run_metered
 
 from headway import schema, terminal
 
+pytestmark = [pytest.mark.serial, pytest.mark.free_threading]
+
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 free_threaded = pytest.mark.skipif(not FREE_THREADED, reason="this build has a GIL")
 Parks = dict[str, Any]

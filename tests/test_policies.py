@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import GIL_ENABLED, HEADWAY, execute, headway, python, read_json
+from launch import GIL_ENABLED, headway, python, read_json, run_main
 from metered import PREAMBLE, assert_balanced, run_metered
 
 from headway import gil
+
+pytestmark = pytest.mark.serial
 
 needs_gil = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 own_gils = pytest.mark.skipif(
@@ -439,7 +441,7 @@ def test_nothing_is_run_where_the_extension_module_does_not_work() -> None:
     ],
 )
 def test_a_bad_name_is_one_line_with_the_good_ones(verb: str, said: str) -> None:
-    result = execute([*HEADWAY, verb, "--policy", "beazley", "program"])
+    result = run_main(verb, "--policy", "beazley", "program")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
         f"headway {verb}: argument --policy: {said} (see headway {verb} --help)\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import headway
+from launch import run_main
 from made_reports import convoy
 
 from headway import json_file, schema, terminal
@@ -24,13 +24,13 @@ def written(path: Path, report: Any) -> Path:
 
 
 def test_a_report_is_shown_as_it_was(tmp_path: Path) -> None:
-    result = headway("report", written(tmp_path / "out.json", convoy()))
+    result = run_main("report", written(tmp_path / "out.json", convoy()))
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == terminal.draw(convoy())
 
 
 def test_a_report_on_stdin() -> None:
-    assert headway("report", "-", input=json.dumps(convoy())).stdout == terminal.draw(convoy())
+    assert run_main("report", "-", input=json.dumps(convoy())).stdout == terminal.draw(convoy())
 
 
 def test_writing_and_reading_agree(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_report_from_before_there_were_policies_has_no_problem() -> None:
 def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, complaint: str) -> None:
     path = tmp_path / "bad"
     path.write_bytes(content)
-    result = headway("report", path)
+    result = run_main("report", path)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"headway report: FILE '{path}'")
     assert complaint in result.stderr
@@ -145,7 +145,7 @@ def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, complaint: str) 
 
 def test_no_file_is_one_line(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
-        result = headway("report", path)
+        result = run_main("report", path)
         assert result.returncode == 2
         assert result.stderr.startswith(f"headway report: FILE '{path}': {reason}")
         assert result.stderr.count("\n") == 1
@@ -193,7 +193,7 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path: Path, closed: bool)
 def test_json_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
     path = written(tmp_path / "out.json", convoy())
     for out, reason in ((tmp_path / "none" / "x", "No such file"), (tmp_path, "is a directory")):
-        result = headway("report", path, "--json", out)
+        result = run_main("report", path, "--json", out)
         assert (result.returncode, result.stdout) == (2, "")
         assert result.stderr.startswith(f"headway report: --json '{out}' cannot be written: ")
         assert reason in result.stderr
@@ -202,7 +202,7 @@ def test_json_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
 
 def test_json_to_stdout(tmp_path: Path) -> None:
     path = written(tmp_path / "out.json", convoy())
-    result = headway("report", path, "--json", "-", cwd=tmp_path)
+    result = run_main("report", path, "--json", "-", cwd=tmp_path)
     assert result.returncode == 0
     assert json.loads(result.stdout) == convoy()
     assert result.stderr == terminal.draw(convoy())

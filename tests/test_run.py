@@ -10,7 +10,9 @@ import zipapp
 from pathlib import Path
 
 import pytest
-from launch import HEADWAY, environment, execute, headway, python, report_in
+from launch import HEADWAY, environment, execute, headway, python, report_in, run_main
+
+pytestmark = pytest.mark.free_threading
 
 LOOK_AROUND = """\
 import atexit, json, os, signal, sys, threading
@@ -335,7 +337,7 @@ def test_bad_usage_is_one_line_before_anything_starts(
 ) -> None:
     (tmp_path / "script.py").write_text("print('started')")
     (tmp_path / "empty").mkdir()
-    result = headway("run", *arguments, cwd=tmp_path)
+    result = run_main("run", *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.startswith("headway run: ")
@@ -347,7 +349,7 @@ def test_bad_usage_is_one_line_before_anything_starts(
 def test_a_refusal_leaves_an_earlier_report_alone(tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text("of yesterday")
     (tmp_path / "out.json.ledger").write_text("of a crash")
-    result = headway("run", "--json", "out.json", "none.py", cwd=tmp_path)
+    result = run_main("run", "--json", "out.json", "none.py", cwd=tmp_path)
     assert result.returncode == 2
     assert (tmp_path / "out.json").read_text() == "of yesterday"
     assert (tmp_path / "out.json.ledger").read_text() == "of a crash"

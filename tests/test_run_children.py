@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from launch import PROGRAMS, environment, execute, headway, python, read_json, start
 
+pytestmark = pytest.mark.free_threading
+
 WORK = (
     "import threading; t = threading.Thread(target=sum, args=(range(10000),)); t.start(); t.join()"
 )

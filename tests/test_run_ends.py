@@ -23,6 +23,8 @@ from launch import (
     start,
 )
 
+pytestmark = pytest.mark.free_threading
+
 WAITS_FOR_EVER = {
     "in sleep": "import time; print('up', flush=True); time.sleep(600)",
     "computing": "print('up', flush=True)\nwhile True: sum(range(1000))",

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from launch import PROGRAMS, headway, python, read_json
 
+pytestmark = pytest.mark.free_threading
+
 ALL = sorted(path.name for path in PROGRAMS.glob("*.py"))
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from launch import PROGRAMS, environment, execute, headway, python, read_json, report_in
 
+pytestmark = pytest.mark.free_threading
+
 REPLACED_ONCE = "headway run: the program replaced itself once, by exec; what it did before is "
 REPORTED_BEFORE = "headway run: the program replaces itself by "
 

@@ -23,7 +23,11 @@ from metered import assert_balanced
 
 from headway import gil
 
-pytestmark = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.slow("needs a quiet machine"),
+    pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
+]
 
 PROGRAM = PROGRAMS / "pathological.py"
 POLICIES = tuple(gil.policies())

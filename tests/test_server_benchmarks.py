@@ -18,6 +18,8 @@ BENCH = Path(__file__).resolve().parent.parent / "bench"
 SHORT = ("--rounds", "1", "--seconds", "1")
 
 pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.slow("runs benchmark scripts"),
     pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
     pytest.mark.timeout(300),
 ]

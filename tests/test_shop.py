@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.serial
+
 SHOP = Path(__file__).resolve().parent.parent / "examples" / "shop"
 
 
@@ -73,6 +75,7 @@ def test_targets_are_told_apart(demo: ModuleType) -> None:
     assert [demo.page_of(target) for target in targets] == pages
 
 
+@pytest.mark.slow("runs the demo")
 def test_the_demo_ends_with_all_tables() -> None:
     done = subprocess.run(
         [sys.executable, SHOP / "demo.py", "--seconds", "4"],

@@ -20,6 +20,8 @@ SEED = "7946"
 
 @pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 @pytest.mark.timeout(400)
+@pytest.mark.slow("a soak")
+@pytest.mark.serial
 def test_everything_at_once_while_policies_change() -> None:
     # A thread that is stuck is found, with all stacks, before this runs out of patience.
     result = python(SCRIPTS / "soak.py", "--minutes", MINUTES, "--seed", SEED, timeout=300)

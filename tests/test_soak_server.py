@@ -38,6 +38,8 @@ OFTEN += ("chunked_upload", "awaited_upload", "download", "malformed", "failing"
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.slow("a soak")
+@pytest.mark.serial
 def test_everything_at_once_while_processes_are_killed_and_replaced() -> None:
     result = python(SOAK, "--minutes", "0.4", "--seed", "7946", timeout=350)
     assert result.returncode == 0, result.stderr
@@ -55,6 +57,7 @@ def test_everything_at_once_while_processes_are_killed_and_replaced() -> None:
     assert set(done) == {"kill", "hang up", "exit", "hoard"}, result.stdout
 
 
+@pytest.mark.slow("a soak")
 def test_ctrl_c_ends_the_server_too() -> None:
     with subprocess.Popen(
         [sys.executable, str(SOAK), "--minutes", "5"],

@@ -12,7 +12,10 @@ import pytest
 from launch import GIL_ENABLED
 from metered import assert_balanced, run_metered
 
-pytestmark = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
+]
 
 SCHEDULING = ("priority", "deadline")
 # By slices of 0.5 ms and 50 ms: a hundred to one.
@@ -63,6 +66,7 @@ def alike(first: float, second: float) -> bool:
 
 
 @pytest.mark.parametrize("policy", SCHEDULING)
+@pytest.mark.slow("needs a quiet machine")
 def test_threads_hold_in_the_proportion_of_their_slices(policy: str) -> None:
     code = """
         show(compute_beside(thread_with(SHORT_NS, "short"), thread_with(LONG_NS, "long")))

@@ -11,6 +11,8 @@ from made_reports import convoy, report, thread
 
 from headway import summary, terminal, thread_groups
 
+pytestmark = pytest.mark.free_threading
+
 LIMIT = 20
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from launch import headway, start
+from launch import run_main, start
 
 from headway.bench import interpreters
 from headway.bench.command import with_workloads
@@ -32,7 +32,7 @@ PLAIN = str(Path(sys.base_prefix) / "bin" / Path(os.path.realpath(sys.executable
 
 def refused(*options: str) -> str:
     """The one line that it says, having measured nothing."""
-    result = headway("bench", *options)
+    result = run_main("bench", *options)
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     line, end, rest = result.stderr.partition("\n")
@@ -143,7 +143,7 @@ def test_a_build_with_a_gil_is_not_free_threaded() -> None:
 def test_results_are_shown_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     options = (*SHORT, "--threads", "1", "--threads", "2")
-    result = headway("bench", "countdown", "--policy", "stock", *options, "--json", file)
+    result = run_main("bench", "countdown", "--policy", "stock", *options, "--json", file)
     assert result.returncode == 0, result.stderr
     row = "policy stock, switch interval 0.005, threads 2"
     assert re.search(rf"^countdown: round 1, \d+ s left: {row}", result.stderr, re.MULTILINE)
@@ -165,7 +165,7 @@ def test_results_are_shown_and_kept(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_without_headway_measures_plain_cpython() -> None:
-    result = headway("bench", "countdown", "--python", PLAIN, *SHORT, "--threads", "1")
+    result = run_main("bench", "countdown", "--python", PLAIN, *SHORT, "--threads", "1")
     assert result.returncode == 0, result.stderr
     assert "policies: stock" in result.stdout
 
@@ -178,7 +178,7 @@ def test_a_worker_that_dies_is_named_and_the_others_go_on(tmp_path: Path) -> Non
     )
     options = (*SHORT, "--policy", "stock", "--threads", "1", "--threads", "2")
     # An interpreter is taken by the path that was given, whatever it calls itself.
-    result = headway("bench", "countdown", "--python", dying, *options)
+    result = run_main("bench", "countdown", "--python", dying, *options)
     assert result.returncode == 1, result.stderr
     assert "countdown_threads.py under stock 5 ms ended; the last that it said: out of luck" in (
         result.stdout
@@ -246,6 +246,6 @@ def test_progress_stays_on_its_line_of_a_narrow_terminal() -> None:
 
 
 def test_help_lists_the_experiments() -> None:
-    result = headway("bench", "--help")
+    result = run_main("bench", "--help")
     assert result.returncode == 0
     assert re.search(r"^  countdown +pure-Python work", result.stdout, re.MULTILINE)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import Result, environment, headway
+from launch import Result, run_main
 
 from headway.bench import comparison
 from headway.bench import results as bench_results
@@ -189,12 +189,12 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     )
 
 
-def ran(*arguments: str | Path, **options: Any) -> Result:
-    return headway("bench-compare", *arguments, **options)
+def ran(*arguments: str | Path, **environment: str) -> Result:
+    return run_main("bench-compare", *arguments, **environment)
 
 
 def test_two_files_are_compared(files: tuple[Path, Path]) -> None:
-    result = ran(*files, env=environment(COLUMNS="120"))
+    result = ran(*files, COLUMNS="120")
     assert (result.returncode, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0] == f"A: {files[0]}, CPython 3.13.0"
@@ -240,7 +240,7 @@ def test_json_on_stdout_has_it_to_itself(files: tuple[Path, Path]) -> None:
 def test_nothing_in_a_file_moves_the_cursor(tmp_path: Path) -> None:
     a = write(tmp_path / "a.json", {1: LOW}, python="\x1b[2J", cpu="\x1b[3J")
     b = write(tmp_path / "b.json", {1: LOW}, cpu="x" * 10_000)
-    for result in (ran(a, b), headway("bench", "--from", a)):
+    for result in (ran(a, b), run_main("bench", "--from", a)):
         assert result.returncode == 0, result.stderr
         assert "\x1b" not in result.stdout
         assert "\\x1b[2J" in result.stdout
@@ -305,7 +305,7 @@ def test_bad_input_is_one_line(files: tuple[Path, Path], tmp_path: Path) -> None
 
 
 def test_help_teaches() -> None:
-    result = headway("bench-compare", "--help")
+    result = run_main("bench-compare", "--help")
     assert result.returncode == 0
     for word in ("Mann and Whitney", "Holm", "bootstrap", "exit codes", "--values N"):
         assert word in result.stdout
@@ -314,7 +314,7 @@ def test_help_teaches() -> None:
 def test_real_results_are_compared(tmp_path: Path) -> None:
     options = ("--policy", "stock", "--values", "3", "--seconds", "0.02", "--threads", "1")
     path = tmp_path / "a.json"
-    made = headway("bench", "countdown", *options, "--switch-interval", "0.005", "--json", path)
+    made = run_main("bench", "countdown", *options, "--switch-interval", "0.005", "--json", path)
     assert made.returncode == 0, made.stderr
     result = ran(path, path)
     assert result.returncode == 0, result.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from launch import execute, headway
+from launch import execute, run_main
 from made_results import measured, statement
 
 from headway.bench import interpreters
@@ -233,7 +233,7 @@ def test_a_program_that_fails_is_an_error() -> None:
 
 def test_it_measures_under_a_policy_too() -> None:
     options = ("--values", "1", "--seconds", "0.02", "--threads", "2", "--switch-interval", "1e-5")
-    result = headway("bench", "countdown", "--policy", "stock", "--policy", "deadline", *options)
+    result = run_main("bench", "countdown", "--policy", "stock", "--policy", "deadline", *options)
     assert result.returncode == 0, result.stderr
     assert "deadline, exact timers: seconds per 100,000,000 decrements" in result.stdout
     assert "deadline, exact timers, at 10 µs: 2 threads take no longer" in result.stdout

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from launch import environment, execute, headway
+from launch import environment, execute, run_main
 
 from headway.bench import interpreters
 from headway.bench.experiment import MODES, STOCK, Choice, Measured, Row
@@ -578,15 +578,16 @@ def test_a_client_that_gets_no_answer_says_so() -> None:
     ],
 )
 def test_a_mode_that_is_none_is_refused(words: tuple[str, ...], said: str) -> None:
-    result = headway("bench", *words)
+    result = run_main("bench", *words)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"headway bench: {said}")
 
 
+@pytest.mark.slow("runs an experiment")
 def test_the_command_measures_and_keeps_what_it_shows(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     words = ("echo", "--quick", "--values", "1", "--seconds", "0.3", "--policy", STOCK)
-    result = headway("bench", *words, "--mode", "threads", "--json", file)
+    result = run_main("bench", *words, "--mode", "threads", "--json", file)
     assert result.returncode == 0, result.stderr
     assert "stock: requests/s, by switch interval and CPU-bound threads" in result.stdout
     (experiment,) = json.loads(file.read_text())["experiments"]

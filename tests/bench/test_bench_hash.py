@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from launch import execute, headway
+from launch import execute, run_main
 from made_results import measured, statement
 
 from headway.bench import interpreters
@@ -165,6 +165,6 @@ def test_a_message_is_as_large_as_the_time_allows_within_bounds() -> None:
 
 def test_it_measures_under_a_policy_too() -> None:
     options = ("--values", "1", "--seconds", "0.02", "--threads", "2", "--policy", "stock")
-    result = headway("bench", "hash", *options, "--policy", "priority")
+    result = run_main("bench", "hash", *options, "--policy", "priority")
     assert result.returncode == 0, result.stderr
     assert "priority costs nothing: its times over those of stock" in result.stdout

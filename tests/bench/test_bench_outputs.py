@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import HEADWAY, environment, headway
+from launch import HEADWAY, environment, headway, run_main
 from made_results import METADATA, Made, made_results
 
 from headway import json_file
@@ -38,7 +38,7 @@ def kept(tmp_path: Path) -> Path:
 
 
 def refused(*arguments: str | Path) -> str:
-    result = headway(*arguments)
+    result = run_main(*arguments)
     assert (result.returncode, result.stdout) == (2, ""), result.stderr
     line, end, rest = result.stderr.partition("\n")
     assert (end, rest) == ("\n", "")
@@ -46,7 +46,7 @@ def refused(*arguments: str | Path) -> str:
 
 
 def test_json_on_stdout_has_it_to_itself() -> None:
-    result = headway("bench", "countdown", *SHORT, "--json", "-")
+    result = run_main("bench", "countdown", *SHORT, "--json", "-")
     assert result.returncode == 0, result.stderr
     assert [each["name"] for each in json.loads(result.stdout)["experiments"]] == ["countdown"]
     assert "== countdown: " in result.stderr
@@ -54,7 +54,7 @@ def test_json_on_stdout_has_it_to_itself() -> None:
 
 def test_a_page_on_stdout_has_it_to_itself(kept: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed here")
-    result = headway("bench", "--from", kept, "--html", "-")
+    result = run_main("bench", "--from", kept, "--html", "-")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("<!doctype html>")
     assert result.stdout.rstrip().endswith("</html>")
@@ -104,7 +104,7 @@ def test_a_full_disk_is_one_line_and_costs_no_other_results(tmp_path: Path) -> N
 
 def test_a_page_on_a_full_disk_is_one_line(kept: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed here")
-    result = headway("bench", "--from", kept, "--html", "/dev/full")
+    result = run_main("bench", "--from", kept, "--html", "/dev/full")
     assert result.returncode == 1
     assert "== made: " in result.stdout
     assert result.stderr == "headway bench: --html /dev/full: no space left on device\n"
@@ -146,7 +146,7 @@ def test_what_was_measured_is_kept_before_the_next_experiment(tmp_path: Path) ->
     dying.chmod(0o755)
     file = tmp_path / "results.json"
     options = (*SHORT, "--json", file, "--python", dying)
-    result = headway("bench", "hash", "countdown", *options)
+    result = run_main("bench", "hash", "countdown", *options)
     assert result.returncode == 1, result.stderr
     assert "not calibrated: hash_threads.py under stock 5 ms ended; " in result.stdout
     unknown, known = json.loads(file.read_text())["experiments"]

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from launch import headway, start
+from launch import run_main, start
 from made_results import METADATA, Made, made_results, results, row
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed here")
@@ -410,12 +410,12 @@ def test_colours_can_be_seen_on_their_page(scheme: str) -> None:
 def test_results_are_made_into_a_page_and_a_file_into_the_same(tmp_path: Path) -> None:
     file, kept, again = (tmp_path / name for name in ("page.html", "kept.json", "again.html"))
     options = ("--policy", "stock", "--html", file, "--json", kept)
-    result = headway("bench", "countdown", *SHORT, *options)
+    result = run_main("bench", "countdown", *SHORT, *options)
     assert result.returncode == 0, result.stderr
     document = Document(file.read_text())
     assert [each.attributes.get("id") for each in document.all("section")][1:] == ["countdown"]
     assert document.all("td")
-    result = headway("bench", "--from", kept, "--html", again)
+    result = run_main("bench", "--from", kept, "--html", again)
     assert result.returncode == 0, result.stderr
     assert again.read_bytes() == file.read_bytes()
     assert sorted(tmp_path.iterdir()) == sorted([file, kept, again])
@@ -441,7 +441,7 @@ def test_what_was_measured_before_an_interruption_is_made_into_a_page(tmp_path: 
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_measured() -> None:
-    result = headway("bench", "countdown", *SHORT, "--html", "/nonexistent/page.html")
+    result = run_main("bench", "countdown", *SHORT, "--html", "/nonexistent/page.html")
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr == (

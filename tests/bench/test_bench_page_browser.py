@@ -46,9 +46,10 @@ CONTRASTS = """() => {
     return found;
 }"""
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium: scripts/debian-packages"
-)
+pytestmark = [
+    pytest.mark.slow("drives a browser"),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/debian-packages"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from launch import execute, headway
+from launch import execute, run_main
 from made_results import measured, statement
 
 from headway.bench import interpreters
@@ -16,6 +16,8 @@ from headway.bench.processes import PROGRAMS, Setting, Window, program
 from headway.bench.results import Results
 from headway.bench.table import Table
 from headway.errors import CommandError
+
+pytestmark = pytest.mark.free_threading
 
 RACE = Race()
 THIS = interpreters.this()
@@ -242,6 +244,6 @@ def test_an_addition_that_lets_others_in_between_loses_what_they_did() -> None:
 
 def test_it_measures_under_a_policy_too() -> None:
     options = ("--quick", "--values", "1", "--seconds", "0.02", "--policy", "stock")
-    result = headway("bench", "race", *options, "--policy", "deadline")
+    result = run_main("bench", "race", *options, "--policy", "deadline")
     assert result.returncode == 0, result.stderr
     assert "deadline: what loses none under stock loses none" in result.stdout

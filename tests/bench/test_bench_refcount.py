@@ -31,6 +31,8 @@ from headway.bench.results import Result, Results
 from headway.bench.statement import Statement
 from headway.errors import CommandError
 
+pytestmark = pytest.mark.free_threading
+
 REFCOUNT = EXPERIMENTS["refcount"]
 FREE_THREADING = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 SHORT_S = 0.01

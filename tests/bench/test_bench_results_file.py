@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import execute, headway
+from launch import execute, headway, run_main
 
 from headway.bench import interpreters, results_file, review
 from headway.bench.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
@@ -151,25 +151,25 @@ def test_a_row_says_how_sure_its_interval_is(tmp_path: Path) -> None:
 
 def test_a_file_that_is_shown_shows_what_was_measured(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
-    measured = headway(
+    measured = run_main(
         *("bench", "countdown", "--policy", "stock", "--values", "2", "--seconds", "0.02"),
         *("--switch-interval", "0.005", "--threads", "1", "--threads", "2", "--json", file),
     )
     assert measured.returncode == 0, measured.stderr
-    shown = headway("bench", "--from", file)
+    shown = run_main("bench", "--from", file)
     assert shown.returncode == 0, shown.stderr
     assert shown.stderr == ""
     # The first line tells in addition when and where.
     assert shown.stdout.splitlines()[1:] == measured.stdout.splitlines()[1:]
     assert shown.stdout.startswith(measured.stdout.splitlines()[0] + "; measured at 20")
-    by_name = headway("bench", "countdown", "--from", file)
+    by_name = run_main("bench", "countdown", "--from", file)
     assert by_name.stdout == shown.stdout
     with file.open() as stream:
         assert headway("bench", "--from", "-", stdin=stream).stdout == shown.stdout
 
 
 def refused(*options: str | Path, **more: Any) -> str:
-    result = headway("bench", *options, **more)
+    result = run_main("bench", *options, **more)
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     line, end, rest = result.stderr.partition("\n")
@@ -254,7 +254,7 @@ def test_files_of_the_developer_benchmarks_are_shown_row_by_row(tmp_path: Path) 
     assert (pages.results.name, pages.results.unit) == ("made pages_per_s", "pages/s")
     assert (pages.higher_is_better, waits.higher_is_better) == (True, False)
     assert pages.results.rows[0].values == [10.0, 11.0]
-    shown = headway("bench", "--from", file)
+    shown = run_main("bench", "--from", file)
     assert shown.returncode == 0, shown.stderr
     assert "== made pages_per_s: " in shown.stdout
     lines = [line.split() for line in shown.stdout.splitlines()]
@@ -313,7 +313,7 @@ def test_the_file_that_the_next_tests_spoil_is_valid(tmp_path: Path) -> None:
     file.write_text(json.dumps(VALID))
     (experiment,) = results_file.read(str(file)).experiments
     assert [row.values for row in experiment.results] == [[1.0, 2], []]
-    assert headway("bench", "--from", file).returncode == 0
+    assert run_main("bench", "--from", file).returncode == 0
 
 
 @pytest.mark.parametrize(

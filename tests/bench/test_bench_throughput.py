@@ -83,6 +83,7 @@ def test_nothing_is_said_of_what_was_not_measured() -> None:
     assert Throughput().statements(Results("throughput", "calls/s", [], {})) == []
 
 
+@pytest.mark.slow("runs an experiment")
 def test_every_workload_is_called() -> None:
     experiment = Throughput()
     choice = Choice(this(), threads=(1,), workloads=tuple(WORKLOADS), seconds=0.3)

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from launch import headway
+from launch import run_main
 
 from headway.bench import interpreters
 from headway.bench.experiment import STOCK, Choice, Measured, Row
@@ -143,7 +143,7 @@ def test_mod_wsgi_has_no_policies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_option_that_would_change_nothing_is_refused() -> None:
-    refused = headway("bench", "wsgi", "--threads", "3")
+    refused = run_main("bench", "wsgi", "--threads", "3")
     assert refused.returncode == 2
     assert refused.stderr.startswith("headway bench: --threads: wsgi has none")
     assert refused.stderr.count("\n") == 1
@@ -550,6 +550,7 @@ def check_value(row: Row, found: Measured) -> None:
     assert found.samples_s == sorted(found.samples_s)
 
 
+@pytest.mark.slow("runs an experiment")
 def test_headway_serves_both_workloads_and_leaves_nothing_behind() -> None:
     choice = Choice(
         interpreters.this(),
@@ -590,6 +591,7 @@ def test_a_server_that_cannot_start_is_told_with_what_it_said() -> None:
 
 
 @pytest.mark.skipif(bool(NO_MOD_WSGI), reason=NO_MOD_WSGI or "it is here")
+@pytest.mark.slow("starts Apache")
 def test_mod_wsgi_serves_in_an_apache_of_its_own() -> None:
     choice = Choice(
         interpreters.examine(str(CLIENTS_PYTHON)),

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import GIL_ENABLED, headway, start
+from launch import GIL_ENABLED, run_main, start
 
 from headway.bench import ccbench_command
 from headway.bench.ccbench_command import iterations
@@ -46,7 +46,7 @@ BANDWIDTH = (
 
 
 def refused(*options: str) -> str:
-    result = headway("ccbench", *options)
+    result = run_main("ccbench", *options)
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     line, end, rest = result.stderr.partition("\n")
@@ -54,15 +54,16 @@ def refused(*options: str) -> str:
     return line.removeprefix("headway ccbench: ")
 
 
+@pytest.mark.slow("runs every benchmark of ccbench")
 def test_without_a_choice_all_tests_run_in_the_old_form() -> None:
-    result = headway("ccbench", *SHORT)
+    result = run_main("ccbench", *SHORT)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert re.fullmatch(f"{TITLES}\n{THROUGHPUT}{LATENCY}{BANDWIDTH}", result.stdout)
 
 
 def test_tests_are_those_that_were_asked_for() -> None:
-    result = headway("ccbench", "-b", *SHORT, "-I", "0.3")
+    result = run_main("ccbench", "-b", *SHORT, "-I", "0.3")
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(f"{TITLES}\n{BANDWIDTH}", result.stdout)
 
@@ -79,14 +80,14 @@ def test_the_switch_interval_has_its_old_names(words: tuple[str, ...], interval_
 
 
 def test_more_threads_are_told_in_percent() -> None:
-    result = headway("ccbench", "-t", "-n", "2", "--seconds", "0.05")
+    result = run_main("ccbench", "-t", "-n", "2", "--seconds", "0.05")
     assert result.returncode == 0, result.stderr
     assert len(re.findall(r"^threads=2: \d+ \( \d+ %\)$", result.stdout, re.MULTILINE)) == 3
 
 
 @pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 def test_a_policy_is_named() -> None:
-    result = headway("ccbench", "-b", *SHORT, "--policy", "priority")
+    result = run_main("ccbench", "-b", *SHORT, "--policy", "priority")
     assert result.returncode == 0, result.stderr
     named = r"== Headway \S+, policy priority ==\n"
     assert re.fullmatch(f"{TITLES}{named}\n{BANDWIDTH}", result.stdout)
@@ -119,7 +120,7 @@ def test_a_line_that_cannot_be_measured_says_so(tmp_path: Path) -> None:
         f'exec {shlex.quote(sys.executable)} "$@"\n'
     )
     dying.chmod(dying.stat().st_mode | stat.S_IXUSR)
-    result = headway("ccbench", "-t", *SHORT, "--python", dying)
+    result = run_main("ccbench", "-t", *SHORT, "--python", dying)
     assert result.returncode == 1, result.stderr
     _, lines = result.stdout.split("regular expression (C)\n\n")
     assert lines.startswith("threads=1: computation.py under stock 5 ms ended; ")
@@ -156,7 +157,7 @@ def test_nothing_done_alone_has_no_percentage() -> None:
 
 
 def test_help_tells_what_is_different() -> None:
-    result = headway("ccbench", "--help")
+    result = run_main("ccbench", "--help")
     assert result.returncode == 0
     assert "headway bench latency" in result.stdout
     assert "--num-threads N" in result.stdout

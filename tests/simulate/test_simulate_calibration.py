@@ -39,6 +39,8 @@ def kept(probed: Constants, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow("measures the machine")
+@pytest.mark.serial
 def test_a_probe_measures_this_machine(probed: Constants) -> None:
     kept = probed.kept()
     if len(os.sched_getaffinity(0)) > 1 and GIL_ENABLED:

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from launch import headway, start
+from launch import headway, run_main, start
 
 from headway.bench import results_file
 
@@ -21,7 +21,7 @@ SHORT = ("--mode", "threads", "--seconds", "0.1", "--values", "2")
 
 def refused(*options: str) -> str:
     """The one line that it says."""
-    result = headway("simulate", *options)
+    result = run_main("simulate", *options)
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     line, end, rest = result.stderr.partition("\n")
@@ -51,7 +51,7 @@ def test_bad_input_is_one_line(options: tuple[str, ...], said: str) -> None:
 
 
 def test_the_same_options_print_the_same() -> None:
-    first, again = (headway("simulate", *ECHO, *SHORT) for _ in range(2))
+    first, again = (run_main("simulate", *ECHO, *SHORT) for _ in range(2))
     assert first.returncode == 0, first.stderr
     assert first.stdout == again.stdout
     assert "Simulated: 2 cores, seed 1; policies: stock" in first.stdout
@@ -60,7 +60,7 @@ def test_the_same_options_print_the_same() -> None:
 
 def results(tmp_path: Path, *options: str) -> dict[str, Any]:
     file = tmp_path / "simulated.json"
-    result = headway("simulate", *options, "--json", str(file))
+    result = run_main("simulate", *options, "--json", str(file))
     assert result.returncode == 0, result.stderr
     found: dict[str, Any] = json.loads(file.read_text())
     return found
@@ -78,7 +78,7 @@ def test_a_file_says_what_was_simulated_and_can_be_shown(tmp_path: Path) -> None
     simulated = found["metadata"]["simulated"]
     assert (simulated["seed"], simulated["machine"]["cores"]) == (7, 3)
     assert simulated["costs"]["tcp_send_ns"] > 0
-    shown = headway("bench", "--from", str(tmp_path / "simulated.json"))
+    shown = run_main("bench", "--from", str(tmp_path / "simulated.json"))
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("a simulated CPython; 3 cores; seed 7; policies: stock")
     assert "doubtful" not in shown.stdout
@@ -87,7 +87,7 @@ def test_a_file_says_what_was_simulated_and_can_be_shown(tmp_path: Path) -> None
 def test_it_can_be_held_against_another_file(tmp_path: Path) -> None:
     results(tmp_path, *ECHO, *SHORT)
     file = str(tmp_path / "simulated.json")
-    compared = headway("bench-compare", file, file)
+    compared = run_main("bench-compare", file, file)
     assert compared.returncode == 0, compared.stderr
     assert "a simulated CPython" in compared.stdout
     assert "without a significant difference" in compared.stdout
@@ -95,7 +95,7 @@ def test_it_can_be_held_against_another_file(tmp_path: Path) -> None:
 
 def test_a_drawing_is_an_svg(tmp_path: Path) -> None:
     file = tmp_path / "convoy.svg"
-    result = headway("simulate", "echo", "--timeline", str(file))
+    result = run_main("simulate", "echo", "--timeline", str(file))
     assert result.returncode == 0, result.stderr
     # No path: it is the same wherever that is.
     assert str(tmp_path) not in result.stdout
@@ -106,7 +106,7 @@ def test_a_drawing_is_an_svg(tmp_path: Path) -> None:
 
 def test_a_trace_has_the_convoys_holds_and_waits(tmp_path: Path) -> None:
     file = tmp_path / "convoy.json"
-    result = headway("simulate", "echo", "--timeline", str(file))
+    result = run_main("simulate", "echo", "--timeline", str(file))
     assert result.returncode == 0, result.stderr
     events = json.loads(file.read_text())["traceEvents"]
     names = [event["args"]["name"] for event in events if event.get("name") == "thread_name"]
@@ -116,7 +116,7 @@ def test_a_trace_has_the_convoys_holds_and_waits(tmp_path: Path) -> None:
 
 def test_the_terminal_has_a_drawing_too_and_options_choose_the_row() -> None:
     first, again = (
-        headway("simulate", "echo", "--timeline", "-", "--threads", "2", "--policy", "beazley")
+        run_main("simulate", "echo", "--timeline", "-", "--threads", "2", "--policy", "beazley")
         for _ in range(2)
     )
     assert first.returncode == 0, first.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch import Result, run_main
 
 from headway.bench.experiments.wsgi_load import CONNECTIONS
 from headway.bench.experiments.wsgi_server import Served, Shape, headway_command
@@ -77,10 +78,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> str:
     pytest.skip(f"this machine allows for no steady load: {reason}")
 
 
-def headway(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headway", "simulate", *words], capture_output=True, text=True
-    )
+def predict(*words: str) -> Result:
+    return run_main("simulate", *words)
 
 
 def test_a_server_is_read_as_it_was_configured(served: str) -> None:
@@ -94,11 +93,11 @@ def test_each_configuration_gets_an_interval_and_the_same_one_again(
 ) -> None:
     words = ["--from", served, "--values", "4", "--policy", "stock", "--policy", "deadline"]
     words += ["--switch-interval", "0.005", "--switch-interval", "0.001"]
-    first = headway(*words, "--json", str(tmp_path / "it.json"))
+    first = predict(*words, "--json", str(tmp_path / "it.json"))
     if first.returncode == 1:
         pytest.skip(f"disturbed: {first.stderr.splitlines()[-1]}")
     assert first.returncode == 0, first.stderr
-    assert first.stdout == headway(*words).stdout
+    assert first.stdout == predict(*words).stdout
     assert "1x4, 5 ms, interval" in first.stdout.splitlines()[0]
     # Beside other programs the server may have been idle now and then: they "think".
     assert "Load: 10 connections; their clients " in first.stdout
@@ -128,7 +127,7 @@ def test_each_configuration_gets_an_interval_and_the_same_one_again(
 def test_what_does_not_go_with_a_recording_is_bad_usage(
     served: str, words: list[str], said: str
 ) -> None:
-    ended = headway(*words, "--from", served)
+    ended = predict(*words, "--from", served)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert said in ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -170,7 +169,7 @@ def test_a_program_that_runs_here_is_predicted(tmp_path: Path) -> None:
     path, target = tmp_path / "report.json", tmp_path / "it.json"
     words = [sys.executable, "-m", "headway", "run", "--json", str(path), "-c", PROGRAM]
     subprocess.run(words, check=True, capture_output=True)
-    ended = headway("--from", str(path), "--values", "4", "--json", str(target))
+    ended = predict("--from", str(path), "--values", "4", "--json", str(target))
     if ended.returncode == 1:
         pytest.skip(f"disturbed: {ended.stderr.splitlines()[-1]}")
     assert ended.returncode == 0, ended.stderr
@@ -179,7 +178,7 @@ def test_a_program_that_runs_here_is_predicted(tmp_path: Path) -> None:
 
 def test_a_programs_threads_are_predicted_by_name(tmp_path: Path) -> None:
     target = tmp_path / "it.json"
-    ended = headway(
+    ended = predict(
         *("--from", str(CONVOY), "--policy", "priority", "--values", "4", "--json", str(target))
     )
     assert ended.returncode == 0, ended.stderr
@@ -197,7 +196,7 @@ def test_what_is_asked_for_twice_is_predicted_once(tmp_path: Path) -> None:
     target = tmp_path / "it.json"
     words = ["--policy", "stock", "--policy", "interval", "--policy", "priority"]
     words += ["--switch-interval", "0.005", "--switch-interval", "0.005"]
-    ended = headway("--from", str(CONVOY), *words, "--values", "4", "--json", str(target))
+    ended = predict("--from", str(CONVOY), *words, "--values", "4", "--json", str(target))
     assert ended.returncode == 0, ended.stderr
     [prediction] = json.loads(target.read_text())["predictions"]
     assert prediction["configuration"]["policy"] == "priority"
@@ -214,7 +213,7 @@ def test_what_is_asked_for_twice_is_predicted_once(tmp_path: Path) -> None:
 def test_a_program_that_does_not_come_out_supports_no_prediction(
     tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
-    ended = headway("--from", of_convoy(tmp_path, **changes), "--values", "4")
+    ended = predict("--from", of_convoy(tmp_path, **changes), "--values", "4")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert f"cannot support a prediction: {said}" in ended.stderr.replace(
         "simulated as recorded ", ""
@@ -222,7 +221,7 @@ def test_a_program_that_does_not_come_out_supports_no_prediction(
 
 
 def test_a_program_has_no_shape() -> None:
-    ended = headway("--from", str(CONVOY), "--shape", "2x5")
+    ended = predict("--from", str(CONVOY), "--shape", "2x5")
     assert ended.returncode == 2
     assert "--shape: the recording is of a program" in ended.stderr
 
@@ -232,7 +231,7 @@ def test_a_program_that_waited_for_nothing_supports_no_prediction(tmp_path: Path
     path = str(tmp_path / "report.json")
     words = [sys.executable, "-m", "headway", "run", "--json", path, "-c", "pass"]
     subprocess.run(words, check=True, capture_output=True)
-    ended = headway("--from", path)
+    ended = predict("--from", path)
     assert ended.returncode == 1
     assert "waited 0 times for the GIL; 100 are needed" in ended.stderr
 
@@ -242,7 +241,7 @@ def test_a_program_without_a_gil_supports_no_prediction(tmp_path: Path) -> None:
     path = str(tmp_path / "report.json")
     words = [sys.executable, "-m", "headway", "run", "--json", path, "-c", "pass"]
     subprocess.run(words, check=True, capture_output=True)
-    ended = headway("--from", path)
+    ended = predict("--from", path)
     assert ended.returncode == 1
     assert "free-threaded build, whose threads wait for no GIL" in ended.stderr
 

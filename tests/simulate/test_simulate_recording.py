@@ -206,6 +206,7 @@ def test_more_asked_for_than_served_is_refused(tmp_path: Path) -> None:
         check_demand("it", found, demand_of(found))
 
 
+@pytest.mark.slow("simulates seconds of a server many times")
 def test_what_does_not_come_out_as_recorded_is_refused(tmp_path: Path) -> None:
     """A request that is away for 1 ms and waits for 2 ms answers in 6 ms, not in 60."""
     late = spread(60.0, count=100)

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from launch import GIL_ENABLED, TIMEOUT_S, headway, python, report_in, start
+from launch import GIL_ENABLED, TIMEOUT_S, headway, python, report_in, run_main, start
 from traces import CONTENDED, Chrome, length_s, traced
 
 needs_gil = pytest.mark.skipif(not GIL_ENABLED, reason="there is no GIL to trace")
@@ -253,7 +253,7 @@ def test_stdout_takes_the_trace_behind_what_the_program_wrote() -> None:
 @needs_gil
 @pytest.mark.parametrize("value", ["0", "-1", "many", "999", str(2**24 + 1)])
 def test_a_number_of_events_that_cannot_be_is_refused(value: str) -> None:
-    result = headway("run", "--trace", "x.json", "--trace-events", value, "-c", "print('ran')")
+    result = run_main("run", "--trace", "x.json", "--trace-events", value, "-c", "print('ran')")
     assert (result.returncode, result.stdout) == (2, "")
     assert f"{value!r} is not a number of events from 1000 to 16777216" in result.stderr
 
@@ -261,13 +261,13 @@ def test_a_number_of_events_that_cannot_be_is_refused(value: str) -> None:
 @needs_gil
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "none" / "trace.json"
-    result = headway("run", "--trace", out, "-c", "print('ran')")
+    result = run_main("run", "--trace", out, "-c", "print('ran')")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
         f"headway run: --trace {str(out)!r} cannot be written: No such file or directory\n"
     )
     both = tmp_path / "both"
-    result = headway("run", "--trace", both, "--json", both, "-c", "print('ran')")
+    result = run_main("run", "--trace", both, "--json", both, "-c", "print('ran')")
     assert (result.returncode, result.stdout) == (2, "")
     assert "--trace and --json name the same file" in result.stderr
     assert result.stderr.count("\n") == 1
@@ -302,7 +302,7 @@ def test_a_ledger_without_a_trace_says_so(tmp_path: Path) -> None:
     assert headway("run", "--json", tmp_path / "report", "-c", "pass").returncode == 0
     assert python("-c", code).returncode == 0
     for file in (ledger, tmp_path / "report"):
-        result = headway("report", "--trace", tmp_path / "out", file)
+        result = run_main("report", "--trace", tmp_path / "out", file)
         assert result.returncode == 2
         assert "has no trace" in result.stderr
         assert result.stderr.count("\n") == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import answers
 import pytest
-from launch import environment, headway
+from launch import run_main
 
 from headway.errors import CommandError
 from headway.top.source import NoAnswer, Recorder
@@ -97,7 +97,7 @@ def test_an_answer_that_is_none_is_told_in_one_line(status: int, body: bytes, sa
 def test_nobody_there_is_told_in_one_line() -> None:
     with site() as server:
         pass
-    ended = headway("top", server.url, "--once")
+    ended = run_main("top", server.url, "--once")
     assert ended.returncode == 1
     assert ended.stdout == ""
     assert ended.stderr == f"headway top: {server.url} does not answer: connection refused\n"
@@ -125,7 +125,7 @@ def test_another_address_is_refused(url: str) -> None:
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(options: list[str], says: str) -> None:
-    ended = headway("top", *options)
+    ended = run_main("top", *options)
     assert ended.returncode == 2
     assert ended.stderr.startswith("headway top: ")
     assert says in ended.stderr
@@ -137,9 +137,9 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
     token.write_text("from-a-file\n")
     body = json.dumps(answers.now()).encode()
     with site(body=body) as server:
-        kept = environment(HEADWAY_TELEMETRY_TOKEN="from-the-environment")
-        first = headway("top", server.url, "--once", env=kept)
-        second = headway("top", server.url, "--once", "--token-file", token, env=kept)
+        kept = {"HEADWAY_TELEMETRY_TOKEN": "from-the-environment"}
+        first = run_main("top", server.url, "--once", **kept)
+        second = run_main("top", server.url, "--once", "--token-file", token, **kept)
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     tokens = [headers["Authorization"] for _, headers in server.asked]
     assert tokens == ["Bearer from-the-environment", "Bearer from-a-file"]
@@ -147,7 +147,7 @@ def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
 
 def test_json_is_the_answer_and_ascii() -> None:
     with site(body=json.dumps(answers.now(answers.EVIL)).encode()) as server:
-        ended = headway("top", server.url, "--once", "--json")
+        ended = run_main("top", server.url, "--once", "--json")
     assert json.loads(ended.stdout) == answers.now(answers.EVIL)
     assert ended.stdout.isascii()
     assert ended.stdout.strip().isprintable()

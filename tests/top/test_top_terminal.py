@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 from answers import EVIL
-from launch import HEADWAY, environment, headway
+from launch import HEADWAY, environment, run_main
 from recorded import Recorded
 from served import FREE_THREADING, Served
 
@@ -236,7 +236,7 @@ def test_a_recorder_that_goes_away_is_said_and_the_figures_stay(tmp_path: Path) 
 
 
 def test_once_agrees_with_the_api(recorded: Recorded) -> None:
-    ended = headway("top", recorded.url, "--once", "--window", "600")
+    ended = run_main("top", recorded.url, "--once", "--window", "600")
     assert ended.returncode == 0, ended.stderr
     assert "\x1b" not in ended.stdout
     assert_nothing_hostile(ended.stdout)
@@ -252,7 +252,7 @@ def test_once_agrees_with_the_api(recorded: Recorded) -> None:
 
 @pytest.mark.parametrize("view", [view.name for view in tables.VIEWS])
 def test_once_writes_each_page(recorded: Recorded, view: str) -> None:
-    ended = headway("top", recorded.url, "--once", "--view", view)
+    ended = run_main("top", recorded.url, "--once", "--view", view)
     assert ended.returncode == 0, ended.stderr
     assert all(line.isprintable() for line in ended.stdout.split("\n"))
     if view == "slow":
@@ -262,7 +262,7 @@ def test_once_writes_each_page(recorded: Recorded, view: str) -> None:
 
 
 def test_once_of_one_group(recorded: Recorded) -> None:
-    ended = headway("top", recorded.url, "--once", "--json", "--group", "main")
+    ended = run_main("top", recorded.url, "--once", "--json", "--group", "main")
     answer = json.loads(ended.stdout)
     assert {row["group"] for row in answer["processes"]} == {"main"}
     assert answer["total"]["summary"]["processes"] == pytest.approx(1, abs=0.5)
@@ -283,7 +283,7 @@ def test_a_socket_needs_no_recorder(tmp_path: Path) -> None:
         asking = threading.Thread(target=ask)
         asking.start()
         try:
-            done = headway("top", f"unix:{path}", "--once", "--json", "--window", "3")
+            done = run_main("top", f"unix:{path}", "--once", "--json", "--window", "3")
         finally:
             ended.set()
             asking.join()
@@ -296,14 +296,14 @@ def test_a_socket_needs_no_recorder(tmp_path: Path) -> None:
 
 def test_a_socket_that_nobody_reports_to(tmp_path: Path) -> None:
     path = tmp_path / "t.sock"
-    done = headway("top", f"unix:{path}", "--once", "--window", "1")
+    done = run_main("top", f"unix:{path}", "--once", "--window", "1")
     assert done.returncode == 1
     assert done.stderr == f"headway top: nobody reported to unix:{path} within 2 s\n"
     assert not path.exists()
 
 
 def test_a_socket_where_a_recorder_listens(recorded: Recorded) -> None:
-    done = headway("top", f"unix:{recorded.socket}", "--once")
+    done = run_main("top", f"unix:{recorded.socket}", "--once")
     assert done.returncode == 2
     assert "somebody listens there already" in done.stderr
     assert done.stderr.count("\n") == 1
