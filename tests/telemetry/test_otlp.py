@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import environment, headway, start
+from launch import environment, run_main, start
+from recorded import Recorded
 from test_exposition import LIVELY
+from test_recorder import wait_until
 from ticks import Bench, send, tick
 
 from headway.telemetry import otlp
@@ -164,7 +166,45 @@ def test_histograms_have_all_their_buckets(bench: Bench) -> None:
     assert not point.HasField("min")
 
 
-def test_a_receiver_that_was_away_misses_nothing(tmp_path: Path) -> None:
+def test_a_receiver_that_was_away_misses_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The exporter gives the reason of a failure only where there is time for a second try, which
+    # begins after 1.2 seconds at most.
+    monkeypatch.setattr(otlp, "TIMEOUT_S", 2.0)
+    with Receiver() as gone:
+        url = otlp.parse_url(gone.url)
+    pusher = otlp.Pusher(bench.history, otlp.make_exporter(url, {}), url, 0.05, bench.lines.append)
+    bench.run(2)
+    pusher.start()
+    wait_until(lambda: bench.lines)
+    complaint = f"--otlp {url} cannot be reached: Connection refused; it is tried again"
+    assert bench.lines == [complaint]
+    with Receiver(gone.port) as receiver:
+        metrics = receiver.wait_for(lambda metrics: "headway.requests" in metrics)
+        assert number(metrics, "headway.requests") == 20
+        wait_until(lambda: len(bench.lines) > 1)
+        assert bench.lines == [complaint, f"--otlp {url} takes metrics again"]
+        bench.run(1)
+        receiver.wait_for(lambda metrics: number(metrics, "headway.requests") == 30)
+        pusher.stop()
+
+
+def test_the_recorder_pushes_what_came_by_its_end(tmp_path: Path) -> None:
+    with Receiver() as receiver:
+        recorder = Recorded(tmp_path, "--otlp", receiver.url)
+        try:
+            send(recorder.socket, tick(sequence=1), tick(sequence=2))
+            recorder.wait_until_received(2)
+        finally:
+            status = recorder.stop()
+        assert status == 0
+        assert "--otlp" not in recorder.stderr
+        assert number(receiver.requests[-1][2], "headway.requests") == 20
+
+
+@pytest.mark.slow("a push fails after the 5 seconds in which the exporter tries it again")
+def test_the_recorder_pushes_to_a_receiver_that_was_away(tmp_path: Path) -> None:
     with Receiver() as gone:
         url = gone.url
     socket_path = tmp_path / "telemetry.sock"
@@ -267,7 +307,7 @@ def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_get_one_line(options: list[str], complaint: str) -> None:
-    result = headway("telemetry", *options)
+    result = run_main("telemetry", *options)
     assert result.returncode == 2
     assert complaint in result.stderr
     assert "secret" not in result.stderr

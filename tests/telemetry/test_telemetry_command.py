@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from launch import environment, headway, start
+from launch import environment, headway, run_main, start
+from test_recorder import wait_until
 from ticks import START, Bench, Clock, requests, send, tick
 
 import headway as headway_package
@@ -106,10 +107,7 @@ def test_a_kill_leaves_what_was_committed_and_a_socket_that_is_replaced(tmp_path
     options = ("--listen", f"unix:{path}", "--store", store)
     with recorder(*options) as process:
         send(path, tick(7, 1, time.time()))
-        deadline = time.monotonic() + TIMEOUT_S
-        while not (store.exists() and recorded(store) == 10):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: store.exists() and recorded(store) == 10)
         process.kill()
     assert path.exists()
     with recorder(*options) as process:
@@ -177,7 +175,7 @@ def test_the_default_store_is_made(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(options: list[str], message: str) -> None:
-    result = headway("telemetry", *options)
+    result = run_main("telemetry", *options)
     assert result.returncode == 2
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
@@ -193,7 +191,7 @@ def test_a_store_of_a_later_version(tmp_path: Path) -> None:
     database.execute("PRAGMA user_version = 9")
     database.close()
     path = tmp_path / "in.sock"
-    result = headway("telemetry", "--no-http", "--listen", f"unix:{path}", "--store", store)
+    result = run_main("telemetry", "--no-http", "--listen", f"unix:{path}", "--store", store)
     assert result.returncode == 2
     assert "has schema 9, and this version of Headway knows schemas up to 1" in result.stderr
     assert not path.exists()
@@ -209,7 +207,7 @@ def test_a_socket_that_somebody_listens_on(tmp_path: Path) -> None:
 
 
 def test_help_teaches() -> None:
-    text = headway("telemetry", "--help").stdout
+    text = run_main("telemetry", "--help").stdout
     for word in ("--listen", "--store-limit", "--forward", "--recording", "examples:"):
         assert word in text
 
@@ -220,10 +218,10 @@ def test_a_recording_is_taken_away(tmp_path: Path) -> None:
     bench.run(700, (1, 2))
     # While it is in use, and with ticks that are not rolled up yet.
     options = ["--export", str(target), "--from", str(START + 100), "--to", str(START + 690)]
-    result = headway("telemetry", "--store", store, *options)
+    result = run_main("telemetry", "--store", store, *options)
     assert (result.returncode, result.stderr) == (0, "")
     assert not list(tmp_path.glob("taken.sqlite-*"))
-    assert headway("telemetry", "--store", store, *options).returncode == 2
+    assert run_main("telemetry", "--store", store, *options).returncode == 2
     bench.stop()
     target.chmod(0o400)
     reader = open_recording("taken", str(target))
@@ -276,10 +274,7 @@ def test_from_host_to_host(tmp_path: Path) -> None:
             send(here, *(tick(7, n, now, hostname="beta") for n in range(1, 51)))
             send(there, *(tick(7, n, now) for n in range(1, 51)))
             end(forwarding)
-        deadline = time.monotonic() + TIMEOUT_S
-        while recorded(store) < 1000:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: recorded(store) >= 1000)
         end(listening)
     reader = open_recording("it", str(store))
     history = History(recordings={"it": reader})
@@ -291,14 +286,15 @@ def test_from_host_to_host(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells of open files in /proc")
 def test_it_leaves_no_file_open(tmp_path: Path) -> None:
-    path = tmp_path / "in.sock"
-    with recorder("--listen", f"unix:{path}", "--store", tmp_path / "s.sqlite") as process:
+    path, store = tmp_path / "in.sock", tmp_path / "store.sqlite"
+    with recorder("--listen", f"unix:{path}", "--store", store) as process:
         before = len(os.listdir(f"/proc/{process.pid}/fd"))
         now = time.time()
         for n in range(1, 31):
             send(path, tick(n, 1, now), b"nonsense")
-        time.sleep(1.5)
-        assert len(os.listdir(f"/proc/{process.pid}/fd")) <= before
+        wait_until(lambda: recorded(store) == 300)
+        # What was opened for a moment is closed soon; a file that is left open stays.
+        wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) <= before)
         end(process)
 
 
