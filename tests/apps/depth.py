@@ -1,25 +1,37 @@
 """Pages whose threads are to be looked at: they wait, compute, or keep the GIL in a call of C code.
 
-A number of seconds comes as the query.
+A number of seconds comes as the query, or the path of a file: then a page waits or computes until
+there is such a file, and its body has the seconds that this took.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+# What a page computes at least until there is the file.
+CPU_S = 0.2
 
-def wait_for_a_while(seconds: float) -> None:
+
+def wait_for_a_while(seconds: float, file: str = "") -> None:
     time.sleep(seconds)
+    while file and not os.path.exists(file):
+        time.sleep(0.01)
 
 
-def compute_for_a_while(seconds: float) -> None:
+def compute_for_a_while(seconds: float, file: str = "") -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
+    end_cpu = time.thread_time() + CPU_S
+    while file and (time.thread_time() < end_cpu or not os.path.exists(file)):
+        # Between the looks at the clock and for the file, whose time is the kernel's.
+        for _ in range(20_000):
+            pass
 
 
 def hold_for_a_while(seconds: float) -> None:
@@ -53,12 +65,18 @@ PAGES: dict[str, Callable[[float], None]] = {
     "/search": search_for_long,
     "/collect": collect_garbage,
 }
+UNTIL_FILE = {"/wait": wait_for_a_while, "/compute": compute_for_a_while}
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
-    path, seconds = environ["PATH_INFO"], float(environ["QUERY_STRING"] or 0)
-    if path in PAGES:
-        PAGES[path](seconds)
-    body = environ["wsgi.input"].read() or b"done\n"
+    path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
+    done = b"done\n"
+    if query.startswith("/"):
+        began = time.monotonic()
+        UNTIL_FILE[path](0, query)
+        done = b"%f\n" % (time.monotonic() - began)
+    elif path in PAGES:
+        PAGES[path](float(query or 0))
+    body = environ["wsgi.input"].read() or done
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [body]

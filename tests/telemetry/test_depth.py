@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 from heard import GC_EVENT, GC_SNAPSHOT, SLOW, STARTED, TICK, Ear
-from launch import start
-from served import FREE_THREADING, Served
+from launch import environment
+from served import FREE_THREADING, Response, Served
+from ticking import HEADWAY, INTERVAL, Ticking
+
+pytestmark = pytest.mark.free_threading
 
 APPLICATION = "depth:application"
 has_gil = pytest.mark.skipif(FREE_THREADING, reason="without a GIL nobody holds it")
@@ -30,21 +33,29 @@ def ear(tmp_path: Path) -> Iterator[Ear]:
 
 
 def serve(ear: Ear, *options: str, app: str = APPLICATION) -> Served:
-    interval = ("--telemetry-interval", "0.5")
-    return Served(app, "--telemetry", ear.target, *interval, "--threads", "3", *options)
+    return Ticking(app, ear.target, "--threads", "3", *options)
+
+
+class Asking(threading.Thread):
+    def __init__(self, server: Served, target: str) -> None:
+        super().__init__()
+        self.answers: list[Response] = []
+        self._server, self._target = server, target
+
+    def run(self) -> None:
+        self.answers.append(self._server.get(self._target))
 
 
 @contextmanager
-def asking(server: Served, target: str) -> Iterator[threading.Thread]:
+def asking(server: Served, target: str) -> Iterator[Asking]:
     """A request that runs meanwhile, and is answered by the end."""
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(server.get(target).status))
-    thread.start()
+    request = Asking(server, target)
+    request.start()
     try:
-        yield thread
+        yield request
     finally:
-        thread.join()
-    assert answers == [200]
+        request.join()
+    assert [answer.status for answer in request.answers] == [200]
 
 
 def calls(stack: str) -> set[str]:
@@ -76,12 +87,17 @@ MAIN = ("main", "preloaded")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("page", ["wait", "compute"])
 def test_a_slow_request_is_told_of_while_it_runs_and_when_it_is_over(
-    ear: Ear, mode: str, page: str
+    ear: Ear, mode: str, page: str, tmp_path: Path
 ) -> None:
+    over = tmp_path / "over"
     with serve(ear, "--slow-requests", "0.2", *MODES[mode]) as server:
-        with asking(server, f"/{page}?1.8"):
-            active = slow(ear, ACTIVE, f"/{page}")
+        with asking(server, f"/{page}?{over}") as request:
+            try:
+                active = slow(ear, ACTIVE, f"/{page}")
+            finally:
+                over.touch()
         completed = slow(ear, COMPLETED, f"/{page}")
+    (answer,) = request.answers
     for told in (active, completed):
         assert {f"{page}_for_a_while", "application"} <= calls(told["slow_stack"])
         assert told["slow_endpoint"] == f"/{page}"
@@ -96,7 +112,9 @@ def test_a_slow_request_is_told_of_while_it_runs_and_when_it_is_over(
     assert active["slow_thread_id"] == completed["slow_thread_id"]
     assert 0.2 <= active["slow_duration"] < completed["slow_duration"]
     assert 0.1 < active["slow_application_time"] <= active["slow_duration"]
-    assert 1.8 <= completed["slow_application_time"] <= completed["slow_duration"]
+    seconds = float(answer.body)
+    assert seconds <= completed["slow_application_time"] <= completed["slow_duration"]
+    assert active["slow_application_time"] < completed["slow_application_time"]
     assert (active["slow_status"], completed["slow_status"]) == (0, 200)
     assert (active["slow_active_at_completion"], completed["slow_active_at_completion"]) == (0, 1)
     if page == "compute":
@@ -107,19 +125,19 @@ def test_a_slow_request_is_told_of_while_it_runs_and_when_it_is_over(
 
 
 def test_only_requests_beyond_the_limit_are_told_of(ear: Ear) -> None:
-    with serve(ear, "--slow-requests", "1.0") as server:
-        assert server.get("/wait?0.05").status == 200
-        assert server.get("/wait?1.1").status == 200
+    with serve(ear, "--slow-requests", "0.6") as server:
+        assert server.get("/wait?0.01").status == 200
+        assert server.get("/wait?0.7").status == 200
         slow(ear, COMPLETED, "/wait")
         ticks = len(ear.heard(TICK))
         ear.wait_for(TICK, lambda _: len(ear.heard(TICK)) > ticks + 1)
     completed = [each for each in ear.heard(SLOW) if each.fields["slow_record_state"] == COMPLETED]
-    assert [each.fields["slow_duration"] > 1.0 for each in completed] == [True]
+    assert [each.fields["slow_duration"] > 0.6 for each in completed] == [True]
 
 
 def test_without_the_option_there_are_none(ear: Ear) -> None:
     with serve(ear) as server:
-        assert server.get("/wait?1.2").status == 200
+        assert server.get("/wait?0.5").status == 200
         ear.wait_for(TICK, lambda fields: fields["request_count"])
     assert ear.heard(SLOW) == []
 
@@ -131,7 +149,7 @@ def test_what_is_told_of_a_request_is_what_its_client_and_trusted_proxies_said(e
             "X-Forwarded-For: 2001:db8::1\r\nX-Forwarded-Proto: https\r\n"
             f"User-Agent: {'depth ' * 500}\r\n"
         )
-        assert server.get("/%77ait?0.5", headers=told_by_proxy).status == 200
+        assert server.get("/%77ait?0.3", headers=told_by_proxy).status == 200
         told = slow(ear, COMPLETED, "/wait")
         body = b"x" * 100_000
         assert server.request("POST", "/hold?0.2", body).status == 200
@@ -140,7 +158,7 @@ def test_what_is_told_of_a_request_is_what_its_client_and_trusted_proxies_said(e
     assert told["slow_scheme"] == "https"
     assert told["slow_user_agent"] == ("depth " * 500)[:255]
     assert told["slow_hostname"] == "test"
-    assert not any("0.5" in str(each.fields["slow_path_info"]) for each in ear.heard(SLOW))
+    assert not any("0.3" in str(each.fields["slow_path_info"]) for each in ear.heard(SLOW))
     assert (posted["slow_method"], posted["slow_peer_ip"]) == ("POST", "127.0.0.1")
     assert (posted["slow_input_bytes"], posted["slow_output_bytes"]) == (100_000, 100_000)
     assert posted["slow_input_reads"] >= 1
@@ -173,10 +191,10 @@ def test_python_that_computes_is_no_long_hold(ear: Ear) -> None:
     """It drops the GIL when it is asked to. A machine that is busy may keep it from doing so for a
     moment; a thread that never does is another matter."""
     with serve(ear) as server:
-        with asking(server, "/compute?1.5") as compute:
+        with asking(server, "/compute?1.1") as compute:
             while compute.is_alive():
                 server.get("/other")
-        ear.wait_for(TICK, lambda fields: fields.get("request_time_max", 0) > 1.5)
+        ear.wait_for(TICK, lambda fields: fields.get("request_time_max", 0) > 1.1)
     assert all(row["hold_duration"] < 1.0 for row in ear.rows("holds"))
 
 
@@ -228,7 +246,7 @@ def test_an_interpreter_that_is_replaced_is_followed_by_the_next(ear: Ear) -> No
 
 
 PROGRAM = """
-import re, threading, time
+import os, re, sys, threading, time
 
 def search():
     re.match(r"(1+)+$", "1" * 22 + "x")
@@ -240,8 +258,8 @@ def wait_often():
 over = threading.Event()
 waiter = threading.Thread(target=wait_often)
 waiter.start()
-began = time.monotonic()
-while time.monotonic() < began + 3:
+# Until the test has heard of it.
+while not os.path.exists(sys.argv[1]):
     search()
     time.sleep(0.05)
 over.set()
@@ -250,10 +268,16 @@ waiter.join()
 
 
 @has_gil
-def test_a_program_that_keeps_the_gil_is_told_of(ear: Ear) -> None:
-    program = start("run", "--telemetry", ear.target, "--telemetry-interval", "0.5", "-c", PROGRAM)
-    with program:
-        hold = ear.wait_for_row("holds", lambda row: "search" in calls(row.get("hold_stack", "")))
+def test_a_program_that_keeps_the_gil_is_told_of(ear: Ear, tmp_path: Path) -> None:
+    over = tmp_path / "over"
+    command = [*HEADWAY, "run", "--telemetry", ear.target, *INTERVAL, "-c", PROGRAM, str(over)]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as program:
+        try:
+            hold = ear.wait_for_row(
+                "holds", lambda row: "search" in calls(row.get("hold_stack", ""))
+            )
+        finally:
+            over.touch()
         assert program.wait(60) == 0
     assert hold["hold_thread"] == "MainThread"
     assert hold["hold_gil"] == "main"
@@ -267,13 +291,13 @@ import headway
 from headway.server.settings import Telemetry
 
 def app(environ, start_response):
-    time.sleep(0.6)
+    time.sleep(0.3)
     start_response("200 OK", [("Content-Type", "text/plain")])
     threading.Timer(0.1, stop.set).start()
     return [b"slept\\n"]
 
 stop = threading.Event()
-told = Telemetry(sys.argv[1], interval_s=0.5, slow_requests_s=0.2)
+told = Telemetry(sys.argv[1], interval_s=0.1, slow_requests_s=0.2)
 def serve():
     headway.serve(app, bind="127.0.0.1:0", threads=1, telemetry=told, stop=stop)
 if sys.argv[2] == "main":
