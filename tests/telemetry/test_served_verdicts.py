@@ -20,6 +20,8 @@ from served import FREE_THREADING, Served
 
 PATIENCE_S = 40.0
 WINDOW_S = 3
+# Between two questions.
+PAUSE_S = 0.1
 GIL_VERDICTS = {"gil-bound", "convoy", "long-hold"}
 with_gil = pytest.mark.skipif(FREE_THREADING, reason="there is no GIL")
 
@@ -78,8 +80,20 @@ def wait_for(judge: Callable[[], dict[str, Any]], name: str, *never: str) -> dic
             pytest.skip("the machine's cgroup stops the server")
         if verdict["name"] == name:
             return verdict
-        time.sleep(0.3)
+        time.sleep(PAUSE_S)
     raise AssertionError(f"{name} was not said, but {seen}; at last: {verdict}")
+
+
+def watch(judge: Callable[[], dict[str, Any]], seconds: float) -> None:
+    """Until a verdict is on that many seconds with requests; none is one about the GIL."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        verdict = judge()
+        assert verdict["name"] not in GIL_VERDICTS, verdict
+        if verdict["sample"]["requests"] > 0 and verdict["sample"]["seconds"] >= seconds:
+            break
+        assert time.monotonic() < deadline, verdict
+        time.sleep(PAUSE_S)
 
 
 def test_a_server_without_requests_is_idle(tmp_path: Path) -> None:
@@ -90,9 +104,7 @@ def test_a_server_without_requests_is_idle(tmp_path: Path) -> None:
 def test_requests_that_wait_are_io_bound_and_never_anything_about_the_gil(tmp_path: Path) -> None:
     with situation(tmp_path, {"/wait?0.05": 3}, "--threads", "5") as judge:
         found = wait_for(judge, "io-bound", *GIL_VERDICTS)
-        for _ in range(5):
-            assert judge()["name"] not in GIL_VERDICTS
-            time.sleep(0.3)
+        watch(judge, 2.0)
     assert found["sample"]["requests"] >= 30
 
 
@@ -114,6 +126,7 @@ def test_threads_that_compute_are_gil_bound(tmp_path: Path) -> None:
 
 
 @with_gil
+@pytest.mark.slow("keeps two servers under load for some seconds")
 def test_short_requests_beside_pages_that_compute_are_a_convoy_unless_a_policy_helps(
     tmp_path: Path,
 ) -> None:
@@ -128,7 +141,7 @@ def test_short_requests_beside_pages_that_compute_are_a_convoy_unless_a_policy_h
         verdict = judge()
         while verdict["sample"]["seconds"] < WINDOW_S - 1 or verdict["name"] == "convoy":
             assert time.monotonic() < deadline, verdict
-            time.sleep(0.3)
+            time.sleep(PAUSE_S)
             verdict = judge()
 
 
@@ -145,12 +158,9 @@ def test_a_call_that_keeps_the_gil_is_named_with_its_endpoint_and_where_it_is(
 
 
 @pytest.mark.skipif(not FREE_THREADING, reason="there is a GIL")
+@pytest.mark.free_threading
 @pytest.mark.parametrize("page", ["/compute?0.05", "/wait?0.02", "/collect"])
 def test_without_a_gil_nothing_is_said_of_one(tmp_path: Path, page: str) -> None:
     with situation(tmp_path, {page: 4}, "--threads", "4") as judge:
-        deadline = time.monotonic() + 3 * WINDOW_S
-        while time.monotonic() < deadline:
-            verdict = judge()
-            assert verdict["name"] not in GIL_VERDICTS, verdict
-            time.sleep(0.3)
-        assert verdict["sample"]["requests"] > 0
+        # At least two ticks, of which the first may have begun before the requests.
+        watch(judge, 1.4)
