@@ -127,6 +127,7 @@ def flooded(recorder: Recorded, paths: list[Path]) -> Iterator[subprocess.Popen[
         flood.communicate()
 
 
+@pytest.mark.slow("keeps every processor busy")
 def test_a_flood_of_changed_datagrams(tmp_path: Path) -> None:
     (tmp_path / "datagrams").mkdir()
     paths = record_datagrams(tmp_path / "datagrams")

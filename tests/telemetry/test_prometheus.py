@@ -6,12 +6,15 @@ import time
 from bisect import bisect_left
 from pathlib import Path
 
+import pytest
 from prometheus import Prometheus
 from recorded import Recorded
 from test_exposition import LIVELY
 from ticks import STOPPED, message, send, tick
 
 from headway.telemetry.metrics import REQUEST_BOUNDS
+
+pytestmark = pytest.mark.slow("starts Prometheus")
 
 # A wide spread, so that each quantile is in another bucket.
 SPREAD = [(0.0007 * 1.13**n, 2 + n % 7) for n in range(60)]

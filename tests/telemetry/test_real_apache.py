@@ -17,7 +17,10 @@ from recorded import Recorded
 TIMEOUT_S = 30
 REQUESTS, CLIENTS = 1_500, 10
 
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+pytestmark = [
+    pytest.mark.slow("starts Apache with mod_wsgi"),
+    pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
+]
 
 
 @pytest.fixture

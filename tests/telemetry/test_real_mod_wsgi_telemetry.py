@@ -27,6 +27,7 @@ SWITCH_INTERVAL_S = 0.002
 PROCESSES, THREADS, REQUESTS = 2, 3, 600
 
 pytestmark = [
+    pytest.mark.slow("starts mod_wsgi's viewer, and a browser"),
     pytest.mark.skipif(
         not VIEWER.exists(), reason="mod-wsgi-telemetry is missing: scripts/telemetry-clients"
     ),

@@ -12,6 +12,8 @@ from real_load import Load
 from recorded import Recorded
 from served import FREE_THREADING, Served
 
+pytestmark = pytest.mark.slow("starts Prometheus")
+
 TIMEOUT_S = 40
 REQUESTS = 400
 

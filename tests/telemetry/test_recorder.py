@@ -18,6 +18,7 @@ from ticks import STARTED, message, requests, tick
 
 from headway import _native, columns
 from headway.errors import CommandError
+from headway.telemetry import store
 from headway.telemetry.history import History
 from headway.telemetry.listening import Inlet
 from headway.telemetry.reading import Reader
@@ -71,7 +72,8 @@ class Station:
 
 
 @pytest.fixture
-def station(tmp_path: Path) -> Iterator[Station]:
+def station(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Station]:
+    monkeypatch.setattr(store, "COMMIT_INTERVAL_S", 0.1)
     station = Station(tmp_path)
     yield station
     station.stop()

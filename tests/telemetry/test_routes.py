@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from heard import SLOW, Ear
 from served import FREE_THREADING, Served
+from ticking import Ticking
+
+pytestmark = pytest.mark.free_threading
 
 
 @pytest.fixture
@@ -17,8 +20,7 @@ def ear(tmp_path: Path) -> Iterator[Ear]:
 
 
 def serve(ear: Ear, app: str, *options: str, **changes: str) -> Served:
-    told = ("--telemetry", ear.target, "--telemetry-interval", "0.5")
-    return Served(app, *told, *options, **changes)
+    return Ticking(app, ear.target, *options, **changes)
 
 
 def endpoints(ear: Ear, requests: int) -> dict[str, tuple[int, bool]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
 from launch import python
+
+pytestmark = pytest.mark.free_threading
 
 # Asks for the stack of another thread, from a thread that needs the GIL only before and after.
 PRELUDE = """
@@ -287,6 +290,8 @@ def test_a_thread_that_comes_back_to_c_is_no_trap() -> None:
             while not over.is_set():
                 list(map(fill_and_leave, range(10)))
 
+        # Who asks needs the GIL before and after, and gets it once an interval.
+        sys.setswitchinterval(0.0005)
         thread = started(call_from_c)
         for _ in range(1_000):
             told = ask(thread)

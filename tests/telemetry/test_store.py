@@ -141,12 +141,12 @@ def test_what_finds_no_room_meanwhile_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "MAX_WAITING_BYTES", 10_000)
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.0)
     path = tmp_path / "store.sqlite"
     bench = Bench(path)
     bench.run(5)
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.0)
         assert bench.store is not None
         for _ in range(60):
             bench.clock.now += 1
@@ -388,7 +388,8 @@ def test_the_threads_commit_what_came_when_it_ends(tmp_path: Path) -> None:
     again.stop()
 
 
-def test_commits_come_by_themselves(tmp_path: Path) -> None:
+def test_commits_come_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "COMMIT_INTERVAL_S", 0.1)
     path = tmp_path / "store.sqlite"
     bench = Bench(path)
     bench.recorder.start()
