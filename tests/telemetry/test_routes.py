@@ -10,8 +10,6 @@ from heard import SLOW, Ear
 from served import FREE_THREADING, Served
 from ticking import Ticking
 
-pytestmark = pytest.mark.free_threading
-
 
 @pytest.fixture
 def ear(tmp_path: Path) -> Iterator[Ear]:
@@ -79,6 +77,7 @@ def test_django(ear: Ear) -> None:
         }
 
 
+@pytest.mark.free_threading
 def test_bottle_and_what_applications_say_themselves(ear: Ear) -> None:
     with serve(ear, "routes_said:application") as server:
         for target in ("/orders/1", "/orders/2", "/said", "/said", "/long"):
@@ -90,6 +89,7 @@ def test_bottle_and_what_applications_say_themselves(ear: Ear) -> None:
         }
 
 
+@pytest.mark.free_threading
 def test_what_goes_wrong_means_that_the_route_is_not_known(ear: Ear) -> None:
     """And never that the application, or the next request, hears of it."""
     hostile = ("/number", "/surrogate", "/hostile", "/bound", "/iterable")
@@ -132,6 +132,7 @@ def test_routes_are_bounded(ear: Ear) -> None:
     assert sum(count for count, _ in told.values()) == 1_500
 
 
+@pytest.mark.free_threading
 @pytest.mark.skipif(not FREE_THREADING, reason="only without a GIL threads run at the same time")
 def test_a_route_that_other_threads_replace_stays_alive_while_it_is_read(ear: Ear) -> None:
     """The debug allocator overwrites freed memory, so that a freed name ends the process."""
