@@ -17,6 +17,7 @@ from test_interpreters import Tenants, own_or_shared, refused
 
 from headway.server.process import spawn
 from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
+from headway.server.system import System
 from headway.server.task import Task
 
 THREAD_AT_EXIT = """
@@ -140,7 +141,7 @@ def test_a_worker_that_never_serves_ends_its_interpreters() -> None:
         listener.set_inheritable(True)
         listeners = ((listener.fileno(), f"127.0.0.1:{listener.getsockname()[1]}"),)
         task = Task(group, 1, listeners, *[False] * 5)
-        process = spawn(task, 1, 1, dict(os.environ))
+        process = spawn(task, 1, 1, dict(os.environ), System())
 
     def is_ready() -> bool:
         return any(message["event"] == "ready" for message in process.receive())

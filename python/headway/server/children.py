@@ -12,11 +12,13 @@ import os
 import signal
 from collections.abc import Iterator
 
-from headway.server.process import End, Process, is_child
+from headway.server.process import End, Process
+from headway.server.system import System
 
 
 class Children:
-    def __init__(self) -> None:
+    def __init__(self, system: System) -> None:
+        self._system = system
         self._processes: list[Process] = []
         # Wait statuses of processes that did not say yet that they are ours.
         self._unclaimed: dict[int, int] = {}
@@ -42,7 +44,7 @@ class Children:
     def claim(self, process: Process, pid: int) -> End | None:
         """The process says that this is its pid. How it ended, if it has already."""
         status = self._unclaimed.pop(pid, None)
-        if status is None and not is_child(pid):
+        if status is None and not self._is_ours(pid):
             # No worker, but its application at work between the two forks.
             return None
         process.pid = pid
@@ -54,7 +56,7 @@ class Children:
         """Waits for those that have ended, and for orphans of applications. Never blocks."""
         with contextlib.suppress(ChildProcessError):
             while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = self._system.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     return
                 process = next((each for each in self._processes if each.pid == pid), None)
@@ -69,7 +71,7 @@ class Children:
         Never blocks."""
         options = os.WSTOPPED | os.WCONTINUED | os.WNOHANG
         with contextlib.suppress(ChildProcessError):
-            while (change := os.waitid(os.P_ALL, 0, options)) is not None:
+            while (change := self._system.waitid(os.P_ALL, 0, options)) is not None:
                 stopped = change.si_code == os.CLD_STOPPED
                 for process in self._processes:
                     if process.pid == change.si_pid:
@@ -82,5 +84,13 @@ class Children:
         for process in self._processes:
             if process.pid:
                 with contextlib.suppress(ChildProcessError):
-                    os.waitpid(process.pid, 0)
+                    self._system.waitpid(process.pid, 0)
         self._processes.clear()
+
+    def _is_ours(self, pid: int) -> bool:
+        """Whether this process may wait for that one, and so knows whose the pid is."""
+        try:
+            self._system.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True

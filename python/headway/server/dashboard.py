@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from dataclasses import replace
 
 from headway.server import free_threading
@@ -23,6 +22,7 @@ from headway.server.process import End
 from headway.server.settings import ServerSettings
 from headway.server.signals import IGNORED, RECORDERS_END, SUPERVISORS_SIGNALS
 from headway.server.stderr import say
+from headway.server.system import System
 
 # As `process.PROGRAM`: the current directory is not searched, and `ps` shows the string.
 PROGRAM = (
@@ -37,8 +37,9 @@ STOP_TIMEOUT_S = 10.0
 
 
 class Dashboard:
-    def __init__(self, http: Address, store: str | None, path: str | None) -> None:
+    def __init__(self, http: Address, store: str | None, path: str | None, system: System) -> None:
         """`path` is the socket that the processes report to; None makes a place for it."""
+        self._system = system
         self._http = http
         self._store = store
         self._folder = None
@@ -50,7 +51,7 @@ class Dashboard:
         self.path = path
         self._pid = 0
         self._delay_s = FIRST_DELAY_S
-        # When to start it again, by `time.monotonic()`.
+        # When to start it again, by the system's clock.
         self.deadline: float | None = None
 
     def heard_by(self, settings: ServerSettings) -> ServerSettings:
@@ -67,7 +68,7 @@ class Dashboard:
         python = sys.executable
         flags = free_threading.other_flags()
         try:
-            self._pid = os.posix_spawn(
+            self._pid = self._system.posix_spawn(
                 python,
                 [python, *flags, "-c", PROGRAM, "telemetry", *options],
                 os.environ,
@@ -82,38 +83,38 @@ class Dashboard:
 
     def wait_until_it_listens(self) -> None:
         """So that it hears of the first processes, too. Not for long: they are what matters."""
-        end = time.monotonic() + START_TIMEOUT_S
-        while self._pid and time.monotonic() < end:
+        end = self._system.monotonic() + START_TIMEOUT_S
+        while self._pid and self._system.monotonic() < end:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
                 if ours.connect_ex(self.path) == 0:
                     return
             self.tend()
-            time.sleep(0.01)
+            self._system.sleep(0.01)
 
     def tend(self, *, is_stopping: bool = False) -> None:
         """Notices that it has ended, and starts it again when it is time, unless the server stops.
         Before others wait for children."""
         if self._pid:
-            status = _status_of(self._pid)
+            status = self._status()
             if status is not None:
                 self._pid = 0
                 self._note_end(End.from_status(status), is_stopping)
         elif is_stopping:
             self.deadline = None
-        elif self.deadline is not None and time.monotonic() >= self.deadline:
+        elif self.deadline is not None and self._system.monotonic() >= self.deadline:
             self.start()
 
     def stop(self) -> None:
         """Ends it, once there is nothing left to hear, and waits until it has written all."""
-        if self._pid and _status_of(self._pid) is None:
-            os.kill(self._pid, RECORDERS_END)
-            end = time.monotonic() + STOP_TIMEOUT_S
-            while _status_of(self._pid) is None:
-                if time.monotonic() >= end:
-                    os.kill(self._pid, signal.SIGKILL)
-                    os.waitpid(self._pid, 0)
+        if self._pid and self._status() is None:
+            self._system.kill(self._pid, RECORDERS_END)
+            end = self._system.monotonic() + STOP_TIMEOUT_S
+            while self._status() is None:
+                if self._system.monotonic() >= end:
+                    self._system.kill(self._pid, signal.SIGKILL)
+                    self._system.waitpid(self._pid, 0)
                     break
-                time.sleep(0.01)
+                self._system.sleep(0.01)
         self._pid = 0
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -130,15 +131,14 @@ class Dashboard:
         self._retry()
 
     def _retry(self) -> None:
-        self.deadline = time.monotonic() + self._delay_s
+        self.deadline = self._system.monotonic() + self._delay_s
         self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
 
-
-def _status_of(pid: int) -> int | None:
-    """The wait status of a child that has ended, None while it runs. Where somebody else has waited
-    for it, that of exit status 1."""
-    try:
-        done, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return 1 << 8
-    return status if done else None
+    def _status(self) -> int | None:
+        """The wait status if it has ended, None while it runs. Where somebody else has waited for
+        it, that of exit status 1."""
+        try:
+            done, status = self._system.waitpid(self._pid, os.WNOHANG)
+        except ChildProcessError:
+            return 1 << 8
+        return status if done else None

@@ -7,7 +7,6 @@ another. Holds what is; the supervisor decides.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 
 from headway.server.process import Process
@@ -31,14 +30,14 @@ class Slot:
         self.starting: Process | None = None
         # Deaths in a row, of processes that did not do well.
         self.failures = 0
-        # When to start again, by `time.monotonic()`.
+        # When to start again, by the supervisor's clock.
         self.retry_at: float | None = None
         self.awaits_template = False
 
-    def count_death(self, process: Process) -> float:
+    def count_death(self, process: Process, now: float) -> float:
         """How long to wait before the next start: not at all at first, then longer and longer."""
         served_since = process.serving_since
-        if served_since is not None and time.monotonic() - served_since >= HEALTHY_S:
+        if served_since is not None and now - served_since >= HEALTHY_S:
             self.failures = 0
         self.failures += 1
         if self.failures == 1:

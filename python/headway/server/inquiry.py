@@ -7,11 +7,11 @@ never waits here.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from headway.server.process import Process, State
+from headway.server.system import Clock
 
 # A process takes the GIL once to answer.
 PATIENCE_S = 0.5
@@ -22,10 +22,11 @@ Asker = Callable[[dict[str, Any]], None]
 class Inquiry:
     """One at a time; who asks meanwhile gets the same answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._askers: list[Asker] = []
         self._unheard: set[Process] = set()
-        # When to wait no longer, by `time.monotonic()`; `None` while nobody asks.
+        # When to wait no longer, by the clock; `None` while nobody asks.
         self.deadline: float | None = None
 
     def join(self, asker: Asker, processes: Iterable[Process]) -> None:
@@ -33,7 +34,7 @@ class Inquiry:
         self._askers.append(asker)
         if self.deadline is not None:
             return
-        self.deadline = time.monotonic() + PATIENCE_S
+        self.deadline = self._clock() + PATIENCE_S
         for process in processes:
             process.requests = None
             process.interpreters = []
@@ -51,7 +52,7 @@ class Inquiry:
             return False
         # Not for those that have gone.
         waits = any(each.control.fileno() >= 0 for each in self._unheard)
-        return not waits or time.monotonic() >= self.deadline
+        return not waits or self._clock() >= self.deadline
 
     def answer(self, document: dict[str, Any]) -> None:
         askers, self._askers = self._askers, []

@@ -25,6 +25,7 @@ from headway.server.limits import drain_s, to_ns
 from headway.server.places import Place, interval_ns, mounts_of
 from headway.server.settings import ProcessGroup
 from headway.server.stderr import say
+from headway.server.system import Clock
 
 # What these hold in C CPython 3.12 keeps for the whole process, and 3.13 that of the first. If it
 # was made by an own-GIL interpreter it goes with that one, and leaves others with freed memory. In
@@ -51,10 +52,16 @@ class Keeper:
         multiprocess: bool,
         path: Sequence[str],
         reported: bool,
+        *,
+        clock: Clock = time.monotonic,
+        native: Any = _native,
     ) -> None:
         """`server` is the native one, in which the interpreters get their places. `about` goes into
         the environs of requests, for each listener; `path` is sys.path as an interpreter finds it.
-        `reported`: somebody wants to know what their garbage collectors do."""
+        `reported`: somebody wants to know what their garbage collectors do. `native` has the
+        functions that make and end interpreters."""
+        self._clock = clock
+        self._native = native
         self._server = server
         self._group = group
         self._places = places
@@ -103,7 +110,7 @@ class Keeper:
             self._settled.set()
         while self._failure is None:
             patience_ns = to_ns(LOOK_S) if self._retiring else -1
-            wanted = _native.server_next_wanted(self._server, patience_ns)
+            wanted = self._native.server_next_wanted(self._server, patience_ns)
             if wanted is None:
                 break
             if wanted >= 0:
@@ -120,18 +127,18 @@ class Keeper:
                 say(error.details)
             say(f"application group {place.name}: {error}")
             # A former one serves on.
-            _native.server_admit(self._server, index, None)
+            self._native.server_admit(self._server, index, None)
 
     def _make(self, place: Place) -> Any:
         """An interpreter with the application in it. Raises `CommandError`."""
         group = place.group
         try:
-            interpreter = _native.interpreter_create(group.own_gil, self._group.threads)
+            interpreter = self._native.interpreter_create(group.own_gil, self._group.threads)
         except RuntimeError as error:
             raise CommandError(f"no interpreter for {place.name}: {error}") from None
         task = json.dumps(self._task(place))
         try:
-            answer = _native.interpreter_enter(interpreter, self._path, task)
+            answer = self._native.interpreter_enter(interpreter, self._path, task)
         except Exception as error:
             # Whoever waits for the keeper would do so for ever.
             self._end(interpreter, place.name)
@@ -168,21 +175,21 @@ class Keeper:
         return self._group.switch_interval_s if own is None else own
 
     def _replace(self, index: int, interpreter: Any) -> None:
-        _native.server_admit(self._server, index, interpreter)
+        self._native.server_admit(self._server, index, interpreter)
         self._made[index] += 1
         former = self._interpreters.get(index)
         self._interpreters[index] = interpreter
         if former is not None:
-            until = time.monotonic() + drain_s(self._group)
+            until = self._clock() + drain_s(self._group)
             self._retiring.append((former, self._places[index].name, until))
 
     def _end_retired(self) -> None:
         still = []
         for interpreter, name, until in self._retiring:
-            if _native.server_retire(self._server, interpreter, 0):
+            if self._native.server_retire(self._server, interpreter, 0):
                 self._end(interpreter, name)
                 continue
-            if time.monotonic() >= until:
+            if self._clock() >= until:
                 say(
                     f"application group {name}: a worker thread has not left the former "
                     f"interpreter after {drain_s(self._group):g} s; it stays until it has"
@@ -195,12 +202,12 @@ class Keeper:
         for index, interpreter in self._interpreters.items():
             self._retiring.append((interpreter, self._places[index].name, 0.0))
         for interpreter, name, _ in self._retiring:
-            if _native.server_retire(self._server, interpreter, to_ns(MOMENT_S)):
+            if self._native.server_retire(self._server, interpreter, to_ns(MOMENT_S)):
                 self._end(interpreter, name)
 
     def _end(self, interpreter: Any, name: str) -> None:
         """Its atexit handlers run, its threads are waited for."""
-        threads = _native.interpreter_end(interpreter)
+        threads = self._native.interpreter_end(interpreter)
         if threads:
             say(
                 f"application group {name}: {threads} of its threads did not end, so its "
@@ -208,7 +215,7 @@ class Keeper:
             )
         else:
             # Its books close.
-            _native.gil_match_interpreters()
+            self._native.gil_match_interpreters()
 
 
 def _import_for_others() -> None:

@@ -13,15 +13,17 @@ from headway.server.children import Children
 from headway.server.generation import Generation, RunningGroup, Slot
 from headway.server.listeners import Listeners
 from headway.server.process import Process, State, fork, spawn
+from headway.server.system import System
 from headway.server.task import Task
 
 
 class Launch:
     """Starts processes on the listening sockets, and adds them to the children."""
 
-    def __init__(self, listeners: Listeners, children: Children) -> None:
+    def __init__(self, listeners: Listeners, children: Children, system: System) -> None:
         self._listeners = listeners
         self._children = children
+        self._system = system
 
     def fill(self, generation: Generation, running: RunningGroup, slot: Slot) -> None:
         """Starts a process for the slot, or the template that it has to wait for. Raises
@@ -34,7 +36,7 @@ class Launch:
             running.template = self._spawn(generation, running, 0)
         slot.awaits_template = running.template.state is State.STARTING
         if not slot.awaits_template:
-            slot.starting = fork(running.template, slot.number)
+            slot.starting = fork(running.template, slot.number, self._system)
             self._add(slot.starting)
 
     def _spawn(self, generation: Generation, running: RunningGroup, number: int) -> Process:
@@ -56,7 +58,7 @@ class Launch:
             telemetry=generation.settings.reporting,
         )
         environment = identity.environment(group, dict(os.environ))
-        process = spawn(task, number, generation.number, environment)
+        process = spawn(task, number, generation.number, environment, self._system)
         self._add(process)
         return process
 

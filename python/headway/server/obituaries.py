@@ -18,6 +18,7 @@ from headway import _native
 from headway.reporter import as_text, own_identity
 from headway.server.process import End, Process
 from headway.server.reporting import SERVE
+from headway.server.system import Clock
 
 PROCESS_STOPPED = 7
 # How often, and for how long, it is tried.
@@ -30,12 +31,13 @@ MEMORY_EVENTS = "memory.events"
 class Obituary(NamedTuple):
     path: str
     datagram: bytes
-    # By time.monotonic().
+    # By the clock.
     until: float
 
 
 class Obituaries:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._waiting: deque[Obituary] = deque(maxlen=MAX_WAITING)
         self._retry_at: float | None = None
         self._oom_kills = oom_kills()
@@ -70,7 +72,7 @@ class Obituaries:
         if requests is not None:
             fields["lifetime_request_count"] = requests
         datagram = _native.telemetry_encode(PROCESS_STOPPED, process.pid, 0, now, fields)
-        self._waiting.append(Obituary(telemetry.path, datagram, time.monotonic() + PATIENCE_S))
+        self._waiting.append(Obituary(telemetry.path, datagram, self._clock() + PATIENCE_S))
         self.send()
 
     def send(self) -> None:
@@ -85,10 +87,10 @@ class Obituaries:
                 with contextlib.suppress(OSError):
                     post.sendto(each.datagram, socket.MSG_DONTWAIT, each.path)
                     sent = True
-                if not sent and time.monotonic() < each.until:
+                if not sent and self._clock() < each.until:
                     self._waiting.append(each)
         if self._waiting:
-            self._retry_at = time.monotonic() + RETRY_S
+            self._retry_at = self._clock() + RETRY_S
 
 
 def reason_of(process: Process, end: End | None, *, was_oom_kill: bool) -> str:

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 from headway.errors import CommandError
 from headway.server import free_threading
-from headway.server.control import Control, Gone, Message, open_pair
+from headway.server.control import Control, Gone, Message
 from headway.server.settings import ProcessGroup, Telemetry
 from headway.server.signals import IGNORED, SUPERVISORS_SIGNALS
+from headway.server.system import System
 from headway.server.task import Task
 
 # For `python -c`, with the control socket's descriptor behind it. The current directory must not
@@ -58,9 +59,18 @@ class Failure(NamedTuple):
 
 
 class Process:
-    """A worker or a template. `deadline` is when its state must be over, by `time.monotonic()`."""
+    """A worker or a template. `deadline` is when its state must be over, by the system's
+    clock."""
 
-    def __init__(self, group: ProcessGroup, number: int, generation: int, control: Control) -> None:
+    def __init__(
+        self,
+        group: ProcessGroup,
+        number: int,
+        generation: int,
+        control: Control,
+        system: System,
+    ) -> None:
+        self._system = system
         self.group = group
         self.number = number
         self.generation = generation
@@ -106,15 +116,17 @@ class Process:
         """`timeout_s`: how long it may be in it; 0 for ever."""
         self.state = state
         self.since = time.time()
-        self.deadline = time.monotonic() + timeout_s if timeout_s else None
+        now = self._system.monotonic()
+        self.deadline = now + timeout_s if timeout_s else None
         if state is State.SERVING:
-            self.serving_since = time.monotonic()
+            self.serving_since = now
 
     def note_stop(self, number: int | None) -> None:
         """`None`: it goes on."""
         limit_s = self.group.deadlock_timeout_s
         self.stopped_by = number
-        self.stopped_until = time.monotonic() + limit_s if number and limit_s else None
+        now = self._system.monotonic()
+        self.stopped_until = now + limit_s if number and limit_s else None
 
     def receive(self) -> list[Message]:
         """What it has said and was not read yet, some of it if it says very much. Never waits.
@@ -142,16 +154,18 @@ class Process:
         its pid yet gets no signal, but ends at SIGKILL, when it finds its supervisor gone."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+                self._system.kill(self.pid, number)
         elif number == signal.SIGKILL:
             self.control.close()
 
 
-def spawn(task: Task, number: int, generation: int, environment: dict[str, str]) -> Process:
+def spawn(
+    task: Task, number: int, generation: int, environment: dict[str, str], system: System
+) -> Process:
     """Starts an interpreter on the task. Raises `OSError` if the system cannot."""
-    ours, theirs = open_pair()
+    ours, theirs = system.open_pair()
     try:
-        process = Process(task.group, number, generation, ours)
+        process = Process(task.group, number, generation, ours, system)
         process.is_template = task.is_template
         process.telemetry = task.telemetry
         group = task.group
@@ -162,7 +176,7 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
         place = "" if task.is_template else f", process {number}"
         program = PROGRAM.format(name=f"headway serve: group {group.name}{place}")
         fds = [theirs.fileno(), *(fd for fd, _ in task.listeners)]
-        process.pid = os.posix_spawn(
+        process.pid = system.posix_spawn(
             python,
             [python, *flags, "-c", program, str(theirs.fileno())],
             environment,
@@ -183,25 +197,16 @@ def spawn(task: Task, number: int, generation: int, environment: dict[str, str])
     return process
 
 
-def fork(template: Process, number: int) -> Process:
+def fork(template: Process, number: int, system: System) -> Process:
     """Has the template fork a worker; the pid follows in an event of its own."""
-    ours, theirs = open_pair()
+    ours, theirs = system.open_pair()
     ours.ask_for_pids()
-    process = Process(template.group, number, template.generation, ours)
+    process = Process(template.group, number, template.generation, ours, system)
     process.telemetry = template.telemetry
     message = {"command": "fork", "number": number}
     template.control.send(message, wait=False, fds=(theirs.fileno(),))
     theirs.close()
     return process
-
-
-def is_child(pid: int) -> bool:
-    """Whether this process may wait for that one, and so knows whose the pid is."""
-    try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def check_interpreter(group: ProcessGroup) -> None:

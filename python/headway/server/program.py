@@ -26,6 +26,7 @@ from headway.server.signals import ONE_SIGNAL_S
 from headway.server.socket_file import SocketFile
 from headway.server.start import open_log
 from headway.server.stderr import tell
+from headway.server.system import Clock
 from headway.server.undeclared import told
 from headway.server.worker import install_meter
 
@@ -168,7 +169,10 @@ def _serve_until_stopped(
 
 
 def _run_until_signal(
-    begin: Callable[[], None], end: Callable[[], int], stop: threading.Event | None
+    begin: Callable[[], None],
+    end: Callable[[], int],
+    stop: threading.Event | None,
+    clock: Clock = time.monotonic,
 ) -> int:
     """Begins, waits for SIGINT, SIGTERM or the event, and ends. A signal that comes ONE_SIGNAL_S
     after the first, or after the event, has its former effect."""
@@ -186,9 +190,9 @@ def _run_until_signal(
     def heed(number: int, _: object) -> None:
         nonlocal first_at
         if first_at is None:
-            first_at = time.monotonic()
+            first_at = clock()
             os.write(write_fd, b"!")
-        elif time.monotonic() - first_at > ONE_SIGNAL_S:
+        elif clock() - first_at > ONE_SIGNAL_S:
             restore()
             signal.raise_signal(signal.Signals(number))
 

@@ -10,24 +10,27 @@ import os
 import socket
 import time
 
+from headway.server.system import Clock
+
 
 class ServiceManager:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         """Takes its variables out of the environment: they are for this process alone."""
+        self._clock = clock
         self._address = os.environ.pop("NOTIFY_SOCKET", "")
         period_us = os.environ.pop("WATCHDOG_USEC", "")
         pid = os.environ.pop("WATCHDOG_PID", str(os.getpid()))
         is_watched = self._address and period_us.isdecimal() and pid == str(os.getpid())
         # Twice as often as it must be.
         self._ping_period_s = int(period_us) / 2e6 if is_watched else 0.0
-        # When the next ping is due, by `time.monotonic()`. The watchdog waits for the start: before
+        # When the next ping is due, by the clock. The watchdog waits for the start: before
         # that pings could fill the manager's queue, and READY be lost.
         self.ping_at: float | None = None
 
     def is_ready(self) -> None:
         self._tell("READY=1")
         if self._ping_period_s and self.ping_at is None:
-            self.ping_at = time.monotonic()
+            self.ping_at = self._clock()
 
     def reloads(self) -> None:
         now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
@@ -38,9 +41,9 @@ class ServiceManager:
 
     def ping_if_due(self) -> None:
         """The supervisor's loop calls this, so a ping says that it still goes round."""
-        if self.ping_at is not None and time.monotonic() >= self.ping_at:
+        if self.ping_at is not None and self._clock() >= self.ping_at:
             self._tell("WATCHDOG=1")
-            self.ping_at = time.monotonic() + self._ping_period_s
+            self.ping_at = self._clock() + self._ping_period_s
 
     def _tell(self, text: str) -> None:
         if not self._address:

@@ -16,10 +16,8 @@ signals, or of where the configuration comes from. The supervisor's one thread u
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterable, Iterator
 
-from headway import _native
 from headway.errors import reason_of
 from headway.server import identity
 from headway.server.children import Children
@@ -33,23 +31,29 @@ from headway.server.process import End, Failure, Process, State, check_interpret
 from headway.server.service_manager import ServiceManager
 from headway.server.settings import ServerSettings
 from headway.server.stderr import say
+from headway.server.system import System
 
 
 class Succession:
     """Writes to the generations and to the states of processes; others only read them."""
 
     def __init__(
-        self, listeners: Listeners, children: Children, service_manager: ServiceManager
+        self,
+        listeners: Listeners,
+        children: Children,
+        service_manager: ServiceManager,
+        system: System,
     ) -> None:
+        self._system = system
         self._listeners = listeners
         self._children = children
         self._service_manager = service_manager
-        self._launch = Launch(listeners, children)
+        self._launch = Launch(listeners, children, system)
         self.current: Generation | None = None
         # Will become the current one when all of it is ready.
         self.pending: Generation | None = None
         self._generations = 0
-        self._obituaries = Obituaries()
+        self._obituaries = Obituaries(system.monotonic)
         # By the name of the group, in whichever generation.
         self.deaths: dict[str, Deaths] = {}
         self.is_stopping = False
@@ -64,7 +68,7 @@ class Succession:
         return not self.is_stopping and self.fatal is None
 
     def deadlines(self) -> Iterator[float]:
-        """When something is due for `tend`, by `time.monotonic()`."""
+        """When something is due for `tend`, by the system's clock."""
         for process in self._children:
             if process.deadline is not None:
                 yield process.deadline
@@ -93,7 +97,7 @@ class Succession:
         for group in settings.groups:
             check_interpreter(group)
             if group.preload:
-                _native.process_adopt_orphans()
+                self._system.adopt_orphans()
         self._listeners.open(settings.groups)
         self._generations += 1
         abandoned, self.pending = self.pending, Generation(self._generations, settings, reason)
@@ -280,9 +284,10 @@ class Succession:
             slot.serving = None
             if not self.is_wanted():
                 return
-            delay_s = slot.count_death(process)
+            now = self._system.monotonic()
+            delay_s = slot.count_death(process, now)
             if slot.starting is None and slot.retry_at is None:
-                slot.retry_at = time.monotonic() + delay_s
+                slot.retry_at = now + delay_s
             say(f"{process} {how} while it served; {_again(delay_s, slot)}")
             return
         slot.starting = None
@@ -335,8 +340,9 @@ class Succession:
             say(f"{message}; generation {self.current.number} goes on serving")
             self._service_manager.is_ready()
             return
-        delay_s = slot.count_death(process) if process is not None else 1.0
-        slot.retry_at = time.monotonic() + delay_s
+        now = self._system.monotonic()
+        delay_s = slot.count_death(process, now) if process is not None else 1.0
+        slot.retry_at = now + delay_s
         waits = "; no request is answered before all processes have started" if is_first else ""
         say(f"{message}; {_again(delay_s, slot)}{waits}")
 
@@ -344,7 +350,7 @@ class Succession:
 
     def tend(self) -> None:
         """Acts on deadlines that have passed."""
-        now = time.monotonic()
+        now = self._system.monotonic()
         if (retry_at := self._obituaries.retry_at) is not None and retry_at <= now:
             self._obituaries.send()
         for process in self._children:

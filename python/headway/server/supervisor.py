@@ -33,6 +33,7 @@ from headway.server.signals import ONE_SIGNAL_S, Signals
 from headway.server.status import StatusSocket, draw, of_deaths, of_process
 from headway.server.stderr import say
 from headway.server.succession import Succession
+from headway.server.system import System
 from headway.server.watching import Watcher
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def supervise(
     `inherited` are sockets that a service manager has opened. Raises `CommandError` if serving
     cannot begin."""
     listeners = Listeners(inherited)
+    system = System()
     with Signals() as signals, ExitStack() as stack:
         if settings.error_log is not None:
             reread = stack.enter_context(ErrorLog(settings.error_log)).opened_anew(reread)
@@ -80,10 +82,12 @@ def supervise(
             from headway.server.dashboard import Dashboard
 
             dashboard = Dashboard(
-                settings.dashboard_http, settings.dashboard_store, settings.telemetry
+                settings.dashboard_http, settings.dashboard_store, settings.telemetry, system
             )
             stack.callback(dashboard.stop)
-        supervisor = Supervisor(read_again, listeners, signals, watcher, status_socket, dashboard)
+        supervisor = Supervisor(
+            read_again, listeners, signals, watcher, status_socket, dashboard, system
+        )
         status = supervisor.run(settings)
     if supervisor.ended_by is not None:
         # As if there had been no handler, now that nothing is left behind.
@@ -101,6 +105,7 @@ class Supervisor:
         watcher: Watcher | None,
         status_socket: StatusSocket | None,
         dashboard: Dashboard | None,
+        system: System,
     ) -> None:
         self._reread = reread
         self._listeners = listeners
@@ -108,11 +113,12 @@ class Supervisor:
         self._watcher = watcher
         self._status_socket = status_socket
         self._dashboard = dashboard
-        self._service_manager = ServiceManager()
+        self._system = system
+        self._service_manager = ServiceManager(system.monotonic)
         self._since = time.time()
-        self._children = Children()
-        self._succession = Succession(listeners, self._children, self._service_manager)
-        self._inquiry = Inquiry()
+        self._children = Children(system)
+        self._succession = Succession(listeners, self._children, self._service_manager, system)
+        self._inquiry = Inquiry(system.monotonic)
         # The second signal, which let nobody finish.
         self.ended_by: signal.Signals | None = None
         self._stopped_at = 0.0
@@ -120,20 +126,41 @@ class Supervisor:
     def run(self, settings: ServerSettings) -> int:
         """Until nobody serves any more; the exit status. Raises `CommandError`."""
         try:
-            if self._dashboard is not None:
-                self._dashboard.start()
-                self._dashboard.wait_until_it_listens()
-            self._succession.begin(self._reported(settings))
-            while self._children or self._succession.is_wanted():
-                self._wait()
-                self._reap()
-                self._service_manager.ping_if_due()
-                self._succession.tend()
-                if self._inquiry.is_over():
-                    self._inquiry.answer(self._describe())
+            self.begin(settings)
+            while not self.is_over():
+                self.take_turn()
         finally:
-            self._children.kill()
-            self._listeners.shut_down()
+            self.end()
+        return self.exit_status()
+
+    # The parts of `run`
+
+    def begin(self, settings: ServerSettings) -> None:
+        """Starts the first generation. Raises `CommandError`."""
+        if self._dashboard is not None:
+            self._dashboard.start()
+            self._dashboard.wait_until_it_listens()
+        self._succession.begin(self._reported(settings))
+
+    def is_over(self) -> bool:
+        return not (self._children or self._succession.is_wanted())
+
+    def take_turn(self) -> None:
+        """Waits until something happens or is due, and acts on it."""
+        self._wait()
+        self._reap()
+        self._service_manager.ping_if_due()
+        self._succession.tend()
+        if self._inquiry.is_over():
+            self._inquiry.answer(self._describe())
+
+    def end(self) -> None:
+        """Leaves no process and no socket."""
+        self._children.kill()
+        self._listeners.shut_down()
+
+    def exit_status(self) -> int:
+        """Raises `CommandError` if serving could not begin."""
         if (fatal := self._succession.fatal) is not None:
             raise CommandError(fatal.message, fatal.exit_code)
         return 1 if self._succession.was_cut_off else 0
@@ -149,7 +176,8 @@ class Supervisor:
         for source in (self._watcher, self._status_socket):
             if source is not None:
                 poll.register(source, select.POLLIN)
-        ready = [fd for fd, _ in poll.poll(patience_ms(self._deadlines()))]
+        patience = patience_ms(self._deadlines(), self._system.monotonic())
+        ready = [fd for fd, _ in self._system.poll(poll, patience)]
         for fd in ready:
             if fd in by_fd:
                 self._hear(by_fd[fd])
@@ -252,8 +280,8 @@ class Supervisor:
         if number in (signal.SIGTERM, signal.SIGINT):
             if not self._succession.is_stopping:
                 self._succession.stop()
-                self._stopped_at = time.monotonic()
-            elif time.monotonic() - self._stopped_at > ONE_SIGNAL_S:
+                self._stopped_at = self._system.monotonic()
+            elif self._system.monotonic() - self._stopped_at > ONE_SIGNAL_S:
                 self._end_at_once(number)
         elif number == signal.SIGQUIT:
             self._end_at_once(number)

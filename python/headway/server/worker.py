@@ -219,7 +219,7 @@ class Worker:
             poll.register(self._signal_fd, select.POLLIN)
             if self._has_supervisor:
                 poll.register(self._control, select.POLLIN)
-            ready = [fd for fd, _ in poll.poll(patience_ms(self._deadlines()))]
+            ready = [fd for fd, _ in poll.poll(patience_ms(self._deadlines(), time.monotonic()))]
             if self._signal_fd in ready:
                 # Its handler has run by now, or does before the next instruction.
                 os.read(self._signal_fd, 4096)
