@@ -29,6 +29,7 @@ from headway.server.control import Control, Gone, open_pair
 from headway.server.listeners import Listeners
 from headway.server.process import Process
 from headway.server.settings import ProcessGroup, ServerSettings
+from headway.server.signals import RECORDERS_END
 from headway.server.supervisor import Supervisor
 
 # Beyond every pid that Linux gives.
@@ -80,6 +81,8 @@ class Machine:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
         self.while_it_sleeps()
+        for process in self.alive:
+            process.react()
 
     def poll(self, sources: select.poll, timeout_ms: int | None) -> list[tuple[int, int]]:
         # A template starts others on the way.
@@ -101,14 +104,14 @@ class Machine:
         control = None
         if "telemetry" not in arguments:
             control = Control(socket.socket(fileno=os.dup(int(arguments[-1]))))
-        return self._start(control, environment)
+        return self._start(control, environment, arguments)
 
     def kill(self, pid: int, number: int) -> None:
         process = self._find(pid)
         if process is None and pid not in self._zombies:
             raise ProcessLookupError
         if process is not None:
-            process.signals.append(signal.Signals(number))
+            process.signals.append(number)
             if number == signal.SIGKILL:
                 process.is_ended_by(signal.SIGKILL)
 
@@ -148,7 +151,7 @@ class Machine:
     # For its processes
 
     def fork(self, end: socket.socket, number: int) -> None:
-        pid = self._start(Control(end), {})
+        pid = self._start(Control(end), {}, [])
         self._ours[os.fstat(end.fileno()).st_ino].sender = pid
         self.started[-1].number = number
         self.started[-1].is_fork = True
@@ -158,9 +161,11 @@ class Machine:
         assert process.control is not None
         self._ours[os.fstat(process.control.fileno()).st_ino].sender = pid
 
-    def _start(self, control: Control | None, environment: dict[str, str]) -> int:
+    def _start(
+        self, control: Control | None, environment: dict[str, str], arguments: list[str]
+    ) -> int:
         pid = next(self._pids)
-        self.started.append(Simulated(self, pid, control, environment))
+        self.started.append(Simulated(self, pid, control, environment, arguments))
         return pid
 
     def _find(self, pid: int) -> Simulated | None:
@@ -191,12 +196,19 @@ class Simulated:
     """A worker, a template, or the recorder of `--dashboard`, which has no control socket."""
 
     def __init__(
-        self, machine: Machine, pid: int, control: Control | None, environment: dict[str, str]
+        self,
+        machine: Machine,
+        pid: int,
+        control: Control | None,
+        environment: dict[str, str],
+        arguments: list[str],
     ) -> None:
         self._machine = machine
         self.pid = pid
         self.control = control
+        self.is_recorder = control is None
         self.environment = environment
+        self.arguments = arguments
         self.imports, self.obeys, self.claims = machine.imports, machine.obeys, machine.claims
         self.started_at = machine.now
         # The task of one that was spawned; a fork has its number alone.
@@ -206,7 +218,7 @@ class Simulated:
         self.is_alive = True
         # Those that it has read; a stopped process reads none.
         self.commands: list[dict[str, Any]] = []
-        self.signals: list[signal.Signals] = []
+        self.signals: list[int] = []
         self.is_stopped = False
         self._has_begun = False
         self.requests = 0
@@ -282,8 +294,12 @@ class Simulated:
         if not self._has_begun:
             self._has_begun = True
             self._begin()
-        if self.is_alive and self.obeys and signal.SIGTERM in self.signals:
+        if self.is_alive and self.obeys and self._end_signal() in self.signals:
             self.ends()
+
+    def _end_signal(self) -> int:
+        # The recorder blocks SIGTERM.
+        return RECORDERS_END if self.is_recorder else signal.SIGTERM
 
     def _begin(self) -> None:
         if self.control is None:
@@ -350,7 +366,7 @@ class Simulation:
         self.machine.notify_of_child = lambda: self.signals.send(signal.SIGCHLD)
         self.listeners = Listeners()
         self.dashboard = dashboard(self.machine)
-        self._status_socket = status_socket
+        self.status_socket = status_socket
         self._stderr = io.StringIO()
         self._stack = contextlib.ExitStack()
         self.supervisor: Supervisor
@@ -365,10 +381,12 @@ class Simulation:
                 self.listeners,
                 self.signals,
                 None,
-                self._status_socket,
+                self.status_socket,
                 self.dashboard,
                 self.machine,
             )
+            if self.dashboard is not None:
+                self._stack.callback(self.dashboard.stop)
             self._stack.callback(self.supervisor.end)
             self.supervisor.begin(self.settings)
             self.wait()
@@ -439,12 +457,17 @@ class Simulation:
     @property
     def workers(self) -> list[Simulated]:
         """Those that are alive, by number, the older first."""
-        found = [each for each in self.machine.alive if each.control and not each.is_template]
+        others = [*self.templates, *self.recorders]
+        found = [each for each in self.machine.alive if each not in others]
         return sorted(found, key=lambda each: each.number)
 
     @property
     def templates(self) -> list[Simulated]:
         return [each for each in self.machine.alive if each.is_template]
+
+    @property
+    def recorders(self) -> list[Simulated]:
+        return [each for each in self.machine.alive if each.is_recorder]
 
     def newest(self) -> Simulated:
         return self.machine.started[-1]

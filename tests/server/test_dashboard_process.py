@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -10,13 +11,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
 from served import APPS, TIMEOUT_S, Served, read_response
+from simulated import Machine, Simulation
+
+from headway.server.binding import Address
+from headway.server.dashboard import Dashboard
+from headway.server.signals import RECORDERS_END
 
 
 def start(tmp_path: Path, *options: str) -> Served:
@@ -165,3 +171,152 @@ def test_it_is_for_this_machine(address: str) -> None:
     assert done.returncode == 2
     assert f"--dashboard-http: {address!r}: it must be HOST:PORT, the host localhost" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+# The rules for its process, on a clock and with processes that the test controls
+
+
+def simulated(
+    tmp_path: Path, machine: Machine | None = None, *groups: dict[str, Any]
+) -> Simulation:
+    path = str(tmp_path / "telemetry")
+    return Simulation(
+        *groups,
+        machine=machine,
+        dashboard=lambda machine: Dashboard(Address("127.0.0.1", 0), None, path, machine),
+    )
+
+
+@pytest.fixture
+def recorders_socket(tmp_path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "telemetry"))
+        yield listener
+
+
+@pytest.mark.usefixtures("recorders_socket")
+def test_it_is_the_first_to_start_and_the_last_to_end(tmp_path: Path) -> None:
+    with simulated(tmp_path) as server:
+        recorder, worker = server.machine.started
+        assert recorder.is_recorder
+        assert "unix:" + str(tmp_path / "telemetry") in recorder.arguments
+        assert worker.task["telemetry"]["path"] == str(tmp_path / "telemetry")
+        server.reload()
+        assert server.newest().task["telemetry"]["path"] == str(tmp_path / "telemetry")
+        assert server.stop() == 0
+        assert recorder.signals == []
+    assert recorder.signals == [RECORDERS_END]
+    assert not recorder.is_alive
+    assert len(server.recorders) == 0
+
+
+@pytest.mark.parametrize("seconds", [0.3, 4.9])
+def test_processes_wait_until_it_listens(tmp_path: Path, seconds: float) -> None:
+    machine = Machine()
+    began = machine.now
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+
+        def listen_in_time() -> None:
+            if machine.now >= began + seconds and not listener.getsockname():
+                listener.bind(str(tmp_path / "telemetry"))
+
+        machine.while_it_sleeps = listen_in_time
+        with simulated(tmp_path, machine) as server:
+            (worker,) = server.workers
+            assert worker.started_at - began == pytest.approx(seconds, abs=0.02)
+
+
+def test_processes_do_not_wait_for_long(tmp_path: Path) -> None:
+    machine = Machine()
+    with simulated(tmp_path, machine) as server:
+        recorder, worker = machine.started
+        assert worker.started_at - recorder.started_at == pytest.approx(5.0, abs=0.02)
+        assert server.states() == ["serving"]
+
+
+@pytest.mark.usefixtures("recorders_socket")
+def test_it_starts_again_later_and_later(tmp_path: Path) -> None:
+    with simulated(tmp_path) as server:
+        delays = []
+        for _ in range(8):
+            count = len(server.machine.started)
+            server.recorders[0].is_ended_by(signal.SIGKILL)
+            delays.append(server.time_until(lambda c=count: len(server.machine.started) > c))
+        assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert server.states() == ["serving"]
+    assert server.log[1:3] == [
+        "the dashboard was ended by SIGKILL; it starts again in 1 s",
+        "the dashboard was ended by SIGKILL; it starts again in 2 s",
+    ]
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_one_that_cannot_be_is_not_started_again(tmp_path: Path, is_at_once: bool) -> None:
+    """An address that is taken, say: its own line in the log has the reason."""
+    machine = Machine()
+
+    def give_up() -> None:
+        if is_at_once and machine.alive:
+            machine.alive[0].exits(2)
+
+    machine.while_it_sleeps = give_up
+    with simulated(tmp_path, machine) as server:
+        if is_at_once:
+            assert machine.now < 1000.1, "nothing to wait for"
+        else:
+            server.recorders[0].exits(2)
+        server.wait(3600)
+        assert server.recorders == []
+        assert server.states() == ["serving"]
+        assert server.stop() == 0
+    assert server.log.count("the dashboard is not there; the server goes on without") == 1
+
+
+def test_one_that_the_system_refuses_is_tried_again(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.spawn_error = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    dashboard = Dashboard(Address("127.0.0.1", 0), None, str(tmp_path / "telemetry"), machine)
+    dashboard.start()
+    assert dashboard.deadline == machine.now + 1.0
+    machine.spawn_error = None
+    machine.now += 0.99
+    dashboard.tend()
+    assert machine.started == []
+    machine.now += 0.01
+    dashboard.tend()
+    assert len(machine.started) == 1
+    dashboard.stop()
+
+
+@pytest.mark.usefixtures("recorders_socket")
+@pytest.mark.parametrize("is_gone_before", [True, False])
+def test_it_does_not_start_again_while_the_server_stops(
+    tmp_path: Path, is_gone_before: bool
+) -> None:
+    machine = Machine()
+    machine.obeys = False
+    with simulated(tmp_path, machine) as server:
+        (recorder,) = server.recorders
+        if is_gone_before:
+            recorder.is_ended_by(signal.SIGKILL)
+            server.wait()
+        server.send(signal.SIGTERM)
+        if not is_gone_before:
+            recorder.is_ended_by(signal.SIGKILL)
+        server.wait(5)
+        assert server.recorders == []
+        assert server.states() == ["stopping"]
+    lost = "the dashboard was ended by SIGKILL; what is told from here on is lost"
+    again = "the dashboard was ended by SIGKILL; it starts again in 1 s"
+    assert server.log[1:] == [again if is_gone_before else lost]
+
+
+@pytest.mark.usefixtures("recorders_socket")
+def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    with simulated(tmp_path) as server:
+        (recorder,) = server.recorders
+        recorder.obeys = False
+        assert server.stop() == 0
+        ended_at = server.machine.now
+    assert recorder.signals == [RECORDERS_END, signal.SIGKILL]
+    assert server.machine.now - ended_at == pytest.approx(10.0, abs=0.02)

@@ -475,7 +475,7 @@ def test_a_fork_that_never_sends_its_pid_loses_its_supervisor() -> None:
 
 
 def test_a_pid_that_is_no_childs_is_not_believed() -> None:
-    """The kernel supplies the pid of the sender, which may be a process of the application's own."""
+    """The kernel supplies the sender's pid, which may be that of a process of the application."""
     with Simulation({"preload": True}) as server:
         server.machine.claims = False
         server.workers[0].is_ended_by(signal.SIGKILL)

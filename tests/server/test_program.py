@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from served import TIMEOUT_S
 
 import headway
 from headway.errors import CommandError
+from headway.server import program
 from headway.server.settings import ProcessGroup, Tls
 
 PROGRAM = """
@@ -205,3 +207,76 @@ def test_a_value_that_no_server_can_have(
 ) -> None:
     with pytest.raises(error, match=said):
         headway.serve(lambda *_: [], **{"bind": "127.0.0.1:0", **arguments})
+
+
+class Ended:
+    """A run of `program._run_until_signal` in this process, whose SIGTERM counts calls."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.former_calls = 0
+
+    def run(
+        self,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+        stop: threading.Event | None = None,
+    ) -> None:
+        former = signal.signal(signal.SIGTERM, self._count)
+        try:
+            program._run_until_signal(begin, lambda: end() or 0, stop, lambda: self.now)
+            # Whatever was in force before is again.
+            calls = self.former_calls
+            signal.raise_signal(signal.SIGTERM)
+            assert self.former_calls == calls + 1
+            self.former_calls = calls
+        finally:
+            signal.signal(signal.SIGTERM, former)
+
+    def _count(self, *_: object) -> None:
+        self.former_calls += 1
+
+    def signal_after(self, seconds: float) -> None:
+        self.now += seconds
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("after_s", "calls"), [(0.0, 0), (0.09, 0), (0.11, 1), (3600.0, 1)])
+def test_a_second_signal_has_its_former_effect_if_it_comes_later(
+    after_s: float, calls: int
+) -> None:
+    ended = Ended()
+    ended.run(lambda: ended.signal_after(5.0), lambda: ended.signal_after(after_s))
+    assert ended.former_calls == calls
+
+
+def test_after_the_event_the_first_signal_has_its_former_effect() -> None:
+    ended = Ended()
+    stop = threading.Event()
+    ended.run(stop.set, lambda: ended.signal_after(0.0), stop)
+    assert ended.former_calls == 1
+
+
+def test_a_signal_sets_the_event() -> None:
+    ended = Ended()
+    stop = threading.Event()
+    ended.run(lambda: ended.signal_after(0.0), lambda: None, stop)
+    assert stop.is_set()
+    assert ended.former_calls == 0
+
+
+def test_a_handler_that_the_program_has_set_meanwhile_stays() -> None:
+    ended = Ended()
+    caught: list[int] = []
+    former = signal.getsignal(signal.SIGINT)
+
+    def begin() -> None:
+        signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+        ended.signal_after(0.0)
+
+    try:
+        ended.run(begin, lambda: None)
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert caught == [signal.SIGINT]

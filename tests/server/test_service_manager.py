@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from served import APPS, TIMEOUT_S
+from simulated import Machine, Simulation
 from supervised import Supervised
 
 from headway.errors import CommandError
@@ -204,3 +207,134 @@ def test_a_socket_that_was_passed_sends_at_once() -> None:
         finally:
             process.terminate()
             process.communicate(timeout=TIMEOUT_S)
+
+
+# The rules, on a clock and with processes that the test controls
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The service manager's socket, which the environment names."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        yield manager
+
+
+def received(manager: socket.socket) -> list[str]:
+    found = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            found.append(manager.recv(4096).decode().splitlines()[0])
+    return found
+
+
+def test_pings_begin_with_the_service_and_come_twice_as_often_as_they_must(
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "60000000")
+    machine = Machine()
+    machine.imports = False
+    with Simulation(machine=machine) as server:
+        assert "NOTIFY_SOCKET" not in os.environ
+        assert "WATCHDOG_USEC" not in os.environ
+        (worker,) = server.workers
+        assert "NOTIFY_SOCKET" not in worker.environment
+        server.wait(3600)
+        assert received(manager) == []
+        worker.sends("ready")
+        server.wait()
+        assert received(manager) == ["READY=1", "WATCHDOG=1"]
+        server.wait(29.9)
+        assert received(manager) == []
+        server.wait(0.2)
+        assert received(manager) == ["WATCHDOG=1"]
+        server.wait(299.9)
+        assert received(manager) == ["WATCHDOG=1"] * 9
+        machine.imports = True
+        server.reload()
+        assert received(manager) == ["RELOADING=1", "READY=1"]
+        assert server.stop() == 0
+    assert received(manager) == ["STOPPING=1"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"WATCHDOG_USEC": "often"},
+        {"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "1"},
+        {"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "me"},
+    ],
+)
+def test_a_process_that_is_not_watched_does_not_ping(
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]
+) -> None:
+    for name, value in changes.items():
+        monkeypatch.setenv(name, value)
+    with Simulation() as server:
+        server.wait(3600)
+    assert received(manager) == ["READY=1"]
+
+
+def test_the_watchdog_may_name_this_process(
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "60000000")
+    monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
+    with Simulation():
+        assert received(manager) == ["READY=1", "WATCHDOG=1"]
+
+
+def test_without_a_service_manager_there_are_no_pings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "60000000")
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    with Simulation() as server:
+        assert server.supervisor._service_manager.ping_at is None
+
+
+@pytest.mark.parametrize("how", ["cannot begin", "fails"])
+def test_a_reload_that_fails_is_over_too(manager: socket.socket, how: str) -> None:
+    with Simulation() as server:
+        received(manager)
+        server.machine.imports = False
+        if how == "cannot begin":
+            server.reload({"binds": (Address("192.0.2.1", 1),)})
+        else:
+            server.reload()
+            assert received(manager) == ["RELOADING=1"]
+            server.newest().exits(9)
+            server.wait()
+        assert received(manager)[-1] == "READY=1"
+
+
+def test_a_reload_that_takes_the_place_of_another_is_over_once(manager: socket.socket) -> None:
+    with Simulation() as server:
+        received(manager)
+        server.machine.imports = False
+        server.reload()
+        server.reload({"binds": (Address("192.0.2.1", 1),)})
+        assert received(manager) == ["RELOADING=1", "RELOADING=1"], "the first goes on"
+        server.machine.imports = True
+        server.newest().sends("ready")
+        server.wait()
+        assert received(manager) == ["READY=1"]
+
+
+def test_a_service_manager_may_have_an_abstract_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"headway-notify-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"\0{name}")
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+        with Simulation():
+            assert received(manager) == ["READY=1"]
+
+
+def test_a_service_manager_that_is_gone_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nowhere"))
+    with Simulation() as server:
+        assert server.stop() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,12 +12,17 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from served import APPS, TIMEOUT_S
+from simulated import Machine, Simulation
 from supervised import Supervised
+
+from headway.server.status import StatusSocket
 
 
 def ask(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -285,3 +291,155 @@ def test_a_pid_file_that_another_has_written_since_is_left(tmp_path: Path) -> No
         path.unlink()
         path.write_text("another\n")
     assert path.read_text() == "another\n"
+
+
+# An inquiry, on a clock and with processes that the test controls
+
+
+class Inquirer:
+    """A client of a simulation's status socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = socket.socket(socket.AF_UNIX)
+        self.connection.connect(str(path))
+        self.connection.setblocking(False)
+
+    def answer(self) -> Any:
+        """The document, or `None` if it has not come yet."""
+        with contextlib.suppress(BlockingIOError):
+            return json.loads(self.connection.recv(65_536))
+        return None
+
+
+@pytest.fixture
+def status(tmp_path: Path) -> Iterator[StatusSocket]:
+    with closing(StatusSocket(str(tmp_path / "status"))) as status:
+        yield status
+
+
+@pytest.fixture
+def inquire(tmp_path: Path) -> Iterator[Callable[[], Inquirer]]:
+    with ExitStack() as stack:
+
+        def begin() -> Inquirer:
+            inquirer = Inquirer(tmp_path / "status")
+            stack.enter_context(inquirer.connection)
+            return inquirer
+
+        yield begin
+
+
+def requests_in(document: Any) -> list[int | None]:
+    return [each["requests"] for group in document["groups"] for each in group["processes"]]
+
+
+def test_an_inquiry_is_over_when_all_have_answered(
+    status: StatusSocket, inquire: Callable[[], Inquirer]
+) -> None:
+    with Simulation({"name": "shop"}, {"name": "docs"}, status_socket=status) as server:
+        for number, worker in enumerate(server.workers):
+            worker.requests = 7 + number
+        inquirer = inquire()
+        began = server.machine.now
+        server.wait()
+        document = inquirer.answer()
+        assert server.machine.now == began
+    assert [each["name"] for each in document["groups"]] == ["shop", "docs"]
+    assert sorted(requests_in(document)) == [7, 8]
+    assert (document["state"], document["generation"]) == ("serving", 1)
+
+
+def test_an_inquiry_does_not_wait_for_long(
+    status: StatusSocket, inquire: Callable[[], Inquirer]
+) -> None:
+    """The later ones come to an inquiry that is under way."""
+    with Simulation({"processes": 2}, status_socket=status) as server:
+        hung, other = server.workers
+        hung.obeys = False
+        first = inquire()
+        server.wait(0.3)
+        second = inquire()
+        server.wait(0.19)
+        assert (first.answer(), second.answer()) == (None, None)
+        server.wait(0.02)
+        answers = [each.answer() for each in (first, second)]
+        assert answers[0] == answers[1]
+        assert requests_in(answers[0]) == [None, 0]
+        assert other.command_names() == ["serve", "count"]
+        # The next one asks anew.
+        hung.obeys = True
+        third = inquire()
+        server.wait()
+        assert requests_in(third.answer()) == [0, 0]
+
+
+def test_an_inquiry_does_not_wait_for_a_process_that_has_gone(
+    status: StatusSocket, inquire: Callable[[], Inquirer]
+) -> None:
+    with Simulation({"processes": 2}, status_socket=status) as server:
+        hung, _ = server.workers
+        hung.obeys = False
+        server.machine.imports = False
+        inquirer = inquire()
+        server.wait()
+        hung.is_ended_by(signal.SIGKILL)
+        server.wait()
+        document = inquirer.answer()
+    states = {each["pid"]: each["state"] for each in document["groups"][0]["processes"]}
+    assert sorted(states.values()) == ["serving", "starting"]
+    assert document["groups"][0]["deaths"]["by_reason"] == {"SIGKILL": 1}
+
+
+def test_only_processes_that_serve_or_did_are_asked(
+    status: StatusSocket, inquire: Callable[[], Inquirer]
+) -> None:
+    machine = Machine()
+    machine.obeys = False
+    with Simulation({"preload": True}, machine=machine, status_socket=status) as server:
+        server.reload()
+        server.machine.imports = False
+        server.reload()
+        inquire()
+        server.wait()
+        asked = {
+            (each.is_template, server.seen(each).state.value): "count" in each.command_names()
+            for each in server.machine.alive
+        }
+    assert asked == {
+        (True, "stopping"): False,
+        (True, "ready"): False,
+        (True, "starting"): False,
+        (False, "retiring"): True,
+        (False, "serving"): True,
+    }
+
+
+def test_the_document_of_a_server_that_starts_or_stops(
+    status: StatusSocket, inquire: Callable[[], Inquirer]
+) -> None:
+    machine = Machine()
+    machine.imports = machine.obeys = False
+    with Simulation(machine=machine, status_socket=status) as server:
+        inquirer = inquire()
+        server.wait()
+        document = inquirer.answer()
+        assert (document["state"], document["generation"]) == ("starting", 1)
+        assert document["groups"][0]["processes"][0]["state"] == "starting"
+        server.workers[0].sends("ready")
+        server.wait()
+        server.workers[0].stops()
+        server.send(signal.SIGTERM)
+        inquirer = inquire()
+        server.wait(1)
+        document = inquirer.answer()
+        assert document["state"] == "stopping"
+        assert document["groups"][0]["processes"][0]["state"] == "stopped"
+
+
+def test_sigusr1_draws_the_document_in_the_log() -> None:
+    with Simulation() as server:
+        server.workers[0].requests = 3
+        server.send(signal.SIGUSR1)
+        assert server.log[1] == "SIGUSR1:"
+        assert re.fullmatch(r"pid \d+, serving for 0 s, generation 1", server.log[2])
+        assert re.search(r"process 1 +pid #1 +serving +for 0 s, generation 1, 3 req", server.log[4])
