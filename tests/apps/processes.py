@@ -55,6 +55,15 @@ def slow(environ):
     return os.getpid()
 
 
+def held(environ):
+    """Returns when the file that the query names is removed, and creates it when it begins."""
+    path = environ["QUERY_STRING"]
+    open(path, "w").close()
+    while os.path.exists(path):
+        time.sleep(0.005)
+    return os.getpid()
+
+
 def never(environ):
     threading.Event().wait()
 

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from served import APPS, FREE_THREADING, TIMEOUT_S, Served
+from served import APPS, FREE_THREADING, TIMEOUT_S, Response, Served, read_response
 
 HERE = Path(__file__).resolve().parent
 
@@ -51,6 +51,36 @@ class Supervised(Served):
         while not condition():
             assert time.monotonic() < end, self.stderr
             time.sleep(0.02)
+
+
+class Held:
+    """A request that is in the application from the time when this is entered until `release`, or
+    for ever. What is served is tests/apps/processes.py."""
+
+    def __init__(self, server: Served, directory: Path, prefix: str = "") -> None:
+        self._server = server
+        self._file = directory / "held"
+        self._prefix = prefix
+        self.connection: socket.socket
+
+    def __enter__(self) -> Held:
+        self.connection = self._server.connect()
+        self.connection.sendall(
+            f"GET {self._prefix}/held?{self._file} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+        )
+        end = time.monotonic() + TIMEOUT_S
+        while not self._file.exists():
+            assert time.monotonic() < end, self._server.stderr
+            time.sleep(0.005)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def release(self) -> Response:
+        """Has the application answer."""
+        self._file.unlink()
+        return read_response(self.connection)
 
 
 class Load:
@@ -143,6 +173,22 @@ class Load:
 
     def failed(self) -> dict[str, int]:
         return {kind: count for kind, count in self.counts.items() if kind != "answered"}
+
+
+def wait_until_refused(server: Supervised) -> None:
+    """Until every process has closed its listening sockets, at the end of the server."""
+
+    def is_refused() -> bool:
+        try:
+            # While the accept queues are emptied a handshake is not answered at all.
+            socket.create_connection(server.address, 0.2).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    server.wait_until(is_refused)
 
 
 def is_alive(pid: int) -> bool:

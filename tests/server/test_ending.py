@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from served import APPS, TIMEOUT_S, read_response
-from supervised import Load, Supervised, is_alive
+from supervised import Held, Load, Supervised, is_alive, wait_until_refused
 
 TWO = {"processes": 2}
 
@@ -22,7 +22,7 @@ def test_every_request_sent_before_sigterm_is_answered(tmp_path: Path, processes
     with Supervised(tmp_path, {"processes": processes}) as server, ExitStack() as stack:
         connections = [stack.enter_context(server.connect()) for _ in range(24)]
         for connection in connections:
-            connection.sendall(b"GET /slow?0.2 HTTP/1.1\r\nHost: a\r\n\r\n")
+            connection.sendall(b"GET /slow?0.05 HTTP/1.1\r\nHost: a\r\n\r\n")
         server.process.terminate()
         for connection in connections:
             response = read_response(connection)
@@ -43,10 +43,12 @@ def test_sigterm_under_load_loses_nothing_that_was_sent(tmp_path: Path, keep_ali
 
 def test_a_request_whose_head_had_begun_is_answered_after_sigterm(tmp_path: Path) -> None:
     with Supervised(tmp_path) as server, server.connect() as connection:
+        # The first request has the worker accept the connection.
+        connection.sendall(b"GET /pid HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_response(connection).status == 200
         connection.sendall(b"GET /pid HTTP/1.1\r\nHo")
-        time.sleep(0.2)
         server.process.terminate()
-        time.sleep(0.3)
+        wait_until_refused(server)
         connection.sendall(b"st: a\r\n\r\n")
         assert read_response(connection).headers["connection"] == "close"
         assert server.stop(None) == 0
@@ -57,12 +59,10 @@ def test_a_second_signal_leaves_no_process(tmp_path: Path) -> None:
     server = Supervised(tmp_path, TWO, pid_file=str(left[0]), status_socket=str(left[1]))
     workers = server.workers()
     assert all(each.exists() for each in left)
-    with server.connect() as busy:
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
+    with Held(server, tmp_path):
         server.process.terminate()
         server.wait_until(lambda: len(server.workers()) == 1)
-        # Not as `timeout` sends two at once.
+        # Signals within ONE_SIGNAL_S count as one, as `timeout` sends two.
         time.sleep(0.2)
         assert server.stop(signal.SIGTERM) == -signal.SIGTERM
     assert not any(map(is_alive, workers))
@@ -97,34 +97,32 @@ def test_signals_of_the_terminal_are_for_the_supervisor(tmp_path: Path, preload:
 
 
 def test_an_application_that_never_returns_is_cut_off(tmp_path: Path) -> None:
-    server = Supervised(tmp_path, {"graceful_timeout_s": 0.5})
-    with server.connect() as busy:
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
+    server = Supervised(tmp_path, {"graceful_timeout_s": 0.1})
+    with Held(server, tmp_path):
         assert server.stop() == 1
-    assert "1 thread was still in the application after 0.5 s" in server.stderr
+    assert "1 thread was still in the application after 0.1 s" in server.stderr
 
 
+@pytest.mark.slow("waits for two shutdown timeouts")
 def test_without_a_graceful_timeout_requests_have_the_shutdown_timeout(tmp_path: Path) -> None:
-    group = {"graceful_timeout_s": 0, "shutdown_timeout_s": 1.0}
+    group = {"graceful_timeout_s": 0, "shutdown_timeout_s": 1.0, "threads": 2}
     server = Supervised(tmp_path, group)
     said = r"1 thread was still in the application after 1 s \(--shutdown-timeout\) and cut off\n"
     with ExitStack() as stack:
-        never, slow = (stack.enter_context(server.connect()) for _ in range(2))
-        never.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        slow.sendall(b"GET /slow?0.4 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
+        for name in ("never", "soon", "late"):
+            (tmp_path / name).mkdir()
+        never = stack.enter_context(Held(server, tmp_path / "never"))
+        soon = stack.enter_context(Held(server, tmp_path / "soon"))
         server.reload(2)
-        assert read_response(slow).status == 200
+        assert soon.release().status == 200
         server.wait_for(said)
-        assert never.recv(1) == b""
-        late = stack.enter_context(server.connect())
-        late.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
+        assert never.connection.recv(1) == b""
+        stack.enter_context(Held(server, tmp_path / "late"))
         assert server.stop() == 1
     assert len(re.findall(said, server.stderr)) == 2
 
 
+@pytest.mark.slow("waits for all of a process's time to end")
 def test_a_worker_that_cannot_end_is_killed(tmp_path: Path) -> None:
     server = Supervised(tmp_path, {"graceful_timeout_s": 0.2, "shutdown_timeout_s": 0.2})
     (worker,) = server.workers()
@@ -135,48 +133,22 @@ def test_a_worker_that_cannot_end_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_crash_of_a_process_that_retires_is_said(tmp_path: Path) -> None:
-    with Supervised(tmp_path) as server, server.connect() as busy:
+    with Supervised(tmp_path) as server, Held(server, tmp_path) as held:
         (first,) = server.workers()
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
         server.reload(2)
         os.kill(first, signal.SIGSEGV)
         server.wait_for(rf"\(pid {first}\) was ended by SIGSEGV.* while it retired\n")
-        assert busy.recv(1) == b""
+        assert held.connection.recv(1) == b""
         assert server.stop() == 0, "long over when the server ends"
-
-
-def test_the_exit_status_tells_of_a_process_that_died_at_the_end(tmp_path: Path) -> None:
-    server = Supervised(tmp_path)
-    (worker,) = server.workers()
-    with server.connect() as busy:
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        server.process.terminate()
-        time.sleep(0.2)
-        os.kill(worker, signal.SIGKILL)
-        assert server.stop(None) == 1
-    assert f"(pid {worker}) was ended by SIGKILL while it stopped\n" in server.stderr
-
-
-def test_the_exit_status_does_not_tell_of_former_generations(tmp_path: Path) -> None:
-    with Supervised(tmp_path, {"graceful_timeout_s": 0.3}) as server, server.connect() as busy:
-        (first,) = server.workers()
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        server.reload(2)
-        server.wait_for(rf"\(pid {first}\) ended with exit status 1 while it stopped\n")
-        assert server.stop() == 0
 
 
 def test_ctrl_c_in_a_terminal_reaches_everyone_and_ends_cleanly(tmp_path: Path) -> None:
     server = Supervised(tmp_path, TWO)
-    with server.connect() as busy:
-        busy.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
+    with Held(server, tmp_path) as held:
         for pid in [*server.workers(), server.process.pid]:
             os.kill(pid, signal.SIGINT)
-        assert read_response(busy).status == 200
+        wait_until_refused(server)
+        assert held.release().status == 200
     assert server.stop(None) == 0
     assert "Traceback" not in server.stderr
 
@@ -184,11 +156,10 @@ def test_ctrl_c_in_a_terminal_reaches_everyone_and_ends_cleanly(tmp_path: Path) 
 def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
     server = Supervised(tmp_path, TWO)
     workers = server.workers()
-    with server.connect() as connection:
-        connection.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
+    with Held(server, tmp_path) as held:
         server.process.kill()
-        assert read_response(connection).status == 200, "what was begun is ended"
+        server.wait_until(lambda: sum(map(is_alive, workers)) == 1)
+        assert held.release().status == 200, "what was begun is ended"
     assert server.stop(None) == -signal.SIGKILL
     server.wait_until(lambda: not any(map(is_alive, workers)))
 
@@ -208,7 +179,10 @@ threading.Thread(target=threading.Event().wait).start()
             "stuck",
             "/wedge",
             preload,
-            marks=pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold"),
+            marks=[
+                pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold"),
+                pytest.mark.slow("waits for all the time that a supervisor would give"),
+            ],
         )
         for preload in (False, True)
     ]

@@ -266,8 +266,10 @@ def test_root_is_warned_of_once_for_each_set_of_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with Simulation({"name": "shop"}, {"name": "docs"}, {"name": "safe", "user": "root"}) as server:
+    groups = ({"name": "shop"}, {"name": "docs"}, {"name": "safe", "user": "root"})
+    with Simulation(*groups) as server:
         server.reload()
+        server.reload(*groups[2:])
         warnings = [line for line in server.lines() if line.startswith("warning: ")]
     assert warnings == [
         "warning: process groups shop, docs run as root, for want of a user (--user NAME)"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import APPS, TIMEOUT_S, read_response, read_to_end
-from supervised import Load, Supervised, is_alive
+from served import APPS, TIMEOUT_S, read_to_end
+from supervised import Held, Load, Supervised, is_alive
 
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 MOUNTS = [
@@ -73,11 +73,11 @@ def test_a_process_with_a_request_that_runs_too_long_is_replaced_and_answers_it(
 ) -> None:
     with supervised(tmp_path, request_timeout_s=0.2) as server:
         (first,) = server.workers()
-        with ask(server, "/slow?2") as slow:
-            server.wait_for(rf"\(pid {first}\) is replaced \(request_timeout: .*GET /slow\?2")
-            assert re.search(r'File ".*processes\.py", line \d+ in slow\n', server.stderr)
+        with Held(server, tmp_path) as held:
+            server.wait_for(rf"\(pid {first}\) is replaced \(request_timeout: .*GET /held\?")
+            assert re.search(r'File ".*processes\.py", line \d+ in held\n', server.stderr)
             server.wait_until(lambda: first not in server.pids())
-            assert int(read_response(slow).body) == first
+            assert int(held.release().body) == first
         wait_for_successor(server, tmp_path, "request_timeout")
 
 

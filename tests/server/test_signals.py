@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from served import APPS, read_response
-from supervised import Supervised, is_alive
+from served import APPS
+from supervised import Held, Supervised, is_alive, wait_until_refused
 
 TWO = {"processes": 2}
 
@@ -23,29 +22,29 @@ def signal_all(server: Supervised, number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("preload", [False, True])
 def test_sigterm_to_all_processes_answers_what_has_begun(tmp_path: Path, preload: bool) -> None:
-    with Supervised(tmp_path, TWO | {"preload": preload}) as server, server.connect() as busy:
+    with Supervised(tmp_path, TWO | {"preload": preload}) as server:
         workers = server.workers()
-        busy.sendall(b"GET /slow?1 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        signal_all(server, signal.SIGTERM)
-        # More to who is busy still; the others may have ended.
-        time.sleep(0.2)
-        for pid in filter(is_alive, workers):
-            os.kill(pid, signal.SIGTERM)
-        assert read_response(busy).status == 200
+        with Held(server, tmp_path) as held:
+            signal_all(server, signal.SIGTERM)
+            # More to the one that is busy, when the others have ended.
+            server.wait_until(lambda: sum(map(is_alive, workers)) == 1)
+            for pid in filter(is_alive, workers):
+                os.kill(pid, signal.SIGTERM)
+            assert held.release().status == 200
         assert server.stop(None) == 0
     assert not any(map(is_alive, workers))
 
 
 def test_two_at_once_are_one(tmp_path: Path) -> None:
     """`timeout` signals its child, then the process group of both."""
-    with Supervised(tmp_path) as server, server.connect() as busy:
+    with Supervised(tmp_path) as server:
         pids = [server.process.pid, *server.workers(), server.process.pid]
-        busy.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
-        for pid in pids:
-            os.kill(pid, signal.SIGTERM)
-        assert read_response(busy).status == 200
+        with Held(server, tmp_path) as held:
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            # Where the second one counts it ends all at once.
+            wait_until_refused(server)
+            assert held.release().status == 200
         assert server.stop(None) == 0
 
 
@@ -100,13 +99,14 @@ def test_sigterm_ends_what_the_application_forks_and_no_more(tmp_path: Path) -> 
 def test_what_is_for_the_supervisor_ends_nobody_else(
     tmp_path: Path, preload: bool, number: signal.Signals
 ) -> None:
-    with Supervised(tmp_path, TWO | {"preload": preload}) as server, server.connect() as busy:
+    with (
+        Supervised(tmp_path, TWO | {"preload": preload}) as server,
+        Held(server, tmp_path) as held,
+    ):
         before = server.workers()
-        busy.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
         signal_all(server, number)
         server.wait_for("SIGUSR1:\n" if number == signal.SIGUSR1 else "SIGUSR2 has no meaning here")
-        assert read_response(busy).status == 200
+        assert held.release().status == 200
         assert server.workers() == before
 
 
@@ -157,9 +157,7 @@ def test_sigquit_ends_everything_at_once_and_leaves_nothing_behind(tmp_path: Pat
     group = TWO | {"binds": [f"unix:{left[2]}"]}
     server = Supervised(tmp_path, group, pid_file=str(left[0]), status_socket=str(left[1]))
     workers = server.workers()
-    with server.connect() as busy:
-        busy.sendall(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
+    with Held(server, tmp_path):
         assert server.stop(signal.SIGQUIT) == -signal.SIGQUIT
     assert "headway serve: SIGQUIT: all processes are killed\n" in server.stderr
     assert not any(map(is_alive, workers))

@@ -512,6 +512,22 @@ def test_a_crash_of_a_process_that_retires_is_logged(
         assert server.log[-1] == f"process 1 of group main (pid #1) {expected}"
 
 
+def test_an_exit_status_of_a_process_that_retired_is_not_the_servers() -> None:
+    """As of one whose requests were cut off."""
+    with Simulation(machine=deaf()) as server:
+        (first,) = server.workers
+        server.reload()
+        first.sends("stopped")
+        first.exits(1)
+        server.wait()
+        server.newest().obeys = True
+        assert server.stop() == 0
+    assert (
+        server.log[-1]
+        == "process 1 of group main (pid #1) ended with exit status 1 while it stopped"
+    )
+
+
 # The end
 
 

@@ -1,4 +1,5 @@
-"""Who serves while processes come and go: deaths, SIGHUP, restarts, each under a checked load."""
+"""Real processes that come and go: deaths, SIGHUP, restarts under a checked load, and groups. The
+rules of their succession are in test_succession.py and test_generations.py."""
 
 from __future__ import annotations
 
@@ -15,9 +16,8 @@ import time
 from pathlib import Path
 
 import pytest
-from overheard import Overheard
-from served import APPS, STAMP, TIMEOUT_S, read_response
-from supervised import HERE, Load, Supervised, is_alive, open_fds
+from served import APPS, STAMP, TIMEOUT_S
+from supervised import HERE, Held, Load, Supervised, is_alive, open_fds
 
 TWO = {"processes": 2}
 
@@ -59,10 +59,8 @@ def test_a_killed_worker_takes_only_its_own_connections_with_it(
             before = set(server.workers())
             victim = min(before)
             os.kill(victim, signal.SIGKILL)
-            killed_at = time.monotonic()
             server.wait_until(lambda: set(server.workers()) - before)
             new = (set(server.workers()) - before).pop()
-            assert time.monotonic() - killed_at < 1
             # With keep-alive all clients may be on the worker that is left, and stay there.
             server.wait_until(lambda: new in server.pids())
             load.wait_for_answers(100)
@@ -88,13 +86,11 @@ def test_nothing_fails_while_generations_change(
 
 
 def test_a_request_under_way_ends_in_the_generation_that_began_it(tmp_path: Path) -> None:
-    with Supervised(tmp_path) as server, server.connect() as connection:
+    with Supervised(tmp_path) as server, Held(server, tmp_path) as held:
         (first,) = server.workers()
-        connection.sendall(b"GET /slow?2 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
         server.reload(2)
         server.wait_until(lambda: first not in server.pids())
-        response = read_response(connection)
+        response = held.release()
         assert int(response.body) == first
         assert response.headers["connection"] == "close"
 
@@ -133,39 +129,6 @@ def test_addresses_and_numbers_change_with_the_configuration(tmp_path: Path) -> 
     assert not new.exists()
 
 
-def test_a_generation_that_cannot_begin_leaves_the_pending_one(tmp_path: Path) -> None:
-    """A second SIGHUP while the first is under way."""
-    flag = tmp_path / "sleep"
-    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
-    held = {"binds": [f"unix:{first}", f"unix:{second}"]}
-    with Supervised(
-        tmp_path, {"binds": [f"unix:{first}"]}, environment={"SLEEP_WHILE_EXISTS": str(flag)}
-    ) as server:
-        flag.touch()
-        server.write(held)
-        server.process.send_signal(signal.SIGHUP)
-        server.wait_for("starting generation 2")
-        server.write({"binds": [f"unix:{first}", "192.0.2.1:1"]})
-        server.process.send_signal(signal.SIGHUP)
-        server.wait_for("generation 1 goes on serving, and 2 starting")
-        assert second.exists()
-        # One that can begin takes its place, and its sockets go at once.
-        server.write({"binds": [f"unix:{first}", f"unix:{third}"]})
-        server.process.send_signal(signal.SIGHUP)
-        server.wait_for("starting generation 3")
-        server.wait_until(lambda: len(server.workers()) == 2)
-        assert not second.exists()
-        # The next one fails with what it has opened, and the first goes on.
-        flag.unlink()
-        server.write(held | {"mounts": [{"path": "", "application": "nowhere:app"}]})
-        server.process.send_signal(signal.SIGHUP)
-        server.wait_for("nowhere.*; generation 1 goes on serving")
-        assert first.exists()
-        assert not second.exists()
-        assert not third.exists()
-        assert server.get("/pid").status == 200
-
-
 @pytest.mark.parametrize(
     ("target", "how"),
     [("/exits?3", "ended with exit status 3"), ("/crashes", "was ended by SIGSEGV")],
@@ -185,11 +148,10 @@ def test_a_crash_loop_backs_off_and_recovers(tmp_path: Path) -> None:
     with Supervised(tmp_path, environment={"EXIT_WHILE_EXISTS": str(flag)}) as server:
         flag.touch()
         os.kill(server.workers()[0], signal.SIGKILL)
-        server.wait_for(r"ended with exit status 9 before it could serve; 4 times in a row, so an")
-        delays = [
-            float(each) for each in re.findall(r"another starts in ([\d.]+) s", server.stderr)
-        ]
-        assert delays == sorted(set(delays)), "longer and longer"
+        server.wait_for(
+            r"ended with exit status 9 before it could serve; "
+            r"2 times in a row, so another starts in 0\.1 s"
+        )
         flag.unlink()
         assert server.get("/pid").status == 200
 
@@ -235,38 +197,6 @@ def test_a_kill_during_the_first_start_is_retried(tmp_path: Path, preload: bool)
     ), server.stderr
 
 
-def test_kills_during_the_first_start_are_retried_later_and_later(tmp_path: Path) -> None:
-    environment = {"KILL_PER_FILE_IN": kills(tmp_path, 4)}
-    with Supervised(tmp_path, environment=environment) as server:
-        assert server.get("/pid").status == 200
-    killed = re.findall(r"was ended by SIGKILL before it could serve; (.*)\n", server.stderr)
-    assert killed == [
-        f"{each}{BEFORE_ANY_SERVED}"
-        for each in (
-            "starting another",
-            "2 times in a row, so another starts in 0.1 s",
-            "3 times in a row, so another starts in 0.2 s",
-            "4 times in a row, so another starts in 0.4 s",
-        )
-    ]
-
-
-def test_a_server_that_waits_to_start_again_ends_at_sigterm(tmp_path: Path) -> None:
-    server = Supervised.__new__(Supervised)
-    server.file = tmp_path / "settings.json"
-    server.write()
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / "supervise_file.py"), str(server.file)],
-        env={**os.environ, "KILL_PER_FILE_IN": kills(tmp_path, 1000)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    Overheard.__init__(server, process)
-    server.wait_for("4 times in a row")
-    assert server.stop() == 0
-
-
 def test_one_bad_group_ends_everything_before_it_begins(tmp_path: Path) -> None:
     groups = (
         {"name": "good", "binds": [f"unix:{tmp_path}/good"]},
@@ -284,10 +214,10 @@ def test_one_bad_group_ends_everything_before_it_begins(tmp_path: Path) -> None:
 def test_a_startup_that_takes_too_long_ends_the_server(tmp_path: Path) -> None:
     flag = tmp_path / "sleep"
     flag.touch()
-    group = {"startup_timeout_s": 1.0}
+    group = {"startup_timeout_s": 0.1}
     status, said = fails_to_start(tmp_path, group, SLEEP_WHILE_EXISTS=str(flag))
     assert status == 1
-    assert "did not import its application in 1 s (startup-timeout)\n" in said
+    assert "did not import its application in 0.1 s (startup-timeout)\n" in said
 
 
 def test_signals_while_the_application_is_imported(tmp_path: Path) -> None:
@@ -321,14 +251,14 @@ def test_many_generations_leave_no_descriptor_open(tmp_path: Path) -> None:
         server.reload(2)
         server.wait_until(lambda: len(server.workers()) == 1)
         before = open_fds(server.process.pid), open_fds(server.workers()[0])
-        for generation in range(3, 33):
+        for generation in range(3, 11):
             server.reload(generation)
         server.wait_until(lambda: len(server.workers()) == 1)
         assert (open_fds(server.process.pid), open_fds(server.workers()[0])) == before
 
 
 def test_a_process_is_replaced_after_an_interval(tmp_path: Path) -> None:
-    group = {"processes": 2, "restart_interval_s": 1.0}
+    group = {"processes": 2, "restart_interval_s": 0.5}
     with Supervised(tmp_path, group) as server, Load(server) as load:
         first = set(server.workers())
         server.wait_until(lambda: len(set(server.workers()) - first) >= 2)
@@ -340,19 +270,25 @@ def test_a_process_is_replaced_after_an_interval(tmp_path: Path) -> None:
 def test_a_limit_may_be_months_away(tmp_path: Path) -> None:
     days = 60 * 86_400.0
     group = {"restart_interval_s": days, "graceful_timeout_s": days}
-    with Supervised(tmp_path, group) as server, server.connect() as busy:
-        busy.sendall(b"GET /slow?1 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(0.2)
+    with Supervised(tmp_path, group) as server, Held(server, tmp_path) as held:
         server.reload(2)
-        assert read_response(busy).status == 200, "by a worker that has 60 days to end"
+        assert held.release().status == 200, "by a worker that has 60 days to end"
 
 
 def test_cpu_time_has_a_limit(tmp_path: Path) -> None:
-    with Supervised(tmp_path, {"cpu_time_limit_s": 1.0}) as server:
+    mounts = [
+        {"path": "", "application": "processes:application"},
+        {"path": "/stuck", "application": "stuck:application"},
+    ]
+    group = {"cpu_time_limit_s": 1.0, "graceful_timeout_s": 0.1, "mounts": mounts}
+    with Supervised(tmp_path, group) as server:
         (first,) = server.workers()
-        with Load(server):
+        with server.connect() as busy:
+            # For as long as it takes; the process is replaced meanwhile.
+            busy.sendall(b"GET /stuck/compute?60 HTTP/1.1\r\nHost: a\r\n\r\n")
             server.wait_for(rf"\(pid {first}\) is replaced \(cpu_time_limit: 1 s\)")
             server.wait_until(lambda: first not in server.pids())
+        server.wait_until(lambda: not is_alive(first))
 
 
 def test_an_open_pipe_is_not_needed_for_the_log(tmp_path: Path) -> None:
@@ -488,21 +424,6 @@ def test_a_group_alone_leaves_roots_own_groups(tmp_path: Path) -> None:
     assert found["groups"] == [found["gid"]] == [grp.getgrnam("daemon").gr_gid]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can warn of it")
-def test_root_is_warned_of_once(tmp_path: Path) -> None:
-    groups = (
-        TWO | {"name": "shop"},
-        {"name": "docs", "binds": [f"unix:{tmp_path}/docs"]},
-        {"name": "safe", "user": "root", "binds": [f"unix:{tmp_path}/safe"]},
-    )
-    with Supervised(tmp_path, *groups) as server:
-        server.reload(2)
-        server.write(*groups[2:])
-        server.reload(3)
-    said = "process groups shop, docs run as root, for want of a user (--user NAME)"
-    assert re.findall("warning: (.*)\n", server.stderr) == [said]
-
-
 @pytest.mark.parametrize("preload", [False, True])
 def test_a_command_line_tells_the_group(tmp_path: Path, preload: bool) -> None:
     with Supervised(tmp_path, {"name": "it's", "preload": preload}) as server:
@@ -513,16 +434,6 @@ def test_a_command_line_tells_the_group(tmp_path: Path, preload: bool) -> None:
     number = "" if preload else ", process 1"
     expected = f"headway serve: group it's{number}"
     assert all(any(expected in each for each in arguments) for arguments in told), told
-
-
-def test_a_configuration_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
-    with Supervised(tmp_path) as server:
-        first = server.workers()
-        server.file.write_text("{")
-        server.process.send_signal(signal.SIGHUP)
-        server.wait_for("SIGHUP: JSONDecodeError: .*; generation 1 goes on serving")
-        assert server.get("/pid").status == 200
-        assert server.workers() == first
 
 
 @pytest.mark.parametrize(
