@@ -10,7 +10,7 @@ import zipapp
 from pathlib import Path
 
 import pytest
-from launch import HEADWAY, environment, execute, headway, python, report_in, run_main
+from launch import execute, headway, python, report_in, run_main
 
 pytestmark = pytest.mark.free_threading
 
@@ -387,7 +387,7 @@ def test_the_programs_interpreter_is_this_one() -> None:
 
 
 def test_help_teaches() -> None:
-    result = execute([*HEADWAY, "run", "--help"], env=environment(COLUMNS="100"))
+    result = run_main("run", "--help", COLUMNS="100")
     assert result.returncode == 0
     for word in (
         "--json FILE",

@@ -9,17 +9,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from launch import (
     PROGRAMS,
     TIMEOUT_S,
+    Result,
     environment,
     execute,
     headway,
     python,
     read_json,
     report_in,
+    run_main,
     start,
 )
 
@@ -152,11 +155,13 @@ def test_children_find_the_default_that_the_program_put_back() -> None:
 import os, signal, subprocess, sys, time
 number = signal.SIGTERM
 signal.signal(number, signal.signal(number, lambda *_: 0))
+ready, written = os.pipe()
 pid = os.fork()
 if pid == 0:
     signal.signal(number, signal.SIG_DFL)
+    os.write(written, b"x")
     time.sleep(60)
-time.sleep(0.1)
+os.read(ready, 1)
 os.kill(pid, number)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 look = "print([line for line in open('/proc/self/status') if line.startswith('SigCgt')])"
@@ -194,10 +199,12 @@ def test_uvicorn_reports_when_it_is_stopped(
 def test_a_forked_child_that_is_terminated_says_nothing(tmp_path: Path) -> None:
     code = """
 import os, signal, time
+ready, written = os.pipe()
 pid = os.fork()
 if pid == 0:
+    os.write(written, b"x")
     time.sleep(600)
-time.sleep(0.1)
+os.read(ready, 1)
 os.kill(pid, signal.SIGTERM)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
@@ -245,40 +252,33 @@ KILLED = {
 }
 
 
+THREADS_THAT_SUM = (
+    "import threading\n"
+    "threads = [threading.Thread(target=sum, args=(range(1_000_000),), name=f'sum-{n}')"
+    " for n in range(2)]\n"
+    "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+)
+
+
 @pytest.mark.parametrize("how", KILLED)
 def test_what_a_crash_leaves_can_be_read(tmp_path: Path, how: str) -> None:
     code, status = KILLED[how]
-    work = (
-        "import threading\n"
-        "threads = [threading.Thread(target=sum, args=(range(10_000_000),), name=f'sum-{n}')"
-        " for n in range(2)]\n"
-        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
-    )
     out = tmp_path / "out.json"
     out.write_text("{of an earlier run}")
     os.utime(out, (1, 1))
-    result = headway("run", "--json", out, "-c", work + code)
+    result = headway("run", "--json", out, "-c", THREADS_THAT_SUM + code)
     assert result.returncode == status
     assert report_in(result.stderr) == ""
     ledger = Path(f"{out}.ledger")
     assert ledger.exists()
 
-    shown = headway("report", out)
+    shown = run_main("report", out)
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert shown.stdout == headway("report", ledger).stdout
+    assert shown.stdout == run_main("report", ledger).stdout
     assert shown.stdout.startswith("headway  Python ")
     if "GIL disabled" not in shown.stdout:
         assert "sum-0" in shown.stdout
         assert "sum-1" in shown.stdout
-
-    # On stdin, and through a pipe, where a ledger cannot be mapped; and on to JSON.
-    copy = tmp_path / "copy.json"
-    command = [sys.executable, "-m", "headway", "report", "--json", str(copy), "-"]
-    with ledger.open("rb") as stream:
-        assert execute(command, stdin=stream).stdout == shown.stdout
-    assert headway("report", copy).stdout == shown.stdout
-    with subprocess.Popen(["cat", ledger], stdout=subprocess.PIPE) as cat:
-        assert execute(command, stdin=cat.stdout).stdout == shown.stdout
 
     # The next run that ends well has the last word.
     assert headway("run", "--json", out, "-c", "pass").returncode == 0
@@ -286,15 +286,47 @@ def test_what_a_crash_leaves_can_be_read(tmp_path: Path, how: str) -> None:
     assert read_json(out)["schema"] == 1
 
 
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a crash left."""
+    out = tmp_path_factory.mktemp("crash") / "out.json"
+    code, status = KILLED["SIGKILL"]
+    assert headway("run", "--json", out, "-c", THREADS_THAT_SUM + code).returncode == status
+    return Path(f"{out}.ledger")
+
+
+def report_from_stdin(stdin: Any, copy: Path) -> Result:
+    return headway("report", "--json", copy, "-", stdin=stdin)
+
+
+def test_a_ledger_is_read_from_stdin_and_goes_on_to_json(tmp_path: Path, ledger: Path) -> None:
+    shown = run_main("report", ledger)
+    copy = tmp_path / "copy.json"
+    with ledger.open("rb") as stream:
+        assert report_from_stdin(stream, copy).stdout == shown.stdout
+    assert run_main("report", copy).stdout == shown.stdout
+
+
+@pytest.mark.slow("sends a gigabyte through a pipe")
+def test_a_ledger_is_read_from_a_pipe_where_it_cannot_be_mapped(
+    tmp_path: Path, ledger: Path
+) -> None:
+    shown = run_main("report", ledger)
+    copy = tmp_path / "copy.json"
+    with subprocess.Popen(["cat", ledger], stdout=subprocess.PIPE) as cat:
+        assert report_from_stdin(cat.stdout, copy).stdout == shown.stdout
+    assert run_main("report", copy).stdout == shown.stdout
+
+
 def test_a_run_that_goes_on_can_be_read(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     process = start("run", "--json", out, "-c", WAITS_FOR_EVER["in sleep"])
     assert process.stdout is not None
     process.stdout.readline()
-    assert f"pid {process.pid}" in headway("report", out).stdout
+    assert f"pid {process.pid}" in run_main("report", out).stdout
     process.terminate()
     process.communicate(timeout=TIMEOUT_S)
-    assert f"pid {process.pid}" in headway("report", out).stdout
+    assert f"pid {process.pid}" in run_main("report", out).stdout
 
 
 def test_two_runs_into_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -312,7 +344,7 @@ def test_two_runs_into_one_file_do_not_disturb_each_other(tmp_path: Path) -> Non
 def test_json_equals_what_the_terminal_shows(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     result = headway("run", "--json", out, PROGRAMS / "hog_and_waiter.py")
-    assert headway("report", out).stdout == report_in(result.stderr)
+    assert run_main("report", out).stdout == report_in(result.stderr)
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 
 
@@ -477,7 +509,7 @@ def test_the_json_is_written_by_a_program_that_gave_up_its_rights(
     assert result.stderr.count("headway run: ") == bool(stays)
     assert result.stderr.endswith(stays)
     assert ledger.exists() == bool(stays)
-    assert headway("report", out).stdout.startswith("headway  Python")
+    assert run_main("report", out).stdout.startswith("headway  Python")
     # The next run of the same name removes it.
     assert headway("run", "--json", out, "-c", "pass").returncode == 0
     assert sorted(os.listdir(out.parent)) == ["out.json"]
@@ -496,7 +528,7 @@ def test_without_the_descriptor_the_ledger_has_the_books(tmp_path: Path) -> None
         f"from {out}.ledger"
     )
     assert rest == report_in(result.stderr)
-    assert headway("report", out).returncode == 0
+    assert run_main("report", out).returncode == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="setuid needs root")
@@ -523,7 +555,7 @@ def test_a_signal_reports_without_the_json_where_that_cannot_be_written(tmp_path
         f"headway run: --json '{tmp_path}/out/out.json' cannot be written: No such"
     )
     assert rest == report_in(result.stderr) != ""
-    assert headway("report", tmp_path / "moved" / "out.json").returncode == 0
+    assert run_main("report", tmp_path / "moved" / "out.json").returncode == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot and setuid need root")
@@ -540,7 +572,7 @@ def test_a_signal_after_chroot_says_where_the_books_are(tmp_path: Path) -> None:
         "headway run: no report, since Python cannot be started from here: the books are in "
         f"{out}.ledger\n"
     )
-    assert headway("report", out).stdout.startswith("headway  Python")
+    assert run_main("report", out).stdout.startswith("headway  Python")
 
 
 def test_a_program_that_keeps_its_rights_has_no_more_descriptors(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ balance (DESIGN.md, "Words")."""
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import PROGRAMS, headway, python, read_json
+from launch import PROGRAMS, Result, headway, python, read_json
 
 pytestmark = pytest.mark.free_threading
 
@@ -19,6 +20,11 @@ def without_addresses(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+|line \d+", "", text)
 
 
+@cache
+def under_python(name: str) -> Result:
+    return python(PROGRAMS / name)
+
+
 @pytest.mark.parametrize("follow", [False, True])
 @pytest.mark.parametrize("name", ALL)
 def test_a_program_is_not_disturbed_and_its_books_balance(
@@ -26,7 +32,7 @@ def test_a_program_is_not_disturbed_and_its_books_balance(
 ) -> None:
     out = tmp_path / "out.json"
     options = ["--follow"] if follow else []
-    plain = python(PROGRAMS / name)
+    plain = under_python(name)
     measured = headway("run", "--json", out, *options, PROGRAMS / name)
     assert measured.stdout == plain.stdout
     assert measured.returncode == plain.returncode

@@ -8,7 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import PROGRAMS, environment, execute, headway, python, read_json, report_in
+from launch import (
+    PROGRAMS,
+    environment,
+    execute,
+    headway,
+    python,
+    read_json,
+    report_in,
+    run_main,
+)
 
 pytestmark = pytest.mark.free_threading
 
@@ -227,7 +236,7 @@ def test_a_crash_of_the_next_image_leaves_both(tmp_path: Path) -> None:
         "os._exit(3)"
     )
     assert headway("run", "--json", out, "-c", code, code).returncode == 3
-    shown = headway("report", out)
+    shown = run_main("report", out)
     assert shown.returncode == 0
     assert "\nchild " in shown.stdout
 

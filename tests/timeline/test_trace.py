@@ -163,7 +163,7 @@ def test_with_a_ledger_file_the_trace_outlives_a_crash(tmp_path: Path) -> None:
     result = headway("run", "--json", report, "--trace", out, "-c", code)
     assert result.returncode == -signal.SIGKILL
     assert not out.exists()
-    result = headway("report", report, "--trace", out)
+    result = run_main("report", report, "--trace", out)
     assert result.returncode == 0, result.stderr
     assert result.stderr.count(f" in {out}, for ui.perfetto.dev\n") == 1
     assert result.stdout.startswith("headway  Python ")
