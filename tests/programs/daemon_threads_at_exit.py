@@ -16,5 +16,5 @@ def sleep():
 
 for target in (compute, compute, sleep, sleep):
     threading.Thread(target=target, daemon=True).start()
-time.sleep(0.2)
+time.sleep(0.1)
 print("leaving")

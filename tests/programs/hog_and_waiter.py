@@ -3,7 +3,7 @@
 import threading
 import time
 
-end = time.monotonic() + 0.4
+end = time.monotonic() + 0.2
 
 
 def compute():

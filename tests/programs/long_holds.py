@@ -15,7 +15,7 @@ def wake_up():
 
 waiter = threading.Thread(target=wake_up, name="waiter")
 waiter.start()
-for _ in range(10):
+for _ in range(5):
     usleep(20_000)
     time.sleep(0.002)
 stop.set()

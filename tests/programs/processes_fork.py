@@ -16,7 +16,7 @@ if __name__ == "__main__":
         print(pool.map(square, range(20)))
     sleeper = context.Process(target=time.sleep, args=(60,))
     sleeper.start()
-    time.sleep(0.2)
+    time.sleep(0.05)
     sleeper.terminate()
     sleeper.join()
     print("terminated with", sleeper.exitcode)
