@@ -27,7 +27,7 @@ from served import FREE_THREADING, Served
 
 from headway import _native
 from headway.errors import CommandError
-from headway.top import command, tables
+from headway.top import command, socket_source, tables
 from headway.top.source import Recorder
 
 textual = pytest.importorskip("textual", reason="Textual is not installed: headway[top]")
@@ -82,6 +82,8 @@ def watch(recorded: Recorded, use: Callable[[Top, object], Awaitable[None]], **o
     async def run() -> None:
         settings = {"interval_s": 0.2, "window_s": 600.0, "view": "overview", "group": None}
         app = Top(Recorder(recorded.url), **{**settings, **options})
+        # Each key that is pressed would wait for the line below the tabs to have moved.
+        app.animation_level = "none"
         async with app.run_test(size=size) as pilot:
             await until(pilot, lambda: app.latest is not None)
             await use(app, pilot)
@@ -196,15 +198,16 @@ def test_the_filter_goes_through_the_groups_and_back(recorded: Recorded) -> None
 def test_while_paused_nothing_is_asked(recorded: Recorded) -> None:
     async def use(app: Top, pilot) -> None:
         await pilot.press("p")
-        await pilot.pause(0.5)
+        # What was asked before comes in yet. Nothing tells that no question followed but time.
+        await pilot.pause(0.2)
         shown = app.latest
-        await pilot.pause(1)
+        await pilot.pause(0.4)
         assert app.latest is shown
         assert "paused" in screen(app)
         await pilot.press("p")
         await until(pilot, lambda: app.latest is not shown)
 
-    watch(recorded, use)
+    watch(recorded, use, interval_s=0.05)
 
 
 def test_the_keys_are_listed(recorded: Recorded) -> None:
@@ -283,7 +286,7 @@ def test_a_socket_needs_no_recorder(tmp_path: Path) -> None:
         asking = threading.Thread(target=ask)
         asking.start()
         try:
-            done = run_main("top", f"unix:{path}", "--once", "--json", "--window", "3")
+            done = run_main("top", f"unix:{path}", "--once", "--json", "--window", "1")
         finally:
             ended.set()
             asking.join()
@@ -294,11 +297,27 @@ def test_a_socket_needs_no_recorder(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_socket_that_nobody_reports_to(tmp_path: Path) -> None:
+class Clock:
+    """Stands in for `time`: sleeping takes no time, and is seen on the clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_a_socket_that_nobody_reports_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(socket_source, "time", clock)
     path = tmp_path / "t.sock"
     done = run_main("top", f"unix:{path}", "--once", "--window", "1")
     assert done.returncode == 1
     assert done.stderr == f"headway top: nobody reported to unix:{path} within 2 s\n"
+    assert clock.now_s == pytest.approx(2, abs=0.1)
     assert not path.exists()
 
 
