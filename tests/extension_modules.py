@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 INCLUDE = Path(sysconfig.get_path("include"))
@@ -23,28 +24,32 @@ START = "#include <Python.h>\n#include <unistd.h>\n"
 SINGLE_PHASE = (
     START
     + """
-static struct PyModuleDef definition = {{PyModuleDef_HEAD_INIT, "{name}", 0, {size}, 0}};
-PyMODINIT_FUNC PyInit_{name}(void) {{ return PyModule_Create(&definition); }}
+static struct PyModuleDef {name}_definition = {{PyModuleDef_HEAD_INIT, "{name}", 0, {size}, 0}};
+PyMODINIT_FUNC PyInit_{name}(void) {{ return PyModule_Create(&{name}_definition); }}
 """
 )
 # `body` is what Py_mod_exec runs, and returns -1 from if it fails.
 MULTI_PHASE = (
     START
     + """
-static int loads;
-static int execute(PyObject *module) {{ loads++; {body} return 0; }}
-static PyModuleDef_Slot slots[] = {{{{Py_mod_exec, execute}}, {slots} {{0, NULL}}}};
-static struct PyModuleDef definition = {{
-    PyModuleDef_HEAD_INIT, "{name}", 0, 0, 0, slots
+static int {name}_loads;
+static int {name}_execute(PyObject *module) {{
+    int loads = ++{name}_loads; (void)loads;
+    {body}
+    return 0;
+}}
+static PyModuleDef_Slot {name}_slots[] = {{{{Py_mod_exec, {name}_execute}}, {slots} {{0, NULL}}}};
+static struct PyModuleDef {name}_definition = {{
+    PyModuleDef_HEAD_INIT, "{name}", 0, 0, 0, {name}_slots
 }};
-PyMODINIT_FUNC PyInit_{name}(void) {{ return PyModuleDef_Init(&definition); }}
+PyMODINIT_FUNC PyInit_{name}(void) {{ return PyModuleDef_Init(&{name}_definition); }}
 """
 )
 WITHOUT_SLOTS = (
     START
     + """
-static struct PyModuleDef definition = {{PyModuleDef_HEAD_INIT, "{name}", 0, 0, 0}};
-PyMODINIT_FUNC PyInit_{name}(void) {{ return PyModuleDef_Init(&definition); }}
+static struct PyModuleDef {name}_definition = {{PyModuleDef_HEAD_INIT, "{name}", 0, 0, 0}};
+PyMODINIT_FUNC PyInit_{name}(void) {{ return PyModuleDef_Init(&{name}_definition); }}
 """
 )
 # CPython 3.15: slots without a definition (PEP 793).
@@ -107,14 +112,16 @@ if sys.version_info >= (3, 15):
     MODULES["exported"] = EXPORTED
 
 
-def build(name: str, folder: Path) -> Path:
-    """The compiled module, in `folder`."""
-    source = folder / f"{name}.c"
-    source.write_text(MODULES[name])
-    module = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+def build(folder: Path, names: Iterable[str]) -> None:
+    """The compiled modules, in `folder`: one library with all of them, under the name of each."""
+    library = folder / "all.so"
+    source = folder / "all.c"
+    source.write_text("\n".join(MODULES[name] for name in names))
     assert COMPILER is not None
     # Debian's pyconfig.h includes one that lies beside the folder.
     includes = [f"-I{INCLUDE}", f"-I{INCLUDE.parent}"]
-    command = [COMPILER, "-shared", "-fPIC", *includes, os.fspath(source), "-o", module]
+    command = [COMPILER, "-shared", "-fPIC", *includes, os.fspath(source), "-o", library]
     subprocess.run(command, check=True)
-    return module
+    # A link would be loaded once, under one name.
+    for name in names:
+        shutil.copyfile(library, folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}")
