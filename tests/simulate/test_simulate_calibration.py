@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from launch import run_main, start
 
 from headway.bench.process_tree import tree
 from headway.errors import CommandError
@@ -21,8 +21,15 @@ from headway.simulate.costs import Costs
 from headway.simulate.machine import Machine
 from headway.simulate.probe import Part, Samples
 
-HEADWAY = [sys.executable, "-m", "headway"]
 GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
+ECHO_NS = {
+    "echo.server_ns": [9_000.0],
+    "sockets.tcp_receive_ns": [1_500.0],
+    "python.answer_echo_ns": [100.0],
+    "drops.drop_and_take_ns": [60.0],
+    "switch.rounds_ns": [7_000.0],
+    "switch.alone_ns": [900.0],
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +39,29 @@ def probed() -> Constants:
     return Derivation(samples, len(os.sched_getaffinity(0))).constants()
 
 
+@pytest.fixture(scope="module")
+def made_up() -> Constants:
+    """What a probe derives from made-up samples; constants without any are as shipped."""
+    samples = Samples()
+    samples.of.update(ECHO_NS)
+    samples.of["short.wake_ups_ns"] = [float(ns) for ns in range(1_500, 2_500)]
+    samples.of["interruptions.watched_ns"] = [1.5e9]
+    samples.of["interruptions.stolen_ns"] = [40_000.0] * 9 + [9_000_000.0]
+    return Derivation(samples, 2).constants()
+
+
+@pytest.fixture(
+    params=["made_up", pytest.param("probed", marks=pytest.mark.slow("measures the machine"))]
+)
+def derived(request: pytest.FixtureRequest) -> Constants:
+    constants: Constants = request.getfixturevalue(request.param)
+    return constants
+
+
 @pytest.fixture
-def kept(probed: Constants, tmp_path: Path) -> Path:
+def kept(derived: Constants, tmp_path: Path) -> Path:
     path = tmp_path / "calibration.json"
-    calibration.write(str(path), {"python": "3.13.0"}, *probed)
+    calibration.write(str(path), {"python": "3.13.0"}, *derived)
     return path
 
 
@@ -62,7 +88,7 @@ def test_a_simulation_takes_what_a_probe_wrote(kept: Path, tmp_path: Path) -> No
     out = tmp_path / "results.json"
     words = ["simulate", "countdown", "--values", "1", "--seconds", "0.01", "--policy", "stock"]
     words += ["--calibration", str(kept), "--json", str(out)]
-    ended = subprocess.run([*HEADWAY, *words], capture_output=True, text=True)
+    ended = run_main(*words)
     assert ended.returncode == 0, ended.stderr
     told = json.loads(kept.read_text())
     simulated = json.loads(out.read_text())["metadata"]["simulated"]
@@ -70,10 +96,10 @@ def test_a_simulation_takes_what_a_probe_wrote(kept: Path, tmp_path: Path) -> No
         assert simulated[part] == {name: each["value"] for name, each in told[part].items()}
 
 
-def test_what_is_written_is_what_is_read(kept: Path, probed: Constants) -> None:
+def test_what_is_written_is_what_is_read(kept: Path, derived: Constants) -> None:
     found = calibration.read(str(kept))
-    assert asdict(found.machine) == {name: each.value for name, each in probed.machine.items()}
-    assert asdict(found.costs) == {name: each.value for name, each in probed.costs.items()}
+    assert asdict(found.machine) == {name: each.value for name, each in derived.machine.items()}
+    assert asdict(found.costs) == {name: each.value for name, each in derived.costs.items()}
     assert found.metadata == {"python": "3.13.0"}
 
 
@@ -156,9 +182,7 @@ def test_a_distribution_of_each_kind_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(words: list[str], said: str, tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [*HEADWAY, "simulate", *words], capture_output=True, text=True, cwd=tmp_path
-    )
+    ended = run_main("simulate", *words, cwd=tmp_path)
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert len(ended.stderr.splitlines()) == 1
@@ -167,8 +191,7 @@ def test_what_cannot_be_is_refused_in_one_line(words: list[str], said: str, tmp_
 
 
 def test_an_interrupted_probe_ends_what_it_started_and_writes_nothing(tmp_path: Path) -> None:
-    command = [*HEADWAY, "simulate", "--calibrate", str(tmp_path / "c.json")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as probing:
+    with start("simulate", "--calibrate", tmp_path / "c.json") as probing:
         assert probing.stderr is not None
         try:
             assert probing.stderr.readline().startswith("calibrate: round 1 of ")
@@ -219,15 +242,7 @@ def test_a_wake_up_is_without_the_calls_that_it_is_seen_by() -> None:
 
 def test_an_echo_costs_in_all_what_was_measured() -> None:
     samples = Samples()
-    for name, ns in {
-        "echo.server_ns": 9_000.0,
-        "sockets.tcp_receive_ns": 1_500.0,
-        "python.answer_echo_ns": 100.0,
-        "drops.drop_and_take_ns": 60.0,
-        "switch.rounds_ns": 7_000.0,
-        "switch.alone_ns": 900.0,
-    }.items():
-        samples.of[name] = [ns]
+    samples.of.update(ECHO_NS)
     found = Derivation(samples, cores=2).constants()
     costs, machine = found.costs, found.machine
     simulated_ns = (

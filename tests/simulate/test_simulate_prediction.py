@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from launch import Result, run_main
+from made_stores import store, tick
 
 from headway.bench.experiments.wsgi_load import CONNECTIONS
 from headway.bench.experiments.wsgi_server import Served, Shape, headway_command
@@ -33,6 +34,7 @@ from headway.telemetry.store import Store
 
 GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
 needs_gil = pytest.mark.skipif(not GIL_ENABLED, reason="there is no GIL to wait for")
+records_a_server = pytest.mark.slow("records a server under load")
 SHAPE = Shape("headway", 1, 4, False, Setting("interval", 0.005))
 SECONDS = 4.0
 ATTEMPTS = 3
@@ -82,12 +84,14 @@ def predict(*words: str) -> Result:
     return run_main("simulate", *words)
 
 
+@records_a_server
 def test_a_server_is_read_as_it_was_configured(served: str) -> None:
     found = recording.read(served)
     assert isinstance(found, Recording)
     assert (found.name, found.policy, found.switch_interval_s) == ("1x4", "interval", 0.005)
 
 
+@records_a_server
 def test_each_configuration_gets_an_interval_and_the_same_one_again(
     served: str, tmp_path: Path
 ) -> None:
@@ -125,9 +129,10 @@ def test_each_configuration_gets_an_interval_and_the_same_one_again(
     ],
 )
 def test_what_does_not_go_with_a_recording_is_bad_usage(
-    served: str, words: list[str], said: str
+    tmp_path: Path, words: list[str], said: str
 ) -> None:
-    ended = predict(*words, "--from", served)
+    recorded = store(tmp_path / "it.sqlite", (tick(second) for second in range(20)))
+    ended = predict(*words, "--from", recorded)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert said in ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -165,6 +170,7 @@ def of_convoy(folder: Path, **changes: Any) -> str:
 
 
 @needs_gil
+@pytest.mark.slow("measures a program for seconds")
 def test_a_program_that_runs_here_is_predicted(tmp_path: Path) -> None:
     path, target = tmp_path / "report.json", tmp_path / "it.json"
     words = [sys.executable, "-m", "headway", "run", "--json", str(path), "-c", PROGRAM]

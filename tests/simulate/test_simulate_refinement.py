@@ -62,7 +62,8 @@ def test_another_machine_is_come_closer_to() -> None:
     refined = refine(comparison, shipped, told.append, steps=120)
     assert comparison.error(refined) < comparison.error(shipped) / 2
     assert told[-1].startswith("refining: step 120 of 120, off by ")
-    assert refine(comparison, shipped, told.append, steps=120) == refined
+    first, again = (refine(comparison, shipped, told.append, steps=20) for _ in range(2))
+    assert first == again
 
 
 def test_what_comes_out_as_it_did_stays() -> None:
