@@ -12,13 +12,11 @@ from launch import GIL_ENABLED, python
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 SHORT = ("--rounds", "1", "--seconds", "0.3", "--policy", "priority")
 
-pytestmark = [
-    pytest.mark.serial,
-    pytest.mark.slow("runs benchmark scripts"),
-    pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
-]
+pytestmark = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 
 
+@pytest.mark.serial
+@pytest.mark.slow("runs benchmark scripts")
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -119,6 +119,8 @@ def test_daemon_threads_that_never_return_do_not_hold_up_the_end() -> None:
         def sleep():
             while True: time.sleep(0.0001)
         gil.install()
+        # So that a start and the end do not take long beside all of them.
+        sys.setswitchinterval(0.0005)
         for target in (spin, sleep) * 4:
             threading.Thread(target=target, daemon=True).start()
         time.sleep(0.1)

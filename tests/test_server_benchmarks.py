@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ BENCH = Path(__file__).resolve().parent.parent / "bench"
 SHORT = ("--rounds", "1", "--seconds", "1")
 
 pytestmark = [
-    pytest.mark.serial,
-    pytest.mark.slow("runs benchmark scripts"),
     pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
     pytest.mark.timeout(300),
 ]
+
+
+def measures(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.serial(pytest.mark.slow("runs benchmark scripts")(test))
 
 
 def run(name: str, *options: str | Path, json_file: Path) -> tuple[str, dict[str, Any]]:
@@ -33,6 +36,7 @@ def run(name: str, *options: str | Path, json_file: Path) -> tuple[str, dict[str
     return result.stdout, {each["name"]: each["rows"] for each in experiments}
 
 
+@measures
 def test_idle_connections_are_held_and_answered_again(tmp_path: Path) -> None:
     _, rows = run(
         "server_idle", "--peer", "--connections", "120", json_file=tmp_path / "results.json"
@@ -42,6 +46,7 @@ def test_idle_connections_are_held_and_answered_again(tmp_path: Path) -> None:
     assert [row["median"] for row in rows["server_idle hello_answered_share"]] == [1]
 
 
+@measures
 def test_each_policy_serves_light_requests_beside_heavy_ones(tmp_path: Path) -> None:
     load = (
         "--peer",
@@ -61,6 +66,7 @@ def test_each_policy_serves_light_requests_beside_heavy_ones(tmp_path: Path) -> 
     assert "headway serve's default policy is " in said
 
 
+@measures
 def test_a_peer_that_is_not_there_is_named_with_its_reason(tmp_path: Path) -> None:
     peers = tmp_path / "peers"
     (peers / "bin").mkdir(parents=True)
@@ -82,6 +88,7 @@ def test_without_peers_nothing_is_started(tmp_path: Path) -> None:
     )
 
 
+@measures
 @pytest.mark.skipif(
     sys.version_info < (3, 12), reason="an interpreter has its own GIL from 3.12 on"
 )
@@ -124,6 +131,7 @@ def test_what_is_no_free_threaded_python_is_refused(python_path: str, complaint:
     assert complaint in line
 
 
+@measures
 @pytest.mark.parametrize(
     ("program", "figures"),
     [
@@ -143,6 +151,7 @@ def test_threads_without_a_server_tell_how_much_they_did(program: str, figures: 
     assert all(answer[figure] > 0 for figure in figures)
 
 
+@measures
 def test_what_reporting_costs_is_measured_with_and_without(tmp_path: Path) -> None:
     if shutil.which("wrk") is None:
         pytest.skip("wrk is missing: bench/install_peers.py")
@@ -153,6 +162,7 @@ def test_what_reporting_costs_is_measured_with_and_without(tmp_path: Path) -> No
     assert "requests/s of those without reports" in said
 
 
+@measures
 def test_the_story_is_recorded_and_compared(tmp_path: Path) -> None:
     if shutil.which("wrk") is None:
         pytest.skip("wrk is missing: bench/install_peers.py")

@@ -198,7 +198,8 @@ def test_what_was_measured_before_an_interruption_is_shown_and_kept(
     tmp_path: Path, number: signal.Signals, exit_code: int
 ) -> None:
     file = tmp_path / "results.json"
-    options = ("--values", "500", *SHORT[2:], "--threads", "1", "--policy", "stock")
+    options = ("--values", "500", "--seconds", "0.02", "--switch-interval", "0.005")
+    options += ("--threads", "1", "--policy", "stock")
     process = start("bench", "countdown", *options, "--json", file)
     try:
         assert process.stderr is not None
@@ -228,7 +229,8 @@ def test_progress_stays_on_its_line_of_a_narrow_terminal() -> None:
     # struct winsize of <asm-generic/termios.h>: rows, columns, pixels.
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
     with os.fdopen(master, "rb", buffering=0) as screen:
-        process = start("bench", "countdown", *SHORT, "--threads", "1", stderr=terminal)
+        options = (*SHORT, "--threads", "1", "--policy", "stock")
+        process = start("bench", "countdown", *options, stderr=terminal)
         os.close(terminal)
         said = b""
         try:

@@ -311,6 +311,7 @@ def test_help_teaches() -> None:
         assert word in result.stdout
 
 
+@pytest.mark.slow("runs an experiment")
 def test_real_results_are_compared(tmp_path: Path) -> None:
     options = ("--policy", "stock", "--values", "3", "--seconds", "0.02", "--threads", "1")
     path = tmp_path / "a.json"

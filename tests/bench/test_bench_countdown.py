@@ -231,6 +231,7 @@ def test_a_program_that_fails_is_an_error() -> None:
         count_down(PLAIN, 0, 200_000, 1.0)
 
 
+@pytest.mark.slow("runs an experiment")
 def test_it_measures_under_a_policy_too() -> None:
     options = ("--values", "1", "--seconds", "0.02", "--threads", "2", "--switch-interval", "1e-5")
     result = run_main("bench", "countdown", "--policy", "stock", "--policy", "deadline", *options)

@@ -454,6 +454,8 @@ def test_the_chart_has_a_line_for_each_number_of_threads() -> None:
 
 # Real values
 
+measures = pytest.mark.slow("measures an echo server")
+
 
 def check_value(choice: Choice, **wanted: Any) -> dict[str, float]:
     (found,) = [row for row in ECHO.rows(choice) if wanted.items() <= row.parameters.items()]
@@ -483,12 +485,13 @@ def chosen(*threads: int, policies: tuple[str, ...] = (STOCK,)) -> Choice:
     return Choice(THIS, free, policies, (0.005,), threads, seconds=SECONDS)
 
 
-@pytest.mark.parametrize("cpu_threads", [0, 2])
+@pytest.mark.parametrize("cpu_threads", [pytest.param(0, marks=measures), 2])
 def test_stock_is_measured(cpu_threads: int) -> None:
     figures = check_value(chosen(cpu_threads), mode="threads", cores="free")
     assert "left_share" not in figures
 
 
+@measures
 @pytest.mark.parametrize("mode", ["processes", "interpreters", "free-threaded"])
 def test_the_work_runs_elsewhere(mode: str) -> None:
     choice = chosen(1)
@@ -500,7 +503,7 @@ def test_the_work_runs_elsewhere(mode: str) -> None:
     check_value(choice, mode=mode)
 
 
-@pytest.mark.parametrize("policy", ["priority", "deadline"])
+@pytest.mark.parametrize("policy", [pytest.param("priority", marks=measures), "deadline"])
 def test_a_policy_tells_how_the_gil_divides(policy: str) -> None:
     figures = check_value(
         chosen(1, policies=(policy,)), policy=policy, mode="threads", cores="free"
@@ -510,6 +513,7 @@ def test_a_policy_tells_how_the_gil_divides(policy: str) -> None:
     assert all(0 <= share <= 1 for share in shares)
 
 
+@measures
 @pytest.mark.parametrize("cores", ["client elsewhere", "one"])
 def test_processors_are_kept_to(cores: str) -> None:
     usable = os.sched_getaffinity(0)

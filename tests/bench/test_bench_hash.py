@@ -163,6 +163,7 @@ def test_a_message_is_as_large_as_the_time_allows_within_bounds() -> None:
     assert long["cpus"] >= 1
 
 
+@pytest.mark.slow("runs an experiment")
 def test_it_measures_under_a_policy_too() -> None:
     options = ("--values", "1", "--seconds", "0.02", "--threads", "2", "--policy", "stock")
     result = run_main("bench", "hash", *options, "--policy", "priority")

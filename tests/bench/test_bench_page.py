@@ -421,6 +421,7 @@ def test_results_are_made_into_a_page_and_a_file_into_the_same(tmp_path: Path) -
     assert sorted(tmp_path.iterdir()) == sorted([file, kept, again])
 
 
+@pytest.mark.slow("runs an experiment")
 def test_what_was_measured_before_an_interruption_is_made_into_a_page(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     options = ("--values", "500", *SHORT[2:], "--policy", "stock", "--html", str(file))

@@ -242,6 +242,7 @@ def test_an_addition_that_lets_others_in_between_loses_what_they_did() -> None:
     assert json.loads(told.stdout) == [1, 0], told.stderr
 
 
+@pytest.mark.slow("runs an experiment")
 def test_it_measures_under_a_policy_too() -> None:
     options = ("--quick", "--values", "1", "--seconds", "0.02", "--policy", "stock")
     result = run_main("bench", "race", *options, "--policy", "deadline")

@@ -497,7 +497,7 @@ def answering(*answers: bytes) -> Iterator[int]:
             thread.join()
 
 
-def loaded(port: int, connections: int = 1, seconds: float = 1.5) -> dict[str, Any]:
+def loaded(port: int, connections: int = 1, seconds: float = 1.0) -> dict[str, Any]:
     with program(PLAIN, "http_load", str(port), "/", str(connections)) as clients:
         clients.answer()
         clients.measure(Window.after(0.0, seconds))
@@ -608,6 +608,7 @@ def test_mod_wsgi_serves_in_an_apache_of_its_own() -> None:
     assert set(tree(os.getpid())) == before
 
 
+@pytest.mark.slow("starts servers")
 def test_an_interruption_ends_the_server_and_shows_what_there_is() -> None:
     words = [sys.executable, "-m", "headway", "bench", "wsgi", "--policy", "stock"]
     words += ["--shape", "2x2", "--switch-interval", "0.005", "--seconds", "60", "--values", "1"]

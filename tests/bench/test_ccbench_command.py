@@ -17,7 +17,7 @@ from headway.bench import ccbench_command
 from headway.bench.ccbench_command import iterations
 from headway.bench.experiment import Measured
 
-SHORT = ("-n", "1", "--seconds", "0.3")
+SHORT = ("-n", "1", "--seconds", "0.2")
 TITLES = r"== CPython 3\.\d+\.\d+\S* \([^)]*\) ==\n== \S+ Linux on '.*' ==\n"
 THROUGHPUT = "--- Throughput ---\n\n" + "".join(
     rf"{task}\n\nthreads=1: \d+ iterations/s\.\n\n"
@@ -63,7 +63,7 @@ def test_without_a_choice_all_tests_run_in_the_old_form() -> None:
 
 
 def test_tests_are_those_that_were_asked_for() -> None:
-    result = run_main("ccbench", "-b", *SHORT, "-I", "0.3")
+    result = run_main("ccbench", "-b", *SHORT, "-I", "0.01")
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(f"{TITLES}\n{BANDWIDTH}", result.stdout)
 
@@ -79,12 +79,14 @@ def test_the_switch_interval_has_its_old_names(words: tuple[str, ...], interval_
     assert choice.switch_intervals_s == (interval_s,)
 
 
+@pytest.mark.slow("runs a benchmark")
 def test_more_threads_are_told_in_percent() -> None:
     result = run_main("ccbench", "-t", "-n", "2", "--seconds", "0.05")
     assert result.returncode == 0, result.stderr
     assert len(re.findall(r"^threads=2: \d+ \( \d+ %\)$", result.stdout, re.MULTILINE)) == 3
 
 
+@pytest.mark.slow("runs a benchmark")
 @pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 def test_a_policy_is_named() -> None:
     result = run_main("ccbench", "-b", *SHORT, "--policy", "priority")
@@ -134,7 +136,7 @@ def test_a_line_that_cannot_be_measured_says_so(tmp_path: Path) -> None:
 def test_lines_are_printed_as_they_come_until_an_interruption(
     number: signal.Signals, exit_code: int
 ) -> None:
-    process = start("ccbench", "-b", "-n", "64", "--seconds", "0.2")
+    process = start("ccbench", "-b", "-n", "64", "--seconds", "0.1")
     try:
         assert process.stdout is not None
         said = ""
