@@ -25,7 +25,6 @@ from headway import gil
 
 pytestmark = [
     pytest.mark.serial,
-    pytest.mark.slow("needs a quiet machine"),
     pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
 ]
 
@@ -40,6 +39,9 @@ CASES = (
     *(f"masquerade_{kind}" for kind in MASQUERADES),
     *("saturated", "herd", "more_than_cores", "tiny_calls", "short_windows"),
 )
+# Those that take seconds.
+LONG = ("many_io", "saturated", *(case for case in CASES if case.startswith("masquerade")))
+takes_seconds = pytest.mark.slow("takes many switch intervals")
 # What an I/O-bound thread stands by for is what others do while it is away, some three pieces.
 # Stock adds a switch interval, 50 pieces.
 FEW_PIECES = 12
@@ -83,8 +85,10 @@ def observe(case: str, policy: str, *before: str) -> Observed:
 run_of = cache(observe)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=takes_seconds) if case in LONG else case for case in CASES]
+)
+@pytest.mark.parametrize("policy", [pytest.param("interval", marks=takes_seconds), *SCHEDULING])
 def test_everybody_gets_on_and_the_books_balance(policy: str, case: str) -> None:
     """A case ends when each of its threads has done its share; that it ends is the point."""
     observed = run_of(case, policy)
@@ -113,6 +117,7 @@ def test_the_computing_thread_is_what_is_preempted_and_gets_on(policy: str, case
     assert observed.counts["hog"] >= observed.counts["io"] / 4
 
 
+@takes_seconds
 @pytest.mark.parametrize(("policy", "least"), [("priority", 0.025), ("deadline", 0.004)])
 def test_64_io_bound_threads_do_not_starve_a_computing_one(policy: str, least: float) -> None:
     """They want all of the GIL and more. `priority` owes the thread a millisecond in each four
@@ -123,6 +128,7 @@ def test_64_io_bound_threads_do_not_starve_a_computing_one(policy: str, least: f
     assert counts["hog"] / (counts["hog"] + work_of_others) >= least
 
 
+@takes_seconds
 @each_policy
 def test_a_computing_thread_does_not_hold_up_64_io_bound_ones(policy: str) -> None:
     """Stock: at the 95th percentile, a return stands by for 50 pieces or more."""
@@ -131,6 +137,7 @@ def test_a_computing_thread_does_not_hold_up_64_io_bound_ones(policy: str) -> No
     assert statistics.median(observed.stood_by[name]["p95"] for name in workers) <= 30
 
 
+@takes_seconds
 @each_policy
 @pytest.mark.parametrize("kind", MASQUERADES)
 def test_short_drops_do_not_make_a_hog_io_bound(policy: str, kind: str) -> None:
