@@ -9,8 +9,6 @@ from types import ModuleType
 
 import pytest
 
-pytestmark = pytest.mark.serial
-
 SHOP = Path(__file__).resolve().parent.parent / "examples" / "shop"
 
 
@@ -75,6 +73,7 @@ def test_targets_are_told_apart(demo: ModuleType) -> None:
     assert [demo.page_of(target) for target in targets] == pages
 
 
+@pytest.mark.serial
 @pytest.mark.slow("runs the demo")
 def test_the_demo_ends_with_all_tables() -> None:
     done = subprocess.run(
