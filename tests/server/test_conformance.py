@@ -17,6 +17,8 @@ from collections.abc import Iterator
 import pytest
 from served import Served, read_response, read_to_end, status_of
 
+pytestmark = pytest.mark.free_threading
+
 H = b"Host: a\r\n"
 GET = b"GET /x HTTP/1.1\r\n" + H
 POST = b"POST /x HTTP/1.1\r\n" + H

@@ -14,6 +14,8 @@ from served import APPS, Served, read_response, read_to_end
 sys.path.insert(0, str(APPS))
 from files import SECRET, content
 
+pytestmark = pytest.mark.free_threading
+
 SIZE = 100_000
 
 

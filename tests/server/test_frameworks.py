@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from served import APPS, Served
 
+pytestmark = pytest.mark.free_threading
+
 MULTIPART = (
     b'--boundary\r\nContent-Disposition: form-data; name="file"; filename="f.bin"\r\n'
     b"Content-Type: application/octet-stream\r\n\r\n" + b"x" * 300_000 + b"\r\n--boundary--\r\n"

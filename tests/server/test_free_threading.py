@@ -25,6 +25,8 @@ from headway.server.command import prepare_parser, read_configuration
 from headway.server.resolution import Resolution, resolve
 from headway.server.undeclared import imported
 
+pytestmark = pytest.mark.free_threading
+
 BUILD = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 free_threaded = pytest.mark.skipif(not BUILD, reason="this Python cannot run without a GIL")
 with_a_gil = pytest.mark.skipif(BUILD, reason="this Python can run without a GIL")

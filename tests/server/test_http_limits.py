@@ -14,6 +14,8 @@ from headway.server.binding import Address, bind
 from headway.server.serving import Server
 from headway.server.settings import HttpLimits, ProcessGroup
 
+pytestmark = pytest.mark.free_threading
+
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
 

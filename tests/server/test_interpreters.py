@@ -17,6 +17,8 @@ import pytest
 from served import APPS, TIMEOUT_S, Served
 from supervised import Supervised
 
+pytestmark = pytest.mark.free_threading
+
 HAS_OWN_GILS = sys.version_info >= (3, 12)
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 OWN_GIL = pytest.param(

@@ -13,6 +13,8 @@ GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 @pytest.mark.skipif(not GIL_ENABLED, reason="no GIL, no policy")
+@pytest.mark.slow("needs a quiet machine")
+@pytest.mark.serial
 def test_a_request_does_not_pay_for_what_its_thread_did_before() -> None:
     """The application tells the slice that the kernel gives its thread: the common one if it is
     CPU-bound, a short one if not."""

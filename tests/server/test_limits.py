@@ -26,6 +26,8 @@ from headway.server.limits import NO_LIMITS, native_limits, request_timeout_s
 from headway.server.serving import Server
 from headway.server.settings import HttpLimits, ProcessGroup
 
+pytestmark = pytest.mark.free_threading
+
 LIMITED = Path(__file__).with_name("limited.py")
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -205,6 +207,7 @@ def test_a_thread_that_never_drops_the_gil_is_named_with_its_stack(policy: str) 
 
 @pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")
 @pytest.mark.parametrize("policy", ["interval", "priority", "deadline"])
+@pytest.mark.slow("computes for 3 s")
 def test_a_long_computation_is_no_deadlock(policy: str) -> None:
     # Not less than a second: on a busy machine a thread may get no core for a part of one.
     with limited(threads=2, deadlock_timeout_s=1, policy=policy) as server:
@@ -220,6 +223,7 @@ def test_a_long_computation_is_no_deadlock(policy: str) -> None:
 
 
 @pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")
+@pytest.mark.slow("ends after 2.4 s and no sooner")
 def test_a_process_that_is_stuck_ends_itself_once_its_supervisor_has_gone() -> None:
     timeouts = {"graceful_timeout_s": 0.2, "shutdown_timeout_s": 0.2}
     with limited(threads=2, **timeouts) as server, server.send("/wedge") as stuck:
@@ -247,7 +251,7 @@ def test_a_long_hold_that_nobody_waits_for_is_no_deadlock() -> None:
     with limited(threads=1, deadlock_timeout_s=0.2) as server:
         # The main thread waits for a signal, and nobody else is there.
         assert server.get("/wait_for_rest").body == b"rests\n"
-        assert server.get("/wedge?2").body == b"never\n"
+        assert server.get("/wedge?0.8").body == b"never\n"
         assert server.has_no_event()
 
 

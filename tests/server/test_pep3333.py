@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from served import APPS, TIMEOUT_S, Served, read_response, read_to_end, status_of
 
+pytestmark = pytest.mark.free_threading
+
 
 def environ_of(server: Served, target: str, headers: str = "") -> dict[str, str]:
     lines = server.get(target, headers=headers).body.decode().splitlines()

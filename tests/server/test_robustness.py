@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from served import Served, read_response, read_to_end, status_of
 
+pytestmark = pytest.mark.free_threading
+
 GET = b"GET /hello HTTP/1.1\r\nHost: a\r\n"
 POST = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
 

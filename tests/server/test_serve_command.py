@@ -173,6 +173,7 @@ def test_a_unix_socket_whose_server_is_busy_is_in_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.free_threading
 def test_a_signal_lets_requests_in_flight_end(number: signal.Signals) -> None:
     with Served("pages:application", "--threads", "2") as server:
         with server.connect() as busy, server.connect() as idle:
@@ -187,6 +188,7 @@ def test_a_signal_lets_requests_in_flight_end(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.free_threading
 def test_every_request_sent_before_a_signal_is_answered(threads: str) -> None:
     """Most of them wait in the listen queue: all threads are in the application."""
     with Served("pages:application", "--threads", threads) as server, ExitStack() as stack:
@@ -235,6 +237,7 @@ def wait_until_refused(server: Served, seconds: float) -> bool:
     return False
 
 
+@pytest.mark.free_threading
 def test_a_request_beyond_the_graceful_timeout_is_cut_off() -> None:
     server = Served("pages:application", "--graceful-timeout", "0.3")
     with server.connect() as busy:
@@ -244,6 +247,7 @@ def test_a_request_beyond_the_graceful_timeout_is_cut_off() -> None:
     assert "1 thread was still in the application after 0.3 s" in server.stderr
 
 
+@pytest.mark.free_threading
 def test_a_second_signal_ends_at_once() -> None:
     server = Served("pages:application")
     with server.connect() as busy:
@@ -254,6 +258,7 @@ def test_a_second_signal_ends_at_once() -> None:
         assert server.stop(signal.SIGINT) == -signal.SIGINT
 
 
+@pytest.mark.free_threading
 def test_the_access_log_tells_the_wait_for_the_gil(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with Served("pages:application", "--access-log", f"json:{path}", "--threads", "2") as server:
@@ -322,6 +327,7 @@ def test_refused_requests_are_in_the_access_log(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.free_threading
 def test_the_table_at_the_end() -> None:
     with Served("pages:unchecked") as server:
         for _ in range(3):
@@ -347,6 +353,7 @@ def test_the_table_at_the_end() -> None:
         ("forks_and_raises", b"forking, "),
     ],
 )
+@pytest.mark.free_threading
 def test_a_forked_child_that_comes_back_does_not_answer(page: str, said: bytes) -> None:
     with Served("pages:unchecked") as server:
         with server.connect() as connection:
@@ -363,6 +370,7 @@ def test_a_forked_child_that_comes_back_does_not_answer(page: str, said: bytes) 
 @pytest.mark.parametrize(
     "page", ["raises_midway", "raises_midway_sized", "raises_in_close", "too_short", "too_long"]
 )
+@pytest.mark.free_threading
 def test_a_failure_after_the_status_counts_as_an_error(page: str) -> None:
     with Served("pages:unchecked") as server:
         with server.connect() as connection:
@@ -393,6 +401,7 @@ def test_the_switch_interval_is_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["priority", "deadline"])
+@pytest.mark.free_threading
 def test_a_policy_is_in_force_and_in_the_table(policy: str) -> None:
     with Served("pages:application", "--policy", policy) as server:
         spin = threading.Thread(target=server.get, args=("/spin?0.3",))
@@ -432,6 +441,8 @@ def test_a_policy_that_cannot_be_had_is_refused(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.free_threading
+@pytest.mark.slow("counts what an idle server does in 1.5 s")
 def test_idle_workers_use_no_cpu() -> None:
     """Bounds work, not time: a monitor that polled would switch 2,000 times a second."""
     with Served("pages:application") as server, server.connect():

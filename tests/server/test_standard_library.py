@@ -19,6 +19,7 @@ def recycled(**fields: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("application", ["flask_site:app", "django_site:application"])
+@pytest.mark.slow("imports a framework into six interpreters")
 def test_frameworks(tmp_path: Path, application: str) -> None:
     module, name = application.split(":")
     pytest.importorskip(module.split("_")[0])

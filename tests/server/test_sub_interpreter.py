@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+pytestmark = pytest.mark.free_threading
+
 IN_SUB_INTERPRETER = """
 import os, socket, sys, threading
 sys.path[:] = {path!r}

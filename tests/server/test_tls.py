@@ -22,6 +22,8 @@ from test_serve_command import refuse
 sys.path.insert(0, str(APPS))
 from files import content
 
+pytestmark = pytest.mark.free_threading
+
 T = TypeVar("T")
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import pytest
 from served import APPS, Served, status_of
 
+pytestmark = pytest.mark.free_threading
+
 # Pages that break PEP 3333 on purpose, or the validator's stricter reading of it.
 BREACHES = {
     "bad_headers",

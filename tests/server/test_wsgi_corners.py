@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from served import FREE_THREADING, Served, read_response, read_to_end, status_of
 
+pytestmark = pytest.mark.free_threading
+
 
 @pytest.fixture(scope="module")
 def corners() -> Iterator[Served]:
