@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from served import APPS, TIMEOUT_S, Served
+from launch import Result, run_main
+from served import APPS, Served
 
 from headway.cli import Parser
 from headway.server.binding import parse_address
@@ -21,14 +20,8 @@ from headway.server.settings import HttpLimits, Mount, ProcessGroup, ServerSetti
 MINIMAL = '[process-group.shop]\napp = "pages:hello"\n'
 
 
-def serve(*arguments: str | Path, cwd: Path = APPS) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headway", "serve", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+def serve(*arguments: str | Path, cwd: Path = APPS) -> Result:
+    return run_main("serve", *arguments, cwd=cwd)
 
 
 def resolution_of(*arguments: str) -> Resolution:

@@ -10,23 +10,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from launch import Result, headway, run_main
 from served import APPS, STAMP, TIMEOUT_S, Served, read_response, read_to_end, status_of
 
 GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-def refuse(*arguments: str) -> str:
-    """Runs `headway serve` with bad input; returns the one line that it says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "headway", "serve", "--app-dir", APPS, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+def refuse(*arguments: str, run: Callable[..., Result] = run_main) -> str:
+    """The one line that `headway serve` says of bad input before it starts a process."""
+    done = run("serve", "--app-dir", APPS, *arguments)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert re.fullmatch(r"headway serve: .+\n", done.stderr), done.stderr
@@ -36,10 +33,6 @@ def refuse(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "found", "named"),
     [
-        (["nowhere:app"], "no module 'nowhere'", "nowhere:app"),
-        (["pages.nowhere:app"], "no module", "pages.nowhere:app"),
-        (["pages:nothing_here"], "no attribute 'nothing_here'", "pages"),
-        (["pages:not_callable"], "a str, which is not callable", "pages.not_callable"),
         (["pages"], "must be module:callable", "'pages'"),
         ([".pages:hello"], "must be module:callable", "'.pages:hello'"),
         (["pages:"], "must be module:callable", "'pages:'"),
@@ -78,6 +71,22 @@ def refuse(*arguments: str) -> str:
 )
 def test_bad_input_is_one_line(arguments: list[str], found: str, named: str) -> None:
     line = refuse(*arguments)
+    assert found in line
+    assert named in line
+
+
+@pytest.mark.parametrize(
+    ("app", "found", "named"),
+    [
+        ("nowhere:app", "no module 'nowhere'", "nowhere:app"),
+        ("pages.nowhere:app", "no module", "pages.nowhere:app"),
+        ("pages:nothing_here", "no attribute 'nothing_here'", "pages"),
+        ("pages:not_callable", "a str, which is not callable", "pages.not_callable"),
+    ],
+)
+def test_an_application_that_is_not_there_is_one_line(app: str, found: str, named: str) -> None:
+    # A process of the group looks for it.
+    line = refuse(app, run=headway)
     assert found in line
     assert named in line
 
@@ -381,9 +390,7 @@ def test_a_failure_after_the_status_counts_as_an_error(page: str) -> None:
 
 
 def test_the_help_names_defaults() -> None:
-    command = [sys.executable, "-m", "headway", "serve", "--help"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
-    told = " ".join(said.split())
+    told = " ".join(run_main("serve", "--help").stdout.split())
     assert "without taking anything of the response (60)" in told
     assert "%{GLOBAL} is the main interpreter (%{GLOBAL})" in told
 
