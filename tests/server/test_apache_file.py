@@ -14,6 +14,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from launch import run_main
 from served import APPS, TIMEOUT_S, read_response
 
 from headway.errors import CommandError
@@ -725,12 +726,7 @@ def test_check_shows_an_apache_file_whatever_its_name(tmp_path: Path) -> None:
             f"# a site\nListen 127.0.0.1:0\nWSGIDaemonProcess shop threads=3\n"
             f"WSGIScriptAlias / {APPS}/pages.py process-group=shop\nAlias /s /s\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-m", "headway", "serve", "--check", "--config", file],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
+        done = run_main("serve", "--check", "--config", file)
         assert done.returncode == 0, done.stderr
         assert re.search(rf"^  threads +3 +{file}:3$", done.stdout, re.MULTILINE)
         assert re.search(r"^  listen-backlog +100 +mod_wsgi's default$", done.stdout, re.MULTILINE)

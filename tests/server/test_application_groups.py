@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +15,8 @@ from configured import (
     with_own_gil,
     without_gil,
 )
-from served import APPS, TIMEOUT_S
+from launch import run_main
+from served import APPS
 
 from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
 
@@ -392,13 +392,7 @@ def test_check_shows_every_application_group(toml: Configured) -> None:
         "'/c' = {app = 'pages:hello', application-group = 'c d'}\n"
         "[process-group.shop.application-groups.b]\npython-path = 'nowhere'\non-demand = true\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "headway", "serve", "--check", "--config", toml.path],
-        cwd=APPS,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    done = run_main("serve", "--check", "--config", toml.path, cwd=APPS)
     file = str(toml.path)
     assert (done.returncode, done.stderr) == (
         2,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from extensions import build, needs_compiler
+from launch import run_main
 from served import APPS, FREE_THREADING, TIMEOUT_S
 from supervised import Supervised
 
@@ -95,17 +96,17 @@ def test_where_there_is_always_a_gil_it_is_refused(tmp_path: Path) -> None:
         "allowed: a free-threaded build of CPython, 3.13t or later, to run headway or as "
         "python-home\n"
     )
-    done = serve("pages:hello", "--free-threading")
+    done = run_main("serve", "pages:hello", "--free-threading", cwd=APPS)
     said = f"headway serve: --free-threading: {sys.executable} cannot run without a GIL; {allowed}"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
     file = tmp_path / "serve.toml"
     file.write_text('[server]\nfree-threading = true\n[process-group.a]\napp = "pages:hello"\n')
-    done = serve("--config", file)
+    done = run_main("serve", "--config", file, cwd=APPS)
     where = f"{file}:2, inherited from [server]: free-threading"
     said = f"headway serve: {where}: {sys.executable} cannot run without a GIL; {allowed}"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
     file.write_text('[process-group.a]\napp = "pages:hello"\nfree-threading = false\n')
-    assert serve("--config", file, "--check").returncode == 0
+    assert run_main("serve", "--config", file, "--check", cwd=APPS).returncode == 0
 
 
 @with_a_gil

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch import run_main
 from served import APPS, MODE, STAMP, TIMEOUT_S, Served, read_to_end
 from supervised import Supervised
 
@@ -175,9 +176,8 @@ def test_a_file_that_cannot_be_opened_anew_keeps_who_serves(tmp_path: Path) -> N
 
 
 def test_a_file_that_cannot_be_is_one_line(tmp_path: Path) -> None:
-    process = serve("pages:hello", "--error-log", tmp_path, "--bind", "127.0.0.1:0")
-    _, told = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, told) == (
+    done = run_main("serve", "pages:hello", "--app-dir", APPS, "--error-log", tmp_path)
+    assert (done.returncode, done.stderr) == (
         2,
         f"headway serve: --error-log {tmp_path}: is a directory\n",
     )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from configured import resolution_of
-from served import TIMEOUT_S, Served
+from launch import run_main
+from served import Served
 
 from headway.server.apache import contents, daemon, hosts, other_directives
 from headway.server.application_group_options import INTERPRETER_OPTIONS
@@ -143,14 +142,7 @@ def test_every_option_of_a_daemon_is_known() -> None:
 
 @pytest.mark.parametrize("name", ["serve.toml", "httpd.conf"])
 def test_the_examples_are_right(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "headway", "serve", "--check", "--config", f"examples/{name}"],
-        cwd=ROOT,
-        env={**os.environ, "PWD": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    done = run_main("serve", "--check", "--config", f"examples/{name}", cwd=ROOT, PWD=str(ROOT))
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^  threads +8 +examples/", done.stdout, re.MULTILINE)
 

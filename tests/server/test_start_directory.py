@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from launch import run_main
 from served import MODE, TIMEOUT_S, Served
 
 APPLICATION = """
@@ -73,17 +73,7 @@ def test_a_switched_link_leads_to_the_new_release_at_sighup(current: Path, argum
 
 
 def test_a_pwd_that_is_elsewhere_is_not_believed(current: Path) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "headway", "serve"),
-            *("site_app:application", "--check", *MODE),
-        ],
-        cwd=current,
-        env={"PWD": "/tmp"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    done = run_main("serve", "site_app:application", "--check", *MODE, cwd=current, PWD="/tmp")
     assert done.returncode == 0, done.stderr
     assert f" {current.parent / 'release1'} " in done.stdout
 
