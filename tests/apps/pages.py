@@ -372,8 +372,20 @@ def slow(environ, start_response):
 
 
 @page
+def held(environ, start_response):
+    """Creates the file that QUERY_STRING names, and answers when it is removed."""
+    path = environ["QUERY_STRING"]
+    open(path, "w").close()
+    while os.path.exists(path):
+        time.sleep(0.005)
+    text(start_response)
+    return [b"held\n"]
+
+
+@page
 def spin(environ, start_response):
     """Holds the GIL for QUERY_STRING seconds, as pure Python does."""
+    print("spinning", file=sys.stderr, flush=True)
     end = time.perf_counter() + float(environ["QUERY_STRING"])
     while time.perf_counter() < end:
         pass

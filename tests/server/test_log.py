@@ -176,7 +176,8 @@ def test_a_file_that_cannot_be_opened_anew_keeps_who_serves(tmp_path: Path) -> N
 
 
 def test_a_file_that_cannot_be_is_one_line(tmp_path: Path) -> None:
-    done = run_main("serve", "pages:hello", "--app-dir", APPS, "--error-log", tmp_path)
+    options = ("--app-dir", APPS, "--error-log", tmp_path, "--bind", "127.0.0.1:0")
+    done = run_main("serve", "pages:hello", *options)
     assert (done.returncode, done.stderr) == (
         2,
         f"headway serve: --error-log {tmp_path}: is a directory\n",

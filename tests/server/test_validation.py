@@ -36,6 +36,7 @@ ALONE = {
     "drops_of",
     "endless",
     "handshake",
+    "held",
     "kept_input",
     "large_closing_late",
     "last_read",
