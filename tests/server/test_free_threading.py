@@ -285,12 +285,7 @@ def workers(pid: int) -> list[int]:
 
 
 def status(path: Path) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "headway", "status", f"unix:{path}", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    done = run_main("status", f"unix:{path}", "--json")
     (group,) = json.loads(done.stdout)["groups"]
     found: list[dict[str, Any]] = group["processes"]
     return found
@@ -300,12 +295,7 @@ def test_the_status_shows_the_gil(tmp_path: Path) -> None:
     path = tmp_path / "status"
     with Supervised(tmp_path, status_socket=str(path)):
         (process,) = status(path)
-        done = subprocess.run(
-            [sys.executable, "-m", "headway", "status", f"unix:{path}"],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
+        done = run_main("status", f"unix:{path}")
     expected = "off" if FREE_THREADING else "on"
     assert (process["gil"], process["undeclared"]) == (expected, [])
     assert f", generation 1, GIL {expected}, 0 requests\n" in done.stdout
@@ -379,11 +369,7 @@ def test_modules_that_do_not_declare_it_are_told_at_once_and_once(
         server.wait_until(all_have_it)
         server.wait_for(said.format("later"))
         processes = status(path)
-        table = subprocess.run(
-            [sys.executable, "-m", "headway", "status", f"unix:{path}"],
-            capture_output=True,
-            text=True,
-        ).stdout
+        table = run_main("status", f"unix:{path}").stdout
     for each in processes:
         expected = ["at_start", "later"] if each["number"] else ["at_start"]
         assert (each["gil"], each["undeclared"]) == ("off", expected)

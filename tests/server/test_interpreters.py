@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch import run_main
 from served import APPS, TIMEOUT_S, Served
 from supervised import Supervised
 
@@ -376,8 +377,9 @@ def test_status_tells_what_became_of_the_interpreters(tmp_path: Path) -> None:
         first = server.ask("/")["interpreter"]
         server.ask("/")
         server.wait_for_interpreter("/", first)
-        command = [sys.executable, "-m", "headway", "status", f"unix:{path}"]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        done = run_main("status", f"unix:{path}")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout
     assert re.search(r"\n    interpreter shop: \d+ requests, recycled 1 time\n", said), said
     assert "\n    interpreter admin: 0 requests, not made yet\n" in said
     assert "\n    interpreter %{GLOBAL}: 0 requests\n" in said
