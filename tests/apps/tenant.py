@@ -124,7 +124,7 @@ def print_something() -> None:
 ACTS: dict[str, Callable[[], object]] = {
     "wait": wait_for_file,
     "lock": hold_lock,
-    "sleep": lambda: time.sleep(0.5),
+    "sleep": lambda: time.sleep(0.2),
     "compute": compute,
     "count": count_for_a_second,
     "add_handler": lambda: logging.getLogger().addHandler(logging.NullHandler()),
