@@ -175,20 +175,19 @@ class Load:
         return {kind: count for kind, count in self.counts.items() if kind != "answered"}
 
 
-def wait_until_refused(server: Supervised) -> None:
+def wait_until_refused(server: Served) -> None:
     """Until every process has closed its listening sockets, at the end of the server."""
-
-    def is_refused() -> bool:
+    end = time.monotonic() + TIMEOUT_S
+    while True:
         try:
             # While the accept queues are emptied a handshake is not answered at all.
             socket.create_connection(server.address, 0.2).close()
         except ConnectionRefusedError:
-            return True
+            return
         except OSError:
             pass
-        return False
-
-    server.wait_until(is_refused)
+        assert time.monotonic() < end, server.stderr
+        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

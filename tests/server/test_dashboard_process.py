@@ -8,8 +8,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +15,10 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from served import APPS, TIMEOUT_S, Served, read_response
+from launch import run_main
+from served import APPS, TIMEOUT_S, Served
 from simulated import Machine, Simulation
+from supervised import Held, is_alive, wait_until_refused
 
 from headway.server.binding import Address
 from headway.server.dashboard import Dashboard
@@ -107,34 +107,31 @@ def test_one_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
 
 
 def test_sigterm_to_all_processes_is_not_for_it(tmp_path: Path) -> None:
-    with start(tmp_path) as server, server.connect() as busy:
+    with start(tmp_path) as server:
         site_of(server)
         recorder = recorder_of(server)
-        begin_slow_request(busy)
-        for pid in [*server.workers(), server.process.pid]:
-            os.kill(pid, signal.SIGTERM)
-        assert read_response(busy).status == 200
+        with Held(server, tmp_path) as held:
+            for pid in [*server.workers(), server.process.pid]:
+                os.kill(pid, signal.SIGTERM)
+            wait_until_refused(server)
+            assert is_alive(recorder)
+            assert held.release().status == 200
         assert server.stop(None) == 0
     assert "the dashboard" not in server.stderr
     assert not Path(f"/proc/{recorder}").exists()
 
 
 def test_it_does_not_come_back_while_the_server_stops(tmp_path: Path) -> None:
-    with start(tmp_path) as server, server.connect() as busy:
+    with start(tmp_path) as server:
         site_of(server)
-        begin_slow_request(busy)
-        server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.2)
-        os.kill(recorder_of(server), signal.SIGKILL)
-        server.wait_for("the dashboard was ended by SIGKILL; what is told from here on is lost")
-        assert read_response(busy).status == 200
+        with Held(server, tmp_path) as held:
+            server.process.send_signal(signal.SIGTERM)
+            wait_until_refused(server)
+            os.kill(recorder_of(server), signal.SIGKILL)
+            server.wait_for("the dashboard was ended by SIGKILL; what is told from here on is lost")
+            assert held.release().status == 200
         assert server.stop(None) == 0
     assert server.stderr.count("the dashboard") == 1
-
-
-def begin_slow_request(connection: socket.socket) -> None:
-    connection.sendall(b"GET /slow?1 HTTP/1.1\r\nHost: a\r\n\r\n")
-    time.sleep(0.2)
 
 
 def test_an_address_that_is_taken_is_told_and_the_server_goes_on(tmp_path: Path) -> None:
@@ -159,14 +156,9 @@ def test_a_new_generation_reports_to_it_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8888", "example.org:1", "127.0.0.1"])
 def test_it_is_for_this_machine(address: str) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "headway", "serve", "processes:application"),
-            *("--app-dir", str(APPS), "--dashboard", "--dashboard-http", address),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
+    done = run_main(
+        *("serve", "processes:application", "--app-dir", APPS),
+        *("--dashboard", "--dashboard-http", address),
     )
     assert done.returncode == 2
     assert f"--dashboard-http: {address!r}: it must be HOST:PORT, the host localhost" in done.stderr

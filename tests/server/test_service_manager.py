@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from launch import run_main
 from served import APPS, TIMEOUT_S
 from simulated import Machine, Simulation
 from supervised import Supervised
@@ -132,13 +133,7 @@ def test_a_unix_socket_that_was_passed_is_in_no_ports_way(tmp_path: Path) -> Non
 
 
 def test_a_socket_that_was_not_passed_is_one_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "headway", "serve", "pages:hello", "--bind", "fd://3"],
-        cwd=APPS,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    done = run_main("serve", "pages:hello", "--bind", "fd://3", cwd=APPS)
     assert done.returncode == 2
     assert "--bind fd://3: no such socket was passed" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch import Result, headway, run_main
 from served import APPS, TIMEOUT_S
 from simulated import Machine, Simulation
 from supervised import Supervised
@@ -25,13 +26,8 @@ from supervised import Supervised
 from headway.server.status import StatusSocket
 
 
-def ask(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headway", "status", f"unix:{path}", *options],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+def ask(path: Path, *options: str) -> Result:
+    return run_main("status", f"unix:{path}", *options)
 
 
 def test_the_document_names_processes_and_deaths(tmp_path: Path) -> None:
@@ -66,7 +62,7 @@ def test_the_document_names_processes_and_deaths(tmp_path: Path) -> None:
         assert group["deaths"]["by_reason"] == {"SIGKILL": 1, "graceful_signal": 2}
         assert group["deaths"]["last"]["reason"] == "graceful_signal"
 
-        table = ask(path)
+        table = headway("status", f"unix:{path}")
         assert table.returncode == 0
         assert f"pid {server.process.pid}, serving for " in table.stdout
         assert "ended: graceful_signal 2, SIGKILL 1; the last was pid" in table.stdout
@@ -81,33 +77,17 @@ def test_a_process_that_cannot_say_is_shown_without_a_number(tmp_path: Path) -> 
         stopped, other = server.workers()
         os.kill(stopped, signal.SIGSTOP)
         try:
-            # All at once, so that the later ones come to an inquiry that is under way.
-            clients = [
-                subprocess.Popen(
-                    [sys.executable, "-m", "headway", "status", f"unix:{path}"],
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-                for _ in range(3)
-            ]
-            told = [client.communicate(timeout=TIMEOUT_S)[0] for client in clients]
+            table = ask(path).stdout
         finally:
             os.kill(stopped, signal.SIGCONT)
-    for table in told:
-        assert re.search(rf"pid {stopped} .*, generation 1, GIL (on|off)\n", table), table
-        assert re.search(rf"pid {other} .*, generation 1, GIL (on|off), 0 requests\n", table), table
+    assert re.search(rf"pid {stopped} .*, generation 1, GIL (on|off)\n", table), table
+    assert re.search(rf"pid {other} .*, generation 1, GIL (on|off), 0 requests\n", table), table
 
 
 def test_a_status_socket_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "status"
     path.write_text("not a socket")
-    done = subprocess.run(
-        [sys.executable, "-m", "headway", "serve", "pages:hello", "--status-socket", str(path)],
-        cwd=APPS,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    done = run_main("serve", "pages:hello", "--status-socket", path, cwd=APPS)
     assert done.returncode == 2
     said = f"--status-socket unix:{path}: address already in use"
     assert done.stderr == f"headway serve: {said}\n"
@@ -118,12 +98,7 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         (f"unix:{tmp_path}/none", 1, "no such file or directory; is the server running?"),
         ("127.0.0.1:80", 2, "it must be unix:PATH"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "headway", "status", address],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
+        done = run_main("status", address)
         assert done.returncode == exit_code
         assert done.stderr.count("\n") == 1
         assert said in done.stderr
@@ -400,7 +375,7 @@ def test_only_processes_that_serve_or_did_are_asked(
         server.machine.imports = False
         server.reload()
         inquire()
-        server.wait()
+        server.wait(1)
         asked = {
             (each.is_template, server.seen(each).state.value): "count" in each.command_names()
             for each in server.machine.alive
