@@ -356,6 +356,7 @@ class Simulation:
         self,
         *groups: dict[str, Any],
         machine: Machine | None = None,
+        watcher: Any = None,
         status_socket: Any = None,
         dashboard: Callable[[Machine], Any] = lambda _: None,
         **server: Any,
@@ -366,6 +367,7 @@ class Simulation:
         self.machine.notify_of_child = lambda: self.signals.send(signal.SIGCHLD)
         self.listeners = Listeners()
         self.dashboard = dashboard(self.machine)
+        self.watcher = watcher
         self.status_socket = status_socket
         self._stderr = io.StringIO()
         self._stack = contextlib.ExitStack()
@@ -380,7 +382,7 @@ class Simulation:
                 self._reread,
                 self.listeners,
                 self.signals,
-                None,
+                self.watcher,
                 self.status_socket,
                 self.dashboard,
                 self.machine,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,65 @@ def test_sighup_does_nothing_after_sigterm() -> None:
         server.reload(TWO)
         assert len(server.machine.started) == 1
     assert len(server.log) == 1
+
+
+class Watcher:
+    """As `watching.Watcher`, for files that the test names."""
+
+    def __init__(self) -> None:
+        self._read_fd, self._write_fd = os.pipe()
+        self._changed: str | None = None
+        self.states: dict[str, Any] = {}
+
+    def fileno(self) -> int:
+        return self._read_fd
+
+    def changed(self) -> str | None:
+        if self._changed is not None:
+            os.read(self._read_fd, 1)
+        changed, self._changed = self._changed, None
+        return changed
+
+    def add_imported(self, states: dict[str, Any]) -> None:
+        self.states |= states
+
+    def notice(self, path: str) -> None:
+        self._changed = path
+        os.write(self._write_fd, b"!")
+
+    def close(self) -> None:
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+
+def test_a_file_that_changed_brings_a_generation() -> None:
+    with closing(Watcher()) as watcher, Simulation(watcher=watcher, reload=True) as server:
+        (first,) = server.workers
+        assert first.task["watched"]
+        first.sends("files", states={"/app.py": [1, 2, 3]})
+        server.wait()
+        assert watcher.states == {"/app.py": (1, 2, 3)}
+        watcher.notice("/app.py")
+        server.wait()
+        assert server.workers != [first]
+        assert first.commands[-1]["reason"] == "script_reload"
+    assert server.log[1:] == [
+        "/app.py has changed: starting generation 2",
+        "generation 2 serves, 1 retires",
+    ]
+
+
+def test_a_file_that_changed_after_sigterm_brings_none() -> None:
+    machine = Machine()
+    machine.obeys = False
+    with closing(Watcher()) as watcher:
+        with Simulation(machine=machine, watcher=watcher, reload=True) as server:
+            server.send(signal.SIGTERM)
+            watcher.notice("/app.py")
+            server.wait()
+            assert watcher.changed() is None
+            assert len(machine.started) == 1
+        assert len(server.log) == 1
 
 
 def test_sigterm_ends_the_pending_generation_too() -> None:

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from served import APPS, read_response
-from supervised import Load, Supervised, is_alive
+from served import APPS
+from supervised import Held, Load, Supervised, is_alive, wait_until_refused
 
 PRELOADED = {"preload": True, "processes": 2}
 
@@ -75,15 +75,16 @@ def test_a_template_that_dies_is_replaced_when_one_is_needed(
 
 
 def test_requests_under_way_are_answered_at_the_end(tmp_path: Path) -> None:
-    with Supervised(tmp_path, PRELOADED) as server, server.connect() as connection:
-        connection.sendall(b"GET /slow?0.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-        server.process.terminate()
-        assert read_response(connection).status == 200
+    with Supervised(tmp_path, PRELOADED) as server:
+        with Held(server, tmp_path) as held:
+            server.process.terminate()
+            wait_until_refused(server)
+            assert held.release().status == 200
         assert server.stop(None) == 0
 
 
 def test_the_end_comes_while_a_worker_is_forked(tmp_path: Path) -> None:
-    for _ in range(5):
+    for _ in range(2):
         with Supervised(tmp_path, PRELOADED) as server:
             workers = server.workers()
             # Not the template: pids start again at the lowest, so the highest is not the latest.

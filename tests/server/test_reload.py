@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import select
-import signal
-import socket
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from served import APPS, MODE, TIMEOUT_S, Served, read_response
+from served import APPS, MODE, TIMEOUT_S, Served
 from supervised import Supervised
 
 from headway.server.file_state import state_of
@@ -63,35 +60,6 @@ def test_the_package_is_named_if_it_is_missing(tmp_path: Path) -> None:
         "in Headway's source tree run `make build EXTRAS=reload`, "
         "or `pip install '.[reload]'` in an environment of your own\n\0"
     )
-
-
-def test_a_change_after_sigterm_starts_nobody(tmp_path: Path) -> None:
-    sources = tmp_path / "sources"
-    sources.mkdir()
-    (sources / "words.py").write_text("WORD = b'one'\n")
-    (sources / "site_app.py").write_text(
-        "import time\n"
-        "import words\n"
-        "def app(environ, start_response):\n"
-        "    time.sleep(2)\n"
-        "    start_response('200 OK', [])\n"
-        "    return [words.WORD]\n"
-    )
-    group = {
-        "mounts": [{"path": "", "application": "site_app:app"}],
-        "python_path": [str(sources)],
-    }
-    with Supervised(tmp_path, group, reload=True) as server:
-        with server.connect() as slow:
-            slow.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-            time.sleep(0.2)
-            server.process.send_signal(signal.SIGTERM)
-            # The server tells nobody that it is stopping but its processes.
-            server.wait_until(lambda: not is_listening(server))
-            (sources / "words.py").write_text("WORD = b'two'\n")
-            assert read_response(slow).body == b"one"
-        assert server.stop(None) == 0
-    assert "has changed" not in server.stderr
 
 
 in_each_interpreter = pytest.mark.parametrize(
@@ -238,12 +206,3 @@ def test_files_that_an_apache_file_includes_are_watched(tmp_path: Path) -> None:
         included.write_text(f"# As it was.\n{alias}")
         server.wait_for("shop.conf has changed: starting generation 2")
         server.wait_for("generation 2 serves")
-
-
-def is_listening(server: Supervised) -> bool:
-    """Whether a handshake is answered: one that is not takes longer than any on loopback."""
-    try:
-        with socket.create_connection(server.address, 0.2):
-            return True
-    except OSError:
-        return False
