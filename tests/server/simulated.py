@@ -181,13 +181,13 @@ class Machine:
 
 
 class _Control(Control):
-    """The machine supplies the sender's pid, as the kernel does for `System`."""
+    """Messages of a forked process have its pid, which the kernel supplies to `System`."""
 
     sender = 0
 
     def receive_with_fds(self, max_fds: int, *, wait: bool = True) -> Any:
         message, fds = super().receive_with_fds(max_fds, wait=wait)
-        if message is not None and "pid" in message:
+        if message is not None and self.sender:
             message["pid"] = self.sender
         return message, fds
 
