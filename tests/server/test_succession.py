@@ -811,6 +811,22 @@ def test_the_last_message_of_a_process_counts() -> None:
             server.exit_status()
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_the_last_message_of_a_process_counts_whatever_it_has_read(is_read: bool) -> None:
+    """`headway status` may ask it at the same time."""
+    with Simulation() as server:
+        (worker,) = server.workers
+        worker.is_stopped = True
+        server.send(signal.SIGUSR1)
+        worker.sends("limit", reason="maximum_requests", detail="50")
+        if not is_read:
+            worker.control.close()
+            worker.control = None
+        worker.exits()
+        server.wait()
+        assert server.deaths() == {"maximum_requests": 1}
+
+
 @pytest.mark.parametrize("data", [b"{", b"7", b"\xff" * 1000, b"[" * 60_000])
 def test_a_datagram_that_is_no_message_is_ignored(data: bytes) -> None:
     with Simulation() as server:

@@ -73,12 +73,14 @@ class Control:
         self, max_fds: int, *, wait: bool = True
     ) -> tuple[Message | None, list[int]]:
         flags = socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT)
+        size = socket.CMSG_SPACE(4 * max_fds) + socket.CMSG_SPACE(UCRED.size)
         try:
-            data, ancillary, _, _ = self.socket.recvmsg(
-                MAX_DATAGRAM_BYTES,
-                socket.CMSG_SPACE(4 * max_fds) + socket.CMSG_SPACE(UCRED.size),
-                flags,
-            )
+            try:
+                data, ancillary, _, _ = self.socket.recvmsg(MAX_DATAGRAM_BYTES, size, flags)
+            except ConnectionResetError:
+                # The other side has ended without reading everything. The kernel reports that once,
+                # before the messages that the other side has sent.
+                data, ancillary, _, _ = self.socket.recvmsg(MAX_DATAGRAM_BYTES, size, flags)
         except BlockingIOError:
             return None, []
         except OSError:
