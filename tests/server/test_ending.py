@@ -14,6 +14,8 @@ import pytest
 from served import APPS, TIMEOUT_S, read_response
 from supervised import Held, Load, Supervised, is_alive, wait_until_refused
 
+pytestmark = pytest.mark.free_threading
+
 TWO = {"processes": 2}
 
 

@@ -20,6 +20,8 @@ from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
 from headway.server.system import System
 from headway.server.task import Task
 
+pytestmark = pytest.mark.free_threading
+
 THREAD_AT_EXIT = """
 def start():
     threading.Thread(target=threading.Event().wait, daemon=True).start()

@@ -12,6 +12,8 @@ import pytest
 from served import APPS
 from supervised import Held, Load, Supervised, is_alive, wait_until_refused
 
+pytestmark = pytest.mark.free_threading
+
 PRELOADED = {"preload": True, "processes": 2}
 
 

@@ -35,6 +35,7 @@ print("left", left)
 """
 
 
+@pytest.mark.free_threading
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_program_serves_until_a_signal_and_goes_on(
     tmp_path: Path, number: signal.Signals
@@ -81,6 +82,7 @@ headway.serve(app, bind="127.0.0.1:0", stop=stop, graceful_timeout=3600)
 """
 
 
+@pytest.mark.free_threading
 @pytest.mark.parametrize(
     ("first", "one_signal_s", "seconds", "status"),
     [
@@ -117,6 +119,7 @@ def ask(port: int) -> bytes:
     return body
 
 
+@pytest.mark.free_threading
 def test_a_thread_serves_until_the_event_is_set() -> None:
     """Beside another that does so too."""
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -15,6 +15,8 @@ import pytest
 from served import APPS, TIMEOUT_S, read_to_end
 from supervised import Held, Load, Supervised, is_alive
 
+pytestmark = pytest.mark.free_threading
+
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 MOUNTS = [
     {"path": "", "application": "processes:application"},

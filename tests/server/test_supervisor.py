@@ -31,6 +31,7 @@ def fails_to_start(directory: Path, *groups: dict[str, object], **changes: str) 
     return status, server.stderr.rstrip("\0")
 
 
+@pytest.mark.free_threading
 def test_all_processes_serve_and_know_that_they_are_several(tmp_path: Path) -> None:
     with Supervised(tmp_path, TWO, final_table=True) as server:
         workers = set(server.workers())
@@ -49,6 +50,7 @@ def test_one_process_is_not_several(tmp_path: Path) -> None:
         assert server.get("/multiprocess").body == b"0"
 
 
+@pytest.mark.free_threading
 @pytest.mark.parametrize("keep_alive", [True, False])
 def test_a_killed_worker_takes_only_its_own_connections_with_it(
     tmp_path: Path, keep_alive: bool
@@ -69,6 +71,7 @@ def test_a_killed_worker_takes_only_its_own_connections_with_it(
     assert f"(pid {victim}) was ended by SIGKILL while it served; starting another" in server.stderr
 
 
+@pytest.mark.free_threading
 @pytest.mark.parametrize("keep_alive", [True, False])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_nothing_fails_while_generations_change(
@@ -129,6 +132,7 @@ def test_addresses_and_numbers_change_with_the_configuration(tmp_path: Path) -> 
     assert not new.exists()
 
 
+@pytest.mark.free_threading
 @pytest.mark.parametrize(
     ("target", "how"),
     [("/exits?3", "ended with exit status 3"), ("/crashes", "was ended by SIGSEGV")],
@@ -246,6 +250,7 @@ class _Unstarted(Supervised):
         return self
 
 
+@pytest.mark.free_threading
 def test_many_generations_leave_no_descriptor_open(tmp_path: Path) -> None:
     with Supervised(tmp_path) as server:
         server.reload(2)
