@@ -203,7 +203,7 @@ def test_the_recorder_pushes_what_came_by_its_end(tmp_path: Path) -> None:
         assert number(receiver.requests[-1][2], "headway.requests") == 20
 
 
-@pytest.mark.slow("a push fails after the 5 seconds in which the exporter tries it again")
+@pytest.mark.slow("waits for the 5 seconds of a push that fails")
 def test_the_recorder_pushes_to_a_receiver_that_was_away(tmp_path: Path) -> None:
     with Receiver() as gone:
         url = gone.url
