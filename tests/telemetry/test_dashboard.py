@@ -31,10 +31,8 @@ IS_BUILT = files("headway").joinpath("telemetry/static/index.html").is_file()
 UNKNOWN, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 PAGES = ("overview", "gil", "capacity", "endpoints", "slow", "lifecycle", "gc", "compare")
 
-# One test with a page of a few seconds is not.
-slow = pytest.mark.slow("drives a browser")
-
 pytestmark = [
+    pytest.mark.slow("drives a browser"),
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/debian-packages"),
     pytest.mark.skipif(not IS_BUILT, reason="the dashboard is not built: it needs Node.js"),
 ]
@@ -159,7 +157,6 @@ def painted(canvas: Locator, colour: str) -> int:
     return pixels
 
 
-@slow
 def test_the_page_runs_under_a_policy_that_allows_nothing_inline(page: Page, story: Story) -> None:
     answer = page.goto(story.at("gil"))
     assert answer
@@ -185,7 +182,6 @@ SERIES = (
 )
 
 
-@slow
 @pytest.mark.parametrize("name", ["overview", "gil", "gc"])
 def test_charts_over_time_are_drawn_and_their_tables_have_the_numbers(
     page: Page, story: Story, name: str
@@ -200,7 +196,6 @@ def test_charts_over_time_are_drawn_and_their_tables_have_the_numbers(
         assert all(re.search(r"\d", row[1]) for row in known[:20]), title
 
 
-@slow
 def test_the_overview_opens_with_a_verdict_and_figures_with_units(page: Page, story: Story) -> None:
     page.goto(story.at("overview", story.before, group="shop"))
     verdict = page.locator("article.verdict").first
@@ -221,7 +216,6 @@ def test_the_overview_opens_with_a_verdict_and_figures_with_units(page: Page, st
     expect(tiles.filter(has_text="CPU").locator("strong")).to_contain_text("core")
 
 
-@slow
 def test_waits_gather_above_the_intervals_multiples_and_after_the_change_they_do_not(
     page: Page, story: Story
 ) -> None:
@@ -257,7 +251,6 @@ def percent(text: str) -> float:
     return float(text.removeprefix("< ").removesuffix(" %"))
 
 
-@slow
 def test_who_holds_the_gil_and_the_longest_holds_with_their_stack(page: Page, story: Story) -> None:
     page.goto(story.at("gil", story.before, group="shop"))
     endpoints = card(page, "Who holds the GIL: endpoints")
@@ -269,7 +262,6 @@ def test_who_holds_the_gil_and_the_longest_holds_with_their_stack(page: Page, st
     expect(hold.locator("pre")).to_contain_text("recommendations.py")
 
 
-@slow
 def test_the_map_of_slots_has_a_row_for_each_thread(page: Page, story: Story) -> None:
     page.goto(story.at("capacity", story.before, group="shop"))
     for pid in BEFORE_PIDS:
@@ -282,7 +274,6 @@ def test_the_map_of_slots_has_a_row_for_each_thread(page: Page, story: Story) ->
     expect(chart.locator(".readout")).to_contain_text(re.compile(r"Thread 1 at .* busy"))
 
 
-@slow
 def test_endpoints_are_sorted_and_filtered(page: Page, story: Story) -> None:
     page.goto(story.at("endpoints", story.before, group="shop"))
     rows = page.locator("tbody tr")
@@ -297,7 +288,6 @@ def test_endpoints_are_sorted_and_filtered(page: Page, story: Story) -> None:
     expect(page).to_have_url(re.compile(r"q=product"))
 
 
-@slow
 def test_slow_requests_open_to_their_phases_and_stack(page: Page, story: Story) -> None:
     page.goto(story.at("slow", story.before, group="shop"))
     lines = page.locator("ul.slow > li")
@@ -312,7 +302,6 @@ def test_slow_requests_open_to_their_phases_and_stack(page: Page, story: Story) 
     expect(lines).to_have_count(0)
 
 
-@slow
 def test_lives_and_deaths_say_why(page: Page, story: Story) -> None:
     page.goto(story.at("lifecycle", group="shop"))
     events = card(page, "Events the latest first")
@@ -325,14 +314,12 @@ def test_lives_and_deaths_say_why(page: Page, story: Story) -> None:
     assert painted(card(page, "Lives of processes").locator("canvas"), "red") > 20
 
 
-@slow
 def test_passes_of_the_collector(page: Page, story: Story) -> None:
     page.goto(story.at("gc", story.before, group="shop"))
     expect(card(page, "Passes the latest first").locator("tbody tr")).to_have_count(12)
     assert table_of(page, "Pauses")
 
 
-@slow
 def test_dragging_over_a_chart_zooms_and_back_undoes_it(page: Page, story: Story) -> None:
     page.goto(story.at("overview"))
     plot = card(page, "Throughput").locator(".u-over")
@@ -356,7 +343,6 @@ def as_hash(url: str) -> str:
     return repr("#" + url.split("#")[1])
 
 
-@slow
 def test_a_range_is_typed_and_what_is_none_is_told(page: Page, story: Story) -> None:
     page.goto(f"{story.recorder.url}/#/overview?group=shop")
     page.locator("details.typed > summary").click()
@@ -371,7 +357,6 @@ def test_a_range_is_typed_and_what_is_none_is_told(page: Page, story: Story) -> 
     expect(page.locator(".tile").first).to_contain_text("/s")
 
 
-@slow
 def test_the_comparison_grows_row_by_row_and_can_be_taken_away(page: Page, story: Story) -> None:
     page.goto(story.at("overview", story.before, group="shop"))
     # Nobody listens to keys before there is a page.
@@ -409,7 +394,6 @@ def test_the_comparison_grows_row_by_row_and_can_be_taken_away(page: Page, story
     expect(card(page, "Wait of a take of the GIL").locator(".stats")).to_have_count(2)
 
 
-@slow
 def test_a_chart_is_saved_as_a_picture(page: Page, story: Story) -> None:
     page.goto(story.at("gil", story.before))
     for title in ("Wait of a take", "Takes and drops"):
@@ -421,7 +405,6 @@ def test_a_chart_is_saved_as_a_picture(page: Page, story: Story) -> None:
         assert download.value.suggested_filename.endswith(".png")
 
 
-@slow
 def test_the_values_over_time_are_saved_as_csv(page: Page, story: Story) -> None:
     page.goto(story.at("overview", story.before))
     with page.expect_download() as download:
@@ -448,7 +431,6 @@ def test_an_overview_of_groups_with_long_names_lists_them_all(
     expect(rows).to_have_count(len(groups))
 
 
-@slow
 @pytest.mark.parametrize("name", PAGES)
 def test_hostile_strings_are_shown_as_text(page: Page, story: Story, name: str) -> None:
     row = f"{quote(HOSTILE)}~{story.before[0]}~{story.before[1]}~group={quote(HOSTILE)}"
@@ -466,7 +448,6 @@ def test_hostile_strings_are_shown_as_text(page: Page, story: Story, name: str) 
     assert page.locator("script").count() == 1
 
 
-@slow
 def test_everything_is_reached_by_keys(page: Page, story: Story) -> None:
     page.goto(story.at("overview"))
     expect(card(page, "Throughput")).to_be_visible()
@@ -498,7 +479,6 @@ def test_everything_is_reached_by_keys(page: Page, story: Story) -> None:
     expect(when).not_to_have_text(first)
 
 
-@slow
 def test_what_has_the_focus_can_be_seen(page: Page, story: Story) -> None:
     page.goto(story.at("overview"))
     expect(card(page, "Throughput")).to_be_visible()
@@ -511,7 +491,6 @@ def test_what_has_the_focus_can_be_seen(page: Page, story: Story) -> None:
     assert outlined == 25
 
 
-@slow
 @pytest.mark.parametrize("name", PAGES)
 def test_no_page_is_wider_than_a_phone(page: Page, story: Story, name: str) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
@@ -521,7 +500,6 @@ def test_no_page_is_wider_than_a_phone(page: Page, story: Story, name: str) -> N
     assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-@slow
 def test_dark_and_light_follow_the_system_until_one_is_chosen(page: Page, story: Story) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     page.emulate_media(color_scheme="light")
@@ -554,7 +532,6 @@ def watching(browser: Browser, live: Recorded) -> Iterator[Watched]:
     assert seen.wrong == []
 
 
-@slow
 def test_what_was_lost_is_said_on_every_page(watching: Watched, live: Recorded) -> None:
     page = watching.page
     page.goto(f"{live.url}/")
@@ -568,7 +545,6 @@ def test_what_was_lost_is_said_on_every_page(watching: Watched, live: Recorded) 
         expect(page.get_by_role("status").filter(has_text="1 malformed")).to_be_visible()
 
 
-@slow
 def test_a_live_page_goes_on_by_itself_and_a_hidden_one_rests(
     watching: Watched, live: Recorded
 ) -> None:
@@ -594,7 +570,6 @@ def test_a_live_page_goes_on_by_itself_and_a_hidden_one_rests(
     page.wait_for_event("request")
 
 
-@slow
 def test_a_recorder_that_is_gone_is_said_to_be(watching: Watched, live: Recorded) -> None:
     page = watching.page
     watching.tolerated = re.compile("ERR_CONNECTION|Failed to load resource")
@@ -605,7 +580,6 @@ def test_a_recorder_that_is_gone_is_said_to_be(watching: Watched, live: Recorded
     expect(page.get_by_role("alert").filter(has_text="does not answer")).to_be_visible()
 
 
-@slow
 def test_a_server_that_reports_is_there(watching: Watched, live: Recorded, tmp_path: Path) -> None:
     """From a real `headway serve` through the recorder to the page."""
     server = Served("mirror:application", "--telemetry", f"unix:{live.socket}", "--threads", "3")
