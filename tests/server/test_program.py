@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import queue
 import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,8 +122,6 @@ def ask(port: int) -> bytes:
 @pytest.mark.free_threading
 def test_a_thread_serves_until_the_event_is_set() -> None:
     """Beside another that does so too."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     stop = threading.Event()
     left: list[int] = []
@@ -132,17 +130,16 @@ def test_a_thread_serves_until_the_event_is_set() -> None:
         start_response("200 OK", [])  # type: ignore[operator]
         return [b"from a thread\n"]
 
-    thread = threading.Thread(
-        target=lambda: left.append(headway.serve(app, bind=f"127.0.0.1:{port}", stop=stop))
-    )
+    addresses: queue.Queue[str] = queue.Queue()
+
+    def serve() -> None:
+        left.append(headway.serve(app, bind="127.0.0.1:0", announce=addresses.put, stop=stop))
+
+    thread = threading.Thread(target=serve)
     thread.start()
     try:
-        while True:
-            try:
-                assert ask(port) == b"from a thread\n"
-                break
-            except ConnectionRefusedError:
-                continue
+        port = int(addresses.get(timeout=TIMEOUT_S).rpartition(":")[2])
+        assert ask(port) == b"from a thread\n"
         assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
     finally:
         stop.set()
@@ -157,13 +154,19 @@ def test_only_the_servers_own_socket_file_is_removed(tmp_path: Path, is_bound_an
     path = tmp_path / "socket"
     stop = threading.Event()
     left: list[int] = []
-    thread = threading.Thread(
-        target=lambda: left.append(headway.serve(lambda *_: [], bind=f"unix:{path}", stop=stop))
-    )
+    is_listening = threading.Event()
+
+    def serve() -> None:
+        bind = f"unix:{path}"
+        announce = lambda _: is_listening.set()  # noqa: E731
+        left.append(headway.serve(lambda *_: [], bind=bind, announce=announce, stop=stop))
+
+    thread = threading.Thread(target=serve)
     thread.start()
     with socket.socket(socket.AF_UNIX) as other:
         try:
-            wait_for_answer(path)
+            assert is_listening.wait(TIMEOUT_S)
+            ask_unix(path)
             path.unlink()
             if is_bound_anew:
                 other.bind(str(path))
@@ -174,17 +177,12 @@ def test_only_the_servers_own_socket_file_is_removed(tmp_path: Path, is_bound_an
     assert path.exists() == is_bound_anew
 
 
-def wait_for_answer(path: Path) -> None:
-    while True:
-        with socket.socket(socket.AF_UNIX) as connection:
-            try:
-                connection.connect(str(path))
-            except (FileNotFoundError, ConnectionRefusedError):
-                time.sleep(0.01)
-                continue
-            connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            assert connection.recv(1) == b"H"
-            return
+def ask_unix(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(str(path))
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert connection.recv(1) == b"H"
 
 
 # Not served in the clear because the arguments say nothing of TLS.
