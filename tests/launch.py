@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from headway import cli
+from headway.server.system import System
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 HEADWAY = (sys.executable, "-m", "headway")
@@ -62,8 +63,9 @@ def run_main(
         )
         stack.enter_context(mock.patch.object(sys, "argv", ["headway", *map(str, arguments)]))
         stack.enter_context(_signal_handlers_restored())
-        # What should have been refused must not take the place of the test run.
-        stack.enter_context(mock.patch.object(os, "execve", side_effect=AssertionError("execve")))
+        # What should have been refused must not take the place of the test run, nor serve from it.
+        for place, name in ((os, "execve"), (System, "posix_spawn")):
+            stack.enter_context(mock.patch.object(place, name, side_effect=AssertionError(name)))
         if cwd is not None:
             stack.callback(os.chdir, os.getcwd())
             os.chdir(cwd)
