@@ -168,9 +168,8 @@ FIELDS = (
 )
 
 
-def test_nobody_is_believed_unless_it_is_said() -> None:
-    with Served("pages:unchecked") as server:
-        environ = environ_in(ask(server, REQUEST % FIELDS))
+def test_nobody_is_believed_unless_it_is_said(pages: Served) -> None:
+    environ = environ_in(ask(pages, REQUEST % FIELDS))
     assert environ["REMOTE_ADDR"] == "127.0.0.1"
     assert environ["wsgi.url_scheme"] == "http"
     assert environ["HTTP_HOST"] == "inner:8000"
@@ -195,9 +194,14 @@ def test_a_trusted_proxy_is_believed(tmp_path: Path) -> None:
     assert '"here" "-" response_time=' in line
 
 
-def test_by_default_a_proxy_says_no_host() -> None:
+@pytest.fixture(scope="module")
+def behind_proxy() -> Iterator[Served]:
     with Served("pages:unchecked", "--trusted-proxies", "127.0.0.0/8") as server:
-        environ = environ_in(ask(server, REQUEST % FIELDS))
+        yield server
+
+
+def test_by_default_a_proxy_says_no_host(behind_proxy: Served) -> None:
+    environ = environ_in(ask(behind_proxy, REQUEST % FIELDS))
     assert environ["REMOTE_ADDR"] == "192.0.2.7"
     assert environ["HTTP_HOST"] == "inner:8000"
     assert "HTTP_X_FORWARDED_HOST" not in environ
@@ -224,9 +228,8 @@ def test_what_others_say_does_not_reach_the_application() -> None:
     assert not [key for key in environ if "FORWARDED" in key]
 
 
-def test_the_word_holds_for_one_request() -> None:
-    options = ("--trusted-proxies", "127.0.0.1")
-    with Served("pages:unchecked", *options) as server, server.connect() as connection:
+def test_the_word_holds_for_one_request(behind_proxy: Served) -> None:
+    with behind_proxy.connect() as connection:
         for field, address in [(b"X-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7"), (b"", "127.")]:
             connection.sendall(b"GET /environ HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n")
             body = read_response(connection).body.decode()

@@ -87,8 +87,16 @@ def test_the_validator_finds_nothing(
     assert "AssertionError" not in validated.stderr
 
 
-@pytest.mark.parametrize("name", ["bad_headers", "never_starts", "returns_text"])
-def test_it_would_find_something(name: str) -> None:
+@pytest.fixture(scope="module")
+def found() -> Iterator[Served]:
+    """Apart from `validated`, in whose log nothing is to be found."""
     with Served("corners:application") as server:
-        assert server.get(f"/{name}").status == 500
-        server.wait_for("AssertionError: ")
+        yield server
+
+
+@pytest.mark.parametrize("name", ["bad_headers", "never_starts", "returns_text"])
+def test_it_would_find_something(found: Served, name: str) -> None:
+    count = found.stderr.count("AssertionError: ")
+    assert found.get(f"/{name}").status == 500
+    found.wait_for(rf"in GET /{name}\n")
+    found.wait_for(rf"(?s)(?:AssertionError: .*?){{{count + 1}}}")
