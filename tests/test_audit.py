@@ -402,14 +402,15 @@ def _is_gone(pid: int) -> bool:
 
 
 def test_progress_on_a_terminal(tmp_path: Path) -> None:
-    source = (
-        "import os, time\nif not os.path.exists('slept'): open('slept', 'x'); time.sleep(1.2)\n"
+    at_once = (
+        "import sys; from headway.audit import command; command.PROGRESS_AFTER_S = 0.0;"
+        "from headway.cli import main; sys.exit(main())"
     )
-    write(tmp_path, source)
+    write(tmp_path, "")
     leader, follower = pty.openpty()
     try:
         process = subprocess.Popen(
-            [*HEADWAY, "audit", "site_of_tests:application"],
+            [sys.executable, "-c", at_once, "audit", "site_of_tests:application"],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=follower,

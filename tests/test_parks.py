@@ -113,11 +113,13 @@ import gc
 gc.disable()
 gil.install()
 ended = False
-def compute():
+begun = [False] * 4
+def compute(number):
+    begun[number] = True
     while not ended: sum(range(100))
-threads = [threading.Thread(target=compute, name=f"t{number}") for number in range(4)]
+threads = [threading.Thread(target=compute, args=(n,), name=f"t{n}") for n in range(4)]
 [thread.start() for thread in threads]
-time.sleep(0.1)
+while not all(begun): time.sleep(0.001)
 before = gil.snapshot()
 time.sleep(0.3)
 after = gil.snapshot()

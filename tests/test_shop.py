@@ -12,11 +12,11 @@ import pytest
 SHOP = Path(__file__).resolve().parent.parent / "examples" / "shop"
 
 
-@pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(SHOP)
-    import shop
-
+@pytest.fixture(scope="module")
+def shop() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.syspath_prepend(SHOP)
+        import shop
     yield shop
     shop.CATALOGUE.close()
     for name in ("shop", "catalogue", "recommendations"):

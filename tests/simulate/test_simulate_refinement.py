@@ -59,9 +59,9 @@ def test_another_machine_is_come_closer_to() -> None:
     slow = replace(Machine(), wake_idle_ns=90_000, switch_ns=9_000)
     comparison = Comparison(SimulatedEcho(), CHOICE, observed(replace(shipped, machine=slow)))
     told: list[str] = []
-    refined = refine(comparison, shipped, told.append, steps=120)
+    refined = refine(comparison, shipped, told.append, steps=60)
     assert comparison.error(refined) < comparison.error(shipped) / 2
-    assert told[-1].startswith("refining: step 120 of 120, off by ")
+    assert told[-1].startswith("refining: step 60 of 60, off by ")
     first, again = (refine(comparison, shipped, told.append, steps=20) for _ in range(2))
     assert first == again
 

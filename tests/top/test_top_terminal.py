@@ -130,7 +130,7 @@ def test_every_page_shows_its_rows_and_their_details(recorded: Recorded) -> None
             await until(
                 pilot, lambda view=view: app.latest and app.latest.question.view == view.name
             )
-            await pilot.pause(0.1)
+            await pilot.pause()
             shown = screen(app)
             assert all(line.isprintable() for line in shown.split("\n"))
         await pilot.press("3")
