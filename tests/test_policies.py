@@ -15,7 +15,7 @@ from metered import PREAMBLE, assert_balanced, run_metered
 
 from headway import gil
 
-pytestmark = pytest.mark.serial
+pytestmark = [pytest.mark.serial, pytest.mark.free_threading]
 
 needs_gil = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 own_gils = pytest.mark.skipif(

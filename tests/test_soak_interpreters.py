@@ -13,6 +13,7 @@ HAS_OWN_GILS = sys.version_info >= (3, 12)
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.free_threading
 @pytest.mark.slow("a soak")
 def test_interpreters_are_made_and_ended_under_load() -> None:
     gil = () if HAS_OWN_GILS else ("--shared-gil",)

@@ -38,6 +38,7 @@ OFTEN += ("chunked_upload", "awaited_upload", "download", "malformed", "failing"
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.free_threading
 @pytest.mark.slow("a soak")
 @pytest.mark.serial
 def test_everything_at_once_while_processes_are_killed_and_replaced() -> None:

@@ -492,7 +492,10 @@ def test_stock_is_measured(cpu_threads: int) -> None:
 
 
 @measures
-@pytest.mark.parametrize("mode", ["processes", "interpreters", "free-threaded"])
+@pytest.mark.parametrize(
+    "mode",
+    ["processes", "interpreters", pytest.param("free-threaded", marks=pytest.mark.free_threading)],
+)
 def test_the_work_runs_elsewhere(mode: str) -> None:
     choice = chosen(1)
     if reason := {

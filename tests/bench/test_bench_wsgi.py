@@ -571,6 +571,8 @@ def test_headway_serves_both_workloads_and_leaves_nothing_behind() -> None:
     assert set(tree(os.getpid())) == before
 
 
+@pytest.mark.free_threading
+@pytest.mark.slow("runs an experiment")
 @pytest.mark.skipif(not interpreters.this().free_threading, reason="the interpreter has a GIL")
 def test_headway_serves_without_a_gil() -> None:
     this = interpreters.this()

@@ -242,6 +242,7 @@ def test_a_program_that_waited_for_nothing_supports_no_prediction(tmp_path: Path
     assert "waited 0 times for the GIL; 100 are needed" in ended.stderr
 
 
+@pytest.mark.free_threading
 @pytest.mark.skipif(GIL_ENABLED, reason="this build has a GIL")
 def test_a_program_without_a_gil_supports_no_prediction(tmp_path: Path) -> None:
     path = str(tmp_path / "report.json")

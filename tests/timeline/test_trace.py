@@ -285,6 +285,7 @@ def test_a_run_can_be_drawn(tmp_path: Path) -> None:
     assert any(re.search(r"waited .*; it (never )?held the GIL", text) for text in texts)
 
 
+@pytest.mark.free_threading
 @pytest.mark.skipif(GIL_ENABLED, reason="this build has a GIL")
 def test_without_a_gil_there_is_nothing_to_trace(tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
