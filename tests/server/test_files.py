@@ -71,7 +71,7 @@ def test_a_file_that_another_thread_closes_is_not_mistaken_for_the_next_one() ->
     with Served("files:application") as files:
         response = files.get("/?kind=closed")
         assert (response.status, SECRET in response.body) == (500, False), response
-        assert "ValueError: read of closed file" in files.stderr
+        files.wait_for("ValueError: read of closed file")
         # The other file is open, and as it was.
         assert files.get("/taken").body == SECRET
 
