@@ -68,6 +68,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 
 
 def wait_for_file() -> None:
+    say("a request waits")
     end = time.monotonic() + 20
     while not os.path.exists(os.environ["TENANT_FILE"]) and time.monotonic() < end:
         time.sleep(0.01)

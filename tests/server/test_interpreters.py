@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from launch import run_main
@@ -36,6 +36,16 @@ can_ask_others = pytest.mark.skipif(
 needs_own_gils = pytest.mark.skipif(
     not (HAS_OWN_GILS and HAS_GIL), reason="own GILs are of builds with a GIL, from 3.12 on"
 )
+
+
+WAITS = "a request waits\n"
+
+
+class Asked(NamedTuple):
+    """Requests that were sent, and the answers as they come."""
+
+    threads: list[threading.Thread]
+    answers: list[dict[str, Any]]
 
 
 class Tenants(Supervised):
@@ -71,16 +81,32 @@ class Tenants(Supervised):
         return facts
 
     def ask_at_once(self, target: str, count: int) -> list[dict[str, Any]]:
+        return self._gather(self._begin(target, count))
+
+    def ask_side_by_side(self, gate: Path, count: int) -> list[dict[str, Any]]:
+        """All of them are in the application until the last of them is. `gate` is TENANT_FILE."""
+        waiting = self.stderr.count(WAITS) + count
+        asked = self._begin("/do/wait", count)
+        self.wait_until(lambda: self.stderr.count(WAITS) == waiting)
+        gate.touch()
+        found = self._gather(asked)
+        gate.unlink()
+        return found
+
+    def _begin(self, target: str, count: int) -> Asked:
         found: list[dict[str, Any]] = []
         threads = [
             threading.Thread(target=lambda: found.append(self.ask(target))) for _ in range(count)
         ]
         for thread in threads:
             thread.start()
-        for thread in threads:
+        return Asked(threads, found)
+
+    def _gather(self, asked: Asked) -> list[dict[str, Any]]:
+        for thread in asked.threads:
             thread.join()
-        assert len(found) == count, self.stderr
-        return found
+        assert len(asked.answers) == len(asked.threads), self.stderr
+        return asked.answers
 
     def wait_for_interpreter(self, target: str, after: int) -> dict[str, Any]:
         """Until a newer interpreter than that answers."""
@@ -134,8 +160,9 @@ def test_a_path_beyond_ascii_leads_to_its_application_group(tmp_path: Path) -> N
 @own_or_shared
 def test_several_interpreters_share_one_application(tmp_path: Path, own_gil: bool) -> None:
     group = {"name": "shop", "interpreters": 2, "own_gil": own_gil}
-    with Tenants(tmp_path, group, threads=2) as server:
-        answers = server.ask_at_once("/do/sleep", 4)
+    gate = tmp_path / "gate"
+    with Tenants(tmp_path, group, threads=2, environment={"TENANT_FILE": str(gate)}) as server:
+        answers = server.ask_side_by_side(gate, 2)
     assert len({each["interpreter"] for each in answers}) == 2
     assert {each["pid"] for each in answers} == {answers[0]["pid"]}
     # One thread each; but there is an equivalent application elsewhere.
@@ -148,15 +175,21 @@ def test_several_interpreters_share_one_application(tmp_path: Path, own_gil: boo
 @own_or_shared
 def test_the_main_interpreter_is_one_of_several(tmp_path: Path, own_gil: bool) -> None:
     group = {"name": "", "interpreters": 2, "own_gil": own_gil, "maximum_requests": 3}
-    with Tenants(tmp_path, group, threads=2, preload=True) as server:
-        answers = server.ask_at_once("/do/sleep", 4)
-        seen = {each["interpreter"] for each in answers}
-        assert len(seen) == 2
-        assert 0 in seen
-        assert not answers[0]["wsgi.multithread"]
-        # The one beside it is recycled.
-        while max(seen) < 2:
-            seen.update(each["interpreter"] for each in server.ask_at_once("/do/sleep", 4))
+    gate = tmp_path / "gate"
+    environment = {"TENANT_FILE": str(gate)}
+    with Tenants(tmp_path, group, threads=2, preload=True, environment=environment) as server:
+
+        def other() -> int:
+            """The interpreter that serves beside the main one."""
+            answers = server.ask_side_by_side(gate, 2)
+            assert not answers[0]["wsgi.multithread"]
+            main, other = sorted(each["interpreter"] for each in answers)
+            assert main == 0
+            return other
+
+        first = other()
+        # It is recycled, and the main one is not.
+        server.wait_until(lambda: other() > first > 0)
     assert "%{GLOBAL}#1 " in server.stderr
     assert "%{GLOBAL}#2 " in server.stderr
 
