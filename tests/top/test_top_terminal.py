@@ -186,8 +186,7 @@ def test_the_filter_goes_through_the_groups_and_back(recorded: Recorded) -> None
                 and {row["group"] for row in tables.rows_of(app.latest.now, "groups")} == {"main"}
             ),
         )
-        await pilot.pause(0.1)
-        assert "group main" in screen(app)
+        await until(pilot, lambda: "group main" in screen(app))
         assert EVIL.encode("unicode_escape").decode()[:4] not in screen(app)
         while app.group is not None:
             await pilot.press("g")
