@@ -164,7 +164,7 @@ def test_an_interrupted_request_is_answered_504_and_its_thread_serves_on() -> No
 
 
 def test_a_request_that_waits_for_its_client_is_interrupted() -> None:
-    with limited(threads=1, request_timeout_s=1, interrupt_timeout_s=600) as server:
+    with limited(threads=1, request_timeout_s=0.5, interrupt_timeout_s=600) as server:
         with server.send("/endless?0"):
             assert server.get("/hello").body == b"hello\n"
         with server.connect() as connection:

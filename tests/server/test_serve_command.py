@@ -209,22 +209,31 @@ def test_a_signal_lets_requests_in_flight_end(tmp_path: Path, number: signal.Sig
         assert re.search(r"^/held +1 ", server.stderr, re.MULTILINE)
 
 
-@pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.free_threading
-def test_every_request_sent_before_a_signal_is_answered(threads: str) -> None:
+def test_every_request_sent_before_a_signal_is_answered(tmp_path: Path, threads: int) -> None:
     """Most of them wait in the listen queue: all threads are in the application."""
-    with Served("pages:application", "--threads", threads) as server, ExitStack() as stack:
+    with Served("pages:application", "--threads", str(threads)) as server, ExitStack() as stack:
         connections = [stack.enter_context(server.connect()) for _ in range(12)]
-        for connection in connections:
-            connection.sendall(b"GET /slow?0.1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        gates = []
+        for number, connection in enumerate(connections[:threads]):
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            gates.append(hold(connection, directory))
+        for connection in connections[threads:]:
+            connection.sendall(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
         server.process.terminate()
-        for connection in connections:
+        wait_until_refused(server)
+        for gate in gates:
+            gate.unlink()
+        for number, connection in enumerate(connections):
             response = read_response(connection)
-            assert response.body == b"slow\n"
+            assert response.body == (b"held\n" if number < threads else b"hello\n")
             assert response.headers["connection"] == "close"
             assert connection.recv(1) == b""
         assert server.stop(None) == 0
-        assert re.search(r"^/slow +12 ", server.stderr, re.MULTILINE)
+        assert re.search(rf"^/held +{threads} ", server.stderr, re.MULTILINE)
+        assert re.search(rf"^/hello +{12 - threads} ", server.stderr, re.MULTILINE)
 
 
 def test_a_response_is_delivered_to_a_slow_reader_before_the_end() -> None:
