@@ -50,6 +50,7 @@ def test_a_chart_has_shares_by_threads() -> None:
     assert [point[:2] for point in chart.series[1].points] == [(0.0, 1.0), (2.0, 0.5)]
 
 
+@pytest.mark.slow("runs an experiment")
 def test_packets_come_back() -> None:
     experiment = Bandwidth()
     choice = Choice(this(), threads=(0, 1), seconds=0.1, switch_intervals_s=(0.005,))

@@ -24,6 +24,7 @@ from headway.bench.command import with_workloads
 from headway.bench.experiment import Choice
 from headway.bench.experiments import EXPERIMENTS
 
+runs_an_experiment = pytest.mark.slow("runs an experiment")
 SHORT = ("--values", "1", "--seconds", "0.05", "--switch-interval", "0.005")
 FREE_THREADING = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 # What this environment was made from, which has no Headway.
@@ -190,8 +191,8 @@ def test_a_worker_that_dies_is_named_and_the_others_go_on(tmp_path: Path) -> Non
     ("number", "exit_code"),
     [
         (signal.SIGINT, 130),
-        (signal.SIGTERM, 128 + signal.SIGTERM),
-        (signal.SIGHUP, 128 + signal.SIGHUP),
+        pytest.param(signal.SIGTERM, 128 + signal.SIGTERM, marks=runs_an_experiment),
+        pytest.param(signal.SIGHUP, 128 + signal.SIGHUP, marks=runs_an_experiment),
     ],
 )
 def test_what_was_measured_before_an_interruption_is_shown_and_kept(

@@ -485,7 +485,8 @@ def chosen(*threads: int, policies: tuple[str, ...] = (STOCK,)) -> Choice:
     return Choice(THIS, free, policies, (0.005,), threads, seconds=SECONDS)
 
 
-@pytest.mark.parametrize("cpu_threads", [pytest.param(0, marks=measures), 2])
+@measures
+@pytest.mark.parametrize("cpu_threads", [0, 2])
 def test_stock_is_measured(cpu_threads: int) -> None:
     figures = check_value(chosen(cpu_threads), mode="threads", cores="free")
     assert "left_share" not in figures

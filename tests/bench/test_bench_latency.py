@@ -189,6 +189,7 @@ def test_pings_that_nobody_received_are_no_value(
         pings_module.waits(Setting(None, 0.005), "A", 1, 0.1)
 
 
+@pytest.mark.slow("runs an experiment")
 def test_pings_are_received_beside_threads_that_compute() -> None:
     experiment = Latency()
     choice = Choice(

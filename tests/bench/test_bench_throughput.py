@@ -105,6 +105,7 @@ def test_a_window_too_short_for_a_call_is_no_value(monkeypatch: pytest.MonkeyPat
         Throughput().measure(row, choice, {})
 
 
+@pytest.mark.slow("runs an experiment")
 def test_a_window_is_as_long_however_late_it_begins() -> None:
     # Who measures gets the GIL after every other thread had it for an interval: after the end.
     choice = Choice(this(), threads=(4,), workloads=("A",), seconds=0.1, switch_intervals_s=(0.1,))

@@ -115,6 +115,7 @@ def test_bad_input_is_one_line(options: tuple[str, ...], said: str) -> None:
     assert refused(*options).startswith(said)
 
 
+@pytest.mark.slow("runs a benchmark")
 def test_a_line_that_cannot_be_measured_says_so(tmp_path: Path) -> None:
     dying = tmp_path / "python"
     dying.write_text(
@@ -131,7 +132,13 @@ def test_a_line_that_cannot_be_measured_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM)]
+    ("number", "exit_code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(
+            signal.SIGTERM, 128 + signal.SIGTERM, marks=pytest.mark.slow("runs a benchmark")
+        ),
+    ],
 )
 def test_lines_are_printed_as_they_come_until_an_interruption(
     number: signal.Signals, exit_code: int
