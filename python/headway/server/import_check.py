@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from headway.errors import CommandError
 from headway.server import free_threading, identity, restrictions, search_path
 from headway.server.application import ImportFailed, load_application
+from headway.server.ending import end_without_finalization
 from headway.server.places import mounts_of
 from headway.server.process import End
 from headway.server.resolution import ResolvedGroup
@@ -105,4 +106,4 @@ def main() -> None:
             print(f"headway serve: {error.details}", file=sys.stderr)
     os.write(answers, json.dumps({"undeclared": names, "problem": problem}).encode())
     sys.stderr.flush()
-    os._exit(0)
+    end_without_finalization(0)
