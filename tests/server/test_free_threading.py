@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from extensions import build, needs_compiler
-from launch import run_main
+from launch import Result, run_main
 from served import APPS, FREE_THREADING, TIMEOUT_S
 from supervised import Supervised
 
@@ -61,15 +61,8 @@ def tells(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def serve(*arguments: str | Path, **changes: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headway", "serve", *arguments],
-        cwd=APPS,
-        env={**os.environ, **changes},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+def serve(*arguments: str | Path) -> Result:
+    return run_main("serve", *arguments, cwd=APPS)
 
 
 def read(folder: Path, text: str) -> Resolution:
@@ -96,17 +89,17 @@ def test_where_there_is_always_a_gil_it_is_refused(tmp_path: Path) -> None:
         "allowed: a free-threaded build of CPython, 3.13t or later, to run headway or as "
         "python-home\n"
     )
-    done = run_main("serve", "pages:hello", "--free-threading", cwd=APPS)
+    done = serve("pages:hello", "--free-threading")
     said = f"headway serve: --free-threading: {sys.executable} cannot run without a GIL; {allowed}"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
     file = tmp_path / "serve.toml"
     file.write_text('[server]\nfree-threading = true\n[process-group.a]\napp = "pages:hello"\n')
-    done = run_main("serve", "--config", file, cwd=APPS)
+    done = serve("--config", file)
     where = f"{file}:2, inherited from [server]: free-threading"
     said = f"headway serve: {where}: {sys.executable} cannot run without a GIL; {allowed}"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
     file.write_text('[process-group.a]\napp = "pages:hello"\nfree-threading = false\n')
-    assert run_main("serve", "--config", file, "--check", cwd=APPS).returncode == 0
+    assert serve("--config", file, "--check").returncode == 0
 
 
 @with_a_gil
