@@ -241,7 +241,7 @@ def test_an_interpreter_on_demand_is_made_by_its_first_request(tmp_path: Path) -
         assert "imported" not in server.stderr
         answers = server.ask_at_once("/", 4)
         assert len({each["interpreter"] for each in answers}) == 1
-        assert server.stderr.count("imported") == 1
+    assert server.stderr.count("imported") == 1
 
 
 def test_an_interpreter_on_demand_is_tried_again(tmp_path: Path) -> None:
