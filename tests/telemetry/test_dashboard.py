@@ -157,13 +157,21 @@ def painted(canvas: Locator, colour: str) -> int:
     return pixels
 
 
+def wait_until_painted(canvas: Locator, colour: str, pixels: int) -> None:
+    """A chart is drawn after its canvas is there."""
+    end = time.monotonic() + 20
+    while (found := painted(canvas, colour)) <= pixels:
+        assert time.monotonic() < end, f"found {found} pixels in {colour}, and not {pixels}"
+        canvas.page.wait_for_timeout(50)
+
+
 def test_the_page_runs_under_a_policy_that_allows_nothing_inline(page: Page, story: Story) -> None:
     answer = page.goto(story.at("gil"))
     assert answer
     policy = answer.header_value("content-security-policy") or ""
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert painted(card(page, "Wait of a take").locator("canvas"), "violet") > 300
+    wait_until_painted(card(page, "Wait of a take").locator("canvas"), "violet", 300)
 
 
 SERIES = (
@@ -190,7 +198,7 @@ def test_charts_over_time_are_drawn_and_their_tables_have_the_numbers(
     for title, colour in [each[1:] for each in SERIES if each[0] == name]:
         chart = card(page, title)
         expect(chart.locator(".plot canvas")).to_be_visible()
-        assert painted(chart.locator("canvas"), colour) > 100, title
+        wait_until_painted(chart.locator("canvas"), colour, 100)
         known = [row for row in table_of(page, title) if any(cell != UNKNOWN for cell in row[1:])]
         assert len(known) > 20, title
         assert all(re.search(r"\d", row[1]) for row in known[:20]), title
@@ -224,9 +232,9 @@ def test_waits_gather_above_the_intervals_multiples_and_after_the_change_they_do
     expect(chart.locator(".stats")).to_have_count(2)
     expect(chart).to_contain_text("before: slow")
     expect(chart).to_contain_text("after")
-    assert painted(chart.locator("canvas"), "teal") > 300
-    assert painted(chart.locator("canvas"), "red") > 100
-    assert painted(chart.locator("canvas"), "amber") > 300
+    wait_until_painted(chart.locator("canvas"), "teal", 300)
+    wait_until_painted(chart.locator("canvas"), "red", 100)
+    wait_until_painted(chart.locator("canvas"), "amber", 300)
     after_over, before_over = 0.0, 0.0
     gathered = dict.fromkeys((1, 2, 3), 0.0)
     for start, _, _, before, _, after in table_of(page, "Wait of a take"):
@@ -266,7 +274,7 @@ def test_the_map_of_slots_has_a_row_for_each_thread(page: Page, story: Story) ->
     page.goto(story.at("capacity", story.before, group="shop"))
     for pid in BEFORE_PIDS:
         chart = card(page, f"Process {pid}")
-        assert painted(chart.locator("canvas"), "teal") > 1000
+        wait_until_painted(chart.locator("canvas"), "teal", 1000)
         rows = table_of(page, f"Process {pid}")
         assert {len(row) for row in rows} == {1 + 5}
     chart = card(page, f"Process {BEFORE_PIDS[0]}")
@@ -311,7 +319,7 @@ def test_lives_and_deaths_say_why(page: Page, story: Story) -> None:
     lives = {row[0]: row for row in table_of(page, "Lives of processes")}
     assert set(lives) == {str(pid) for pid in (*BEFORE_PIDS, *AFTER_PIDS)}
     assert "SIGSEGV" in lives[str(BEFORE_PIDS[0])][5]
-    assert painted(card(page, "Lives of processes").locator("canvas"), "red") > 20
+    wait_until_painted(card(page, "Lives of processes").locator("canvas"), "red", 20)
 
 
 def test_passes_of_the_collector(page: Page, story: Story) -> None:
