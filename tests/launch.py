@@ -63,7 +63,7 @@ def run_main(
         )
         stack.enter_context(mock.patch.object(sys, "argv", ["headway", *map(str, arguments)]))
         stack.enter_context(_signal_handlers_restored())
-        # A command line that is wrongly accepted must neither replace the test run nor serve from it.
+        # A command line that is wrongly accepted must not replace the test run or serve from it.
         for place, name in ((os, "execve"), (System, "posix_spawn")):
             stack.enter_context(mock.patch.object(place, name, side_effect=AssertionError(name)))
         if cwd is not None:
