@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from launch import run_main
 from served import APPS, TIMEOUT_S
 
 from headway.server.settings import HttpLimits, ProcessGroup
@@ -48,17 +49,13 @@ def test_a_process_of_a_group_raises_the_soft_limit(
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["given", "default"])
-def test_connections_out_of_reach_are_warned_of(given: bool) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "headway", "serve", "processes:application", "--check"),
-            *("--app-dir", str(APPS), *(["--max-connections", "1000"] if given else [])),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (512, 1024)),
-    )
+def test_connections_out_of_reach_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    # The hard limit itself cannot be raised again.
+    monkeypatch.setattr(resource, "getrlimit", {resource.RLIMIT_NOFILE: (512, 1024)}.__getitem__)
+    options = ["--max-connections", "1000"] if given else []
+    done = run_main("serve", "processes:application", "--check", "--app-dir", APPS, *options)
     warning = (
         "headway serve: warning: --max-connections: max-connections of process group main is out "
         "of reach: the hard limit of open files (ulimit -Hn) leaves 768 connections\n"

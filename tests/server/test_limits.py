@@ -81,6 +81,12 @@ class Limited:
         assert event.pop("event") == "limit"
         return event
 
+    def wait_for(self, words: str) -> None:
+        end = time.monotonic() + TIMEOUT_S
+        while words not in self.stderr:
+            assert time.monotonic() < end, self.stderr
+            time.sleep(0.01)
+
     def has_no_event(self) -> bool:
         return not is_readable(self.control)
 
@@ -145,8 +151,7 @@ def test_stacks_that_do_not_come_keep_the_monitor_from_nothing() -> None:
         assert read_response(late).body == b"hello\n"
         for _ in range(8):
             open_ones.enter_context(server.send("/deaf?600"))
-        while "No stack: the thread did not answer in time" not in server.stderr:
-            time.sleep(0.01)
+        server.wait_for("No stack: the thread did not answer in time")
         send(late, "/hello")
         assert read_response(late).status == 504
         assert server.stderr.count("No stack") < 8, "all were waited for before that"
