@@ -87,8 +87,9 @@ def compute() -> None:
 
 
 def count_for_a_second() -> None:
-    """How far this thread comes beside others that compute."""
+    """How far this thread comes beside others that compute, all of which begin together."""
     global rounds
+    wait_for_file()
     end = time.monotonic() + 1
     while time.monotonic() < end:
         sum(range(100))

@@ -217,7 +217,11 @@ def test_an_application_group_has_a_switch_interval_on_a_shared_gil(tmp_path: Pa
         {"name": "patient", "switch_interval_s": 0.1},
         {"name": "hasty", "path": "/hasty", "switch_interval_s": 0.001},
     )
-    with Tenants(tmp_path, *groups, policy="priority", threads=2) as server:
+    gate = tmp_path / "gate"
+    environment = {"TENANT_FILE": str(gate)}
+    with Tenants(
+        tmp_path, *groups, policy="priority", threads=2, environment=environment
+    ) as server:
         found: dict[str, int] = {}
 
         def count(target: str) -> None:
@@ -229,6 +233,8 @@ def test_an_application_group_has_a_switch_interval_on_a_shared_gil(tmp_path: Pa
         ]
         for thread in threads:
             thread.start()
+        server.wait_until(lambda: server.stderr.count(WAITS) == 2)
+        gate.touch()
         for thread in threads:
             thread.join()
     assert found["/do/count"] > 5 * found["/hasty/do/count"] > 0
