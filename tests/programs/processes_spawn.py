@@ -10,13 +10,21 @@ def square(number):
     return number * number
 
 
+def wait_to_be_terminated(is_up):
+    is_up.set()
+    time.sleep(60)
+
+
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     with context.Pool(2) as pool:
         print(pool.map(square, range(20)))
-    sleeper = context.Process(target=time.sleep, args=(60,))
+        pool.close()
+        pool.join()
+    is_up = context.Event()
+    sleeper = context.Process(target=wait_to_be_terminated, args=(is_up,))
     sleeper.start()
-    time.sleep(0.05)
+    is_up.wait()
     sleeper.terminate()
     sleeper.join()
     print("terminated with", sleeper.exitcode)
