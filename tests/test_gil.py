@@ -17,15 +17,16 @@ needs_gil = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs wi
 @needs_gil
 @pytest.mark.serial
 @pytest.mark.parametrize(
-    ("calls", "least", "most", "least_long"),
+    ("calls", "longest_hold", "least_wait", "least_long"),
     [
-        pytest.param(100, 0.98, 1.02, 100, marks=pytest.mark.slow("needs a quiet machine")),
-        # What the kernel wakes late waits for less than it could have; nothing waits for more.
-        (20, 0.7, 1.02, 14),
+        pytest.param(100, 1.02, 0.98, 100, marks=pytest.mark.slow("needs a quiet machine")),
+        # A thread that loses its core holds for longer than it measures; one that the kernel wakes
+        # late waits for less than it could have.
+        (20, 1.5, 0.7, 14),
     ],
 )
 def test_known_waits_and_holds_come_out_right(
-    calls: int, least: float, most: float, least_long: int
+    calls: int, longest_hold: float, least_wait: float, least_long: int
 ) -> None:
     """Over and over, one thread keeps the GIL for a C call of 50 ms, and another comes back for it
     at a moment it knows: the end of a sleep until an absolute time."""
@@ -69,8 +70,9 @@ def test_known_waits_and_holds_come_out_right(
     ((report, held, waited),) = run_metered(code)
     assert_balanced(report)
     rows = {row["name"]: row for row in report["threads"]}
-    assert 0.98 * held <= rows["hold"]["held"] <= 1.02 * held
-    assert least * waited <= rows["want"]["waited"] <= most * waited
+    # What the thread measures may end with a drop, and the way back to the GIL: the C call does not.
+    assert 0.05 * calls <= rows["hold"]["held"] <= longest_hold * held
+    assert least_wait * waited <= rows["want"]["waited"] <= 1.02 * waited
     long_waits = [count for bound, count in rows["want"]["wait"]["buckets"] if bound > 0.02]
     assert least_long <= sum(long_waits) <= calls
 
