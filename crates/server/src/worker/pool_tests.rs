@@ -6,6 +6,7 @@ use crate::worker::Exchange;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// More than the kernel keeps for both ends.
@@ -112,6 +113,7 @@ fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u
 
 /// Runs `talk` while the pool has `threads`, and perhaps its monitor; then stops it.
 pub fn run(pool: &Pool<Targets>, threads: usize, monitor: bool, talk: impl FnOnce()) {
+    let _limit = end_process_in(Duration::from_secs(120));
     std::thread::scope(|scope| {
         if monitor {
             scope.spawn(|| pool.monitor());
@@ -157,6 +159,20 @@ fn a_connection_that_somebody_can_claim_is_registered() {
         });
         assert!(claimed.load(SeqCst));
     });
+}
+
+/// Ends the process with a message unless what is returned is dropped before: a lost event would keep
+/// a test waiting for ever.
+fn end_process_in(limit: Duration) -> mpsc::Sender<()> {
+    let (ended, running) = mpsc::channel();
+    let test = std::thread::current();
+    std::thread::spawn(move || {
+        if running.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{} has not ended after {limit:?}", test.name().unwrap_or("a test"));
+            std::process::abort();
+        }
+    });
+    ended
 }
 
 struct StopOnDrop<'a>(&'a Pool<Targets>);
