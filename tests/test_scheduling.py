@@ -163,7 +163,7 @@ def test_a_thread_that_turns_cpu_bound_is_treated_as_what_it_is(policy: str) -> 
     hog has nine tenths, and each return from a nap takes 50 pieces."""
     observed = run_of("turns_cpu_bound", policy)
     honest, turncoat = observed.counts["honest"], observed.counts["turncoat"]
-    assert 0.25 <= honest / (honest + turncoat) <= 0.75
+    assert 0.15 <= honest / (honest + turncoat) <= 0.85
     assert observed.row("turncoat")["preemptions"] > 10
     assert observed.stood_by["turncoat napping"]["median"] <= FEW_PIECES
 
