@@ -2,14 +2,21 @@
 //!
 //! # Layout
 //! - [`http`]: the protocol, without I/O.
-//! - [`record`]: phases of a request, the access log, requests by path.
-//! - [`worker`]: threads, epoll, connections; runs requests. Knows `http` and `record`.
-//! - [`wsgi`]: calls a Python application for the worker. The only part that knows Python.
-//!
-//! The way of a request: `worker::pool` (who runs it) → `worker::turn` (read, parse) →
-//! `wsgi::adapter` (take the GIL once) → `wsgi::call` (PEP 3333) → `worker::turn` (write).
+//! - [`net`]: sockets, epoll, TLS, sendfile.
+//! - [`connection`]: the table of connections, their ownership, and what their owner does with them.
+//! - [`pool`]: the worker threads, and which of them runs which connection.
+//! - [`request`]: one request and its response.
+//! - [`wsgi`]: calls a Python application for a request.
+//! - [`interpreters`]: the interpreters that applications run in.
+//! - [`limits`]: the limits that a process watches itself.
+//! - [`stats`]: counters, requests by path, the access log, the report to a recorder.
 
+pub mod connection;
 pub mod http;
-pub mod record;
-pub mod worker;
+pub mod interpreters;
+pub mod limits;
+pub mod net;
+pub mod pool;
+pub mod request;
+pub mod stats;
 pub mod wsgi;

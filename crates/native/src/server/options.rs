@@ -1,13 +1,15 @@
 //! What `server_open` is told, as the settings of a server. `headway.server` has checked it, and
 //! knows the defaults; here nothing is optional.
 
+use headway_server::connection::preamble::Entrance;
 use headway_server::http::Limits;
 use headway_server::http::forwarding::{Believed, FIELDS};
-use headway_server::record::{AccessLog, LogForm};
-use headway_server::worker::networks::Networks;
-use headway_server::worker::socket::Listener;
-use headway_server::worker::{Entrance, PoolSettings, ProcessLimits, Timeouts};
-use headway_server::wsgi::groups::{ApplicationGroups, GroupSettings, Route};
+use headway_server::interpreters::mounts::{ApplicationGroups, GroupSettings, Route};
+use headway_server::limits::ProcessLimits;
+use headway_server::net::networks::Networks;
+use headway_server::net::socket::Listener;
+use headway_server::pool::{PoolSettings, Timeouts};
+use headway_server::stats::{AccessLog, LogForm};
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise};
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_int};

@@ -1,6 +1,6 @@
 //! A certificate and its key, read once: a capsule that one or more servers are opened with.
 
-use headway_server::worker::tls::{TlsConfig, read_config};
+use headway_server::net::tls::{TlsConfig, read_config};
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise};
 use pyo3_ffi::*;
 use std::ffi::CStr;

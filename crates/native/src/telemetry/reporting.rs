@@ -3,8 +3,8 @@
 use headway_reporter::gc_pauses::GcPauses;
 use headway_reporter::long_holds::{self, LongHolds};
 use headway_reporter::{Ending, Gils, Identity, Reporter, Resources, Settings};
-use headway_server::record::report::{PlaceName, ServerReport};
-use headway_server::worker::watch::SlowRequestReport;
+use headway_server::limits::SlowRequestReport;
+use headway_server::stats::report::{PlaceName, ServerReport};
 use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_telemetry::datagram::{Datagram, Header};
 use pyo3_ffi::*;

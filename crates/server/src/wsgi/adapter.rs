@@ -3,18 +3,18 @@
 //! Everything of Python hangs on the adapter (one per interpreter) or on an `Attachment` (one per
 //! thread and interpreter).
 
-use super::call;
-use super::environ::EnvironBuilder;
-use super::file_wrapper::FileWrappers;
-use super::handle::{self, Handle, InFlight};
-use super::interruption;
-use super::object::{Object, PyResult, Raised, raise, set_item, take_raised};
-use super::route::RouteFinder;
 use crate::http::Response;
 use crate::http::connection::Finished;
-use crate::record::Route;
-use crate::record::clock::now_ns;
-use crate::worker::Exchange;
+use crate::interpreters::interruption;
+use crate::request::Exchange;
+use crate::stats::Route;
+use crate::stats::clock::now_ns;
+use crate::wsgi::call;
+use crate::wsgi::environ::EnvironBuilder;
+use crate::wsgi::file_wrapper::FileWrappers;
+use crate::wsgi::handle::{self, Handle, InFlight};
+use crate::wsgi::object::{Object, PyResult, Raised, raise, set_item, take_raised};
+use crate::wsgi::route::RouteFinder;
 use pyo3_ffi::*;
 use std::ptr;
 

@@ -5,12 +5,12 @@
 //! a `wsgi.file_wrapper`. Any other iterable is streamed: each block is handed to the kernel before
 //! the next one is asked for.
 
-use super::file_wrapper::FileWrappers;
-use super::handle::Handle;
-use super::object::{Object, PyResult, Raised, raise, take_raised, without_gil};
-use super::start_response::{check_block, make_start_response};
 use crate::http::{Rejection, Response};
-use crate::worker::{Broken, Exchange};
+use crate::request::{Broken, Exchange};
+use crate::wsgi::file_wrapper::FileWrappers;
+use crate::wsgi::handle::Handle;
+use crate::wsgi::object::{Object, PyResult, Raised, raise, take_raised, without_gil};
+use crate::wsgi::start_response::{check_block, make_start_response};
 use pyo3_ffi::*;
 use std::ptr;
 
@@ -90,10 +90,10 @@ fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
     let blocks = blocks_of(&items)?;
     let total = blocks.iter().map(|block| block.len()).sum();
     // SAFETY: the handle's own type.
-    make_room(unsafe { super::handle::borrow(handle.0.as_ptr())? }.get().exchange, total)?;
+    make_room(unsafe { crate::wsgi::handle::borrow(handle.0.as_ptr())? }.get().exchange, total)?;
     begin(handle, Some(total as u64))?;
     // SAFETY: the handle's own type.
-    let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+    let mut borrowed = unsafe { crate::wsgi::handle::borrow(handle.0.as_ptr())? };
     let exchange = &mut *borrowed.get().exchange;
     let mut frame_all = || blocks.iter().all(|block| frame(exchange, block, Excess::Noted));
     match is_large(total) {
@@ -118,7 +118,7 @@ fn send_file(wrapper: &Object, files: &FileWrappers, handle: &Handle) -> Result<
     if let Some(file) = files.open_file(wrapper) {
         begin(handle, Some(file.left()))?;
         // SAFETY: the handle's own type.
-        let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+        let mut borrowed = unsafe { crate::wsgi::handle::borrow(handle.0.as_ptr())? };
         let exchange = &mut *borrowed.get().exchange;
         // Not if `write` has begun a body of unknown length.
         if exchange.can_send_file() {
@@ -160,7 +160,7 @@ fn stream(iterable: &Object, handle: &Handle, excess: Excess) -> Result<(), Fail
             continue;
         }
         // SAFETY: the handle's own type.
-        let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+        let mut borrowed = unsafe { crate::wsgi::handle::borrow(handle.0.as_ptr())? };
         make_room(borrowed.get().exchange, block.len())?;
         drop(borrowed);
         if !begun {
@@ -200,7 +200,7 @@ fn has_length_one(iterable: &Object) -> bool {
 /// Frames the head, unless `write` has done so.
 fn begin(handle: &Handle, body_bytes: Option<u64>) -> PyResult<()> {
     // SAFETY: the handle's own type.
-    let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+    let mut borrowed = unsafe { crate::wsgi::handle::borrow(handle.0.as_ptr())? };
     let request = borrowed.get();
     if !request.started {
         // SAFETY: an exception class of this interpreter.
@@ -220,7 +220,7 @@ fn begin(handle: &Handle, body_bytes: Option<u64>) -> PyResult<()> {
 /// none may follow.
 fn transmit_block(handle: &Handle, block: &[u8], excess: Excess) -> Result<bool, Failure> {
     // SAFETY: the handle's own type.
-    let mut borrowed = unsafe { super::handle::borrow(handle.0.as_ptr())? };
+    let mut borrowed = unsafe { crate::wsgi::handle::borrow(handle.0.as_ptr())? };
     let exchange = &mut *borrowed.get().exchange;
     if is_large(block.len()) {
         let sent = without_gil(|| {
@@ -280,7 +280,7 @@ fn frame(exchange: &mut Exchange, block: &[u8], excess: Excess) -> bool {
 /// Ends the response. What an iterable streamed goes out before its `close` is called.
 fn finish(handle: &Handle, complete: bool) -> Option<Object> {
     // SAFETY: the handle's own type.
-    let borrowed = unsafe { super::handle::borrow(handle.0.as_ptr()) };
+    let borrowed = unsafe { crate::wsgi::handle::borrow(handle.0.as_ptr()) };
     let raised = match borrowed {
         Ok(mut borrowed) => {
             let exchange = &mut *borrowed.get().exchange;
@@ -307,7 +307,7 @@ fn fail(handle: &Handle) -> Option<Object> {
     // Set aside while the request is borrowed.
     let raised = take_raised();
     // SAFETY: the handle's own type.
-    let Ok(mut borrowed) = (unsafe { super::handle::borrow(handle.0.as_ptr()) }) else {
+    let Ok(mut borrowed) = (unsafe { crate::wsgi::handle::borrow(handle.0.as_ptr()) }) else {
         drop(take_raised());
         handle.end();
         return raised;

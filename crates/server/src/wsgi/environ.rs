@@ -3,11 +3,12 @@
 //! Each worker thread keeps its own template and its own keys: shared ones would make
 //! free-threaded threads fight for their reference counts.
 
-use super::object::{Object, PyResult, Raised, raise, set_item};
-use super::origin::OriginKeys;
-use super::path::{Target, decode_path};
+use crate::connection::preamble::Forwarding;
 use crate::http::{Framing, Head};
-use crate::worker::{Exchange, Forwarding};
+use crate::request::Exchange;
+use crate::wsgi::object::{Object, PyResult, Raised, raise, set_item};
+use crate::wsgi::origin::OriginKeys;
+use crate::wsgi::path::{Target, decode_path};
 use pyo3_ffi::*;
 use rustc_hash::FxHashMap;
 

@@ -5,9 +5,9 @@
 //! have a `fileno` too, and the former's bytes are others. So `read` must be the built-in method
 //! of a file that `open` made. Everything else is read block by block.
 
-use super::handle::{Methods, to_pointer};
-use super::object::{Object, PyResult, Raised, raise};
-use crate::worker::FileBody;
+use crate::net::sendfile::FileBody;
+use crate::wsgi::handle::{Methods, to_pointer};
+use crate::wsgi::object::{Object, PyResult, Raised, raise};
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;

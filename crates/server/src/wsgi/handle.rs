@@ -6,10 +6,10 @@
 //! when the request is over.
 
 use super::input;
-use super::object::{Object, PyResult, Raised, raise, without_gil};
-use super::route::Sighting;
 use crate::http::Response;
-use crate::worker::Exchange;
+use crate::request::Exchange;
+use crate::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
+use crate::wsgi::route::Sighting;
 use pyo3_ffi::*;
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -1,9 +1,9 @@
 //! `wsgi.input`: read, readline, readlines and iteration, as PEP 3333 asks ("Input and Error
 //! Streams"). It ends where the body ends, whatever its framing (`wsgi.input_terminated`).
 
-use super::handle::{Methods, borrow, to_pointer};
-use super::object::{Object, PyResult, raise, type_name, without_gil};
-use crate::worker::{Broken, Exchange};
+use crate::request::{Broken, Exchange};
+use crate::wsgi::handle::{Methods, borrow, to_pointer};
+use crate::wsgi::object::{Object, PyResult, raise, type_name, without_gil};
 use pyo3_ffi::*;
 use std::ptr;
 
@@ -85,7 +85,7 @@ unsafe extern "C" fn readlines(
                 }
                 total += length;
                 if PyList_Append(lines.as_ptr(), line.as_ptr()) < 0 {
-                    return Err(super::object::Raised);
+                    return Err(crate::wsgi::object::Raised);
                 }
             }
             Ok(lines)
@@ -204,7 +204,7 @@ unsafe fn size_argument(
         }
         let size = PyNumber_AsSsize_t(argument, PyExc_OverflowError);
         if size == -1 && !PyErr_Occurred().is_null() {
-            return Err(super::object::Raised);
+            return Err(crate::wsgi::object::Raised);
         }
         Ok(usize::try_from(size).ok())
     }

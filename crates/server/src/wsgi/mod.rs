@@ -11,20 +11,13 @@
 //! `wsgi.input`, `start_response` and `write`, `file_wrapper` the one around files, `route` asks the framework for its route, `object` the thin safe layer under all of them.
 
 pub mod adapter;
-pub mod attachment;
 pub mod call;
 pub mod environ;
 pub mod file_wrapper;
-pub mod groups;
 pub mod handle;
 pub mod input;
-pub mod interpreter;
-pub mod interruption;
 pub mod object;
 pub mod origin;
 pub mod path;
 pub mod route;
-pub mod server;
 pub mod start_response;
-
-pub use server::Server;

@@ -5,10 +5,11 @@
 //! not there, as with mod_wsgi's WSGITrustedProxies: an application that reads them itself cannot
 //! be lied to either.
 
-use super::environ::{set_decimal, set_latin1};
-use super::object::{Object, PyResult, Raised, set_item};
+use crate::connection::preamble::Forwarding;
 use crate::http::forwarding::{FIELDS, split_port};
-use crate::worker::{Exchange, Forwarding};
+use crate::request::Exchange;
+use crate::wsgi::environ::{set_decimal, set_latin1};
+use crate::wsgi::object::{Object, PyResult, Raised, set_item};
 use pyo3_ffi::*;
 use std::ffi::CStr;
 

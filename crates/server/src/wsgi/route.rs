@@ -14,9 +14,9 @@
 //! Flask takes its request out of the environ before it returns, so that one is seen (a `Sighting`) as the response
 //! starts, and looked at later, when no code of the application's is in the middle of anything.
 
-use super::object::{Object, PyResult, Raised, get_item};
-use crate::record::Route;
-use crate::record::routes::Routes;
+use crate::stats::Route;
+use crate::stats::routes::Routes;
+use crate::wsgi::object::{Object, PyResult, Raised, get_item};
 use pyo3_ffi::*;
 use std::cell::Cell;
 use std::ptr;

@@ -1,11 +1,11 @@
 //! `start_response` and `write` (PEP 3333, "The start_response() Callable").
 
-use super::call::make_room;
-use super::handle::{InFlight, Methods, bind, borrow, to_pointer};
-use super::object::{
+use crate::http::response::InvalidResponse;
+use crate::wsgi::call::make_room;
+use crate::wsgi::handle::{InFlight, Methods, bind, borrow, to_pointer};
+use crate::wsgi::object::{
     Object, PyResult, Raised, bytes_of, raise, type_name, with_latin1, without_gil,
 };
-use crate::http::response::InvalidResponse;
 use pyo3_ffi::*;
 
 static START_RESPONSE: Methods<1> = Methods([PyMethodDef {

@@ -1,0 +1,417 @@
+//! A turn: what a worker thread does with one connection that is ready, until it has to wait.
+//!
+//! Read, parse, gather a small body, run the application, write, and again while further requests
+//! are at hand. Called with the connection owned (its word BUSY); never waits, except where the
+//! application does.
+
+use crate::connection::deferred::{self, Held, Outbox};
+use crate::connection::lingering::{self, linger};
+use crate::connection::preamble::{Forwarding, Passage};
+use crate::connection::state::{Peer, Spares, Stage};
+use crate::http::connection::Finished;
+use crate::http::{Event, Head, Rejection};
+use crate::limits::Activity;
+use crate::net::socket::{self, Transfer};
+use crate::pool::Pool;
+use crate::request::{Application, Exchange, Host, Patience, Progress, encode_refusal};
+use crate::stats::access_log::{Asked, LogBuffer, LogForm, Request};
+use crate::stats::clock::{CpuCharges, DateCache, now_ns};
+use crate::stats::{Books, RequestRecord, Slot, ThreadBook};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+
+/// A body is gathered before the application is called until it is complete or this large, so
+/// that a slow sender of a small form holds no thread, and its framing is checked beforehand.
+const GATHERED_BODY_BYTES: usize = 65_536;
+/// Requests of one connection that a turn runs before others get theirs.
+const REQUESTS_PER_TURN: usize = 16;
+
+/// For so long a request may hold the GIL without others being run beside it: they would wait for it.
+const SHORT_HOLD_NS: u64 = 1_000_000;
+
+/// What one worker thread keeps between turns.
+pub struct TurnState<'a, T> {
+    /// What the application keeps of this thread; without it no requests are run.
+    pub thread: Option<&'a mut T>,
+    /// What this turn is for has waited for a thread for longer than is allowed.
+    pub late: bool,
+    /// Responses of this thread that may go out later.
+    pub outbox: Arc<Outbox>,
+    /// Where what was in the outbox lies while it is sent; empty between turns.
+    pub held: Vec<Held>,
+    /// What others may know of this thread.
+    pub activity: Arc<Activity>,
+    pub dates: DateCache,
+    pub log: LogBuffer,
+    /// Written by this thread, read or taken by whoever wants to know.
+    pub book: Arc<Mutex<ThreadBook>>,
+    /// What others may know of it with telemetry, where it runs requests.
+    pub slot: Option<Arc<Slot>>,
+    /// Memory for the next requests that begin.
+    pub spares: Spares,
+    /// The date of the response under way, so that it does not borrow from `dates`.
+    pub date: Vec<u8>,
+    pub cpu: CpuCharges,
+    /// When this turn began or, later, when its last request ended.
+    pub now_ns: u64,
+    /// How long its requests have waited for the GIL.
+    pub gil_wait_ns: u64,
+    /// And held it, those that did so for a short time.
+    pub gil_held_ns: u64,
+}
+
+impl<'a, T> TurnState<'a, T> {
+    pub fn new(
+        thread: Option<&'a mut T>,
+        activity: Arc<Activity>,
+        outbox: Arc<Outbox>,
+        books: &Books,
+    ) -> Self {
+        let slot = thread.as_ref().and_then(|_| books.join_workers());
+        Self {
+            thread,
+            late: false,
+            outbox,
+            held: Vec::new(),
+            activity,
+            dates: DateCache::default(),
+            log: LogBuffer::default(),
+            book: books.join(),
+            slot,
+            spares: Spares::default(),
+            date: Vec::new(),
+            cpu: CpuCharges::of_this_thread(),
+            now_ns: now_ns(),
+            gil_wait_ns: 0,
+            gil_held_ns: 0,
+        }
+    }
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome {
+    /// It waits for an event.
+    Wait,
+    /// It has more requests at hand, but others may go first.
+    Yield,
+    /// Its response is to go out with others'.
+    Hold(RequestRecord),
+    Close,
+}
+
+impl<A: Application> Pool<A> {
+    pub(crate) fn turn(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
+        peer.borrow_buffers(&mut state.spares);
+        match std::mem::take(&mut peer.expired) {
+            true => self.last_turn(peer, state),
+            false => self.go_on(peer, state),
+        }
+    }
+
+    pub(crate) fn go_on(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
+        let mut requests = 0;
+        loop {
+            match peer.stage {
+                Stage::Opening { .. } => match self.entrance.pass(peer) {
+                    Passage::Passed => {
+                        peer.stage = Stage::Idle;
+                        peer.readable = true;
+                        peer.owes_first_request = self.is_stopping();
+                    }
+                    Passage::Refused(rejection) => {
+                        begin_request(peer, state.now_ns);
+                        self.refuse(peer, rejection, state);
+                    }
+                    Passage::Silent if self.is_stopping() && !self.keeps_idle() => {
+                        return Outcome::Close;
+                    }
+                    Passage::Silent | Passage::Wait => return Outcome::Wait,
+                    Passage::Close => return Outcome::Close,
+                },
+                Stage::Lingering { since_ns, expecting } => {
+                    return linger(peer, self.lingers_until_ns(since_ns, expecting));
+                }
+                Stage::Writing(finished) => match peer.send() {
+                    Transfer::Moved(_) => match after_response(peer, finished) {
+                        Outcome::Wait => {}
+                        other => return other,
+                    },
+                    Transfer::WouldBlock => return Outcome::Wait,
+                    Transfer::Unfinished => return Outcome::Yield,
+                    Transfer::Ended => return Outcome::Close,
+                },
+                Stage::Idle | Stage::Head | Stage::Body => {
+                    if requests == REQUESTS_PER_TURN {
+                        return Outcome::Yield;
+                    }
+                    match self.read_request(peer, state) {
+                        Some(outcome) => return outcome,
+                        None => requests += 1,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads until a request can be run, and runs it (`None`), or until something must be waited
+    /// for or the connection is over.
+    fn read_request(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Option<Outcome> {
+        loop {
+            match peer.http.next_event() {
+                Event::NeedData => {
+                    if peer.stage == Stage::Head && peer.http.is_idle() {
+                        // What came was no head: the rest of a body, an empty line.
+                        peer.stage = Stage::Idle;
+                    }
+                    if peer.readable {
+                        if peer.stage == Stage::Idle || peer.http.is_discarding() {
+                            begin_request(peer, state.now_ns);
+                        }
+                        peer.receive();
+                        if peer.stage == Stage::Idle && !peer.http.is_idle() {
+                            peer.stage = Stage::Head;
+                        }
+                    } else if self.is_stopping()
+                        && peer.stage == Stage::Idle
+                        && !peer.owes_first_request
+                    {
+                        // Nobody may have polled since a next request came.
+                        peer.readable = true;
+                        match peer.receive() {
+                            Transfer::Moved(_) => {
+                                begin_request(peer, state.now_ns);
+                                peer.stage = Stage::Head;
+                            }
+                            Transfer::WouldBlock if self.keeps_idle() => {
+                                return Some(Outcome::Wait);
+                            }
+                            _ => return Some(Outcome::Close),
+                        }
+                    } else {
+                        return Some(Outcome::Wait);
+                    }
+                }
+                Event::Request => {
+                    peer.has_sent_request = true;
+                    if state.late {
+                        // Nobody had time for it while it was worth it.
+                        self.refuse(peer, Rejection::QueueTimeout, state);
+                        return None;
+                    }
+                    peer.stage = Stage::Body;
+                    peer.body.clear();
+                    if peer.http.awaits_continue() {
+                        return self.run(peer, state);
+                    }
+                }
+                Event::Data(range) => {
+                    peer.body.extend_from_slice(peer.http.bytes(range));
+                    if peer.body.unread().len() >= GATHERED_BODY_BYTES {
+                        return self.run(peer, state);
+                    }
+                }
+                Event::EndOfMessage => return self.run(peer, state),
+                Event::Refused(rejection) => {
+                    self.refuse(peer, rejection, state);
+                    return None;
+                }
+                Event::Paused | Event::Closed => return Some(Outcome::Close),
+            }
+        }
+    }
+
+    /// Calls the application; sends its response as far as it goes (`None`), or has it held.
+    fn run(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Option<Outcome> {
+        let Some(thread) = state.thread.as_deref_mut().filter(|_| !state.late) else {
+            self.refuse(peer, Rejection::QueueTimeout, state);
+            return None;
+        };
+        let begun = peer.progress;
+        state.date.clear();
+        state.date.extend_from_slice(state.dates.http().as_bytes());
+        if peer.forwarding != Forwarding::Unknown {
+            peer.origin = self.entrance.origin_of(peer);
+        }
+        if let Some(slot) = &state.slot {
+            slot.begin(state.now_ns);
+        }
+        let slow_requests = self.watch.slow_requests.as_deref();
+        if let Some(slow_requests) = slow_requests {
+            slow_requests.begin(&state.activity, peer);
+        }
+        let (head, bytes) = peer.http.head();
+        state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
+        let (date, activity) = (&state.date, &state.activity);
+        let in_burst = state.outbox.is_open();
+        let routes = self.books.is_reported().then_some(&self.books.routes);
+        let mut exchange = Exchange::new(peer, date, self, activity, &state.outbox, routes);
+        self.application().handle(thread, &mut exchange);
+        exchange.take_back();
+        let (mut record, finished) = (exchange.record, exchange.finished());
+        let (ended_ns, transmitted_ns) = (exchange.ended_ns, exchange.transmitted_ns);
+        state.gil_wait_ns += record.gil_wait_ns.unwrap_or(0);
+        state.gil_held_ns += record.gil_held_ns.unwrap_or(0).min(SHORT_HOLD_NS);
+        record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
+        peer.stage = Stage::Writing(finished);
+        let holds = in_burst && deferred::is_small(peer) && peer.has_unsent();
+        let end_ns = match holds {
+            true => now_ns(),
+            false => self.send_response(peer, &mut record, ended_ns.max(transmitted_ns)),
+        };
+        if let Some(slow_requests) = slow_requests {
+            slow_requests.end(&state.activity, &record, end_ns);
+        }
+        state.activity.end_request(end_ns);
+        self.watch.count_request();
+        record.cpu_ns = state.cpu.charge(end_ns - std::mem::replace(&mut state.now_ns, end_ns));
+        if let Some(slot) = &state.slot {
+            slot.end(end_ns, record.cpu_ns);
+        }
+        if holds {
+            return Some(Outcome::Hold(record));
+        }
+        self.end_request(peer, &record, end_ns, state);
+        None
+    }
+
+    /// Hands over what is unsent as far as it goes, since `begun_ns`; returns when that was done. What
+    /// was out by then was out then, even if this thread has lost its core since.
+    pub(crate) fn send_response(
+        &self,
+        peer: &mut Peer,
+        record: &mut RequestRecord,
+        begun_ns: u64,
+    ) -> u64 {
+        let mut end_ns = begun_ns;
+        if peer.has_unsent() {
+            if peer.send() == Transfer::Ended {
+                peer.stage = Stage::Writing(Finished::Truncated { reset: false });
+            }
+            end_ns = now_ns();
+        }
+        record.output_write_ns += end_ns - begun_ns;
+        record.response_ns = record.queue_ns + (end_ns - peer.progress.started_ns);
+        end_ns
+    }
+
+    /// The record is complete, and the next request of this connection may begin.
+    pub(crate) fn end_request(
+        &self,
+        peer: &mut Peer,
+        record: &RequestRecord,
+        end_ns: u64,
+        state: &mut TurnState<A::Thread>,
+    ) {
+        self.keep_record(peer, Some(peer.http.head()), record, state);
+        // A request that came meanwhile waited for this one; it is noticed now. Of one that is still to be
+        // read no event may tell any more.
+        peer.progress = Progress { noticed_ns: end_ns, started_ns: end_ns };
+        peer.noticed_ns = end_ns;
+    }
+
+    /// Counts a request, of which there may be no head, and writes its line.
+    fn keep_record(
+        &self,
+        peer: &Peer,
+        request: Option<(&Head, &[u8])>,
+        record: &RequestRecord,
+        state: &mut TurnState<A::Thread>,
+    ) {
+        let target = request.map_or(&b"-"[..], |(head, bytes)| &bytes[head.target.clone()]);
+        state.book.lock().expect("no panic under this lock").record(target, record);
+        if let Some(log) = self.access_log() {
+            let request = request.map(|(head, bytes)| {
+                let field = |name: &[u8]| match log.form {
+                    LogForm::Combined => head.field(bytes, name),
+                    _ => None,
+                };
+                Request {
+                    method: &bytes[head.method.clone()],
+                    target,
+                    minor_version: head.minor_version,
+                    referer: field(b"referer"),
+                    user_agent: field(b"user-agent"),
+                }
+            });
+            let asked = Asked { address: peer.client().0, request };
+            state.log.push(log, asked, record, &mut state.dates);
+        }
+    }
+
+    /// Answers what is malformed, or came too late; the connection will close.
+    pub(crate) fn refuse(
+        &self,
+        peer: &mut Peer,
+        rejection: Rejection,
+        state: &mut TurnState<A::Thread>,
+    ) {
+        let date = state.dates.http().as_bytes();
+        let status = encode_refusal(&mut peer.http, rejection, date, &mut peer.outgoing);
+        peer.stage = Stage::Writing(Finished::Close);
+        let begun = peer.progress;
+        let record = RequestRecord {
+            status,
+            queue_ns: begun.started_ns.saturating_sub(begun.noticed_ns),
+            response_ns: now_ns().saturating_sub(begun.noticed_ns),
+            ..RequestRecord::default()
+        };
+        peer.origin = peer.http.request().and_then(|_| self.entrance.origin_of(peer));
+        self.keep_record(peer, peer.http.request(), &record, state);
+    }
+}
+
+impl<A: Application> Host for Pool<A> {
+    fn is_stopping(&self) -> bool {
+        Pool::is_stopping(self)
+    }
+
+    fn prepare_for_preemption(&self) -> bool {
+        // Among short requests it is theirs to drop it soon.
+        if self.parking.has_other_short_turn(now_ns()) {
+            return false;
+        }
+        if !self.is_light() && !self.is_polling() {
+            self.parking.wake_one();
+        }
+        true
+    }
+
+    fn wake_monitor(&self) {
+        self.monitor.wake_if_asleep();
+    }
+
+    fn patience(&self) -> Patience {
+        self.patience
+    }
+}
+
+fn begin_request(peer: &mut Peer, now_ns: u64) {
+    peer.progress = Progress { noticed_ns: peer.noticed_ns, started_ns: now_ns };
+}
+
+/// The response is out.
+fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
+    match finished {
+        Finished::KeepAlive => {
+            peer.stage = if peer.http.is_idle() { Stage::Idle } else { Stage::Head };
+            // The next request has a time of its own.
+            peer.deadline_stage = None;
+            Outcome::Wait
+        }
+        Finished::Close => {
+            if !peer.close_sending() {
+                return Outcome::Wait;
+            }
+            let Some(stage) = lingering::begin(peer) else { return Outcome::Close };
+            peer.stage = stage;
+            Outcome::Wait
+        }
+        Finished::Truncated { reset } => {
+            if reset {
+                socket::reset(peer.socket.as_fd());
+            }
+            Outcome::Close
+        }
+    }
+}

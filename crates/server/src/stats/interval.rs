@@ -1,0 +1,226 @@
+//! Sums of what threads have counted since a tick last went out.
+//!
+//! Bounded, however long nobody listens: endpoints beyond a number share one row.
+
+use crate::stats::PathRow;
+use crate::stats::report::PlaceName;
+use crate::stats::requests::{Phase, RequestBook};
+use headway_gil::histogram::{Counts, Histogram, bucket_at};
+use headway_reporter::distribution::sparse;
+use headway_reporter::{OTHER, Row};
+use headway_telemetry::datagram::Writer;
+use headway_telemetry::{SparseHistogram, id};
+use rustc_hash::FxHashMap;
+
+/// More than a tick has rows for, so that it has those that matter most.
+const MAX_ENDPOINTS: usize = 256;
+
+#[derive(Default)]
+pub struct Interval {
+    pub server: Counts,
+    pub queue: Counts,
+    pub application: Counts,
+    pub request: Counts,
+    pub gil_wait: Counts,
+    pub input_read: Counts,
+    pub output_write: Counts,
+    pub gil_held: Counts,
+    pub cpu: Counts,
+    pub statuses: [u64; 10],
+    pub failed: u64,
+    pub input_bytes: u64,
+    pub input_reads: u64,
+    pub output_bytes: u64,
+    pub output_writes: u64,
+    endpoints: FxHashMap<EndpointKey, Sums>,
+    /// By place.
+    interpreters: Vec<Sums>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EndpointKey {
+    pub name: String,
+    pub is_route: bool,
+    /// The application group.
+    pub group: String,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    requests: u64,
+    errors: u64,
+    response: SparseHistogram,
+    gil_wait: SparseHistogram,
+    gil_held_ns: u64,
+    application_ns: u64,
+    cpu_ns: u64,
+}
+
+impl Interval {
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.statuses.iter().sum()
+    }
+
+    pub fn add_requests(&mut self, book: &RequestBook) {
+        for (sum, phase) in [
+            (&mut self.server, &book.server),
+            (&mut self.queue, &book.queue),
+            (&mut self.application, &book.application),
+            (&mut self.input_read, &book.input_read),
+            (&mut self.output_write, &book.output_write),
+            (&mut self.gil_held, &book.gil_held),
+            (&mut self.cpu, &book.cpu),
+        ] {
+            add(sum, phase);
+        }
+        self.statuses.iter_mut().zip(book.statuses).for_each(|(sum, count)| *sum += count);
+        if book.without_input > 0 {
+            self.input_read.min_ns = Some(0);
+            self.input_read.counts[0] += book.without_input;
+        }
+        self.failed += book.failed;
+        self.input_bytes += book.input_bytes;
+        self.input_reads += book.input_reads;
+        self.output_bytes += book.output_bytes;
+        self.output_writes += book.output_writes;
+    }
+
+    pub fn add_row(&mut self, place: usize, key: impl FnOnce() -> EndpointKey, row: &PathRow) {
+        row.response.add_to(&mut self.request);
+        row.gil_wait.add_to(&mut self.gil_wait);
+        let sums = Sums {
+            requests: row.requests,
+            errors: row.errors,
+            response: all_of(&row.response),
+            gil_wait: all_of(&row.gil_wait),
+            gil_held_ns: row.gil_held_ns,
+            application_ns: row.application_ns,
+            cpu_ns: row.cpu_ns,
+        };
+        if self.interpreters.len() <= place {
+            self.interpreters.resize_with(place + 1, Sums::default);
+        }
+        self.interpreters[place].add(&sums);
+        let mut key = key();
+        if self.endpoints.len() >= MAX_ENDPOINTS && !self.endpoints.contains_key(&key) {
+            key = EndpointKey { name: OTHER.into(), is_route: false, group: String::new() };
+        }
+        self.endpoints.entry(key).or_default().add(&sums);
+    }
+
+    /// The ones that took most time first.
+    pub fn endpoint_rows(&self) -> Vec<EndpointRow> {
+        let row = |(key, sums): (&EndpointKey, &Sums)| EndpointRow {
+            key: key.clone(),
+            sums: sums.clone(),
+        };
+        let mut rows: Vec<_> = self.endpoints.iter().map(row).collect();
+        rows.sort_by(|one, other| {
+            let by_time = other.sums.response.sum_ns.cmp(&one.sums.response.sum_ns);
+            by_time.then_with(|| one.key.name.cmp(&other.key.name))
+        });
+        rows
+    }
+
+    pub fn interpreter_rows(&self, places: &[PlaceName]) -> Vec<InterpreterRow> {
+        let row = |(place, sums): (&PlaceName, &Sums)| InterpreterRow {
+            name: place.name.clone(),
+            own_gil: place.own_gil,
+            sums: sums.clone(),
+        };
+        let all = places.iter().zip(&self.interpreters).map(row);
+        all.filter(|row| row.sums.requests > 0).collect()
+    }
+}
+
+fn add(sum: &mut Counts, phase: &Phase) {
+    if phase.min_ns == u64::MAX {
+        return;
+    }
+    sum.sum_ns += phase.sum_ns;
+    sum.min_ns = Some(sum.min_ns.map_or(phase.min_ns, |least| least.min(phase.min_ns)));
+    sum.max_ns = sum.max_ns.max(phase.max_ns);
+    for (place, count) in phase.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        sum.counts[bucket_at(place)] += u64::from(*count);
+    }
+}
+
+fn all_of(histogram: &Histogram) -> SparseHistogram {
+    let mut counts = Counts::default();
+    histogram.add_to(&mut counts);
+    sparse(&counts)
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.response.merge(&other.response);
+        self.gil_wait.merge(&other.gil_wait);
+        self.gil_held_ns += other.gil_held_ns;
+        self.application_ns += other.application_ns;
+        self.cpu_ns += other.cpu_ns;
+    }
+}
+
+pub struct EndpointRow {
+    key: EndpointKey,
+    sums: Sums,
+}
+
+impl Row for EndpointRow {
+    fn write(&self, row: &mut Writer) {
+        row.text(id::ENDPOINT_NAME, &self.key.name);
+        row.count(id::ENDPOINT_IS_ROUTE, u64::from(self.key.is_route));
+        row.count(id::ENDPOINT_REQUESTS, self.sums.requests);
+        row.count(id::ENDPOINT_ERRORS, self.sums.errors);
+        row.histogram(id::ENDPOINT_RESPONSE, &self.sums.response);
+        row.histogram(id::ENDPOINT_GIL_WAIT, &self.sums.gil_wait);
+        row.seconds_of_ns(id::ENDPOINT_GIL_HELD, self.sums.gil_held_ns);
+        row.seconds_of_ns(id::ENDPOINT_APPLICATION, self.sums.application_ns);
+        row.seconds_of_ns(id::ENDPOINT_CPU, self.sums.cpu_ns);
+        row.text(id::ENDPOINT_APPLICATION_GROUP, &self.key.group);
+    }
+
+    fn fold(&mut self, other: Self) {
+        if self.key.group != other.key.group {
+            self.key.group.clear();
+        }
+        self.sums.add(&other.sums);
+    }
+
+    fn become_other(&mut self) {
+        (self.key.name, self.key.is_route) = (OTHER.into(), false);
+    }
+}
+
+pub struct InterpreterRow {
+    name: String,
+    own_gil: bool,
+    sums: Sums,
+}
+
+impl Row for InterpreterRow {
+    fn write(&self, row: &mut Writer) {
+        row.text(id::INTERPRETER_ROW_NAME, &self.name);
+        row.count(id::INTERPRETER_REQUESTS, self.sums.requests);
+        row.count(id::INTERPRETER_ERRORS, self.sums.errors);
+        row.seconds_of_ns(id::INTERPRETER_APPLICATION, self.sums.application_ns);
+        row.seconds_of_ns(id::INTERPRETER_GIL_WAIT, self.sums.gil_wait.sum_ns);
+        row.seconds_of_ns(id::INTERPRETER_GIL_HELD, self.sums.gil_held_ns);
+        row.count(id::INTERPRETER_OWN_GIL, u64::from(self.own_gil));
+    }
+
+    fn fold(&mut self, other: Self) {
+        self.own_gil |= other.own_gil;
+        self.sums.add(&other.sums);
+    }
+
+    fn become_other(&mut self) {
+        self.name = OTHER.into();
+    }
+}

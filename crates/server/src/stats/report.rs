@@ -1,0 +1,233 @@
+//! What a server tells once an interval: mod_wsgi's figures of requests and threads under its names, ours beside
+//! them, and rows by endpoint and interpreter.
+//!
+//! What threads have counted is taken from them at each tick and kept here until one has gone out. Called by
+//! the reporter alone.
+
+use crate::stats::books::{Books, ThreadBook};
+use crate::stats::endpoints::endpoint_of;
+use crate::stats::interval::{EndpointKey, Interval};
+use crate::stats::paths::{Entry, Of};
+use crate::stats::routes::Route;
+use crate::stats::slots::Reading;
+use headway_reporter::distribution::{mod_wsgi_buckets, sparse};
+use headway_reporter::{Bounds, RequestCounts, Source, Tick};
+use headway_telemetry::datagram::Writer;
+use headway_telemetry::{SparseHistogram, id};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// As many slots as mod_wsgi tells of.
+const MAX_SLOTS: usize = 128;
+const ENDPOINTS: Bounds = Bounds { rows: 64, bytes: 24_000 };
+const INTERPRETERS: Bounds = Bounds { rows: 64, bytes: 7_000 };
+/// All distributions with all their buckets and figures of `MAX_SLOTS` threads, and the rows that matter most.
+const BYTES: usize = 28_000;
+const NOT_FOUND: &str = "(404)";
+const OTHER: &str = "(other)";
+
+/// An interpreter that requests are run in.
+#[derive(Clone, Debug)]
+pub struct PlaceName {
+    /// The application group, "" for the main interpreter's.
+    pub group: String,
+    /// Which of the group's interpreters.
+    pub name: String,
+    pub own_gil: bool,
+}
+
+pub struct ServerReport {
+    books: Arc<Books>,
+    places: Vec<PlaceName>,
+    /// How many threads are to run requests.
+    threads: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was taken and has not gone out.
+    interval: Interval,
+    lifetime: u64,
+    slots: Vec<SlotState>,
+    accepted_told: u64,
+    accepted: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct SlotState {
+    told: Reading,
+    latest: Reading,
+    longest_ns: u64,
+}
+
+impl ServerReport {
+    pub fn new(books: Arc<Books>, places: Vec<PlaceName>, threads: usize) -> Self {
+        Self { books, places, threads: threads.max(1), state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    fn take(&self, state: &mut State) {
+        let State { interval, lifetime, .. } = state;
+        self.books.take(|ThreadBook { paths, requests }| {
+            if let Some(book) = requests {
+                *lifetime += book.statuses.iter().sum::<u64>();
+                interval.add_requests(&book);
+            }
+            for (place, entry) in paths.entries() {
+                interval.add_row(place, || self.endpoint(place, entry), &entry.row);
+            }
+        });
+    }
+
+    fn endpoint(&self, place: usize, entry: &Entry) -> EndpointKey {
+        let group = self.places.get(place).map_or("", |place| &place.group).to_owned();
+        if entry.route != Route::NONE
+            && let Some(name) = self.books.routes.name(entry.route)
+        {
+            return EndpointKey { name: (*name).into(), is_route: true, group };
+        }
+        let name = match entry.of {
+            Of::Path => endpoint_of(&entry.name),
+            Of::Endpoint => String::from_utf8_lossy(&entry.name).into_owned(),
+            Of::NotFound => NOT_FOUND.into(),
+            Of::Other => OTHER.into(),
+        };
+        EndpointKey { name, is_route: false, group }
+    }
+
+    fn read_slots(&self, state: &mut State, now_ns: u64) {
+        self.books.for_each_slot(|(number, slot)| {
+            if state.slots.len() <= number {
+                state.slots.resize(number + 1, SlotState::default());
+            }
+            let of = &mut state.slots[number];
+            of.latest = slot.read(now_ns);
+            of.longest_ns = of.longest_ns.max(slot.take_longest_ns());
+        });
+    }
+
+    fn write_requests(&self, state: &State, tick: &mut Tick) {
+        let (interval, out) = (&state.interval, &mut *tick.fields);
+        let requests = interval.requests();
+        out.count(id::REQUEST_COUNT, requests);
+        out.number(id::REQUEST_THROUGHPUT, requests as f64 / tick.period_s.max(1e-9));
+        out.count(id::LIFETIME_REQUESTS, state.lifetime);
+        out.count(id::REQUESTS_FAILED, interval.failed);
+        out.count(id::INPUT_BYTES_TOTAL, interval.input_bytes);
+        out.count(id::INPUT_READS_TOTAL, interval.input_reads);
+        out.count(id::OUTPUT_BYTES_TOTAL, interval.output_bytes);
+        out.count(id::OUTPUT_WRITES_TOTAL, interval.output_writes);
+        let [of_none, informational, successful, redirected, of_client, of_server, ..] =
+            interval.statuses;
+        // mod_wsgi counts what has no status as 500, which is what its clients see.
+        let beyond: u64 = interval.statuses[6..].iter().sum();
+        out.count(id::STATUS_1XX_TOTAL, informational);
+        out.count(id::STATUS_2XX_TOTAL, successful);
+        out.count(id::STATUS_3XX_TOTAL, redirected);
+        out.count(id::STATUS_4XX_TOTAL, of_client);
+        out.count(id::STATUS_5XX_TOTAL, of_server + of_none + beyond);
+        // Where there is no meter nobody knows; 0 would say that nobody waited.
+        let has_wait = interval.gil_wait.min_ns.is_some() || requests == 0;
+        for (phase, counts) in [
+            (0, Some(&interval.server)),
+            (1, Some(&interval.queue)),
+            (3, Some(&interval.application)),
+            (4, Some(&interval.request)),
+            (5, has_wait.then_some(&interval.gil_wait)),
+            (6, Some(&interval.input_read)),
+            (7, Some(&interval.output_write)),
+        ] {
+            if let Some(counts) = counts {
+                write_phase(out, phase, &sparse(counts));
+            }
+        }
+        out.histogram(id::GIL_HELD_TIME_HISTOGRAM, &sparse(&interval.gil_held));
+        out.histogram(id::REQUEST_CPU_TIME_HISTOGRAM, &sparse(&interval.cpu));
+    }
+
+    fn write_threads(&self, state: &State, tick: &mut Tick) {
+        let out = &mut *tick.fields;
+        let busy_ns = |slot: &SlotState| slot.latest.busy_ns.saturating_sub(slot.told.busy_ns);
+        let completed = |slot: &SlotState| slot.latest.completed - slot.told.completed;
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let all_busy_s = seconds(state.slots.iter().map(busy_ns).sum());
+        let share = all_busy_s / tick.period_s.max(1e-9) / self.threads as f64;
+        let is_active = |slot: &&SlotState| completed(slot) > 0 || slot.latest.current_ns > 0;
+        out.number(id::CAPACITY_UTILIZATION, share);
+        out.count(id::REQUEST_THREADS_MAXIMUM, self.threads as u64);
+        out.count(id::REQUEST_THREADS_STARTED, state.slots.len() as u64);
+        out.count(id::REQUEST_THREADS_ACTIVE, state.slots.iter().filter(is_active).count() as u64);
+        let mut slots = state.slots.clone();
+        slots.resize(self.threads.min(MAX_SLOTS), SlotState::default());
+        let times = |of: fn(&SlotState) -> u64| slots.iter().map(move |slot| seconds(of(slot)));
+        out.counts(
+            id::REQUEST_THREADS_COMPLETED,
+            slots.iter().map(|slot| i32::try_from(completed(slot)).unwrap_or(i32::MAX)),
+        );
+        out.seconds_list(
+            id::REQUEST_THREADS_BUSY_TIME,
+            slots.iter().map(|slot| seconds(busy_ns(slot))),
+        );
+        let cpu_ns = |slot: &SlotState| slot.latest.cpu_ns - slot.told.cpu_ns;
+        out.seconds_list(id::REQUEST_THREADS_CPU_TIME, times(cpu_ns));
+        out.seconds_list(id::REQUEST_THREADS_CURRENT_ELAPSED, times(|slot| slot.latest.current_ns));
+        out.seconds_list(id::REQUEST_THREADS_MAX_DURATION, times(|slot| slot.longest_ns));
+    }
+}
+
+/// mod_wsgi's mean, extremes and distribution, and ours; `phase` counts from the server's on.
+fn write_phase(out: &mut Writer, phase: u16, durations: &SparseHistogram) {
+    let count = durations.count();
+    let mean_s = durations.sum_ns as f64 / 1e9 / count.max(1) as f64;
+    out.number(id::SERVER_TIME + phase, mean_s);
+    if count > 0 {
+        out.seconds_of_ns(id::SERVER_TIME_MIN + phase, durations.min_ns);
+        out.seconds_of_ns(id::SERVER_TIME_MAX + phase, durations.max_ns);
+    }
+    out.counts(id::SERVER_TIME_BUCKETS + phase, mod_wsgi_buckets(durations).into_iter());
+    out.histogram(id::SERVER_TIME_HISTOGRAM + phase, durations);
+}
+
+impl Source for ServerReport {
+    fn collect(&self, tick: &mut Tick) {
+        let state = &mut *self.lock();
+        self.take(state);
+        self.read_slots(state, tick.now_ns);
+        self.write_requests(state, tick);
+        self.write_threads(state, tick);
+        let (accepted, open) = self.books.connections();
+        state.accepted = accepted;
+        tick.fields.count(id::CONNECTIONS_OPEN, open);
+        tick.fields.count(id::CONNECTIONS_ACCEPTED, accepted - state.accepted_told);
+        tick.rows(id::INTERPRETERS, INTERPRETERS, state.interval.interpreter_rows(&self.places));
+        tick.rows(id::ENDPOINTS, ENDPOINTS, state.interval.endpoint_rows());
+    }
+
+    fn bytes(&self) -> usize {
+        BYTES
+    }
+
+    fn sent(&self) {
+        let state = &mut *self.lock();
+        state.interval.clear();
+        state.accepted_told = state.accepted;
+        for slot in &mut state.slots {
+            (slot.told, slot.longest_ns) = (slot.latest, 0);
+        }
+    }
+
+    fn requests(&self) -> Option<RequestCounts> {
+        let state = &mut *self.lock();
+        self.take(state);
+        let mut active = 0;
+        self.books.for_each_slot(|(_, slot)| active += u64::from(slot.is_busy()));
+        Some(RequestCounts { lifetime: state.lifetime, active })
+    }
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

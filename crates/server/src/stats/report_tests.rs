@@ -1,0 +1,216 @@
+use crate::stats::report::*;
+use crate::stats::{Books, RequestRecord, Route};
+use headway_reporter::{Reporter, Settings};
+use headway_telemetry::Value;
+use headway_telemetry::datagram::{Datagram, entries};
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+/// What is told of `requests`, which two threads counted.
+fn told(places: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8> {
+    let directory = std::env::temp_dir().join(format!(
+        "headway-report-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("telemetry.sock");
+    let receiver = UnixDatagram::bind(&path).unwrap();
+    let books = Arc::new(Books::new(true));
+    let threads = [books.join(), books.join()];
+    books.routes.of("/route/<id>");
+    for (number, (target, record)) in requests.iter().enumerate() {
+        threads[number % 2].lock().unwrap().record(target.as_bytes(), record);
+    }
+    let place = |number: usize| PlaceName {
+        group: format!("group {number}"),
+        name: format!("place {number}"),
+        own_gil: number == 1,
+    };
+    let report = ServerReport::new(books, (0..places).map(place).collect(), 2);
+    let settings = Settings {
+        path,
+        interval: Duration::from_secs(3_600),
+        identity: Default::default(),
+        started_s: 0.0,
+    };
+    let reporter = Reporter::start(settings, vec![Arc::new(report)]).unwrap();
+    // Which has it tell what is left.
+    reporter.stop(&Default::default());
+    let mut bytes = vec![0; 65_536];
+    loop {
+        let length = receiver.recv(&mut bytes).unwrap();
+        if Datagram::parse(&bytes[..length]).unwrap().header.kind == 2 {
+            bytes.truncate(length);
+            std::fs::remove_dir_all(&directory).unwrap();
+            return bytes;
+        }
+    }
+}
+
+fn count(fields: impl Iterator<Item = (u16, Value<'static>)>, id: u16) -> Option<u64> {
+    fields.filter(|(found, _)| *found == id).find_map(|(_, value)| match value {
+        Value::Count(count) => Some(count),
+        _ => None,
+    })
+}
+
+/// Name and requests of each row.
+fn rows(bytes: &'static [u8], of: u16, name: u16, requests: u16) -> Vec<(String, u64)> {
+    let datagram = Datagram::parse(bytes).unwrap();
+    let mut found: Vec<_> = datagram
+        .fields()
+        .filter_map(|(id, value)| match value {
+            Value::Row(row) if id == of => Some(row),
+            _ => None,
+        })
+        .map(|row| {
+            let fields = || entries(row).map(Result::unwrap);
+            let text = fields().find(|(id, _)| *id == name).unwrap().1;
+            let Value::Text(text) = text else { panic!("{text:?}") };
+            let text = String::from_utf8(text.to_vec()).unwrap();
+            (text, count(fields(), requests).unwrap())
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn answered(status: u16, ns: u64) -> RequestRecord {
+    RequestRecord {
+        status,
+        server_ns: 1,
+        application_ns: ns,
+        response_ns: ns,
+        gil_wait_ns: Some(ns / 2),
+        gil_held_ns: Some(ns / 4),
+        ..RequestRecord::default()
+    }
+}
+
+#[test]
+fn threads_places_and_routes_are_summed_up() {
+    let routed = RequestRecord { route: Route(1), place: 1, ..answered(200, 3_000) };
+    let bytes: &'static [u8] = told(
+        2,
+        &[
+            ("/users/1", answered(200, 5_000_000)),
+            ("/users/2", answered(500, 9_000_000)),
+            ("/route/1", routed),
+            ("/route/2", routed),
+            ("/gone", answered(404, 1_000)),
+            ("/late", RequestRecord { status: 504, queue_ns: 7, ..RequestRecord::default() }),
+        ],
+    )
+    .leak();
+    let (endpoints, interpreters) = (
+        rows(bytes, id::ENDPOINTS, id::ENDPOINT_NAME, id::ENDPOINT_REQUESTS),
+        rows(bytes, id::INTERPRETERS, id::INTERPRETER_ROW_NAME, id::INTERPRETER_REQUESTS),
+    );
+    let named = |name: &str, requests| (name.to_owned(), requests);
+    assert_eq!(
+        endpoints,
+        [named("(404)", 1), named("/late", 1), named("/route/<id>", 2), named("/users/*", 2)]
+    );
+    assert_eq!(interpreters, [named("place 0", 4), named("place 1", 2)]);
+    let datagram = Datagram::parse(bytes).unwrap();
+    let of = |id| count(datagram.fields(), id);
+    assert_eq!((of(id::REQUEST_COUNT), of(id::LIFETIME_REQUESTS)), (Some(6), Some(6)));
+    assert_eq!((of(id::STATUS_4XX_TOTAL), of(id::STATUS_5XX_TOTAL)), (Some(1), Some(2)));
+    let histogram = |id| match datagram.get(id) {
+        Some(Value::Histogram(bytes)) => SparseHistogram::parse(bytes).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let application = histogram(id::APPLICATION_TIME_HISTOGRAM);
+    assert_eq!((application.count(), application.max_ns), (5, 9_000_000));
+    assert_eq!(application.sum_ns, 14_007_000);
+    let wait = histogram(id::GIL_WAIT_TIME_HISTOGRAM);
+    assert_eq!((wait.count(), wait.sum_ns), (5, 7_003_500));
+    assert_eq!(histogram(id::QUEUE_TIME_HISTOGRAM).count(), 6);
+    assert_eq!(histogram(id::INPUT_READ_TIME_HISTOGRAM).count(), 6);
+    assert_eq!(datagram.get(id::APPLICATION_TIME_MAX), Some(Value::Seconds(9_000_000)), "exactly");
+}
+
+#[test]
+fn endpoints_are_bounded_and_none_is_left_out() {
+    let paths: Vec<String> = (0..3_000).map(|n| format!("/{}", name_of(n))).collect();
+    let requests: Vec<_> = paths.iter().map(|path| (&**path, answered(200, 1_000))).collect();
+    let bytes: &'static [u8] = told(1, &requests).leak();
+    assert!(bytes.len() <= 60_000, "{}", bytes.len());
+    let found = rows(bytes, id::ENDPOINTS, id::ENDPOINT_NAME, id::ENDPOINT_REQUESTS);
+    assert!(found.len() <= 64, "{}", found.len());
+    assert_eq!(found.iter().map(|row| row.1).sum::<u64>(), 3_000);
+    assert!(found.iter().any(|row| row.0 == OTHER));
+    let folded = count(Datagram::parse(bytes).unwrap().fields(), id::ROWS_FOLDED);
+    assert!(folded.unwrap() > 0);
+}
+
+/// A word without digits.
+fn name_of(number: usize) -> String {
+    let letter = |digit: usize| char::from(b'a' + (digit % 26) as u8);
+    [number / 676, number / 26, number].map(letter).iter().collect()
+}
+
+#[test]
+fn without_a_meter_nothing_is_said_of_waits() {
+    let unknown = RequestRecord { gil_wait_ns: None, gil_held_ns: None, ..answered(200, 1_000) };
+    let bytes = told(1, &[("/", unknown)]);
+    let datagram = Datagram::parse(&bytes).unwrap();
+    assert_eq!(datagram.get(id::GIL_WAIT_TIME), None);
+    assert_eq!(datagram.get(id::GIL_WAIT_TIME_BUCKETS), None);
+    assert!(datagram.get(id::SERVER_TIME).is_some());
+}
+
+/// What others tell in the same tick, as much as there is room for.
+struct Others;
+
+impl Source for Others {
+    fn collect(&self, tick: &mut Tick) {
+        while tick.fields.row(id::HOLDS, |row| row.text(id::HOLD_STACK, &"x".repeat(900))) {}
+    }
+}
+
+#[test]
+fn a_tick_that_is_full_is_still_one_that_can_be_read() {
+    let directory = std::env::temp_dir().join(format!("headway-full-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("telemetry.sock");
+    let receiver = UnixDatagram::bind(&path).unwrap();
+    let books = Arc::new(Books::new(true));
+    let book = books.join();
+    // Durations of all lengths.
+    for step in 0..4_000_u64 {
+        let ns = 1_000 + step * step * step;
+        let record = RequestRecord {
+            server_ns: ns,
+            queue_ns: ns,
+            cpu_ns: ns,
+            input_bytes: 1,
+            input_read_ns: ns,
+            output_write_ns: ns,
+            ..answered(200, ns)
+        };
+        book.lock().unwrap().record(b"/", &record);
+    }
+    let slots: Vec<_> = (0..128).map(|_| books.join_workers()).collect();
+    let places = vec![PlaceName { group: "g".into(), name: "p".into(), own_gil: false }];
+    let report = ServerReport::new(books, places, slots.len());
+    let settings = Settings {
+        path,
+        interval: Duration::from_secs(3_600),
+        identity: Default::default(),
+        started_s: 0.0,
+    };
+    let reporter = Reporter::start(settings, vec![Arc::new(Others), Arc::new(report)]).unwrap();
+    reporter.stop(&Default::default());
+    let mut bytes = vec![0; 200_000];
+    loop {
+        let length = receiver.recv(&mut bytes).unwrap();
+        let datagram = Datagram::parse(&bytes[..length]).unwrap();
+        if datagram.header.kind == 2 {
+            assert!(matches!(datagram.get(id::REQUEST_COUNT), Some(Value::Count(4_000))));
+            break;
+        }
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}

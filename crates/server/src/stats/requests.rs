@@ -1,0 +1,131 @@
+//! What one thread has counted of its requests since it was last taken: distributions of each phase with their exact
+//! extremes, statuses, bytes.
+//!
+//! Only with telemetry. The thread writes a few words for each request; whoever reports takes the whole book and leaves an
+//! empty one. How long responses took and GILs were waited for is in the rows of `paths`, and not here again.
+
+use crate::stats::RequestRecord;
+use headway_gil::histogram::{PLACES, place};
+
+/// The durations of one phase.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    pub sum_ns: u64,
+    /// `u64::MAX` while nothing was recorded.
+    pub min_ns: u64,
+    pub max_ns: u64,
+    /// By `histogram::place`.
+    pub counts: [u32; PLACES],
+}
+
+impl Phase {
+    #[inline(always)]
+    fn record(&mut self, ns: u64) {
+        self.sum_ns += ns;
+        if ns < self.min_ns || ns > self.max_ns {
+            self.widen(ns);
+        }
+        self.counts[place(ns)] += 1;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn widen(&mut self, ns: u64) {
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+}
+
+impl Default for Phase {
+    fn default() -> Self {
+        Self { sum_ns: 0, min_ns: u64::MAX, max_ns: 0, counts: [0; PLACES] }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct RequestBook {
+    pub server: Phase,
+    pub queue: Phase,
+    pub application: Phase,
+    pub input_read: Phase,
+    pub output_write: Phase,
+    pub gil_held: Phase,
+    pub cpu: Phase,
+    /// By the first digit of the status; 0 for one that had none.
+    pub statuses: [u64; 10],
+    pub failed: u64,
+    /// Requests without a body, whose `input_read` is 0 and not recorded there.
+    pub without_input: u64,
+    pub input_bytes: u64,
+    pub input_reads: u64,
+    pub output_bytes: u64,
+    pub output_writes: u64,
+}
+
+impl RequestBook {
+    pub fn record(&mut self, record: &RequestRecord) {
+        self.statuses[usize::from(record.status / 100).min(9)] += 1;
+        self.failed += u64::from(record.failed);
+        self.output_bytes += record.output_bytes;
+        self.output_writes += u64::from(record.output_writes);
+        self.queue.record(record.queue_ns);
+        self.cpu.record(record.cpu_ns);
+        self.output_write.record(record.output_write_ns);
+        if record.input_bytes | record.input_read_ns != 0 {
+            self.input_bytes += record.input_bytes;
+            self.input_reads += u64::from(record.input_reads);
+            self.input_read.record(record.input_read_ns);
+        } else {
+            self.without_input += 1;
+        }
+        // The others are of the application, which a request that is refused never comes to.
+        if record.server_ns != 0 {
+            self.server.record(record.server_ns);
+            self.application.record(record.application_ns);
+        }
+        if let Some(ns) = record.gil_held_ns {
+            self.gil_held.record(ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_phase_has_its_extremes_and_sum() {
+        let mut book = RequestBook::default();
+        for (application_ns, status) in [(7_000_000, 200), (3_000, 503), (0, 0)] {
+            book.record(&RequestRecord {
+                status,
+                server_ns: 1,
+                application_ns,
+                gil_held_ns: Some(application_ns / 2),
+                input_bytes: 3,
+                input_reads: 1,
+                output_writes: 2,
+                failed: status == 0,
+                ..RequestRecord::default()
+            });
+        }
+        let phase = &book.application;
+        assert_eq!((phase.sum_ns, phase.min_ns, phase.max_ns), (7_003_000, 0, 7_000_000));
+        assert_eq!(phase.counts[place(3_000)], 1);
+        assert_eq!(phase.counts.iter().sum::<u32>(), 3);
+        assert_eq!(book.gil_held.max_ns, 3_500_000);
+        assert_eq!((book.statuses[2], book.statuses[5], book.statuses[0]), (1, 1, 1));
+        assert_eq!(
+            (book.failed, book.input_bytes, book.input_reads, book.output_writes),
+            (1, 9, 3, 6)
+        );
+    }
+
+    #[test]
+    fn a_request_that_never_came_to_the_application_is_none_of_its() {
+        let mut book = RequestBook::default();
+        book.record(&RequestRecord { status: 504, queue_ns: 5, ..RequestRecord::default() });
+        assert_eq!(book.application.counts.iter().sum::<u32>(), 0);
+        assert_eq!((book.queue.max_ns, book.statuses[5]), (5, 1));
+    }
+}
