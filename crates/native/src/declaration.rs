@@ -4,7 +4,7 @@
 //!
 //! Called with a thread state attached.
 
-use headway_server::wsgi::object::{Object, raise};
+use headway_python::object::{Object, raise};
 use pyo3_ffi::*;
 use std::ptr;
 

@@ -3,9 +3,9 @@
 //! A builtin in `gc.callbacks`: CPython calls it with ("start" or "stop", a dict) around each pass. It reads
 //! the clock and a few small ints; the reporter's thread takes it from there, without the GIL.
 
+use headway_python::object::{Object, PyResult, Raised, get_item};
 use headway_reporter::gc_pauses::{self, GENERATIONS, Pass, Passes};
 use headway_reporter::monotonic_ns;
-use headway_server::wsgi::object::{Object, PyResult, Raised, get_item};
 use pyo3_ffi::*;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};

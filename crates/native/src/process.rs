@@ -1,6 +1,6 @@
 //! `_native.process_*`: what prctl(2) can say about the calling process, for `headway.server`.
 
-use headway_server::wsgi::object::{Object, raise};
+use headway_python::object::{Object, raise};
 use pyo3_ffi::*;
 use std::ffi::{c_char, c_int, c_ulong};
 use std::io::Error;

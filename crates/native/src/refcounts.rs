@@ -1,7 +1,7 @@
 //! `_native.refcount_*`: native threads that count references, in one of several ways, and how long that takes.
 
+use headway_python::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_refcounts::{Found, Kind, MAX_THREADS};
-use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use std::ptr;

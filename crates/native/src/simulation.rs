@@ -1,8 +1,8 @@
 //! `_native.simulate`: threads and their GILs in virtual time. Scenarios and outcomes are JSON; see
 //! `headway.simulate.scenario`.
 
+use headway_python::object::{raise, without_gil};
 use headway_sched::simulation::{Scenario, Simulation};
-use headway_server::wsgi::object::{raise, without_gil};
 use pyo3_ffi::*;
 use std::ptr;
 

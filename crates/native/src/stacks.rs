@@ -1,7 +1,7 @@
 //! `_native.stacks_*`: Python stacks of threads, without the GIL; see `headway.stacks`.
 
+use headway_python::object::{Object, raise, without_gil};
 use headway_reporter::stacks;
-use headway_server::wsgi::object::{Object, raise, without_gil};
 use help::prepare;
 use pyo3_ffi::*;
 use std::ffi::{c_uint, c_void};

@@ -3,7 +3,7 @@
 //!
 //! Knows nothing of what the keys mean; `headway.server.toml_file` does.
 
-use headway_server::wsgi::object::{Object, PyResult, Raised, set_item};
+use headway_python::object::{Object, PyResult, Raised, set_item};
 use pyo3_ffi::*;
 use std::ops::Range;
 use std::ptr;

@@ -1,8 +1,8 @@
 //! `_native.interpreter_*`: interpreters that requests are run in, each a capsule.
 
+use headway_python::object::{Object, PyResult, Raised, bytes_of, raise};
 use headway_server::interpreters::interpreter::{Interpreter, take_raised_as_text};
 use headway_server::wsgi::adapter::{Adapter, Entry};
-use headway_server::wsgi::object::{Object, PyResult, Raised, bytes_of, raise};
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;

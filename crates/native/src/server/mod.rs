@@ -4,10 +4,10 @@
 //! `interpreters` are what requests are run in, a capsule each; `options` reads what there is to serve and how, `tls` makes the capsule of certificate and key that
 //! belongs to it, `requests` says what was served.
 
+use headway_python::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_server::interpreters::interruption::interrupt_next;
 use headway_server::interpreters::server::Server;
 use headway_server::limits::inbox::Received;
-use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;

@@ -1,6 +1,7 @@
 //! What `server_open` is told, as the settings of a server. `headway.server` has checked it, and
 //! knows the defaults; here nothing is optional.
 
+use headway_python::object::{Object, PyResult, Raised, raise};
 use headway_server::connection::preamble::Entrance;
 use headway_server::http::Limits;
 use headway_server::http::forwarding::{Believed, FIELDS};
@@ -10,7 +11,6 @@ use headway_server::net::networks::Networks;
 use headway_server::net::socket::Listener;
 use headway_server::pool::{PoolSettings, Timeouts};
 use headway_server::stats::{AccessLog, LogForm};
-use headway_server::wsgi::object::{Object, PyResult, Raised, raise};
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_int};
 use std::io;

@@ -1,8 +1,8 @@
 //! What was served, path by path, as Python sees it. Times are nanoseconds.
 
+use headway_python::object::{Object, PyResult, Raised};
 use headway_server::interpreters::server::Server;
 use headway_server::stats::paths::percentile_ns;
-use headway_server::wsgi::object::{Object, PyResult, Raised};
 use pyo3_ffi::*;
 
 /// The rows that `server_requests` documents.

@@ -1,7 +1,7 @@
 //! A certificate and its key, read once: a capsule that one or more servers are opened with.
 
+use headway_python::object::{Object, PyResult, Raised, raise};
 use headway_server::net::tls::{TlsConfig, read_config};
-use headway_server::wsgi::object::{Object, PyResult, Raised, raise};
 use pyo3_ffi::*;
 use std::ffi::CStr;
 use std::ptr;

@@ -7,7 +7,7 @@
 //!
 //! Called with a thread state attached, by the recorder's receiving thread alone.
 
-use headway_server::wsgi::object::{Object, PyResult, Raised, without_gil};
+use headway_python::object::{Object, PyResult, Raised, without_gil};
 use headway_telemetry::datagram::peek;
 use headway_telemetry::fields::kind;
 use libc::{

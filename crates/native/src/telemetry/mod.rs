@@ -8,7 +8,7 @@ mod reading;
 pub mod reporting;
 mod writing;
 
-use headway_server::wsgi::object::{Object, PyResult, Raised, bytes_of, raise};
+use headway_python::object::{Object, PyResult, Raised, bytes_of, raise};
 use headway_telemetry::datagram::{Datagram, Header};
 use headway_telemetry::fields::kind;
 use headway_telemetry::merge::Sum;

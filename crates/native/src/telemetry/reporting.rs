@@ -1,11 +1,11 @@
 //! The reporter as Python holds it: a capsule. It is begun and ended by Python, and needs it for nothing else.
 
+use headway_python::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_reporter::gc_pauses::GcPauses;
 use headway_reporter::long_holds::{self, LongHolds};
 use headway_reporter::{Ending, Gils, Identity, Reporter, Resources, Settings};
 use headway_server::limits::SlowRequestReport;
 use headway_server::stats::report::{PlaceName, ServerReport};
-use headway_server::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use headway_telemetry::datagram::{Datagram, Header};
 use pyo3_ffi::*;
 use std::ffi::{CStr, OsStr, c_char, c_int};

@@ -1,7 +1,7 @@
 //! Dicts as datagrams.
 
 use headway_gil::histogram::bucket;
-use headway_server::wsgi::object::{Object, PyResult, Raised};
+use headway_python::object::{Object, PyResult, Raised};
 use headway_telemetry::datagram::{Datagram, Header, Writer};
 use headway_telemetry::fields::{Field, Type, field_named};
 use headway_telemetry::{Malformed, SparseHistogram, nanoseconds};

@@ -11,7 +11,7 @@ use crate::http::Rejection;
 use crate::interpreters::thread_state::{Attachment, ThreadMeter};
 use crate::request::Exchange;
 use crate::wsgi::adapter::Adapter;
-use crate::wsgi::object::{Object, PyResult, Raised, take_raised, without_gil};
+use headway_python::object::{Object, PyResult, Raised, take_raised, without_gil};
 use pyo3_ffi::*;
 use std::ffi::CStr;
 use std::ptr;
@@ -415,7 +415,7 @@ pub fn take_raised_as_text() -> String {
         // SAFETY: live objects.
         unsafe {
             let text = Object::from_new(PyObject_Str(exception.as_ptr()))?.to_text()?;
-            Ok(format!("{}: {text}", crate::wsgi::object::type_name(exception.as_ptr())))
+            Ok(format!("{}: {text}", headway_python::object::type_name(exception.as_ptr())))
         }
     };
     take_raised().map_or_else(String::new, |exception| {

@@ -6,7 +6,7 @@ use crate::interpreters::server::Server;
 use crate::limits::Interruption;
 use crate::request::Exchange;
 use crate::wsgi::adapter::Adapter;
-use crate::wsgi::object::without_gil;
+use headway_python::object::without_gil;
 use pyo3_ffi::*;
 use std::ffi::c_long;
 use std::ptr;

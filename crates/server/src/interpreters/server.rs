@@ -6,7 +6,7 @@ use crate::limits::inbox::Received;
 use crate::limits::{Interruption, SlowRequests, Threads, note_journal};
 use crate::pool::{Pool, PoolSettings};
 use crate::stats::{Books, PathTables};
-use crate::wsgi::object::PyResult;
+use headway_python::object::PyResult;
 use headway_reporter::stacks;
 use pyo3_ffi::*;
 use std::io;

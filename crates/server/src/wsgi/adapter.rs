@@ -13,8 +13,8 @@ use crate::wsgi::call;
 use crate::wsgi::environ::EnvironBuilder;
 use crate::wsgi::file_wrapper::FileWrappers;
 use crate::wsgi::handle::{self, Handle, InFlight};
-use crate::wsgi::object::{Object, PyResult, Raised, raise, set_item, take_raised};
 use crate::wsgi::route::RouteFinder;
+use headway_python::object::{Object, PyResult, Raised, raise, set_item, take_raised};
 use pyo3_ffi::*;
 use std::ptr;
 

@@ -9,8 +9,8 @@ use crate::http::{Rejection, Response};
 use crate::request::{Broken, Exchange};
 use crate::wsgi::file_wrapper::FileWrappers;
 use crate::wsgi::handle::Handle;
-use crate::wsgi::object::{Object, PyResult, Raised, raise, take_raised, without_gil};
 use crate::wsgi::start_response::{check_block, make_start_response};
+use headway_python::object::{Object, PyResult, Raised, raise, take_raised, without_gil};
 use pyo3_ffi::*;
 use std::ptr;
 

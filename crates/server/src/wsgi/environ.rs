@@ -6,9 +6,9 @@
 use crate::connection::preamble::Forwarding;
 use crate::http::{Framing, Head};
 use crate::request::Exchange;
-use crate::wsgi::object::{Object, PyResult, Raised, raise, set_item};
 use crate::wsgi::origin::OriginKeys;
 use crate::wsgi::path::{Target, decode_path};
+use headway_python::object::{Object, PyResult, Raised, raise, set_item};
 use pyo3_ffi::*;
 use rustc_hash::FxHashMap;
 

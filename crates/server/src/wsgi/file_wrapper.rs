@@ -7,7 +7,7 @@
 
 use crate::net::sendfile::FileBody;
 use crate::wsgi::handle::{Methods, to_pointer};
-use crate::wsgi::object::{Object, PyResult, Raised, raise};
+use headway_python::object::{Object, PyResult, Raised, raise};
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;

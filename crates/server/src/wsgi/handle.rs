@@ -8,8 +8,8 @@
 use super::input;
 use crate::http::Response;
 use crate::request::Exchange;
-use crate::wsgi::object::{Object, PyResult, Raised, raise, without_gil};
 use crate::wsgi::route::Sighting;
+use headway_python::object::{Object, PyResult, Raised, raise, without_gil};
 use pyo3_ffi::*;
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -3,7 +3,7 @@
 
 use crate::request::{Broken, Exchange};
 use crate::wsgi::handle::{Methods, borrow, to_pointer};
-use crate::wsgi::object::{Object, PyResult, raise, type_name, without_gil};
+use headway_python::object::{Object, PyResult, raise, type_name, without_gil};
 use pyo3_ffi::*;
 use std::ptr;
 
@@ -85,7 +85,7 @@ unsafe extern "C" fn readlines(
                 }
                 total += length;
                 if PyList_Append(lines.as_ptr(), line.as_ptr()) < 0 {
-                    return Err(crate::wsgi::object::Raised);
+                    return Err(headway_python::object::Raised);
                 }
             }
             Ok(lines)
@@ -204,7 +204,7 @@ unsafe fn size_argument(
         }
         let size = PyNumber_AsSsize_t(argument, PyExc_OverflowError);
         if size == -1 && !PyErr_Occurred().is_null() {
-            return Err(crate::wsgi::object::Raised);
+            return Err(headway_python::object::Raised);
         }
         Ok(usize::try_from(size).ok())
     }

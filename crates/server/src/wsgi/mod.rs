@@ -16,7 +16,6 @@ pub mod environ;
 pub mod file_wrapper;
 pub mod handle;
 pub mod input;
-pub mod object;
 pub mod origin;
 pub mod path;
 pub mod route;

@@ -9,7 +9,7 @@ use crate::connection::preamble::Forwarding;
 use crate::http::forwarding::{FIELDS, split_port};
 use crate::request::Exchange;
 use crate::wsgi::environ::{set_decimal, set_latin1};
-use crate::wsgi::object::{Object, PyResult, Raised, set_item};
+use headway_python::object::{Object, PyResult, Raised, set_item};
 use pyo3_ffi::*;
 use std::ffi::CStr;
 

@@ -16,7 +16,7 @@
 
 use crate::stats::Route;
 use crate::stats::routes::Routes;
-use crate::wsgi::object::{Object, PyResult, Raised, get_item};
+use headway_python::object::{Object, PyResult, Raised, get_item};
 use pyo3_ffi::*;
 use std::cell::Cell;
 use std::ptr;

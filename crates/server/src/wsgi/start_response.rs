@@ -3,7 +3,7 @@
 use crate::http::response::InvalidResponse;
 use crate::wsgi::call::make_room;
 use crate::wsgi::handle::{InFlight, Methods, bind, borrow, to_pointer};
-use crate::wsgi::object::{
+use headway_python::object::{
     Object, PyResult, Raised, bytes_of, raise, type_name, with_latin1, without_gil,
 };
 use pyo3_ffi::*;

@@ -1,0 +1,3 @@
+//! The safe layer over CPython's C API: owned references, exceptions, conversions.
+
+pub mod object;
