@@ -1,4 +1,4 @@
-"""No import runs up the picture that ARCHITECTURE.md opens with.
+"""No import runs up the picture that opens ARCHITECTURE.md; modules of a crate form no cycle.
 
 Reads the sources and Cargo's own account of the crates; imports nothing of Headway, so it runs
 without a build. Top-level and lazy imports count alike: a function's import is an arrow too.
@@ -12,6 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+rust_modules = pytest.importorskip(
+    "rust_modules",
+    reason="tests/requirements-layers.txt is not installed",
+    exc_type=ImportError,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -188,3 +194,48 @@ def test_a_dependency_that_runs_up_is_found(
     found = rust_violations(tmp_path)
     assert len(found) == 1
     assert violation in found[0]
+
+
+@pytest.mark.parametrize("crate", sorted(path.name for path in (ROOT / "crates").iterdir()))
+def test_no_crate_has_a_cycle_of_modules(crate: str) -> None:
+    graph = rust_modules.module_graph(ROOT / "crates" / crate / "src" / "lib.rs")
+    assert rust_modules.find_cycle(graph) is None
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"a": "use crate::b::B;", "b": "use super::a::A;"},
+        {"a": "fn f() { crate::b::g() }", "b": "fn g() { super::a::f() }"},
+        {"a": "use super::b;", "b": 'fn g() { println!("{}", crate::a::ONE) }'},
+        {"a": "use crate::c::B;", "b": "use crate::a::A;", "c": "pub use super::b::*;"},
+        {"a": "use crate::B as C;", "b": "use crate::a::A;"},
+        {"a": "mod inner { use crate::b::B; }", "b": "use crate::a::inner::A;"},
+    ],
+)
+def test_a_cycle_of_modules_is_found(tmp_path: Path, sources: dict[str, str]) -> None:
+    assert cycle_of(tmp_path, sources) is not None
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"a": "use crate::b::B;", "b": ""},
+        {"a": "mod inner { use super::A; }\nuse inner::I;"},
+        {"a": "use crate::b::B;", "b": '// use crate::a::A;\nconst A: &str = "crate::a::A";'},
+        {"a": "use crate::b::B;", "b": "#[cfg(test)]\nmod tests { use crate::a::A; }"},
+        {"a": "use crate::b::B;", "b": "use a::A;\nuse std::a;"},
+    ],
+)
+def test_arrows_that_form_no_cycle(tmp_path: Path, sources: dict[str, str]) -> None:
+    assert cycle_of(tmp_path, sources) is None
+
+
+def cycle_of(directory: Path, sources: dict[str, str]) -> str | None:
+    """A cycle in a crate of these modules, whose root re-exports `b::B`."""
+    for name, source in sources.items():
+        (directory / f"{name}.rs").write_text(source)
+    root = "".join(f"pub mod {name};\n" for name in sources) + "pub use b::B;\n"
+    (directory / "lib.rs").write_text(root)
+    cycle: str | None = rust_modules.find_cycle(rust_modules.module_graph(directory / "lib.rs"))
+    return cycle
