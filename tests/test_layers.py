@@ -49,7 +49,7 @@ RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts
 # What each crate may depend on, in any kind of dependency, as a pattern for the whole name.
 # Crates from outside that speak Python (pyo3...) are for the upper three alone.
 RUST_DEPENDENCIES = {
-    "headway-native": r"headway-(server|python|reporter|telemetry|refcounts|gil|sched)|pyo3-.*|"
+    "headway-native": r"headway-(server|python|reporter|telemetry|refcounts|gil|simulation)|pyo3-.*|"
     r"libc|serde_json|toml",
     "headway-server": r"headway-(python|reporter|telemetry|gil)|(?!headway-).*",
     "headway-python": r"pyo3-.*",
@@ -57,6 +57,7 @@ RUST_DEPENDENCIES = {
     "headway-telemetry": r"headway-gil|(?!headway-|pyo3|python|libc$).*",
     "headway-refcounts": r"(?!headway-|pyo3|python|libc$).*",
     "headway-gil": r"headway-sched|(?!headway-|pyo3|python).*",
+    "headway-simulation": r"headway-sched|(?!headway-|pyo3|python|libc$).*",
     "headway-sched": r"(?!headway-|pyo3|python|libc$).*",
 }
 

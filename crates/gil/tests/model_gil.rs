@@ -547,7 +547,7 @@ fn threads_that_wait_while_the_policy_changes_get_the_gil() {
                 })
             })
             .collect();
-        for policy in PolicyName::LIVE.into_iter().cycle() {
+        for policy in PolicyName::ALL.into_iter().cycle() {
             if workers.iter().all(|worker| worker.is_finished()) {
                 break;
             }

@@ -96,13 +96,12 @@ const fn purpose(policy: PolicyName) -> &'static str {
         PolicyName::Interval => "CPython's own rule, watched and not changed",
         PolicyName::Priority => "threads that wait for I/O before threads that compute",
         PolicyName::Deadline => "every thread in turn, by deadline",
-        PolicyName::Ticks | PolicyName::Requests | PolicyName::Beazley => "in simulations only",
     }
 }
 
 /// The policies that can be installed, each with its purpose. Needs nothing of the meter.
 unsafe extern "C" fn policies(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
-    list(PolicyName::LIVE, |policy| {
+    list(PolicyName::ALL, |policy| {
         let (name, purpose) = (policy.as_str(), purpose(policy));
         // SAFETY: `N` takes over a new reference.
         unsafe { Py_BuildValue(c"(NN)".as_ptr(), string(name), string(purpose)) }
@@ -160,7 +159,7 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
     if !in_main_interpreter() {
         return raise("it is installed from the main interpreter only");
     }
-    let named = |name: &[u8]| PolicyName::LIVE.into_iter().find(|p| p.as_str().as_bytes() == name);
+    let named = |name: &[u8]| PolicyName::ALL.into_iter().find(|p| p.as_str().as_bytes() == name);
     let policy = match policy.map(|name| named(name).ok_or(name)) {
         Some(Err(_)) => return raise("there is no such policy"),
         Some(Ok(policy)) => Some(policy),

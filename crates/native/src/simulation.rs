@@ -2,7 +2,7 @@
 //! `headway.simulate.scenario`.
 
 use headway_python::object::{raise, without_gil};
-use headway_sched::simulation::{Scenario, Simulation};
+use headway_simulation::{Scenario, Simulation};
 use pyo3_ffi::*;
 use std::ptr;
 

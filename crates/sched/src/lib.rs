@@ -1,30 +1,31 @@
-//! Who gets the GIL next, and when its holder is asked to drop it: policies as pure state machines.
+//! Scheduling policies for a GIL, as pure state machines: which thread takes it next, and when a
+//! waiting thread requests a drop of its holder.
 //!
-//! A driver tells a [`Scheduler`] the events of one GIL (wait, leave, take, drop) with their time, and
-//! asks it whom to wake and when to request a drop. `crates/gil` drives it live from its hooks; the
-//! simulator drives the very same code in virtual time.
+//! A driver reports the events of one GIL (wait, leave, take, drop) with their times to a
+//! [`Scheduler`], and asks it which thread to wake and when to request a drop. `crates/gil` drives
+//! the policies of a running CPython from its hooks; `crates/simulation` drives the same code in
+//! virtual time.
 //!
-//! No OS, no clock, no lock, no allocation, no unsafe: a call is a few dozen instructions, but for a
-//! queue in which a thread has to find its place. `simulation`, a feature, is the virtual time, and does
-//! allocate.
+//! A policy uses no operating system, clock, lock, memory allocation or unsafe code. A call takes a
+//! few dozen instructions, unless a thread has to find its place in a queue.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(not(feature = "simulation"), no_std)]
+#![no_std]
 
-mod beazley;
 mod deadline;
 mod interval;
+mod live;
 mod policy;
 mod priority;
 mod queue;
-mod requests;
 mod scheduler;
-#[cfg(feature = "simulation")]
-pub mod simulation;
 mod thread;
-mod ticks;
 
-pub use policy::{NEVER, Policy, PolicyName};
+pub use deadline::Deadline;
+pub use interval::Interval;
+pub use live::{LivePolicy, PolicyName};
+pub use policy::{NEVER, Policy};
+pub use priority::Priority;
 pub use queue::Queue;
 pub use scheduler::{Scheduler, is_cpu_bound};
 pub use thread::{NOBODY, Thread, ThreadId, Threads, WINDOW_NS};

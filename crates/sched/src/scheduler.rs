@@ -1,11 +1,9 @@
 //! One GIL's scheduler: the times that every policy goes by, and the policy in force.
 
-use crate::deadline::Deadline;
-use crate::interval::Interval;
-use crate::policy::{Policy, PolicyName};
-use crate::priority::{self, Priority};
+use crate::live::{LivePolicy, PolicyName};
+use crate::policy::Policy;
+use crate::priority;
 use crate::thread::{ThreadId, Threads};
-use crate::{beazley::Beazley, requests::Requests, ticks::Ticks};
 
 /// CPython's own, until a waiter tells another.
 const DEFAULT_INTERVAL_NS: u64 = 5_000_000;
@@ -13,51 +11,33 @@ const DEFAULT_INTERVAL_NS: u64 = 5_000_000;
 /// Drives a policy. Its driver, live or in virtual time, calls it for each event of one GIL, in
 /// order, and does as it says.
 #[derive(Debug)]
-pub struct Scheduler {
-    policy: AnyPolicy,
+pub struct Scheduler<P = LivePolicy> {
+    policy: P,
     /// Tells the schedulers apart that one GIL has, one after the other.
     serial: u32,
     interval_ns: u64,
 }
 
-#[derive(Debug)]
-enum AnyPolicy {
-    Interval(Interval),
-    Priority(Priority),
-    Deadline(Deadline),
-    Ticks(Ticks),
-    Requests(Requests),
-    Beazley(Beazley),
-}
-
-/// Calls a method of whichever policy it is.
-macro_rules! each {
-    ($of:expr, $policy:ident => $call:expr) => {
-        match $of {
-            AnyPolicy::Interval($policy) => $call,
-            AnyPolicy::Priority($policy) => $call,
-            AnyPolicy::Deadline($policy) => $call,
-            AnyPolicy::Ticks($policy) => $call,
-            AnyPolicy::Requests($policy) => $call,
-            AnyPolicy::Beazley($policy) => $call,
-        }
-    };
-}
-
 impl Scheduler {
-    /// With empty queues. Threads must have left those of the scheduler before, whose serial was another.
+    /// A scheduler with empty queues. `serial` differs from the serials of the GIL's earlier schedulers,
+    /// whose queues the threads have left.
     pub const fn new(policy: PolicyName, serial: u32) -> Self {
-        let policy = match policy {
-            PolicyName::Interval => AnyPolicy::Interval(Interval::new()),
-            PolicyName::Priority => AnyPolicy::Priority(Priority::new()),
-            PolicyName::Deadline => AnyPolicy::Deadline(Deadline::new()),
-            PolicyName::Ticks => AnyPolicy::Ticks(Ticks::new()),
-            PolicyName::Requests => AnyPolicy::Requests(Requests::new()),
-            PolicyName::Beazley => AnyPolicy::Beazley(Beazley::new()),
-        };
+        Self::with_policy(LivePolicy::new(policy), serial)
+    }
+}
+
+impl<P> Scheduler<P> {
+    /// See [`new`](Scheduler::new).
+    pub const fn with_policy(policy: P, serial: u32) -> Self {
         Self { policy, serial, interval_ns: DEFAULT_INTERVAL_NS }
     }
 
+    pub fn policy(&self) -> &P {
+        &self.policy
+    }
+}
+
+impl<P: Policy> Scheduler<P> {
     /// `waiter` found the GIL held and waits, with this switch interval. Again after
     /// [`leave`](Self::leave): its wait goes on, and so does its place.
     pub fn wait(
@@ -75,12 +55,12 @@ impl Scheduler {
         if thread.waiting_since_ns == 0 {
             thread.waiting_since_ns = now_ns.max(1);
         }
-        each!(&mut self.policy, policy => policy.wait(threads, waiter, now_ns));
+        self.policy.wait(threads, waiter, now_ns);
     }
 
     /// `waiter` goes to look whether the GIL is free, or has asked for it; it is in no queue then.
     pub fn leave(&mut self, threads: &mut impl Threads, waiter: ThreadId) {
-        each!(&mut self.policy, policy => policy.leave(threads, waiter));
+        self.policy.leave(threads, waiter);
     }
 
     /// `thread` has taken the GIL.
@@ -93,7 +73,7 @@ impl Scheduler {
         }
         taker.enter(self.serial);
         taker.come_back(now_ns);
-        each!(&mut self.policy, policy => policy.take(threads, thread, now_ns));
+        self.policy.take(threads, thread, now_ns);
         threads[thread].begin_hold(now_ns);
     }
 
@@ -106,12 +86,12 @@ impl Scheduler {
         now_ns: u64,
     ) {
         threads[thread].end_hold(forced, now_ns);
-        each!(&mut self.policy, policy => policy.drop(threads, thread, now_ns));
+        self.policy.drop(threads, thread, now_ns);
     }
 
     /// The waiter to wake if the GIL is free now.
     pub fn next(&self, threads: &impl Threads, now_ns: u64) -> Option<ThreadId> {
-        each!(&self.policy, policy => policy.next(threads, now_ns))
+        self.policy.next(threads, now_ns)
     }
 
     /// From when on `waiter` is to ask `holder` to drop; see [`Policy::ask_ns`].
@@ -122,17 +102,7 @@ impl Scheduler {
         holder: ThreadId,
         now_ns: u64,
     ) -> u64 {
-        each!(&self.policy, policy => policy.ask_ns(threads, waiter, holder, now_ns))
-    }
-
-    /// See [`Policy::check_every_ns`].
-    pub fn check_every_ns(&self) -> Option<u64> {
-        each!(&self.policy, policy => policy.check_every_ns())
-    }
-
-    /// See [`Policy::forces_switch`].
-    pub fn forces_switch(&self) -> bool {
-        each!(&self.policy, policy => policy.forces_switch())
+        self.policy.ask_ns(threads, waiter, holder, now_ns)
     }
 }
 

@@ -1,103 +1,10 @@
 //! What each policy answers: who is next, when a waiter asks, and what a thread's past changes.
 
-mod ideal_gil;
+mod driven_gil;
 
-use headway_sched::{NEVER, PolicyName, Queue, Scheduler, Thread, ThreadId};
-use ideal_gil::Table;
+use driven_gil::*;
+use headway_sched::{LivePolicy, PolicyName, Queue, Thread, ThreadId};
 use proptest::prelude::*;
-
-const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
-const INTERVAL_NS: u64 = 5 * MS;
-
-/// A scheduler and a handful of threads, told what happens event by event.
-struct Gil {
-    scheduler: Scheduler,
-    threads: Table,
-    now_ns: u64,
-}
-
-impl Gil {
-    fn under(policy: PolicyName) -> Self {
-        let threads = Table(vec![Thread::new(); 6]);
-        Self { scheduler: Scheduler::new(policy, 1), threads, now_ns: MS }
-    }
-
-    fn pass(&mut self, ns: u64) -> &mut Self {
-        self.now_ns += ns;
-        self
-    }
-
-    fn wait(&mut self, thread: ThreadId) -> &mut Self {
-        self.scheduler.wait(&mut self.threads, thread, INTERVAL_NS, self.now_ns);
-        self
-    }
-
-    fn take(&mut self, thread: ThreadId) -> &mut Self {
-        self.scheduler.take(&mut self.threads, thread, self.now_ns);
-        self
-    }
-
-    fn drop(&mut self, thread: ThreadId) -> &mut Self {
-        self.scheduler.drop(&mut self.threads, thread, false, self.now_ns);
-        self
-    }
-
-    fn drop_forced(&mut self, thread: ThreadId) -> &mut Self {
-        self.scheduler.drop(&mut self.threads, thread, true, self.now_ns);
-        self
-    }
-
-    fn leave(&mut self, thread: ThreadId) -> &mut Self {
-        self.scheduler.leave(&mut self.threads, thread);
-        self
-    }
-
-    /// Holds for so long, unasked, and drops.
-    fn hold(&mut self, thread: ThreadId, ns: u64) -> &mut Self {
-        self.take(thread).pass(ns).drop(thread)
-    }
-
-    /// Holds for so long, and drops because it was asked to.
-    fn hold_until_asked(&mut self, thread: ThreadId, ns: u64) -> &mut Self {
-        self.take(thread).pass(ns).drop_forced(thread)
-    }
-
-    fn next(&self) -> Option<ThreadId> {
-        self.scheduler.next(&self.threads, self.now_ns)
-    }
-
-    /// How long from now until `waiter` asks `holder`.
-    fn asks_in_ns(&self, waiter: ThreadId, holder: ThreadId) -> u64 {
-        let ask_ns = self.scheduler.ask_ns(&self.threads, waiter, holder, self.now_ns);
-        if ask_ns == NEVER { NEVER } else { ask_ns.saturating_sub(self.now_ns) }
-    }
-
-    /// `holder` and `other`, both I/O-bound, have the GIL in turns of less than a millisecond, each
-    /// waiting when the other holds; `holder` first and last.
-    fn fill_with_io_bound_holds(&mut self, holder: ThreadId, other: ThreadId, ns: u64) {
-        let end_ns = self.now_ns + ns;
-        while self.now_ns < end_ns {
-            assert_ne!(self.next(), Some(holder));
-            self.pass(400 * US).wait(other);
-            assert_eq!(self.next(), Some(other));
-            self.drop(holder).take(other).pass(400 * US).wait(holder);
-            self.drop(other).take(holder);
-        }
-    }
-
-    /// The order in which the waiters would have the GIL if none came back and no time passed.
-    fn order(&mut self) -> Vec<ThreadId> {
-        let order: Vec<_> = std::iter::from_fn(|| {
-            let next = self.next()?;
-            self.scheduler.leave(&mut self.threads, next);
-            Some(next)
-        })
-        .collect();
-        assert!(self.threads.0.iter().all(|thread| !thread.is_queued()));
-        order
-    }
-}
 
 #[test]
 fn every_policy_has_a_name_of_its_own() {
@@ -110,7 +17,7 @@ fn every_policy_has_a_name_of_its_own() {
 #[test]
 fn a_waiter_that_leaves_to_ask_comes_back_with_its_place() {
     for policy in PolicyName::ALL {
-        let mut gil = Gil::under(policy);
+        let mut gil = Gil::under(LivePolicy::new(policy));
         gil.take(0).pass(US).wait(1).pass(US).wait(2).pass(US);
         gil.scheduler.leave(&mut gil.threads, 1);
         assert_eq!(gil.next(), Some(2), "{policy:?}");
@@ -120,23 +27,9 @@ fn a_waiter_that_leaves_to_ask_comes_back_with_its_place() {
 }
 
 #[test]
-fn a_new_scheduler_knows_the_thread_and_not_the_old_policys_notes() {
-    let mut gil = Gil::under(PolicyName::Requests);
-    gil.hold(1, MS).pass(MS).hold_until_asked(2, 5 * MS);
-    gil.scheduler = Scheduler::new(PolicyName::Beazley, 2);
-    gil.take(0).pass(US).wait(2).pass(US).wait(1);
-    // Under `beazley` all begin as I/O-bound.
-    assert_eq!(gil.order(), [2, 1]);
-    gil.scheduler = Scheduler::new(PolicyName::Priority, 3);
-    gil.wait(2).pass(US).wait(1);
-    // What it did is known: it held for 5 ms.
-    assert_eq!(gil.order(), [1, 2]);
-}
-
-#[test]
 fn priority_does_not_hold_against_who_begins_anew_what_it_did() {
     for anew in [false, true] {
-        let mut gil = Gil::under(PolicyName::Priority);
+        let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
         gil.hold(0, 6 * MS).hold(1, 30 * MS);
         if anew {
             gil.threads[1].begin_anew();
@@ -149,7 +42,7 @@ fn priority_does_not_hold_against_who_begins_anew_what_it_did() {
 
 #[test]
 fn interval_asks_after_one_interval_without_a_switch() {
-    let mut gil = Gil::under(PolicyName::Interval);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Interval));
     gil.take(0).pass(2 * MS).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), INTERVAL_NS);
     gil.pass(3 * MS).drop(0).take(2);
@@ -161,7 +54,7 @@ fn interval_asks_after_one_interval_without_a_switch() {
 
 #[test]
 fn priority_puts_io_bound_waiters_first_in_the_order_in_which_they_came() {
-    let mut gil = Gil::under(PolicyName::Priority);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(1, 5 * MS).hold_until_asked(2, 5 * MS);
     gil.take(0).wait(1).pass(US).wait(3).pass(US).wait(2).pass(US).wait(4);
     assert_eq!(gil.order(), [3, 4, 1, 2]);
@@ -169,14 +62,14 @@ fn priority_puts_io_bound_waiters_first_in_the_order_in_which_they_came() {
 
 #[test]
 fn priority_lets_an_io_bound_waiter_ask_a_cpu_bound_holder_at_once() {
-    let mut gil = Gil::under(PolicyName::Priority);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(0, 5 * MS).take(0).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), 0);
 }
 
 #[test]
 fn priority_lets_it_ask_an_io_bound_holder_when_that_has_held_for_a_millisecond() {
-    let mut gil = Gil::under(PolicyName::Priority);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.take(0).pass(300 * US).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), 700 * US);
     // A hold that was cut short goes on: the millisecond is that of the burst.
@@ -186,7 +79,7 @@ fn priority_lets_it_ask_an_io_bound_holder_when_that_has_held_for_a_millisecond(
 
 #[test]
 fn priority_resumes_a_preempted_thread_before_others_begin_a_turn() {
-    let mut gil = Gil::under(PolicyName::Priority);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(1, 5 * MS).hold_until_asked(2, 5 * MS);
     gil.take(0).wait(1).pass(US).wait(2).drop(0);
     assert_eq!(gil.next(), Some(1));
@@ -202,7 +95,7 @@ fn priority_resumes_a_preempted_thread_before_others_begin_a_turn() {
 
 #[test]
 fn priority_lets_a_cpu_bound_waiter_go_first_after_four_intervals_and_protects_it() {
-    let mut gil = Gil::under(PolicyName::Priority);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(1, 5 * MS).take(0).wait(1);
     gil.fill_with_io_bound_holds(0, 2, 20 * MS);
     assert_eq!(gil.asks_in_ns(1, 0), 0, "and asks whoever holds");
@@ -217,7 +110,7 @@ fn priority_lets_a_cpu_bound_waiter_go_first_after_four_intervals_and_protects_i
 
 #[test]
 fn priority_lets_a_protected_turn_end_with_the_first_drop() {
-    let mut gil = Gil::under(PolicyName::Priority);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(1, 5 * MS).hold_until_asked(2, 5 * MS);
     gil.take(0).wait(1).pass(US).wait(2);
     gil.fill_with_io_bound_holds(0, 3, 20 * MS);
@@ -231,7 +124,7 @@ fn priority_lets_a_protected_turn_end_with_the_first_drop() {
 
 #[test]
 fn priority_puts_threads_that_just_turned_cpu_bound_behind_one_that_has_waited_for_long() {
-    let mut gil = Gil::under(PolicyName::Priority);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(1, 5 * MS).take(0).wait(1).drop(0);
     gil.hold_until_asked(2, 2 * MS).pass(MS).take(0).wait(2).drop(0);
     assert_eq!(gil.next(), Some(2), "its turn began when it took");
@@ -242,7 +135,7 @@ fn priority_puts_threads_that_just_turned_cpu_bound_behind_one_that_has_waited_f
 
 #[test]
 fn priority_goes_by_what_a_thread_does_and_not_by_how_it_drops() {
-    let mut gil = Gil::under(PolicyName::Priority);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     // Thread 1 leaves for a moment every half a millisecond, thread 2 for as long as it holds.
     for _ in 0..60 {
         gil.hold(1, 500 * US).pass(10 * US);
@@ -256,7 +149,7 @@ fn priority_goes_by_what_a_thread_does_and_not_by_how_it_drops() {
 
 #[test]
 fn deadline_moves_by_eight_slices_when_a_slice_is_used_up() {
-    let mut gil = Gil::under(PolicyName::Deadline);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
     gil.hold(1, INTERVAL_NS).pass(MS);
     gil.take(0).pass(30 * MS).wait(2).pass(US).wait(1);
     assert_eq!(gil.order(), [2, 1], "thread 1's deadline is at 41 ms, thread 2's now");
@@ -266,7 +159,7 @@ fn deadline_moves_by_eight_slices_when_a_slice_is_used_up() {
 
 #[test]
 fn deadline_lags_behind_by_eight_slices_at_most() {
-    let mut gil = Gil::under(PolicyName::Deadline);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
     gil.hold(1, MS).pass(500 * MS);
     // Its deadline is half a second old; the slice that it uses up now moves it to 40 ms ago, not more.
     gil.hold(1, 4 * MS);
@@ -282,7 +175,7 @@ fn deadline_lags_behind_by_eight_slices_at_most() {
 
 #[test]
 fn deadline_asks_at_once_if_it_is_earlier_and_at_the_end_of_the_slice_if_not() {
-    let mut gil = Gil::under(PolicyName::Deadline);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
     gil.hold(0, INTERVAL_NS).take(0).pass(MS).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), 0);
     gil.drop_forced(0).take(1).wait(0);
@@ -294,47 +187,15 @@ fn deadline_asks_at_once_if_it_is_earlier_and_at_the_end_of_the_slice_if_not() {
 
 #[test]
 fn deadline_leaves_a_short_burst_alone() {
-    let mut gil = Gil::under(PolicyName::Deadline);
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
     gil.hold(0, INTERVAL_NS).pass(MS).take(0).pass(50 * US).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), 150 * US);
 }
 
 #[test]
-fn requests_put_who_comes_back_from_a_call_before_all_others() {
-    let mut gil = Gil::under(PolicyName::Requests);
-    gil.hold_until_asked(1, MS).hold(2, 30 * MS);
-    gil.take(0).wait(1).pass(US).wait(2);
-    assert_eq!(gil.asks_in_ns(2, 0), 0);
-    assert_eq!(gil.asks_in_ns(1, 0), INTERVAL_NS - US);
-    assert_eq!(gil.order(), [2, 1]);
-}
-
-#[test]
-fn beazley_goes_by_the_last_drop_alone() {
-    let mut gil = Gil::under(PolicyName::Beazley);
-    gil.hold_until_asked(0, US).hold_until_asked(1, US).hold(2, 30 * MS);
-    gil.take(0).wait(1).pass(US).wait(2);
-    assert_eq!(gil.asks_in_ns(2, 0), 0);
-    assert_eq!(gil.asks_in_ns(1, 0), INTERVAL_NS - US);
-    assert_eq!(gil.order(), [2, 1]);
-    // An I/O-bound holder is left its interval.
-    gil.drop(0).take(0).wait(2);
-    assert_eq!(gil.asks_in_ns(2, 0), INTERVAL_NS);
-}
-
-#[test]
-fn ticks_never_ask() {
-    let mut gil = Gil::under(PolicyName::Ticks);
-    gil.take(0).wait(1).pass(60_000 * MS);
-    assert_eq!(gil.asks_in_ns(1, 0), NEVER);
-    assert_eq!(gil.scheduler.check_every_ns(), Some(5 * US));
-    assert!(!gil.scheduler.forces_switch());
-}
-
-#[test]
 fn a_thread_keeps_no_more_of_its_slice_than_it_has_now() {
     for policy in [PolicyName::Priority, PolicyName::Deadline] {
-        let mut gil = Gil::under(policy);
+        let mut gil = Gil::under(LivePolicy::new(policy));
         gil.threads[0].set_slice(50 * MS);
         gil.hold_until_asked(0, 20 * MS).wait(1).take(1).wait(0);
         assert!(gil.threads[0].slice_left_ns <= 50 * MS, "{policy:?}");

@@ -30,7 +30,7 @@ OPTION = "--calibration"
 # A calibration has some 30 KB.
 MAX_BYTES = 1 << 20
 QUANTILES = 21
-# What the simulation takes; see `Scenario::check` of crates/sched.
+# What the simulation takes; see `Scenario::check` of crates/simulation.
 MOST_NS = 1e15
 MOST_CORES = 64
 AT_LEAST_ONE = frozenset({"cores", "slice_ns", "tick_ns", "stolen_every_ns"})

@@ -1,6 +1,6 @@
 """What is to be simulated: a machine, GILs, and threads that follow scripts.
 
-The words are those of the simulation in `crates/sched`, which does the work and has no memory from
+The words are those of the simulation in `crates/simulation`, which does the work and has no memory from
 one run to the next: the same scenario gives the same outcome. It knows nothing of experiments, of
 where figures come from, or of what is made of an outcome.
 """
@@ -89,7 +89,7 @@ def end() -> Step:
 
 @dataclass(frozen=True)
 class Gil:
-    """`policy` is any of `headway_sched::PolicyName`: interval, priority, deadline, ticks,
+    """`policy` is any of `headway_simulation::PolicyName`: interval, priority, deadline, ticks,
     requests, beazley."""
 
     policy: str = "interval"

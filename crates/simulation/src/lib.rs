@@ -4,15 +4,21 @@
 //! CPython's protocol in `holding` and, with the policies, in `waiting`. What a run tells is in `Outcome`.
 //! One thread runs it; it reads no clock.
 
+#![forbid(unsafe_code)]
+
+mod beazley;
 mod books;
 mod cores;
 mod distribution;
 mod events;
 mod gil;
 mod holding;
+mod policies;
+mod requests;
 mod scenario;
 mod script;
 mod task;
+mod ticks;
 mod timeline;
 mod waiting;
 
@@ -21,6 +27,7 @@ use serde::Serialize;
 
 pub use books::{GilBook, Samples, ThreadBook};
 pub use distribution::{Distribution, Varying};
+pub use policies::{PolicyName, SimulatedPolicy};
 pub use scenario::{GilSetting, Machine, Scenario, Step, ThreadSetting};
 pub use timeline::Moment;
 

@@ -5,9 +5,8 @@
 mod replay;
 mod scenario;
 
-use headway_sched::PolicyName;
-use headway_sched::simulation::{
-    Distribution, GilSetting, Machine, Outcome, Scenario, Step, ThreadSetting, Varying,
+use headway_simulation::{
+    Distribution, GilSetting, Machine, Outcome, PolicyName, Scenario, Step, ThreadSetting, Varying,
 };
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -185,7 +184,7 @@ proptest! {
                 .filter_map(|(book, thread)| (thread.gil == Some(place)).then_some(book));
             prop_assert_eq!(mine().map(|thread| thread.held_ns).sum::<u64>(), book.held_ns);
             prop_assert_eq!(mine().map(|thread| thread.asked).sum::<u64>(), book.drop_requests);
-            let drops = |book: &headway_sched::simulation::ThreadBook| book.forced_drops + book.voluntary_drops;
+            let drops = |book: &headway_simulation::ThreadBook| book.forced_drops + book.voluntary_drops;
             let (takes, drops) = mine().fold((0, 0), |sum, book| (sum.0 + book.takes, sum.1 + drops(book)));
             prop_assert_eq!(takes, drops + u64::from(replay.holder(place).is_some()));
         }
@@ -236,7 +235,7 @@ proptest! {
     ) {
         let ns = Distribution::Varying(Varying::Exponential(mean_ns));
         let thread = repeats(vec![Step::Compute(ns.clone()), Step::Sleep(ns)]);
-        let scenario = scenario(machine, vec![gil(PolicyName::Interval, INTERVAL_NS)], vec![thread], 20 * MS);
+        let scenario = scenario(machine, vec![gil(PolicyName::INTERVAL, INTERVAL_NS)], vec![thread], 20 * MS);
         let with = |seed| json(&run(Scenario { seed, timeline_events: ALL_MOMENTS, ..scenario.clone() }));
         prop_assert_ne!(with(seed), with(seed.wrapping_add(1)));
     }

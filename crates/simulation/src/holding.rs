@@ -2,11 +2,11 @@
 //! GIL until it sees a drop request. A thread that comes while nobody holds takes the GIL, whoever was
 //! called.
 
-use super::Simulation;
-use super::gil::Gil;
-use super::task::{Errand, Stage, TaskId};
-use super::timeline::Moment;
-use crate::thread::ThreadId;
+use crate::Simulation;
+use crate::gil::Gil;
+use crate::task::{Errand, Stage, TaskId};
+use crate::timeline::Moment;
+use headway_sched::ThreadId;
 
 impl Simulation {
     /// The thread, on its core, is in `take_gil`, at its begin or after a wait.

@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
-use super::scenario::GilSetting;
-use super::task::TaskId;
-use crate::policy::PolicyName;
-use crate::scheduler::Scheduler;
-use crate::thread::{Thread, ThreadId, Threads};
+use crate::policies::{PolicyName, SimulatedPolicy};
+use crate::scenario::GilSetting;
+use crate::task::TaskId;
+use headway_sched::Scheduler;
+use headway_sched::{Thread, ThreadId, Threads};
 
 /// The scheduler's side of the threads.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct Gil {
     /// Those that wait on `cond` and have not been called, under `interval`.
     pub cond: VecDeque<TaskId>,
     /// Under any other policy.
-    pub scheduler: Option<Scheduler>,
+    pub scheduler: Option<Scheduler<SimulatedPolicy>>,
     pub threads: Table,
     /// Whom the last drop called.
     pub called: Option<TaskId>,
@@ -56,8 +56,8 @@ impl Gil {
     pub fn new(setting: &GilSetting, tasks: usize) -> Self {
         let interval_ns = setting.switch_interval_ns as u64;
         let mut threads = Table(vec![Thread::new(); tasks + 1]);
-        let mut scheduler =
-            (setting.policy != PolicyName::Interval).then(|| Scheduler::new(setting.policy, 1));
+        let mut scheduler = (setting.policy != PolicyName::INTERVAL)
+            .then(|| Scheduler::with_policy(SimulatedPolicy::new(setting.policy), 1));
         if let Some(scheduler) = &mut scheduler {
             // It learns the switch interval from waiters; here it knows it from the begin.
             scheduler.wait(&mut threads, tasks as ThreadId, interval_ns, 0);
@@ -84,12 +84,12 @@ impl Gil {
     /// Whether threads that are to compute are told apart from those that wait for I/O, and the kernel is
     /// told so.
     pub fn hints(&self) -> bool {
-        PolicyName::LIVE.contains(&self.policy) && self.scheduler.is_some()
+        matches!(self.policy, PolicyName::Live(_)) && self.scheduler.is_some()
     }
 
     /// How long a thread holds before it drops of itself; see `Policy::check_every_ns`.
     pub fn check_every_ns(&self) -> Option<u64> {
-        self.scheduler.as_ref().and_then(Scheduler::check_every_ns)
+        self.scheduler.as_ref()?.policy().check_every_ns()
     }
 
     /// Whether the holder, when it has come that far, drops.
@@ -118,6 +118,6 @@ impl Gil {
     }
 
     pub fn forces_switch(&self) -> bool {
-        self.scheduler.as_ref().is_none_or(Scheduler::forces_switch)
+        self.scheduler.as_ref().is_none_or(|scheduler| scheduler.policy().forces_switch())
     }
 }

@@ -2,9 +2,8 @@
 
 mod scenario;
 
-use headway_sched::PolicyName;
-use headway_sched::simulation::{
-    Distribution, Machine, Moment, Scenario, Simulation, Step, ThreadSetting, Varying,
+use headway_simulation::{
+    Distribution, Machine, Moment, PolicyName, Scenario, Simulation, Step, ThreadSetting, Varying,
 };
 use scenario::*;
 
@@ -38,7 +37,7 @@ fn a_thread_that_ends_waits_for_no_switch() {
         timeline_events: ALL_MOMENTS,
         ..scenario(
             machine,
-            vec![gil(PolicyName::Interval, INTERVAL_NS)],
+            vec![gil(PolicyName::INTERVAL, INTERVAL_NS)],
             vec![ends, starts(MS, repeats(vec![compute(MS), sleep(MS)]))],
             60_000 * MS,
         )
@@ -123,7 +122,7 @@ fn a_forced_wait_under_our_policies_has_an_end_though_nobody_takes() {
     // Who asks spins no longer when it is called, and wakes up late.
     let late = always(30 * MS);
     let machine = Machine { check_ns: always(100 * US), wake_idle_ns: late, ..machine(4) };
-    for policy in PolicyName::LIVE {
+    for policy in [PolicyName::INTERVAL, PolicyName::PRIORITY, PolicyName::DEADLINE] {
         let scenario = Scenario {
             timeline_events: ALL_MOMENTS,
             ..scenario(machine.clone(), vec![gil(policy, INTERVAL_NS)], vec![hog(); 2], 500 * MS)
@@ -141,7 +140,7 @@ fn a_forced_wait_under_our_policies_has_an_end_though_nobody_takes() {
         }
         let longest_ns = waits_ns.into_iter().max().expect("they were forced to switch");
         match policy {
-            PolicyName::Interval => assert!(longest_ns > 25 * MS, "{longest_ns}"),
+            PolicyName::INTERVAL => assert!(longest_ns > 25 * MS, "{longest_ns}"),
             _ => assert!(longest_ns <= 10 * MS + 100 * US, "{policy:?}: {longest_ns}"),
         }
     }
@@ -188,7 +187,7 @@ fn two_threads_do_not_share_a_core_beside_an_idle_one() {
 fn a_script_that_would_never_get_anywhere_is_refused() {
     let never = Distribution::Varying(Varying::Lognormal(1e-100, 30.0));
     for step in [compute(0), Step::Compute(Distribution::Always(0.5)), Step::Compute(never)] {
-        let gils = vec![gil(PolicyName::Interval, INTERVAL_NS)];
+        let gils = vec![gil(PolicyName::INTERVAL, INTERVAL_NS)];
         let why = Simulation::new(scenario(machine(1), gils, vec![repeats(vec![step])], MS));
         assert!(why.is_err_and(|why| why.starts_with("threads[0].script: it takes no time")));
     }
@@ -199,7 +198,7 @@ fn a_script_that_would_never_get_anywhere_is_refused() {
 fn no_time_is_so_long_that_time_runs_back() {
     let ns = Distribution::Varying(Varying::Lognormal(1e15, 30.0));
     let script = vec![repeats(vec![Step::Sleep(ns), compute(US)])];
-    let gils = vec![gil(PolicyName::Interval, INTERVAL_NS)];
+    let gils = vec![gil(PolicyName::INTERVAL, INTERVAL_NS)];
     let scenario = scenario(machine(1), gils, script, 10 * MS);
     for seed in 0..100 {
         assert_eq!(run(Scenario { seed, ..scenario.clone() }).ended_ns, 10 * MS);
@@ -219,7 +218,7 @@ fn messages_go_to_who_waits_first_and_answers_to_who_asked() {
         elsewhere(starts(10 * MS, asks.clone())),
         elsewhere(starts(20 * MS, asks)),
     ];
-    let outcome = run_under(PolicyName::Interval, machine(8), threads, 1_000 * MS);
+    let outcome = run_under(PolicyName::INTERVAL, machine(8), threads, 1_000 * MS);
     let computed: Vec<u64> = outcome.threads.iter().map(|thread| thread.computed_ns).collect();
     assert_eq!(computed[..2], [2 * MS, MS]);
     for asker in &outcome.threads[2..] {
@@ -233,7 +232,7 @@ fn messages_go_to_who_waits_first_and_answers_to_who_asked() {
 fn what_ends_by_the_clock_ends_then_though_its_core_stood_still() {
     let stolen = Machine { stolen_every_ns: 1e6, stolen_ns: always(500 * US), ..machine(1) };
     let until = repeats(vec![Step::Begin, Step::ComputeUntil(always(20 * MS)), Step::End]);
-    let outcome = run_under(PolicyName::Interval, stolen, vec![until], 1_000 * MS);
+    let outcome = run_under(PolicyName::INTERVAL, stolen, vec![until], 1_000 * MS);
     let thread = &outcome.threads[0];
     assert!(thread.computed_ns < 800 * MS, "{}", thread.computed_ns);
     assert!(thread.requests > 48.0, "{}", thread.requests);
@@ -246,7 +245,7 @@ fn what_ends_by_the_clock_ends_then() {
         repeats(vec![sleep(100 * US), Step::Begin, Step::ComputeUntil(always(30 * MS)), Step::End]);
     for cores in [1, 2] {
         let outcome = run_under(
-            PolicyName::Interval,
+            PolicyName::INTERVAL,
             machine(cores),
             vec![until.clone(), hog(), hog()],
             1_000 * MS,

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::Simulation;
-use super::scenario::Step;
-use super::task::{Errand, Run, Stage, StepId, TaskId};
-use super::timeline::Moment;
+use crate::Simulation;
+use crate::scenario::Step;
+use crate::task::{Errand, Run, Stage, StepId, TaskId};
+use crate::timeline::Moment;
 
 /// Messages that nobody has received yet, with who sent them and waits for an answer, and the threads that
 /// wait for one.

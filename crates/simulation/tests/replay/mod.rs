@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use headway_sched::simulation::{Moment, Outcome, Scenario};
+use headway_simulation::{Moment, Outcome, Scenario};
 
 #[derive(Clone, Debug, Default)]
 pub struct GilReplay {

@@ -1,6 +1,6 @@
 //! One thread: where it is with its script, its GIL and the operating system.
 
-use super::scenario::ThreadSetting;
+use crate::scenario::ThreadSetting;
 
 pub type TaskId = usize;
 pub type CoreId = usize;

@@ -1,8 +1,8 @@
 //! `requests`: priority requests, as Antoine Pitrou's new GIL first had them.
 
-use crate::policy::Policy;
-use crate::queue::Queue;
-use crate::thread::{ThreadId, Threads};
+use headway_sched::Policy;
+use headway_sched::Queue;
+use headway_sched::{ThreadId, Threads};
 
 /// The mark of a thread that comes back from a call for which it dropped the GIL itself.
 const PRIORITY_REQUEST: u32 = 1;

@@ -4,8 +4,8 @@
 
 use serde::Deserialize;
 
-use super::distribution::{Distribution, LONGEST_NS};
-use crate::policy::PolicyName;
+use crate::distribution::{Distribution, LONGEST_NS};
+use crate::policies::PolicyName;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

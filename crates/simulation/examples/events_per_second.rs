@@ -1,14 +1,13 @@
 //! How fast virtual time is: events a second under each policy, for few threads and for many.
 //!
-//! `cargo run --release --package headway-sched --example events_per_second`; exit code 1 if the slowest case is
+//! `cargo run --release --package headway-simulation --example events_per_second`; exit code 1 if the slowest case is
 //! below a million. The best of several runs counts: whatever else the machine does makes a run slower, never
 //! faster.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use headway_sched::PolicyName;
-use headway_sched::simulation::{Scenario, ThreadSetting};
+use headway_simulation::{PolicyName, Scenario, ThreadSetting};
 
 #[path = "../tests/scenario/mod.rs"]
 mod scenario;

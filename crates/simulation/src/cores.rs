@@ -6,11 +6,11 @@
 //! is before that of the thread that runs. A slice is seen to be over at a tick. Idle cores take over
 //! threads that have waited elsewhere for a while.
 
-use super::Simulation;
-use super::distribution::{Distribution, Varying};
-use super::events::What;
-use super::task::{CoreId, Run, Stage, TaskId};
-use super::timeline::Moment;
+use crate::Simulation;
+use crate::distribution::{Distribution, Varying};
+use crate::events::What;
+use crate::task::{CoreId, Run, Stage, TaskId};
+use crate::timeline::Moment;
 
 /// As Linux's `cache_nice_tries` has it.
 const MOST_FAILURES: u32 = 2;

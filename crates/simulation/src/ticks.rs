@@ -1,11 +1,11 @@
 //! `ticks`: the GIL before CPython 3.2.
 
-use crate::policy::{NEVER, Policy};
-use crate::queue::Queue;
-use crate::thread::{ThreadId, Threads};
+use headway_sched::Queue;
+use headway_sched::{NEVER, Policy};
+use headway_sched::{ThreadId, Threads};
 
 /// `sys.getcheckinterval()` was 100 ticks; a tick, about one bytecode, is taken as 50 ns.
-const CHECK_NS: u64 = 100 * 50;
+pub const CHECK_NS: u64 = 100 * 50;
 
 /// The holder drops the GIL every 100 ticks and at once tries to take it again. A waiter never asks: it
 /// is woken at each drop, and has the GIL if it is up before the old holder is back.
@@ -52,13 +52,5 @@ impl Policy for Ticks {
         _now_ns: u64,
     ) -> u64 {
         NEVER
-    }
-
-    fn check_every_ns(&self) -> Option<u64> {
-        Some(CHECK_NS)
-    }
-
-    fn forces_switch(&self) -> bool {
-        false
     }
 }

@@ -4,13 +4,14 @@
 //! which they began that. Under a policy they wait as `crates/gil` has them wait: the policy chooses whom a
 //! drop calls, and when a waiter asks.
 
-use super::Simulation;
-use super::gil::Gil;
-use super::task::{Run, Stage, TaskId};
-use super::timeline::Moment;
-use crate::policy::NEVER;
-use crate::scheduler::{Scheduler, is_cpu_bound};
-use crate::thread::ThreadId;
+use crate::Simulation;
+use crate::gil::Gil;
+use crate::policies::SimulatedPolicy;
+use crate::task::{Run, Stage, TaskId};
+use crate::timeline::Moment;
+use headway_sched::NEVER;
+use headway_sched::ThreadId;
+use headway_sched::{Scheduler, is_cpu_bound};
 
 /// As the live queue has it: a waiter looks after so long, whatever it was told.
 const LOOK_NS: u64 = 100_000_000;
@@ -209,7 +210,8 @@ impl Simulation {
     /// Under a policy, one that did not wait ends no forced wait while others wait.
     pub(super) fn ends_forced_waits(&self, gil: usize, waited: bool) -> bool {
         let Gil { scheduler, threads, .. } = &self.gils[gil];
-        let others_wait = |scheduler: &Scheduler| scheduler.next(threads, self.now_ns).is_some();
+        let others_wait =
+            |scheduler: &Scheduler<SimulatedPolicy>| scheduler.next(threads, self.now_ns).is_some();
         waited || !scheduler.as_ref().is_some_and(others_wait)
     }
 

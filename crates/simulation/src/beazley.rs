@@ -1,8 +1,8 @@
 //! `beazley`: David Beazley's patch for bpo-7946.
 
-use crate::policy::Policy;
-use crate::queue::Queue;
-use crate::thread::{ThreadId, Threads};
+use headway_sched::Policy;
+use headway_sched::Queue;
+use headway_sched::{ThreadId, Threads};
 
 /// The mark of a thread whose last drop was forced.
 const CPU_BOUND: u32 = 1;

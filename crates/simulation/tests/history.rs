@@ -8,8 +8,7 @@
 mod replay;
 mod scenario;
 
-use headway_sched::PolicyName;
-use headway_sched::simulation::{Outcome, Scenario, ThreadSetting};
+use headway_simulation::{Outcome, PolicyName, Scenario, ThreadSetting};
 use replay::Replay;
 use scenario::*;
 
@@ -20,7 +19,7 @@ const SWITCH_NS: u64 = 150 * US;
 const TICK_NS: u64 = 4 * MS;
 
 const REMEDIES: [PolicyName; 2] = [PolicyName::Requests, PolicyName::Beazley];
-const OURS: [PolicyName; 2] = [PolicyName::Priority, PolicyName::Deadline];
+const OURS: [PolicyName; 2] = [PolicyName::PRIORITY, PolicyName::DEADLINE];
 
 /// Waits for something for a millisecond, and needs the GIL for a moment then.
 fn io() -> ThreadSetting {
@@ -65,7 +64,7 @@ fn ticks_count_bytecodes_however_long_they_are_and_an_interval_counts_time() {
         assert!(longest_ns(PolicyName::Ticks, cores) > hundred_calls_ns * 9 / 10);
         // A call cannot be cut short: the wait is an interval and a call; on one core the kernel may
         // let the other have its slice first.
-        let longest_ns = longest_ns(PolicyName::Interval, cores);
+        let longest_ns = longest_ns(PolicyName::INTERVAL, cores);
         assert!(longest_ns <= INTERVAL_NS + 10 * MS + TICK_NS + SWITCH_NS, "{cores}: {longest_ns}");
     }
 }
@@ -83,7 +82,7 @@ fn two_threads_that_compute_are_slower_than_one_on_two_cores_under_ticks() {
     assert!(slower(PolicyName::Ticks, 2) > 1.03, "{}", slower(PolicyName::Ticks, 2));
     assert!(slower(PolicyName::Ticks, 1) < 1.005, "{}", slower(PolicyName::Ticks, 1));
     for cores in [1, 2] {
-        let slower = slower(PolicyName::Interval, cores);
+        let slower = slower(PolicyName::INTERVAL, cores);
         assert!(slower < 1.01, "{cores}: {slower}");
     }
 }
@@ -105,7 +104,7 @@ fn the_new_gil_bounds_the_wait_by_about_an_interval_for_each_thread_that_compute
     for hogs in 1..=4 {
         let mut threads = vec![hog(); hogs];
         threads.push(io());
-        let (longest_ns, outcome) = waits(PolicyName::Interval, 8, threads, 4 * SECOND_NS);
+        let (longest_ns, outcome) = waits(PolicyName::INTERVAL, 8, threads, 4 * SECOND_NS);
         let bound_ns = (hogs as u64 + 1) * (INTERVAL_NS + SWITCH_NS);
         assert!(longest_ns[hogs] <= bound_ns, "{hogs}: {longest_ns:?}");
         // Who is called is left to the operating system: now and then one is overtaken.
@@ -121,7 +120,7 @@ fn the_new_gil_bounds_the_wait_by_about_an_interval_for_each_thread_that_compute
 fn the_convoy_remains_under_the_new_gil_and_is_gone_under_its_remedies() {
     for cores in [1, 2, 4] {
         let takes = |policy| waits(policy, cores, vec![hog(), io()], SECOND_NS).1.threads[1].takes;
-        let each_ns = SECOND_NS / takes(PolicyName::Interval);
+        let each_ns = SECOND_NS / takes(PolicyName::INTERVAL);
         assert!((INTERVAL_NS..2 * INTERVAL_NS).contains(&each_ns), "{cores}: {each_ns}");
         for policy in [REMEDIES, OURS].concat() {
             let each_ns = SECOND_NS / takes(policy);
@@ -151,7 +150,7 @@ fn bound_ns(policy: PolicyName, threads: usize) -> u64 {
     let slices_ns = (threads as u64 - 1) * INTERVAL_NS;
     let overdue_ns = 4 * INTERVAL_NS;
     match policy {
-        PolicyName::Priority => overdue_ns + (slices_ns / MS + 1) * (overdue_ns + MS),
+        PolicyName::PRIORITY => overdue_ns + (slices_ns / MS + 1) * (overdue_ns + MS),
         _ => (3 * slices_ns).min(16 * INTERVAL_NS + slices_ns) + 200 * US,
     }
 }
@@ -186,7 +185,7 @@ fn a_few_threads_that_do_io_starve_one_that_computes_under_the_remedies_and_not_
 #[test]
 fn a_thread_that_is_away_for_less_than_a_wake_up_starves_the_others_and_not_under_ours() {
     let threads = || vec![hog(), masquerader(300 * US, 10 * US)];
-    let (longest_ns, outcome) = waits(PolicyName::Interval, 4, threads(), SECOND_NS);
+    let (longest_ns, outcome) = waits(PolicyName::INTERVAL, 4, threads(), SECOND_NS);
     assert!(longest_ns[0] > SECOND_NS * 9 / 10, "{longest_ns:?}");
     assert_eq!(outcome.threads[0].asked, 0);
     for policy in OURS {

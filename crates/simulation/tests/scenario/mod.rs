@@ -1,9 +1,9 @@
 //! Words to write scenarios with, and an ordinary machine.
 #![allow(dead_code)] // Each test file is a crate of its own and uses a part.
 
-use headway_sched::PolicyName;
-use headway_sched::simulation::{
-    Distribution, GilSetting, Machine, Outcome, Scenario, Simulation, Step, ThreadSetting,
+use headway_simulation::{
+    Distribution, GilSetting, Machine, Outcome, PolicyName, Scenario, Simulation, Step,
+    ThreadSetting,
 };
 
 pub const US: u64 = 1_000;

@@ -90,7 +90,7 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::*;
 
     fn noted(room: usize, moments: &[(u64, usize, Moment)]) -> (Vec<(u64, usize, Moment)>, u64) {
         let mut timeline = Timeline::new(room, 100);

@@ -1,0 +1,116 @@
+//! A scheduler and a handful of threads, to which a test reports event by event what happens.
+#![allow(dead_code)] // Each test file is a crate of its own and uses a part.
+
+use headway_sched::{NEVER, Policy, Scheduler, Thread, ThreadId, Threads};
+use std::ops::{Index, IndexMut};
+
+/// The threads, by id.
+pub struct Table(pub Vec<Thread>);
+
+impl Index<ThreadId> for Table {
+    type Output = Thread;
+    fn index(&self, id: ThreadId) -> &Thread {
+        &self.0[id as usize]
+    }
+}
+
+impl IndexMut<ThreadId> for Table {
+    fn index_mut(&mut self, id: ThreadId) -> &mut Thread {
+        &mut self.0[id as usize]
+    }
+}
+
+impl Threads for Table {}
+
+pub const US: u64 = 1_000;
+pub const MS: u64 = 1_000_000;
+pub const INTERVAL_NS: u64 = 5 * MS;
+
+/// A scheduler and a handful of threads, told what happens event by event.
+pub struct Gil<P> {
+    pub scheduler: Scheduler<P>,
+    pub threads: Table,
+    now_ns: u64,
+}
+
+impl<P: Policy> Gil<P> {
+    pub fn under(policy: P) -> Self {
+        let threads = Table(vec![Thread::new(); 6]);
+        Self { scheduler: Scheduler::with_policy(policy, 1), threads, now_ns: MS }
+    }
+
+    pub fn pass(&mut self, ns: u64) -> &mut Self {
+        self.now_ns += ns;
+        self
+    }
+
+    pub fn wait(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.wait(&mut self.threads, thread, INTERVAL_NS, self.now_ns);
+        self
+    }
+
+    pub fn take(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.take(&mut self.threads, thread, self.now_ns);
+        self
+    }
+
+    pub fn drop(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.drop(&mut self.threads, thread, false, self.now_ns);
+        self
+    }
+
+    pub fn drop_forced(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.drop(&mut self.threads, thread, true, self.now_ns);
+        self
+    }
+
+    pub fn leave(&mut self, thread: ThreadId) -> &mut Self {
+        self.scheduler.leave(&mut self.threads, thread);
+        self
+    }
+
+    /// Holds for so long, unasked, and drops.
+    pub fn hold(&mut self, thread: ThreadId, ns: u64) -> &mut Self {
+        self.take(thread).pass(ns).drop(thread)
+    }
+
+    /// Holds for so long, and drops because it was asked to.
+    pub fn hold_until_asked(&mut self, thread: ThreadId, ns: u64) -> &mut Self {
+        self.take(thread).pass(ns).drop_forced(thread)
+    }
+
+    pub fn next(&self) -> Option<ThreadId> {
+        self.scheduler.next(&self.threads, self.now_ns)
+    }
+
+    /// How long from now until `waiter` asks `holder`.
+    pub fn asks_in_ns(&self, waiter: ThreadId, holder: ThreadId) -> u64 {
+        let ask_ns = self.scheduler.ask_ns(&self.threads, waiter, holder, self.now_ns);
+        if ask_ns == NEVER { NEVER } else { ask_ns.saturating_sub(self.now_ns) }
+    }
+
+    /// `holder` and `other`, both I/O-bound, have the GIL in turns of less than a millisecond, each
+    /// waiting when the other holds; `holder` first and last.
+    pub fn fill_with_io_bound_holds(&mut self, holder: ThreadId, other: ThreadId, ns: u64) {
+        let end_ns = self.now_ns + ns;
+        while self.now_ns < end_ns {
+            assert_ne!(self.next(), Some(holder));
+            self.pass(400 * US).wait(other);
+            assert_eq!(self.next(), Some(other));
+            self.drop(holder).take(other).pass(400 * US).wait(holder);
+            self.drop(other).take(holder);
+        }
+    }
+
+    /// The order in which the waiters would have the GIL if none came back and no time passed.
+    pub fn order(&mut self) -> Vec<ThreadId> {
+        let order: Vec<_> = std::iter::from_fn(|| {
+            let next = self.next()?;
+            self.scheduler.leave(&mut self.threads, next);
+            Some(next)
+        })
+        .collect();
+        assert!(self.threads.0.iter().all(|thread| !thread.is_queued()));
+        order
+    }
+}
