@@ -12,7 +12,8 @@
 //! the socket had no room for, while the application is not done (`entrust_rest`): PEP 3333 has a
 //! server guarantee that, and no thread waits for a slow client.
 
-use crate::connection::state::Peer;
+use crate::connection::state::Connection;
+use crate::connection::table::Queued;
 use crate::net::socket::{self, Transfer};
 use crate::net::tls::TlsSession;
 use crate::stats::RequestRecord;
@@ -30,10 +31,9 @@ const SENT_BYTES: usize = 262_144;
 /// What is larger goes out at once.
 const HELD_BYTES: usize = 16_384;
 
-/// A connection whose response is framed and unsent; its word is BUSY.
-#[derive(Clone, Copy)]
+/// A connection whose response is framed and unsent.
 pub struct Held {
-    pub index: u32,
+    pub connection: Queued,
     /// Of the request, but for the sending.
     pub record: RequestRecord,
 }
@@ -89,14 +89,14 @@ impl Outbox {
         self.is_open() && now_ns.saturating_sub(self.open_since_ns.load(SeqCst)) > HELD_NS
     }
 
-    /// False if it is closed.
-    pub fn hold(&self, held: Held) -> bool {
+    /// Gives the connection back if the box is closed.
+    pub fn hold(&self, held: Held) -> Option<Held> {
         let mut contents = self.lock();
-        let open = self.is_open();
-        if open {
-            contents.held.push(held);
+        if !self.is_open() {
+            return Some(held);
         }
-        open
+        contents.held.push(held);
+        None
     }
 
     /// Moves everything held to the end of `out`, whose owner owns it now. Called by its thread.
@@ -109,19 +109,19 @@ impl Outbox {
     /// Lets the monitor send what the peer has to, should the application take its time yet. False
     /// if it is not for this box. Waits for nobody: the GIL is held, and in a forked child the lock may
     /// be too, for ever.
-    pub fn entrust(&self, peer: &mut Peer) -> bool {
+    pub fn entrust(&self, connection: &mut Connection) -> bool {
         let Ok(mut contents) = self.contents.try_lock() else { return false };
         // Under the lock: the monitor looks no more into a box that it has closed.
-        let open = self.is_open() && is_small(peer);
+        let open = self.is_open() && is_small(connection);
         if open {
-            contents.entrusted = Some(Entrusted::of(peer));
+            contents.entrusted = Some(Entrusted::of(connection));
         }
         open
     }
 
     /// Lets the monitor go on with what the socket has no room for yet.
-    pub fn entrust_rest(&self, peer: &mut Peer) {
-        self.lock().entrusted = Some(Entrusted::of(peer));
+    pub fn entrust_rest(&self, connection: &mut Connection) {
+        self.lock().entrusted = Some(Entrusted::of(connection));
         self.has_rest.store(true, SeqCst);
     }
 
@@ -131,11 +131,11 @@ impl Outbox {
     }
 
     /// The end of `entrust` and `entrust_rest`: gives back what is unsent.
-    pub fn give_back(&self, peer: &mut Peer) {
+    pub fn give_back(&self, connection: &mut Connection) {
         if let Some(mut entrusted) = self.lock().entrusted.take() {
-            entrusted.bytes.append(&mut peer.outgoing);
-            (peer.outgoing, peer.sent) = (entrusted.bytes, entrusted.sent);
-            peer.tls = entrusted.tls;
+            entrusted.bytes.append(&mut connection.outgoing);
+            (connection.outgoing, connection.sent) = (entrusted.bytes, entrusted.sent);
+            connection.tls = entrusted.tls;
         }
         self.has_rest.store(false, SeqCst);
     }
@@ -160,12 +160,12 @@ impl Outbox {
 }
 
 impl Entrusted {
-    fn of(peer: &mut Peer) -> Self {
+    fn of(connection: &mut Connection) -> Self {
         Self {
-            fd: peer.socket.as_raw_fd(),
-            tls: peer.tls.take(),
-            bytes: std::mem::take(&mut peer.outgoing),
-            sent: std::mem::take(&mut peer.sent),
+            fd: connection.socket.as_raw_fd(),
+            tls: connection.tls.take(),
+            bytes: std::mem::take(&mut connection.outgoing),
+            sent: std::mem::take(&mut connection.sent),
         }
     }
 
@@ -193,8 +193,8 @@ impl Entrusted {
 }
 
 /// Whether the rest of the response is worth holding, and nothing but bytes.
-pub fn is_small(peer: &Peer) -> bool {
-    peer.tls.is_none() && peer.file.is_none() && peer.outgoing.len() <= HELD_BYTES
+pub fn is_small(connection: &Connection) -> bool {
+    connection.tls.is_none() && connection.file.is_none() && connection.outgoing.len() <= HELD_BYTES
 }
 
 /// The outboxes of all threads, for the monitor. Locked before any of them.

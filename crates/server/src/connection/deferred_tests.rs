@@ -1,23 +1,23 @@
 //! What is entrusted to the monitor: that it is never forgotten, and that nobody waits for it for long.
 
 use crate::connection::deferred::*;
-use crate::connection::state::Peer;
+use crate::connection::state::Connection;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 /// A peer with a response of so many bytes, and its client.
-fn peer(bytes: usize) -> (Peer, UnixStream) {
+fn peer(bytes: usize) -> (Connection, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let mut peer = Peer::new(ours.into(), Default::default(), Default::default());
-    peer.outgoing.resize(bytes, b'x');
-    (peer, theirs)
+    let mut connection = Connection::new(ours.into(), Default::default(), Default::default());
+    connection.outgoing.resize(bytes, b'x');
+    (connection, theirs)
 }
 
 #[test]
 fn what_is_entrusted_is_sent_or_looked_at_again() {
     let outbox = Outbox::default();
-    let (mut peer, mut client) = peer(0);
+    let (mut connection, mut client) = peer(0);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let monitor = scope.spawn(|| {
@@ -27,17 +27,17 @@ fn what_is_entrusted_is_sent_or_looked_at_again() {
         });
         let mut is_stranded = false;
         for _ in 0..50_000 {
-            peer.outgoing.push(b'x');
+            connection.outgoing.push(b'x');
             outbox.open(1);
-            if outbox.entrust(&mut peer) {
+            if outbox.entrust(&mut connection) {
                 let contents = outbox.lock();
                 let is_sent = contents.entrusted.as_ref().is_none_or(|it| it.sent == 1);
                 is_stranded |= !is_sent && !outbox.wants_attention(u64::MAX);
                 drop(contents);
-                outbox.give_back(&mut peer);
+                outbox.give_back(&mut connection);
             }
-            peer.outgoing.clear();
-            peer.sent = 0;
+            connection.outgoing.clear();
+            connection.sent = 0;
             client.set_nonblocking(true).unwrap();
             let _ = client.read(&mut [0; 64]);
         }
@@ -52,14 +52,14 @@ fn one_look_sends_no_more_than_a_piece() {
     let outbox = Outbox::default();
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut peer, _client) = peer(3 * SENT_BYTES);
-    peer.socket = listener.accept().unwrap().0.into();
+    let (mut connection, _client) = peer(3 * SENT_BYTES);
+    connection.socket = listener.accept().unwrap().0.into();
     let client = std::thread::spawn(move || {
         let mut received = Vec::new();
         client.read_to_end(&mut received).unwrap();
         received.len()
     });
-    outbox.entrust_rest(&mut peer);
+    outbox.entrust_rest(&mut connection);
     let mut sent = 0;
     while outbox.has_rest() {
         outbox.take_overdue(u64::MAX, &mut Vec::new());
@@ -67,7 +67,7 @@ fn one_look_sends_no_more_than_a_piece() {
         assert!(now - sent <= SENT_BYTES, "{now} after {sent}");
         sent = now;
     }
-    outbox.give_back(&mut peer);
-    drop(peer);
+    outbox.give_back(&mut connection);
+    drop(connection);
     assert_eq!(client.join().unwrap(), 3 * SENT_BYTES);
 }

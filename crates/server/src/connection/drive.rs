@@ -7,7 +7,8 @@
 use crate::connection::deferred::{self, Held, Outbox};
 use crate::connection::lingering::{self, linger};
 use crate::connection::preamble::{Forwarding, Passage};
-use crate::connection::state::{Peer, Spares, Stage};
+use crate::connection::state::{Connection, Spares, Stage};
+use crate::connection::table::Queued;
 use crate::http::connection::Finished;
 use crate::http::{Event, Head, Rejection};
 use crate::limits::Activity;
@@ -39,6 +40,8 @@ pub struct TurnState<'a, T> {
     pub outbox: Arc<Outbox>,
     /// Where what was in the outbox lies while it is sent; empty between turns.
     pub held: Vec<Held>,
+    /// Connections whose responses were sent just now; empty between turns.
+    pub sent: Vec<Queued>,
     /// What others may know of this thread.
     pub activity: Arc<Activity>,
     pub dates: DateCache,
@@ -73,6 +76,7 @@ impl<'a, T> TurnState<'a, T> {
             late: false,
             outbox,
             held: Vec::new(),
+            sent: Vec::new(),
             activity,
             dates: DateCache::default(),
             log: LogBuffer::default(),
@@ -101,27 +105,35 @@ pub enum Outcome {
 }
 
 impl<A: Application> Pool<A> {
-    pub(crate) fn turn(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
-        peer.borrow_buffers(&mut state.spares);
-        match std::mem::take(&mut peer.expired) {
-            true => self.last_turn(peer, state),
-            false => self.go_on(peer, state),
+    pub(crate) fn turn(
+        &self,
+        connection: &mut Connection,
+        state: &mut TurnState<A::Thread>,
+    ) -> Outcome {
+        connection.borrow_buffers(&mut state.spares);
+        match std::mem::take(&mut connection.expired) {
+            true => self.last_turn(connection, state),
+            false => self.go_on(connection, state),
         }
     }
 
-    pub(crate) fn go_on(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Outcome {
+    pub(crate) fn go_on(
+        &self,
+        connection: &mut Connection,
+        state: &mut TurnState<A::Thread>,
+    ) -> Outcome {
         let mut requests = 0;
         loop {
-            match peer.stage {
-                Stage::Opening { .. } => match self.entrance.pass(peer) {
+            match connection.stage {
+                Stage::Opening { .. } => match self.entrance.pass(connection) {
                     Passage::Passed => {
-                        peer.stage = Stage::Idle;
-                        peer.readable = true;
-                        peer.owes_first_request = self.is_stopping();
+                        connection.stage = Stage::Idle;
+                        connection.readable = true;
+                        connection.owes_first_request = self.is_stopping();
                     }
                     Passage::Refused(rejection) => {
-                        begin_request(peer, state.now_ns);
-                        self.refuse(peer, rejection, state);
+                        begin_request(connection, state.now_ns);
+                        self.refuse(connection, rejection, state);
                     }
                     Passage::Silent if self.is_stopping() && !self.keeps_idle() => {
                         return Outcome::Close;
@@ -130,10 +142,10 @@ impl<A: Application> Pool<A> {
                     Passage::Close => return Outcome::Close,
                 },
                 Stage::Lingering { since_ns, expecting } => {
-                    return linger(peer, self.lingers_until_ns(since_ns, expecting));
+                    return linger(connection, self.lingers_until_ns(since_ns, expecting));
                 }
-                Stage::Writing(finished) => match peer.send() {
-                    Transfer::Moved(_) => match after_response(peer, finished) {
+                Stage::Writing(finished) => match connection.send() {
+                    Transfer::Moved(_) => match after_response(connection, finished) {
                         Outcome::Wait => {}
                         other => return other,
                     },
@@ -145,7 +157,7 @@ impl<A: Application> Pool<A> {
                     if requests == REQUESTS_PER_TURN {
                         return Outcome::Yield;
                     }
-                    match self.read_request(peer, state) {
+                    match self.read_request(connection, state) {
                         Some(outcome) => return outcome,
                         None => requests += 1,
                     }
@@ -156,32 +168,36 @@ impl<A: Application> Pool<A> {
 
     /// Reads until a request can be run, and runs it (`None`), or until something must be waited
     /// for or the connection is over.
-    fn read_request(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Option<Outcome> {
+    fn read_request(
+        &self,
+        connection: &mut Connection,
+        state: &mut TurnState<A::Thread>,
+    ) -> Option<Outcome> {
         loop {
-            match peer.http.next_event() {
+            match connection.http.next_event() {
                 Event::NeedData => {
-                    if peer.stage == Stage::Head && peer.http.is_idle() {
+                    if connection.stage == Stage::Head && connection.http.is_idle() {
                         // What came was no head: the rest of a body, an empty line.
-                        peer.stage = Stage::Idle;
+                        connection.stage = Stage::Idle;
                     }
-                    if peer.readable {
-                        if peer.stage == Stage::Idle || peer.http.is_discarding() {
-                            begin_request(peer, state.now_ns);
+                    if connection.readable {
+                        if connection.stage == Stage::Idle || connection.http.is_discarding() {
+                            begin_request(connection, state.now_ns);
                         }
-                        peer.receive();
-                        if peer.stage == Stage::Idle && !peer.http.is_idle() {
-                            peer.stage = Stage::Head;
+                        connection.receive();
+                        if connection.stage == Stage::Idle && !connection.http.is_idle() {
+                            connection.stage = Stage::Head;
                         }
                     } else if self.is_stopping()
-                        && peer.stage == Stage::Idle
-                        && !peer.owes_first_request
+                        && connection.stage == Stage::Idle
+                        && !connection.owes_first_request
                     {
                         // Nobody may have polled since a next request came.
-                        peer.readable = true;
-                        match peer.receive() {
+                        connection.readable = true;
+                        match connection.receive() {
                             Transfer::Moved(_) => {
-                                begin_request(peer, state.now_ns);
-                                peer.stage = Stage::Head;
+                                begin_request(connection, state.now_ns);
+                                connection.stage = Stage::Head;
                             }
                             Transfer::WouldBlock if self.keeps_idle() => {
                                 return Some(Outcome::Wait);
@@ -193,27 +209,27 @@ impl<A: Application> Pool<A> {
                     }
                 }
                 Event::Request => {
-                    peer.has_sent_request = true;
+                    connection.has_sent_request = true;
                     if state.late {
                         // Nobody had time for it while it was worth it.
-                        self.refuse(peer, Rejection::QueueTimeout, state);
+                        self.refuse(connection, Rejection::QueueTimeout, state);
                         return None;
                     }
-                    peer.stage = Stage::Body;
-                    peer.body.clear();
-                    if peer.http.awaits_continue() {
-                        return self.run(peer, state);
+                    connection.stage = Stage::Body;
+                    connection.body.clear();
+                    if connection.http.awaits_continue() {
+                        return self.run(connection, state);
                     }
                 }
                 Event::Data(range) => {
-                    peer.body.extend_from_slice(peer.http.bytes(range));
-                    if peer.body.unread().len() >= GATHERED_BODY_BYTES {
-                        return self.run(peer, state);
+                    connection.body.extend_from_slice(connection.http.bytes(range));
+                    if connection.body.unread().len() >= GATHERED_BODY_BYTES {
+                        return self.run(connection, state);
                     }
                 }
-                Event::EndOfMessage => return self.run(peer, state),
+                Event::EndOfMessage => return self.run(connection, state),
                 Event::Refused(rejection) => {
-                    self.refuse(peer, rejection, state);
+                    self.refuse(connection, rejection, state);
                     return None;
                 }
                 Event::Paused | Event::Closed => return Some(Outcome::Close),
@@ -222,30 +238,34 @@ impl<A: Application> Pool<A> {
     }
 
     /// Calls the application; sends its response as far as it goes (`None`), or has it held.
-    fn run(&self, peer: &mut Peer, state: &mut TurnState<A::Thread>) -> Option<Outcome> {
+    fn run(
+        &self,
+        connection: &mut Connection,
+        state: &mut TurnState<A::Thread>,
+    ) -> Option<Outcome> {
         let Some(thread) = state.thread.as_deref_mut().filter(|_| !state.late) else {
-            self.refuse(peer, Rejection::QueueTimeout, state);
+            self.refuse(connection, Rejection::QueueTimeout, state);
             return None;
         };
-        let begun = peer.progress;
+        let begun = connection.progress;
         state.date.clear();
         state.date.extend_from_slice(state.dates.http().as_bytes());
-        if peer.forwarding != Forwarding::Unknown {
-            peer.origin = self.entrance.origin_of(peer);
+        if connection.forwarding != Forwarding::Unknown {
+            connection.origin = self.entrance.origin_of(connection);
         }
         if let Some(slot) = &state.slot {
             slot.begin(state.now_ns);
         }
         let slow_requests = self.watch.slow_requests.as_deref();
         if let Some(slow_requests) = slow_requests {
-            slow_requests.begin(&state.activity, peer);
+            slow_requests.begin(&state.activity, connection);
         }
-        let (head, bytes) = peer.http.head();
+        let (head, bytes) = connection.http.head();
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let (date, activity) = (&state.date, &state.activity);
         let in_burst = state.outbox.is_open();
         let routes = self.books.is_reported().then_some(&self.books.routes);
-        let mut exchange = Exchange::new(peer, date, self, activity, &state.outbox, routes);
+        let mut exchange = Exchange::new(connection, date, self, activity, &state.outbox, routes);
         self.application().handle(thread, &mut exchange);
         exchange.take_back();
         let (mut record, finished) = (exchange.record, exchange.finished());
@@ -253,11 +273,11 @@ impl<A: Application> Pool<A> {
         state.gil_wait_ns += record.gil_wait_ns.unwrap_or(0);
         state.gil_held_ns += record.gil_held_ns.unwrap_or(0).min(SHORT_HOLD_NS);
         record.queue_ns = begun.started_ns.saturating_sub(begun.noticed_ns);
-        peer.stage = Stage::Writing(finished);
-        let holds = in_burst && deferred::is_small(peer) && peer.has_unsent();
+        connection.stage = Stage::Writing(finished);
+        let holds = in_burst && deferred::is_small(connection) && connection.has_unsent();
         let end_ns = match holds {
             true => now_ns(),
-            false => self.send_response(peer, &mut record, ended_ns.max(transmitted_ns)),
+            false => self.send_response(connection, &mut record, ended_ns.max(transmitted_ns)),
         };
         if let Some(slow_requests) = slow_requests {
             slow_requests.end(&state.activity, &record, end_ns);
@@ -271,7 +291,7 @@ impl<A: Application> Pool<A> {
         if holds {
             return Some(Outcome::Hold(record));
         }
-        self.end_request(peer, &record, end_ns, state);
+        self.end_request(connection, &record, end_ns, state);
         None
     }
 
@@ -279,41 +299,41 @@ impl<A: Application> Pool<A> {
     /// was out by then was out then, even if this thread has lost its core since.
     pub(crate) fn send_response(
         &self,
-        peer: &mut Peer,
+        connection: &mut Connection,
         record: &mut RequestRecord,
         begun_ns: u64,
     ) -> u64 {
         let mut end_ns = begun_ns;
-        if peer.has_unsent() {
-            if peer.send() == Transfer::Ended {
-                peer.stage = Stage::Writing(Finished::Truncated { reset: false });
+        if connection.has_unsent() {
+            if connection.send() == Transfer::Ended {
+                connection.stage = Stage::Writing(Finished::Truncated { reset: false });
             }
             end_ns = now_ns();
         }
         record.output_write_ns += end_ns - begun_ns;
-        record.response_ns = record.queue_ns + (end_ns - peer.progress.started_ns);
+        record.response_ns = record.queue_ns + (end_ns - connection.progress.started_ns);
         end_ns
     }
 
     /// The record is complete, and the next request of this connection may begin.
     pub(crate) fn end_request(
         &self,
-        peer: &mut Peer,
+        connection: &mut Connection,
         record: &RequestRecord,
         end_ns: u64,
         state: &mut TurnState<A::Thread>,
     ) {
-        self.keep_record(peer, Some(peer.http.head()), record, state);
+        self.keep_record(connection, Some(connection.http.head()), record, state);
         // A request that came meanwhile waited for this one; it is noticed now. Of one that is still to be
         // read no event may tell any more.
-        peer.progress = Progress { noticed_ns: end_ns, started_ns: end_ns };
-        peer.noticed_ns = end_ns;
+        connection.progress = Progress { noticed_ns: end_ns, started_ns: end_ns };
+        connection.noticed_ns = end_ns;
     }
 
     /// Counts a request, of which there may be no head, and writes its line.
     fn keep_record(
         &self,
-        peer: &Peer,
+        connection: &Connection,
         request: Option<(&Head, &[u8])>,
         record: &RequestRecord,
         state: &mut TurnState<A::Thread>,
@@ -334,7 +354,7 @@ impl<A: Application> Pool<A> {
                     user_agent: field(b"user-agent"),
                 }
             });
-            let asked = Asked { address: peer.client().0, request };
+            let asked = Asked { address: connection.client().0, request };
             state.log.push(log, asked, record, &mut state.dates);
         }
     }
@@ -342,22 +362,24 @@ impl<A: Application> Pool<A> {
     /// Answers what is malformed, or came too late; the connection will close.
     pub(crate) fn refuse(
         &self,
-        peer: &mut Peer,
+        connection: &mut Connection,
         rejection: Rejection,
         state: &mut TurnState<A::Thread>,
     ) {
         let date = state.dates.http().as_bytes();
-        let status = encode_refusal(&mut peer.http, rejection, date, &mut peer.outgoing);
-        peer.stage = Stage::Writing(Finished::Close);
-        let begun = peer.progress;
+        let status =
+            encode_refusal(&mut connection.http, rejection, date, &mut connection.outgoing);
+        connection.stage = Stage::Writing(Finished::Close);
+        let begun = connection.progress;
         let record = RequestRecord {
             status,
             queue_ns: begun.started_ns.saturating_sub(begun.noticed_ns),
             response_ns: now_ns().saturating_sub(begun.noticed_ns),
             ..RequestRecord::default()
         };
-        peer.origin = peer.http.request().and_then(|_| self.entrance.origin_of(peer));
-        self.keep_record(peer, peer.http.request(), &record, state);
+        connection.origin =
+            connection.http.request().and_then(|_| self.entrance.origin_of(connection));
+        self.keep_record(connection, connection.http.request(), &record, state);
     }
 }
 
@@ -386,30 +408,30 @@ impl<A: Application> Host for Pool<A> {
     }
 }
 
-fn begin_request(peer: &mut Peer, now_ns: u64) {
-    peer.progress = Progress { noticed_ns: peer.noticed_ns, started_ns: now_ns };
+fn begin_request(connection: &mut Connection, now_ns: u64) {
+    connection.progress = Progress { noticed_ns: connection.noticed_ns, started_ns: now_ns };
 }
 
 /// The response is out.
-fn after_response(peer: &mut Peer, finished: Finished) -> Outcome {
+fn after_response(connection: &mut Connection, finished: Finished) -> Outcome {
     match finished {
         Finished::KeepAlive => {
-            peer.stage = if peer.http.is_idle() { Stage::Idle } else { Stage::Head };
+            connection.stage = if connection.http.is_idle() { Stage::Idle } else { Stage::Head };
             // The next request has a time of its own.
-            peer.deadline_stage = None;
+            connection.deadline_stage = None;
             Outcome::Wait
         }
         Finished::Close => {
-            if !peer.close_sending() {
+            if !connection.close_sending() {
                 return Outcome::Wait;
             }
-            let Some(stage) = lingering::begin(peer) else { return Outcome::Close };
-            peer.stage = stage;
+            let Some(stage) = lingering::begin(connection) else { return Outcome::Close };
+            connection.stage = stage;
             Outcome::Wait
         }
         Finished::Truncated { reset } => {
             if reset {
-                socket::reset(peer.socket.as_fd());
+                socket::reset(connection.socket.as_fd());
             }
             Outcome::Close
         }

@@ -4,7 +4,7 @@
 //! the response on its way (RFC 9112 section 9.6).
 
 use crate::connection::drive::Outcome;
-use crate::connection::state::{Peer, Stage};
+use crate::connection::state::{Connection, Stage};
 use crate::net::socket::{self, Transfer};
 use crate::pool::Pool;
 use crate::request::Application;
@@ -20,22 +20,22 @@ const BYTES_PER_TURN: usize = 262_144;
 
 /// How a connection lingers; `None` if its peer sends nothing more: it has said so, with a FIN or by
 /// asking for this end.
-pub fn begin(peer: &Peer) -> Option<Stage> {
-    let expecting = match socket::peek(peer.socket.as_fd(), &mut [0]) {
+pub fn begin(connection: &Connection) -> Option<Stage> {
+    let expecting = match socket::peek(connection.socket.as_fd(), &mut [0]) {
         Transfer::Ended => return None,
         Transfer::Moved(_) => true,
-        Transfer::WouldBlock | Transfer::Unfinished => !peer.http.is_drained(),
+        Transfer::WouldBlock | Transfer::Unfinished => !connection.http.is_drained(),
     };
-    let is_wanted = expecting || !peer.http.is_asked_to_close();
+    let is_wanted = expecting || !connection.http.is_asked_to_close();
     is_wanted.then(|| Stage::Lingering { since_ns: now_ns(), expecting })
 }
 
 /// Drops what comes until the peer has closed too, or its time is over.
-pub fn linger(peer: &mut Peer, until_ns: u64) -> Outcome {
+pub fn linger(connection: &mut Connection, until_ns: u64) -> Outcome {
     let mut dropped = [0; 16_384];
     for _ in 0..BYTES_PER_TURN / dropped.len() {
-        match socket::receive(peer.socket.as_fd(), &mut dropped) {
-            Transfer::Moved(_) => peer.moved = true,
+        match socket::receive(connection.socket.as_fd(), &mut dropped) {
+            Transfer::Moved(_) => connection.moved = true,
             Transfer::Ended => return Outcome::Close,
             Transfer::WouldBlock | Transfer::Unfinished if now_ns() < until_ns => {
                 return Outcome::Wait;
@@ -70,7 +70,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     /// A peer that has sent more than a turn drops, and its socket.
-    fn talkative() -> (Peer, TcpStream) {
+    fn talkative() -> (Connection, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
@@ -79,19 +79,19 @@ mod tests {
         while sent < 2 * BYTES_PER_TURN {
             sent += client.write(&[0; BYTES_PER_TURN]).expect("room for it on both sides");
         }
-        (Peer::new(server.into(), PeerAddress::default(), Default::default()), client)
+        (Connection::new(server.into(), PeerAddress::default(), Default::default()), client)
     }
 
     #[test]
     fn who_always_sends_keeps_no_thread() {
-        let (mut peer, _client) = talkative();
-        assert!(matches!(linger(&mut peer, u64::MAX), Outcome::Yield));
-        assert!(matches!(socket::peek(peer.socket.as_fd(), &mut [0]), Transfer::Moved(_)));
+        let (mut connection, _client) = talkative();
+        assert!(matches!(linger(&mut connection, u64::MAX), Outcome::Yield));
+        assert!(matches!(socket::peek(connection.socket.as_fd(), &mut [0]), Transfer::Moved(_)));
     }
 
     #[test]
     fn who_always_sends_is_left_when_its_time_is_over() {
-        let (mut peer, _client) = talkative();
-        assert!(matches!(linger(&mut peer, now_ns()), Outcome::Close));
+        let (mut connection, _client) = talkative();
+        assert!(matches!(linger(&mut connection, now_ns()), Outcome::Close));
     }
 }

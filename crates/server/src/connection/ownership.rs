@@ -24,11 +24,11 @@ const GENERATION_SHIFT: u32 = 32;
 /// Writers: the thread that polls (`note_event`), the owner (`release`, `free`), the monitor and
 /// whoever stops the server (`claim`). All `SeqCst`: stopping relies on one order of the word and
 /// the stop flag.
-pub struct Word(AtomicU64);
+pub struct Ownership(AtomicU64);
 
 /// What an event did to the word.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Noted {
+pub enum Event {
     /// The caller owns the connection now.
     Claimed,
     /// Its owner will look again.
@@ -37,14 +37,14 @@ pub enum Noted {
     Stale,
 }
 
-impl Default for Word {
+impl Default for Ownership {
     /// The word of a free slot.
     fn default() -> Self {
         Self(AtomicU64::new(BUSY))
     }
 }
 
-impl Word {
+impl Ownership {
     pub fn generation(&self) -> u32 {
         (self.0.load(SeqCst) >> GENERATION_SHIFT) as u32
     }
@@ -53,16 +53,16 @@ impl Word {
         self.0.load(SeqCst) & HANGUP != 0
     }
 
-    pub fn note_event(&self, generation: u32, hangup: bool) -> Noted {
+    pub fn note_event(&self, generation: u32, hangup: bool) -> Event {
         let hangup = if hangup { HANGUP } else { 0 };
         let mut word = self.0.load(SeqCst);
         loop {
             if (word >> GENERATION_SHIFT) as u32 != generation {
-                return Noted::Stale;
+                return Event::Stale;
             }
             let (next, noted) = match word & BUSY {
-                0 => (word | BUSY | hangup, Noted::Claimed),
-                _ => (word | PENDING | hangup, Noted::Pending),
+                0 => (word | BUSY | hangup, Event::Claimed),
+                _ => (word | PENDING | hangup, Event::Pending),
             };
             match self.0.compare_exchange_weak(word, next, SeqCst, SeqCst) {
                 Ok(_) => return noted,
@@ -104,10 +104,10 @@ mod tests {
 
     #[test]
     fn an_event_on_a_busy_connection_is_seen_by_its_owner() {
-        let word = Word::default();
+        let word = Ownership::default();
         assert!(word.release());
-        assert_eq!(word.note_event(0, false), Noted::Claimed);
-        assert_eq!(word.note_event(0, true), Noted::Pending);
+        assert_eq!(word.note_event(0, false), Event::Claimed);
+        assert_eq!(word.note_event(0, true), Event::Pending);
         assert!(!word.claim());
         assert!(!word.release());
         assert!(word.has_hangup());
@@ -117,27 +117,27 @@ mod tests {
 
     #[test]
     fn an_event_of_a_freed_connection_is_stale() {
-        let word = Word::default();
+        let word = Ownership::default();
         assert!(word.release());
         assert!(word.claim());
         word.free();
-        assert_eq!(word.note_event(0, false), Noted::Stale);
+        assert_eq!(word.note_event(0, false), Event::Stale);
         assert!(word.release());
-        assert_eq!(word.note_event(0, false), Noted::Stale);
-        assert_eq!(word.note_event(1, false), Noted::Claimed);
+        assert_eq!(word.note_event(0, false), Event::Stale);
+        assert_eq!(word.note_event(1, false), Event::Claimed);
     }
 
     #[test]
     fn of_many_threads_one_claims_and_no_event_is_lost() {
         use std::sync::atomic::{AtomicU32, AtomicU64};
-        let word = Word::default();
+        let word = Ownership::default();
         assert!(word.release());
         let (owners, seen) = (AtomicU32::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
-                        if word.note_event(0, false) == Noted::Claimed {
+                        if word.note_event(0, false) == Event::Claimed {
                             loop {
                                 assert_eq!(owners.fetch_add(1, SeqCst), 0);
                                 seen.fetch_add(1, SeqCst);
@@ -152,7 +152,7 @@ mod tests {
             }
         });
         assert!(seen.load(SeqCst) > 0);
-        assert_eq!(word.note_event(0, false), Noted::Claimed);
+        assert_eq!(word.note_event(0, false), Event::Claimed);
         assert!(word.release());
     }
 }

@@ -5,7 +5,7 @@
 //! runs: certificates are read again by the next generation of workers. Any worker thread, as the
 //! owner of the peer.
 
-use crate::connection::state::{Peer, Stage};
+use crate::connection::state::{Connection, Stage};
 use crate::http::Rejection;
 use crate::http::forwarding::{Believed, Origin, read_origin};
 use crate::limits::say_on_stderr;
@@ -65,25 +65,27 @@ pub enum Passage {
 
 impl Entrance {
     /// Says what a new connection has to pass.
-    pub fn admit(&self, peer: &mut Peer) {
-        let is_unix = peer.address.ip.is_empty();
+    pub fn admit(&self, connection: &mut Connection) {
+        let is_unix = connection.address.ip.is_empty();
         if !self.proxy_protocol_from.is_empty() {
-            peer.owes_proxy_header = self.proxy_protocol_from.contains_peer(&peer.address.ip);
+            connection.owes_proxy_header =
+                self.proxy_protocol_from.contains_peer(&connection.address.ip);
         }
         if let Some(config) = self.tls.as_ref().filter(|_| !is_unix) {
             // It fails for a configuration that `read_config` does not make.
-            peer.tls = TlsSession::new(config).ok().map(Box::new);
+            connection.tls = TlsSession::new(config).ok().map(Box::new);
         }
-        if peer.owes_proxy_header || peer.tls.is_some() {
-            peer.stage = Stage::Opening { silent: true };
+        if connection.owes_proxy_header || connection.tls.is_some() {
+            connection.stage = Stage::Opening { silent: true };
         }
-        self.judge(peer);
+        self.judge(connection);
     }
 
     /// Whether the peer's address makes its word count.
-    fn judge(&self, peer: &mut Peer) {
+    fn judge(&self, connection: &mut Connection) {
         if !self.trusted_proxies.is_empty() {
-            peer.forwarding = match self.trusted_proxies.contains_peer(&peer.address.ip) {
+            connection.forwarding = match self.trusted_proxies.contains_peer(&connection.address.ip)
+            {
                 true => Forwarding::Believed(self.believed),
                 false => Forwarding::Hidden,
             };
@@ -91,28 +93,28 @@ impl Entrance {
     }
 
     /// Goes on with what the connection has to pass, without waiting.
-    pub fn pass(&self, peer: &mut Peer) -> Passage {
-        if peer.owes_proxy_header {
-            match self.take_proxy_header(peer) {
+    pub fn pass(&self, connection: &mut Connection) -> Passage {
+        if connection.owes_proxy_header {
+            match self.take_proxy_header(connection) {
                 Passage::Passed => {
-                    peer.owes_proxy_header = false;
-                    peer.stage = Stage::Opening { silent: true };
+                    connection.owes_proxy_header = false;
+                    connection.stage = Stage::Opening { silent: true };
                     // What follows has a time of its own.
-                    peer.deadline_stage = None;
+                    connection.deadline_stage = None;
                 }
                 other => return other,
             }
         }
-        match &mut peer.tls {
-            Some(_) if peer.stage == (Stage::Opening { silent: true }) => greet(peer),
-            Some(_) => shake_hands(peer),
+        match &mut connection.tls {
+            Some(_) if connection.stage == (Stage::Opening { silent: true }) => greet(connection),
+            Some(_) => shake_hands(connection),
             None => Passage::Passed,
         }
     }
 
-    fn take_proxy_header(&self, peer: &mut Peer) -> Passage {
+    fn take_proxy_header(&self, connection: &mut Connection) -> Passage {
         let mut seen = [0; MAX_HEADER_BYTES];
-        let fd = peer.socket.as_fd();
+        let fd = connection.socket.as_fd();
         let count = match socket::peek(fd, &mut seen) {
             Transfer::Moved(count) => count,
             Transfer::WouldBlock | Transfer::Unfinished => return Passage::Silent,
@@ -127,20 +129,20 @@ impl Entrance {
                 // Without an address (LOCAL, UNKNOWN) the proxy itself is the client.
                 if let Some(source) = source {
                     let ip = source.ip().to_canonical().to_string();
-                    peer.address = PeerAddress { ip, port: source.port() };
-                    self.judge(peer);
+                    connection.address = PeerAddress { ip, port: source.port() };
+                    self.judge(connection);
                 }
                 Passage::Passed
             }
             Err(proxy_header::Error::BufferTooShort) if count < MAX_HEADER_BYTES => {
-                if peer.hangup {
+                if connection.hangup {
                     return Passage::Close;
                 }
-                peer.stage = Stage::Opening { silent: false };
+                connection.stage = Stage::Opening { silent: false };
                 Passage::Wait
             }
             Err(_) => {
-                self.note_refusal(&peer.address);
+                self.note_refusal(&connection.address);
                 Passage::Close
             }
         }
@@ -159,9 +161,9 @@ impl Entrance {
     }
 
     /// What the peer says of where the current request began, if its word counts.
-    pub fn origin_of(&self, peer: &Peer) -> Option<Box<Origin>> {
-        let Forwarding::Believed(believed) = peer.forwarding else { return None };
-        let (head, bytes) = peer.http.head();
+    pub fn origin_of(&self, connection: &Connection) -> Option<Box<Origin>> {
+        let Forwarding::Believed(believed) = connection.forwarding else { return None };
+        let (head, bytes) = connection.http.head();
         let is_trusted = |ip| self.trusted_proxies.contains(ip);
         Some(Box::new(read_origin(head, bytes, believed, is_trusted)))
     }
@@ -183,29 +185,29 @@ fn read_proxy_header(seen: &[u8]) -> Result<(Option<SocketAddr>, usize), proxy_h
 }
 
 /// Looks whether what comes is TLS at all: browsers and people forget the `https`.
-fn greet(peer: &mut Peer) -> Passage {
+fn greet(connection: &mut Connection) -> Passage {
     let mut first = [0];
-    match socket::peek(peer.socket.as_fd(), &mut first) {
+    match socket::peek(connection.socket.as_fd(), &mut first) {
         Transfer::Moved(_) => {}
         Transfer::WouldBlock | Transfer::Unfinished => return Passage::Silent,
         Transfer::Ended => return Passage::Close,
     }
     match first[0] {
         HANDSHAKE_RECORD => {
-            peer.stage = Stage::Opening { silent: false };
-            shake_hands(peer)
+            connection.stage = Stage::Opening { silent: false };
+            shake_hands(connection)
         }
         b'A'..=b'Z' | b'a'..=b'z' => {
-            peer.tls = None;
+            connection.tls = None;
             Passage::Refused(Rejection::PlainHttp)
         }
         _ => Passage::Close,
     }
 }
 
-fn shake_hands(peer: &mut Peer) -> Passage {
-    let Some(tls) = &mut peer.tls else { return Passage::Passed };
-    match tls.shake_hands(peer.socket.as_fd()) {
+fn shake_hands(connection: &mut Connection) -> Passage {
+    let Some(tls) = &mut connection.tls else { return Passage::Passed };
+    match tls.shake_hands(connection.socket.as_fd()) {
         Transfer::Moved(_) => Passage::Passed,
         Transfer::WouldBlock | Transfer::Unfinished => Passage::Wait,
         Transfer::Ended => Passage::Close,

@@ -5,7 +5,7 @@
 use crate::connection::preamble::Forwarding;
 use crate::http::connection::Finished;
 use crate::http::forwarding::Origin;
-use crate::http::{Connection, Limits};
+use crate::http::{self, Limits};
 use crate::net::sendfile::FileBody;
 use crate::net::socket::{self, Direction, PeerAddress, Transfer};
 use crate::net::tls::TlsSession;
@@ -15,7 +15,7 @@ use crate::stats::clock::now_ns;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-pub struct Peer {
+pub struct Connection {
     pub socket: OwnedFd,
     pub address: PeerAddress,
     /// Which of the server's listeners accepted it.
@@ -29,7 +29,7 @@ pub struct Peer {
     pub forwarding: Forwarding,
     /// What a trusted peer says of where the current request began.
     pub origin: Option<Box<Origin>>,
-    pub http: Connection,
+    pub http: http::Connection,
     /// The decoded body of the current request, as far as it was received.
     pub body: RequestBody,
     /// Framed bytes of the response; `[..sent]` is out.
@@ -80,7 +80,7 @@ pub enum Stage {
     Lingering { since_ns: u64, expecting: bool },
 }
 
-impl Peer {
+impl Connection {
     pub fn new(socket: OwnedFd, address: PeerAddress, limits: Arc<Limits>) -> Self {
         Self {
             socket,
@@ -91,7 +91,7 @@ impl Peer {
             owes_first_request: false,
             forwarding: Forwarding::Unknown,
             origin: None,
-            http: Connection::new(limits),
+            http: http::Connection::new(limits),
             body: RequestBody::default(),
             outgoing: Vec::new(),
             sent: 0,
@@ -149,9 +149,9 @@ impl Peer {
 
     /// Sends what is unsent, without waiting. `Moved` means all of it.
     pub fn send(&mut self) -> Transfer {
-        let left = |peer: &Self| {
-            let file = peer.file.as_ref().map_or(0, |file| file.left());
-            (peer.outgoing.len() - peer.sent) as u64 + file
+        let left = |connection: &Self| {
+            let file = connection.file.as_ref().map_or(0, |file| file.left());
+            (connection.outgoing.len() - connection.sent) as u64 + file
         };
         let before = left(self);
         let transfer = match self.tls {
@@ -354,21 +354,23 @@ mod tests {
     #[test]
     fn who_takes_a_little_is_waited_for() {
         let (one, mut other) = UnixStream::pair().unwrap();
-        let peer = Peer::new(one.into(), PeerAddress::default(), Default::default());
+        let connection = Connection::new(one.into(), PeerAddress::default(), Default::default());
         let fill = || {
-            while socket::send(peer.socket.as_fd(), &[0; 4_096], false) != Transfer::WouldBlock {}
+            while socket::send(connection.socket.as_fd(), &[0; 4_096], false)
+                != Transfer::WouldBlock
+            {}
         };
         fill();
-        assert!(!peer.wait_ready(Direction::Send, 10, || false), "nobody takes anything");
-        assert!(!peer.wait_ready(Direction::Send, 600_000, || true), "it is called off");
+        assert!(!connection.wait_ready(Direction::Send, 10, || false), "nobody takes anything");
+        assert!(!connection.wait_ready(Direction::Send, 600_000, || true), "it is called off");
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 // There is room for the kernel only when most was taken.
-                while !socket::wait_ready(peer.socket.as_fd(), Direction::Send, 20) {
+                while !socket::wait_ready(connection.socket.as_fd(), Direction::Send, 20) {
                     other.read_exact(&mut [0; 4_096]).unwrap();
                 }
             });
-            assert!(peer.wait_ready(Direction::Send, 200, || false));
+            assert!(connection.wait_ready(Direction::Send, 200, || false));
             reader.join().unwrap();
         });
     }
@@ -378,7 +380,7 @@ mod tests {
         let mut spares = Spares::default();
         let mut peers = [(); 2].map(|()| {
             let (one, _) = UnixStream::pair().unwrap();
-            Peer::new(one.into(), PeerAddress::default(), Default::default())
+            Connection::new(one.into(), PeerAddress::default(), Default::default())
         });
         peers[0].borrow_buffers(&mut spares);
         peers[0].outgoing.extend_from_slice(b"the rest of a response");

@@ -4,7 +4,7 @@
 //! A request's first stack is taken when it passes the limit, so that one that ends soon after has one too; later ones
 //! as often as it is told of. Worker threads write (`begin`, `end`), the reporter's thread reads.
 
-use crate::connection::state::Peer;
+use crate::connection::state::Connection;
 use crate::http::target::split_absolute;
 use crate::limits::Activity;
 use crate::limits::threads::Threads;
@@ -81,15 +81,17 @@ impl SlowRequests {
     }
 
     /// A request of the calling thread begins. Its path is for who knows where the application lives.
-    pub fn begin(&self, activity: &Activity, peer: &Peer) {
+    pub fn begin(&self, activity: &Activity, connection: &Connection) {
         let active = self.active.fetch_add(1, Relaxed) + 1;
         let Some(mut underway) = activity.describe() else { return };
         underway.begin(active);
-        underway.queue_ns = peer.progress.started_ns.saturating_sub(peer.progress.noticed_ns);
-        underway.started_ns = peer.progress.started_ns;
-        let (head, bytes) = peer.http.head();
-        let origin = peer.origin.as_deref();
-        let is_https = origin.and_then(|origin| origin.is_https).unwrap_or(peer.tls.is_some());
+        underway.queue_ns =
+            connection.progress.started_ns.saturating_sub(connection.progress.noticed_ns);
+        underway.started_ns = connection.progress.started_ns;
+        let (head, bytes) = connection.http.head();
+        let origin = connection.origin.as_deref();
+        let is_https =
+            origin.and_then(|origin| origin.is_https).unwrap_or(connection.tls.is_some());
         let host_said = origin.and_then(|origin| origin.host.as_deref());
         let (host_asked, _) = split_absolute(&bytes[head.target.clone()]).unzip();
         let host = host_said.or(host_asked).or_else(|| head.field(bytes, b"host"));
@@ -98,7 +100,7 @@ impl SlowRequests {
         about.scheme = if is_https { "https" } else { "http" };
         about.host.set(host.unwrap_or_default());
         about.protocol = if head.minor_version == 1 { "HTTP/1.1" } else { "HTTP/1.0" };
-        about.address.set(peer.client().0.as_bytes());
+        about.address.set(connection.client().0.as_bytes());
         let user_agent = self.user_agents.then(|| head.field(bytes, b"user-agent")).flatten();
         about.user_agent.set(user_agent.unwrap_or_default());
     }

@@ -4,7 +4,7 @@
 //! descriptors or slots, connections without a request are closed (`eviction`); without any to close, the
 //! listeners are left alone until something closes, one can be evicted, or the monitor tries again; where other processes share them, they are left to those now and then (`sharing`).
 
-use crate::connection::state::Peer;
+use crate::connection::state::Connection;
 use crate::limits::say_on_stderr;
 use crate::net::socket::{self, Accepted, Direction, Listener};
 use crate::pool::{FIRST_LISTENER_DATA, Pool};
@@ -69,28 +69,26 @@ impl<A: Application> Pool<A> {
                 }
                 Accepted::Connection(socket, address) => {
                     let limits = Arc::clone(&self.limits);
-                    let mut peer = Box::new(Peer::new(socket, address, limits));
-                    peer.listener = index as u8;
-                    self.entrance.admit(&mut peer);
-                    let Some(token) = self.slab.insert(peer) else {
+                    let mut connection = Box::new(Connection::new(socket, address, limits));
+                    connection.listener = index as u8;
+                    self.entrance.admit(&mut connection);
+                    let Some(mut connection) = self.table.insert(connection) else {
                         return false;
                     };
                     self.books.note_accepted();
-                    let slot = self.slab.slot(token.index).expect("inserted just now");
-                    // SAFETY: `insert` gave the word to this thread.
-                    let peer = unsafe { slot.peer() }.as_mut().expect("inserted just now");
-                    slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
-                    // Registered while it is BUSY: once it is IDLE the monitor may claim it, and
-                    // the thread that gets it may close its descriptor.
-                    if self.epoll.add_connection(peer.socket.as_fd(), token.to_data()).is_err() {
-                        self.discard(token.index);
+                    let deadline_ns = self.next_deadline_ns(&mut connection);
+                    // Registered while this thread owns it: afterwards another thread may claim it and
+                    // close its descriptor.
+                    let data = connection.token().to_data();
+                    if self.epoll.add_connection(connection.socket.as_fd(), data).is_err() {
+                        self.discard(connection);
                         continue;
                     }
-                    if !slot.word.release() {
+                    if let Some(mut connection) = connection.wait(deadline_ns) {
                         // Its first event came already, to the thread that polls.
-                        peer.noticed_ns = now_ns();
-                        peer.readable = true;
-                        self.submit(token.index);
+                        connection.noticed_ns = now_ns();
+                        connection.readable = true;
+                        self.submit(connection);
                     }
                     // It has deadlines now, which only the monitor keeps.
                     self.monitor.wake_if_asleep();
@@ -107,7 +105,7 @@ impl<A: Application> Pool<A> {
         if is_due && self.want_told_ns.compare_exchange(told_ns, now_ns, Relaxed, Relaxed).is_ok() {
             say_on_stderr(&format!(
                 "new connections wait until others are closed (open: {}): {error}",
-                self.slab.open()
+                self.table.open()
             ));
         }
     }
@@ -146,6 +144,6 @@ impl<A: Application> Pool<A> {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.slab.open() < self.max_connections
+        self.table.open() < self.max_connections
     }
 }

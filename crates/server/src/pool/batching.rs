@@ -24,46 +24,46 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    /// Sends what this thread holds, and goes on with those connections: a turn for each, since a
-    /// next request may be at hand.
+    /// Sends the responses that this thread holds, and goes on with their connections: a next request
+    /// may be at hand.
     pub(crate) fn end_burst(&self, seat: &Seat, state: &mut TurnState<A::Thread>) {
         self.send_held(state);
-        let mut held = std::mem::take(&mut state.held);
+        let mut sent = std::mem::take(&mut state.sent);
         state.late = false;
-        for Held { index, .. } in held.drain(..) {
+        for connection in sent.drain(..) {
             state.now_ns = now_ns();
             seat.begin_turn(state.now_ns);
-            self.converse(index, state);
+            self.drive(self.table.resume(connection), state);
             seat.end_turn();
         }
-        state.held = held;
+        state.sent = sent;
     }
 
-    /// Sends what this thread holds; the connections stay in `state.held`.
+    /// Sends the responses that this thread holds; their connections are in `state.sent` then.
     pub(crate) fn send_held(&self, state: &mut TurnState<A::Thread>) {
         state.outbox.close(&mut state.held);
         self.send_all(state);
     }
 
-    /// For the monitor: sends what a thread holds whose request has turned out to be long, and gives
-    /// the connections to others.
+    /// For the monitor: sends the responses of a thread whose request has turned out to be long, and
+    /// gives the connections to others.
     pub(crate) fn end_overdue_bursts(&self, now_ns: u64, state: &mut TurnState<A::Thread>) {
         self.outboxes.take_overdue(now_ns, &mut state.held);
         self.send_all(state);
         self.flush_log(&mut state.log);
-        for Held { index, .. } in state.held.drain(..) {
-            self.submit(index);
+        for connection in state.sent.drain(..) {
+            self.submit(self.table.resume(connection));
         }
     }
 
     fn send_all(&self, state: &mut TurnState<A::Thread>) {
-        for position in 0..state.held.len() {
-            let Held { index, mut record } = state.held[position];
-            let slot = self.slab.slot(index).expect("an index from an outbox");
-            // SAFETY: the outbox owned the word and handed it to this thread.
-            let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
-            let end_ns = self.send_response(peer, &mut record, now_ns());
-            self.end_request(peer, &record, end_ns, state);
+        let mut held = std::mem::take(&mut state.held);
+        for Held { connection, mut record } in held.drain(..) {
+            let mut connection = self.table.resume(connection);
+            let end_ns = self.send_response(&mut connection, &mut record, now_ns());
+            self.end_request(&mut connection, &record, end_ns, state);
+            state.sent.push(connection.queue());
         }
+        state.held = held;
     }
 }

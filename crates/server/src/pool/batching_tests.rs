@@ -37,7 +37,7 @@ fn run_requests(
         pool.note_events(&events);
         while let Some((ready, _)) = pool.ready.pop() {
             since_ns.inspect(|since_ns| state.outbox.open(*since_ns));
-            pool.converse(ready.index, state);
+            pool.drive(pool.table.resume(ready.connection), state);
         }
     }
 }

@@ -1,73 +1,58 @@
-//! A connection that a thread owns (its word is BUSY): from its turns until it waits, is another's or
-//! is closed.
+//! Drives an owned connection until it waits, is queued or is closed.
 
 use crate::connection::deferred::Held;
 use crate::connection::drive::{Outcome, TurnState};
 use crate::connection::state::Stage;
+use crate::connection::table::Owned;
 use crate::net::socket;
 use crate::pool::Pool;
 use crate::request::Application;
 use crate::stats::clock::now_ns;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl<A: Application> Pool<A> {
-    /// Turns with a connection that the queue or an outbox owned, until it has to wait.
-    pub(crate) fn converse(&self, index: u32, state: &mut TurnState<A::Thread>) {
-        let slot = self.slab.slot(index).expect("an index from the ready queue or an outbox");
+    pub(crate) fn drive(&self, mut connection: Owned, state: &mut TurnState<A::Thread>) {
         loop {
             let stops = self.end.stops();
-            // SAFETY: the queue or the outbox owned the word and handed it to this thread.
-            let peer = unsafe { slot.peer() }.as_mut().expect("an owned slot is not empty");
-            peer.hangup = slot.word.has_hangup();
-            match self.turn(peer, state) {
+            connection.hangup = connection.has_hangup();
+            match self.turn(&mut connection, state) {
                 Outcome::Close => {
-                    peer.return_buffers(&mut state.spares);
-                    self.close(index);
-                    break;
+                    connection.return_buffers(&mut state.spares);
+                    return self.close(connection);
                 }
                 Outcome::Hold(record) => {
-                    if state.outbox.hold(Held { index, record }) {
-                        break;
+                    let held = Held { connection: connection.queue(), record };
+                    if let Some(held) = state.outbox.hold(held) {
+                        // The monitor has closed it meanwhile.
+                        state.held.push(held);
+                        self.send_held(state);
+                        self.ready.extend(state.sent.drain(..), now_ns());
                     }
-                    // The monitor has closed it meanwhile.
-                    state.held.push(Held { index, record });
-                    self.send_held(state);
-                    state.held.drain(..).for_each(|held| self.ready.push(held.index, now_ns()));
-                    break;
+                    return;
                 }
-                Outcome::Yield => {
-                    self.ready.push(index, now_ns());
-                    break;
-                }
+                Outcome::Yield => return self.ready.push(connection.queue(), now_ns()),
                 Outcome::Wait => {
-                    if matches!(peer.stage, Stage::Idle | Stage::Opening { .. }) {
-                        peer.return_buffers(&mut state.spares);
+                    if matches!(connection.stage, Stage::Idle | Stage::Opening { .. }) {
+                        connection.return_buffers(&mut state.spares);
                     }
-                    slot.deadline_ns.store(self.next_deadline_ns(peer), Relaxed);
-                    let since_ns = peer.without_request_since_ns();
-                    slot.without_request_since_ns.store(since_ns, Relaxed);
-                    if !slot.word.release() {
-                        peer.readable = true;
-                        continue;
-                    }
-                    // Whoever stops the server has perhaps looked at this connection before it
-                    // was released, and left it to us.
-                    if self.end.stops() != stops && slot.word.claim() {
-                        // SAFETY: claimed just now.
-                        let peer = unsafe { slot.peer() }.as_mut().expect("still open");
-                        peer.readable = true;
-                        continue;
-                    }
-                    break;
+                    let slot = connection.view();
+                    let deadline_ns = self.next_deadline_ns(&mut connection);
+                    let Some(owned) = connection.wait(deadline_ns).or_else(|| {
+                        // `stop` has perhaps looked at this connection before it was given up, and
+                        // left it to this thread.
+                        if self.end.stops() == stops { None } else { slot.claim() }
+                    }) else {
+                        return;
+                    };
+                    connection = owned;
+                    connection.readable = true;
                 }
             }
         }
     }
 
-    /// Closes a connection that this thread owns.
-    fn close(&self, index: u32) {
-        self.discard(index);
+    pub(crate) fn close(&self, connection: Owned) {
+        self.discard(connection);
         if self.is_accepting_paused() {
             self.resume_accepting();
         }
@@ -76,32 +61,20 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    /// Frees the slot of a connection that this thread owns.
-    pub(crate) fn discard(&self, index: u32) {
-        // SAFETY: the caller owns the word and uses the slot no more.
-        if let Some(mut peer) = unsafe { self.slab.remove(index) } {
-            if peer.stage == Stage::Idle && peer.tls.is_some() {
-                peer.close_sending();
-            }
-            self.epoll.remove(peer.socket.as_fd());
-            socket::shut_down(peer.socket.as_fd());
-            self.books.note_closed();
+    /// Closes a connection, without a look at what that makes room for.
+    pub(crate) fn discard(&self, connection: Owned) {
+        let mut connection = connection.close();
+        if connection.stage == Stage::Idle && connection.tls.is_some() {
+            connection.close_sending();
         }
-    }
-
-    /// The monitor found that a deadline has passed, and claimed the connection.
-    pub(crate) fn expire(&self, index: u32) {
-        let slot = self.slab.slot(index).expect("the monitor walks over existing slots");
-        // SAFETY: the monitor claimed the word.
-        if let Some(peer) = unsafe { slot.peer() } {
-            peer.expired = true;
-        }
-        self.submit(index);
+        self.epoll.remove(connection.socket.as_fd());
+        socket::shut_down(connection.socket.as_fd());
+        self.books.note_closed();
     }
 
     /// Queues an owned connection from outside the polling thread.
-    pub(crate) fn submit(&self, index: u32) {
-        self.ready.push(index, now_ns());
+    pub(crate) fn submit(&self, connection: Owned) {
+        self.ready.push(connection.queue(), now_ns());
         if !self.parking.wake_one() {
             self.kick.kick();
         }

@@ -7,6 +7,7 @@
 //! would close every connection before its TLS handshake is over.
 
 use crate::connection::state::Stage;
+use crate::connection::table::SlotView;
 use crate::limits::say_on_stderr;
 use crate::net::socket::{self, Transfer};
 use crate::pool::Pool;
@@ -54,20 +55,20 @@ impl<A: Application> Pool<A> {
     /// Closes connections that have sent no complete request. False if there are none to close now.
     /// `reason` is why there is no room.
     pub(crate) fn make_room(&self, reason: &dyn Display) -> bool {
-        let mut candidates: Vec<(u64, u32)> = self
-            .slab
+        let mut candidates: Vec<(u64, SlotView)> = self
+            .table
             .slots()
-            .map(|(index, slot)| (slot.without_request_since_ns.load(Relaxed), index))
+            .map(|slot| (slot.without_request_since_ns(), slot))
             .filter(|(since_ns, _)| *since_ns != 0)
             .collect();
-        candidates.sort_unstable();
+        candidates.sort_unstable_by_key(|(since_ns, slot)| (*since_ns, slot.index()));
         let now_ns = now_ns();
         let old = candidates.partition_point(|(since_ns, _)| since_ns + GRACE_NS <= now_ns);
         let due_ns = candidates.get(old).map_or(NEVER, |(since_ns, _)| since_ns + GRACE_NS);
         self.eviction.due_ns.store(due_ns, Relaxed);
         let limit = (candidates.len() / CANDIDATES_PER_EVICTION).clamp(1, MAX_EVICTIONS_AT_ONCE);
         let evicted =
-            candidates[..old].iter().filter(|(_, index)| self.evict(*index)).take(limit).count();
+            candidates[..old].iter().filter(|(_, slot)| self.evict(*slot)).take(limit).count();
         if evicted > 0 {
             self.report_eviction(evicted, reason, now_ns);
         }
@@ -91,25 +92,20 @@ impl<A: Application> Pool<A> {
     }
 
     /// Closes the connection unless a thread works on it or it has sent something since.
-    fn evict(&self, index: u32) -> bool {
-        let slot = self.slab.slot(index).expect("the index of an existing slot");
-        if !slot.word.claim() {
-            return false;
-        }
-        // SAFETY: claimed just now.
-        let peer = unsafe { slot.peer() }.as_mut().expect("claimed, so open");
-        let since_ns = slot.without_request_since_ns.load(Relaxed);
+    fn evict(&self, slot: SlotView) -> bool {
+        let Some(mut connection) = slot.claim() else { return false };
+        let since_ns = slot.without_request_since_ns();
         // The slot may hold another connection by now.
         let is_due = since_ns != 0 && since_ns + GRACE_NS <= now_ns();
         // What comes after the last response is dropped in any case.
-        let has_unread = !matches!(peer.stage, Stage::Lingering { .. })
-            && matches!(socket::peek(peer.socket.as_fd(), &mut [0]), Transfer::Moved(_));
+        let has_unread = !matches!(connection.stage, Stage::Lingering { .. })
+            && matches!(socket::peek(connection.socket.as_fd(), &mut [0]), Transfer::Moved(_));
         if !is_due || has_unread {
-            peer.readable = true;
-            self.submit(index);
+            connection.readable = true;
+            self.submit(connection);
             return false;
         }
-        self.discard(index);
+        self.discard(connection);
         true
     }
 
@@ -126,7 +122,7 @@ impl<A: Application> Pool<A> {
             say_on_stderr(&format!(
                 "{count} {connections} closed before a complete request came, to make room for new \
                  ones (open: {}): {reason}",
-                self.slab.open()
+                self.table.open()
             ));
         }
     }

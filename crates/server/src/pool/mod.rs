@@ -23,7 +23,7 @@ mod shutdown;
 use crate::connection::deferred::Outboxes;
 use crate::connection::drive::TurnState;
 use crate::connection::preamble::Entrance;
-use crate::connection::table::{MAX_CONNECTIONS, Slab};
+use crate::connection::table::{ConnectionTable, MAX_CONNECTIONS};
 use crate::http::Limits;
 use crate::limits::inbox::Received;
 use crate::limits::{Interruption, ProcessLimits, Watch};
@@ -101,7 +101,7 @@ pub struct Pool<A: Application> {
     pub(crate) want_told_ns: AtomicU64,
     pub(crate) eviction: Eviction,
     pub(crate) sharing: Sharing,
-    pub(crate) slab: Slab,
+    pub(crate) table: ConnectionTable,
     pub(crate) ready: ReadyQueue,
     /// True while one thread polls. Taken with a swap by who wants to poll, given back by it.
     pub(crate) polling: AtomicBool,
@@ -143,7 +143,7 @@ impl<A: Application> Pool<A> {
             want_told_ns: AtomicU64::new(0),
             eviction: Eviction::default(),
             sharing: Sharing::new(settings.shared_listeners, ACCEPTS_PER_EVENT),
-            slab: Slab::default(),
+            table: ConnectionTable::default(),
             ready: ReadyQueue::default(),
             polling: AtomicBool::new(false),
             parking: Parking::default(),
@@ -244,7 +244,7 @@ impl<A: Application> Pool<A> {
         state.late = limit_ns != 0 && begun_ns.saturating_sub(ready.since_ns) > limit_ns;
         seat.begin_turn(begun_ns);
         (state.now_ns, state.gil_wait_ns, state.gil_held_ns) = (begun_ns, 0, 0);
-        self.converse(ready.index, state);
+        self.drive(self.table.resume(ready.connection), state);
         seat.end_turn();
         self.turns.fetch_add(1, Relaxed);
         let service_ns = (state.now_ns - begun_ns).saturating_sub(state.gil_wait_ns);
@@ -272,7 +272,7 @@ impl<A: Application> Pool<A> {
     }
 
     pub fn open_connections(&self) -> usize {
-        self.slab.open()
+        self.table.open()
     }
 
     pub(crate) fn access_log(&self) -> Option<&AccessLog> {

@@ -8,7 +8,7 @@
 //! is nothing to look after it sleeps. It never touches Python, and waits for no other thread:
 //! stacks are taken by a thread of their own (`watch::findings`).
 
-use crate::connection::table::Slot;
+use crate::connection::table::SlotView;
 use crate::net::epoll::EVENTS_PER_WAIT;
 use crate::pool::Pool;
 use crate::request::Application;
@@ -119,18 +119,12 @@ impl<A: Application> Pool<A> {
 
     /// Claims every idle connection whose deadline has passed and queues it for a worker.
     fn end_what_is_overdue(&self, now_ns: u64) {
-        let is_late = |slot: &Slot| {
-            let deadline_ns = slot.deadline_ns.load(Relaxed);
-            deadline_ns != 0 && deadline_ns <= now_ns
-        };
-        for (index, slot) in self.slab.slots() {
-            if is_late(slot) && slot.word.claim() {
-                // It may have got a later deadline, or another connection, just before.
-                if is_late(slot) {
-                    self.expire(index);
-                } else {
-                    self.submit(index);
-                }
+        let is_late = |slot: SlotView| (1..=now_ns).contains(&slot.deadline_ns());
+        for slot in self.table.slots().filter(|slot| is_late(*slot)) {
+            if let Some(mut connection) = slot.claim() {
+                // It may have got a later deadline, or be another connection, just before.
+                connection.expired = is_late(slot);
+                self.submit(connection);
             }
         }
     }

@@ -1,6 +1,5 @@
 //! The one thread that waits in epoll, and what it makes of events. Nobody runs Python here.
 
-use crate::connection::ownership::Noted;
 use crate::connection::table::Token;
 use crate::net::epoll::{EVENTS_PER_WAIT, Event};
 use crate::pool::{FIRST_LISTENER_DATA, KICK_DATA, Pool};
@@ -41,7 +40,7 @@ impl<A: Application> Pool<A> {
     /// some. Holds `polling`.
     pub(crate) fn note_events(&self, events: &[Event]) {
         let now_ns = now_ns();
-        let mut claimed = [0; EVENTS_PER_WAIT];
+        let mut claimed = [const { None }; EVENTS_PER_WAIT];
         let mut count = 0;
         for event in events {
             match event.data {
@@ -49,20 +48,17 @@ impl<A: Application> Pool<A> {
                 FIRST_LISTENER_DATA.. => self.accept_some(event.data, now_ns),
                 data => {
                     let token = Token::from_data(data);
-                    let Some(slot) = self.slab.slot(token.index) else { continue };
-                    if slot.word.note_event(token.generation, event.hangup) == Noted::Claimed {
-                        // SAFETY: claimed just now.
-                        let peer = unsafe { slot.peer() }.as_mut().expect("claimed, so open");
-                        peer.noticed_ns = now_ns;
-                        peer.readable = true;
-                        claimed[count] = token.index;
+                    if let Some(mut connection) = self.table.note_event(token, event.hangup) {
+                        connection.noticed_ns = now_ns;
+                        connection.readable = true;
+                        claimed[count] = Some(connection.queue());
                         count += 1;
                     }
                 }
             }
         }
         if count > 0 {
-            self.ready.extend(&claimed[..count], now_ns);
+            self.ready.extend(claimed.into_iter().take(count).flatten(), now_ns);
         }
     }
 

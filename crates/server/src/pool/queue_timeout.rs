@@ -36,7 +36,7 @@ impl<A: Application> Pool<A> {
         state.late = true;
         while let Some(ready) = self.ready.pop_late(limit_ns, now_ns()) {
             state.now_ns = now_ns();
-            self.converse(ready.index, state);
+            self.drive(self.table.resume(ready.connection), state);
         }
         self.flush_log(&mut state.log);
     }

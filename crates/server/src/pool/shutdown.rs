@@ -59,15 +59,11 @@ impl<A: Application> Pool<A> {
         }
         drop(listeners);
         self.end.stops.fetch_add(1, SeqCst);
-        for (index, slot) in self.slab.slots() {
-            if slot.word.claim() {
-                // SAFETY: claimed just now.
-                match unsafe { slot.peer() } {
-                    // Whether anything was sent that no event has told of yet.
-                    Some(peer) => peer.readable = true,
-                    None => continue,
-                }
-                self.submit(index);
+        for slot in self.table.slots() {
+            if let Some(mut connection) = slot.claim() {
+                // A request may have come that no event has reported yet.
+                connection.readable = true;
+                self.submit(connection);
             }
         }
         self.wake_everyone();
@@ -97,7 +93,7 @@ impl<A: Application> Pool<A> {
     pub fn is_over(&self) -> bool {
         match self.end.phase.load(SeqCst) {
             RUNNING => false,
-            STOPPING => self.slab.open() == 0,
+            STOPPING => self.table.open() == 0,
             _ => true,
         }
     }

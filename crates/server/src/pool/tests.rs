@@ -134,15 +134,11 @@ fn a_connection_that_somebody_can_claim_is_registered() {
         // As the monitor, which claims what has passed its deadline at any time.
         let claim = || {
             while !is_over.load(SeqCst) {
-                for (index, slot) in pool.slab.slots() {
-                    if !slot.word.claim() {
-                        continue;
-                    }
-                    // SAFETY: claimed just now.
-                    let peer = unsafe { slot.peer() }.as_mut().expect("claimed, so open");
-                    let again = pool.epoll.add_connection(peer.socket.as_fd(), u64::MAX);
-                    peer.readable = true;
-                    pool.submit(index);
+                for slot in pool.table.slots() {
+                    let Some(mut connection) = slot.claim() else { continue };
+                    let again = pool.epoll.add_connection(connection.socket.as_fd(), u64::MAX);
+                    connection.readable = true;
+                    pool.submit(connection);
                     claimed.store(true, SeqCst);
                     let error = again.expect_err("it was not registered");
                     assert_eq!(error.raw_os_error(), Some(libc::EEXIST));

@@ -11,7 +11,7 @@ pub use response::encode_refusal;
 
 use crate::connection::deferred::Outbox;
 use crate::connection::preamble::Forwarding;
-use crate::connection::state::Peer;
+use crate::connection::state::Connection;
 use crate::http::connection::Finished;
 use crate::http::forwarding::Origin;
 use crate::http::{Event, Head, Limits, Rejection};
@@ -63,7 +63,7 @@ pub trait Host {
 }
 
 pub struct Exchange<'a> {
-    peer: &'a mut Peer,
+    connection: &'a mut Connection,
     date: &'a [u8],
     host: &'a dyn Host,
     activity: &'a Activity,
@@ -90,20 +90,20 @@ pub struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     pub fn new(
-        peer: &'a mut Peer,
+        connection: &'a mut Connection,
         date: &'a [u8],
         host: &'a dyn Host,
         activity: &'a Activity,
         outbox: &'a Outbox,
         routes: Option<&'a Routes>,
     ) -> Self {
-        let ended_ns = peer.progress.started_ns;
+        let ended_ns = connection.progress.started_ns;
         let record = RequestRecord {
-            input_bytes: peer.body.unread().len() as u64,
+            input_bytes: connection.body.unread().len() as u64,
             ..RequestRecord::default()
         };
         Self {
-            peer,
+            connection,
             date,
             host,
             activity,
@@ -125,7 +125,7 @@ impl<'a> Exchange<'a> {
 
     /// The head, and the bytes that its ranges refer to.
     pub fn head(&self) -> (&Head, &[u8]) {
-        self.peer.http.head()
+        self.connection.http.head()
     }
 
     /// What others know of the thread that runs this request.
@@ -139,54 +139,54 @@ impl<'a> Exchange<'a> {
 
     /// The client's address and port (0: unknown), by a trusted proxy's word if need be.
     pub fn client(&self) -> (&str, u16) {
-        self.peer.client()
+        self.connection.client()
     }
 
     /// Which of the server's listeners the connection came by.
     pub fn listener(&self) -> usize {
-        self.peer.listener.into()
+        self.connection.listener.into()
     }
 
     pub fn is_encrypted(&self) -> bool {
-        self.peer.tls.is_some()
+        self.connection.tls.is_some()
     }
 
     pub fn forwarding(&self) -> Forwarding {
-        self.peer.forwarding
+        self.connection.forwarding
     }
 
     /// What a trusted proxy says of where the request began.
     pub fn origin(&self) -> Option<&Origin> {
-        self.peer.origin.as_deref()
+        self.connection.origin.as_deref()
     }
 
     /// When a thread took the request up.
     pub fn started_ns(&self) -> u64 {
-        self.peer.progress.started_ns
+        self.connection.progress.started_ns
     }
 
     /// The body, as far as it was received and not taken by `consume_body`.
     pub fn body(&self) -> &[u8] {
-        self.peer.body.unread()
+        self.connection.body.unread()
     }
 
     /// Forgets the first `count` bytes of `body`.
     pub fn consume_body(&mut self, count: usize) {
         self.record.input_reads += 1;
-        self.peer.body.take(count);
+        self.connection.body.take(count);
     }
 
     /// True when nothing of the body will be added to `body` any more.
     pub fn is_body_complete(&self) -> bool {
-        self.peer.http.is_body_complete()
+        self.connection.http.is_body_complete()
     }
 
     /// Adds what was already received to `body`, without waiting. False if there was nothing.
     pub fn decode_body(&mut self) -> Result<bool, Broken> {
-        match self.peer.http.next_event() {
+        match self.connection.http.next_event() {
             Event::Data(range) => {
                 self.record.input_bytes += range.len() as u64;
-                self.peer.body.extend_from_slice(self.peer.http.bytes(range));
+                self.connection.body.extend_from_slice(self.connection.http.bytes(range));
                 Ok(true)
             }
             Event::Refused(rejection) => Err(self.break_off(Broken::Malformed(rejection))),
@@ -211,14 +211,14 @@ impl<'a> Exchange<'a> {
             self.take_back();
             self.send_all()?;
         }
-        if self.peer.http.awaits_continue() {
+        if self.connection.http.awaits_continue() {
             self.leave_forked_child();
-            self.peer.outgoing.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.connection.outgoing.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.send_all()?;
-            self.peer.http.continued();
+            self.connection.http.continued();
         }
         loop {
-            match self.peer.receive() {
+            match self.connection.receive() {
                 // An end is an event too: the connection knows whether it came too early.
                 Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
                 Transfer::WouldBlock => {
@@ -231,7 +231,7 @@ impl<'a> Exchange<'a> {
     /// Waits for the socket, for so long without any byte moving, or until the request is interrupted: the
     /// exception can be raised only once the thread has returned to Python.
     fn wait_ready(&self, direction: Direction, timeout_ms: i32) -> Result<(), Broken> {
-        match self.peer.wait_ready(direction, timeout_ms, || self.activity.is_interrupted()) {
+        match self.connection.wait_ready(direction, timeout_ms, || self.activity.is_interrupted()) {
             true => Ok(()),
             false if self.activity.is_interrupted() => Err(Broken::Interrupted),
             false => Err(Broken::TimedOut),
@@ -239,7 +239,7 @@ impl<'a> Exchange<'a> {
     }
 
     pub fn limits(&self) -> &Limits {
-        self.peer.http.limits()
+        self.connection.http.limits()
     }
 
     /// What went wrong with the peer, if anything.

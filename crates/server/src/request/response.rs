@@ -2,7 +2,7 @@
 
 use crate::connection::deferred;
 use crate::http::connection::{Finished, Surroundings};
-use crate::http::{Connection, Rejection, Response};
+use crate::http::{self, Rejection, Response};
 use crate::net::sendfile::FileBody;
 use crate::net::socket::{Direction, Transfer};
 use crate::request::{Broken, Exchange};
@@ -28,19 +28,19 @@ impl Exchange<'_> {
             body_bytes,
             closing: self.host.is_stopping() || self.broken.is_some(),
         };
-        self.peer.http.encode_head(response, surroundings, &mut self.peer.outgoing);
+        self.connection.http.encode_head(response, surroundings, &mut self.connection.outgoing);
     }
 
     /// Reserves memory for a block of the body and its framing. False if there is none.
     pub fn make_room(&mut self, block_bytes: usize) -> bool {
         /// The head and the chunk's framing, about.
         const FRAMING_BYTES: usize = 4096;
-        self.peer.outgoing.try_reserve(block_bytes.saturating_add(FRAMING_BYTES)).is_ok()
+        self.connection.outgoing.try_reserve(block_bytes.saturating_add(FRAMING_BYTES)).is_ok()
     }
 
     /// Frames a block of the body; returns how many of its bytes there was room for.
     pub fn send_data(&mut self, block: &[u8]) -> usize {
-        let taken = self.peer.http.encode_data(block, &mut self.peer.outgoing);
+        let taken = self.connection.http.encode_data(block, &mut self.connection.outgoing);
         self.record.output_bytes += taken as u64;
         self.record.output_writes += 1;
         taken
@@ -48,24 +48,24 @@ impl Exchange<'_> {
 
     /// True if the body has a length, so that a file can be the rest of it as it is.
     pub fn can_send_file(&self) -> bool {
-        self.peer.http.has_known_length()
+        self.connection.http.has_known_length()
     }
 
     /// Frames `file`, as far as there is room, as the rest of the body. It goes out when the
     /// application has returned, without the GIL, and waits for the client without a thread.
     pub fn send_file(&mut self, mut file: FileBody) {
-        let taken = self.peer.http.pass_over_data(file.left());
+        let taken = self.connection.http.pass_over_data(file.left());
         self.record.output_bytes += taken;
         self.record.output_writes += 1;
         if taken > 0 {
             file.truncate(taken);
-            self.peer.append_file(file);
+            self.connection.append_file(file);
         }
     }
 
     /// True when `send_file` has left something to be sent at the end.
     pub fn has_file(&self) -> bool {
-        self.peer.file.is_some()
+        self.connection.file.is_some()
     }
 
     /// The body went beyond its Content-Length.
@@ -79,11 +79,11 @@ impl Exchange<'_> {
 
     /// True when this response never has a body, whatever its Content-Length says.
     pub fn is_bodiless(&self) -> bool {
-        self.peer.http.is_bodiless()
+        self.connection.http.is_bodiless()
     }
 
     pub fn is_head_request(&self) -> bool {
-        self.peer.http.is_method(b"HEAD")
+        self.connection.http.is_method(b"HEAD")
     }
 
     /// True when something of the response was handed over before its end.
@@ -93,7 +93,7 @@ impl Exchange<'_> {
 
     /// True when no further byte of a body can be sent.
     pub fn is_response_full(&self) -> bool {
-        self.peer.http.is_response_full()
+        self.connection.http.is_response_full()
     }
 
     /// Nothing of the response is sent by a child that the application forked; it ends here.
@@ -118,13 +118,13 @@ impl Exchange<'_> {
         self.leave_forked_child();
         let begun_ns = now_ns();
         self.transmitted = true;
-        match self.peer.send() {
+        match self.connection.send() {
             Transfer::Ended => {
                 self.send_failed = true;
                 self.break_off(Broken::PeerGone);
             }
-            Transfer::WouldBlock if self.peer.file.is_none() => {
-                self.outbox.entrust_rest(self.peer);
+            Transfer::WouldBlock if self.connection.file.is_none() => {
+                self.outbox.entrust_rest(self.connection);
                 self.entrusted = true;
                 self.host.wake_monitor();
             }
@@ -142,7 +142,7 @@ impl Exchange<'_> {
     /// the outbox, which then sees to it that it goes out soon.
     pub fn transmit_last(&mut self) {
         self.leave_forked_child();
-        if self.outbox.entrust(self.peer) {
+        if self.outbox.entrust(self.connection) {
             self.entrusted = true;
             self.transmitted = true;
         } else {
@@ -153,7 +153,7 @@ impl Exchange<'_> {
     /// The end of what is entrusted to the outbox: the peer has all that is unsent again.
     pub fn take_back(&mut self) {
         if std::mem::take(&mut self.entrusted) {
-            self.outbox.give_back(self.peer);
+            self.outbox.give_back(self.connection);
         }
     }
 
@@ -162,7 +162,7 @@ impl Exchange<'_> {
     pub fn prepare_for_preemption(&mut self) {
         if self.host.prepare_for_preemption() && !self.outbox.has_rest() {
             self.take_back();
-            if deferred::is_small(self.peer) {
+            if deferred::is_small(self.connection) {
                 self.transmit_without_waiting();
             }
         }
@@ -170,7 +170,7 @@ impl Exchange<'_> {
 
     pub(crate) fn send_all(&mut self) -> Result<(), Broken> {
         loop {
-            match self.peer.send() {
+            match self.connection.send() {
                 Transfer::Moved(_) => return Ok(()),
                 Transfer::Unfinished => {}
                 Transfer::Ended => return Err(Broken::PeerGone),
@@ -184,7 +184,7 @@ impl Exchange<'_> {
     /// Ends the response; `complete` is false if the application failed after the head was sent.
     pub fn finish(&mut self, complete: bool) {
         let complete = complete && !self.send_failed;
-        self.finished = Some(self.peer.http.finish(complete, &mut self.peer.outgoing));
+        self.finished = Some(self.connection.http.finish(complete, &mut self.connection.outgoing));
     }
 
     /// Answers what is malformed or did not come in time, instead of the application. Before any
@@ -192,7 +192,7 @@ impl Exchange<'_> {
     pub fn refuse(&mut self, rejection: Rejection) {
         debug_assert!(!self.head_sent);
         self.head_sent = true;
-        let (http, out) = (&mut self.peer.http, &mut self.peer.outgoing);
+        let (http, out) = (&mut self.connection.http, &mut self.connection.outgoing);
         self.record.status = encode_refusal(http, rejection, self.date, out);
         self.finished = Some(Finished::Close);
     }
@@ -208,7 +208,7 @@ impl Exchange<'_> {
 
 /// Writes a whole response that explains why a request is refused; returns its status code.
 pub fn encode_refusal(
-    http: &mut Connection,
+    http: &mut http::Connection,
     rejection: Rejection,
     date: &[u8],
     out: &mut Vec<u8>,
