@@ -7,14 +7,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::clock::now_ns;
 use super::gil::{Gil, LONG_HOLD_NS, Locked, this_thread};
 use super::ledger::book::{GilBook, ThreadBook, gap};
 use super::ledger::region::Slot;
 use super::seats::Seats;
 use super::threads;
 use super::trace::{self, Kind};
-use crate::histogram::add;
+use headway_measure::clock::now_ns;
+use headway_measure::histogram::add;
 
 /// Adds the time since the last change to what it was: a hold or a gap.
 pub fn close_moment(book: &GilBook, now_ns: u64) {

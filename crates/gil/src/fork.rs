@@ -7,9 +7,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
+use headway_measure::clock;
+
 use super::gil::{EPOCH, Gil, life, this_thread};
 use super::ledger::{self, region, slab};
-use super::{account, clock, gils, hints, hook, install, learning, parks, threads, trace};
+use super::{account, gils, hints, hook, install, learning, parks, threads, trace};
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// The child's main GIL is about to be made anew. Writer: the only thread of the child.

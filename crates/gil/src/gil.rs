@@ -10,7 +10,6 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-use super::clock::now_ns;
 use super::gils;
 use super::ledger::book::{GilBook, Name, ThreadBook, state};
 use super::ledger::region::Slot;
@@ -18,6 +17,7 @@ use super::ledger::slab;
 use super::queue::Queue;
 use super::switch::Switch;
 use super::unanswered::Unanswered;
+use headway_measure::clock::now_ns;
 
 /// Which installation is in force; 0 for none. Grows with each. Written by install, uninstall and
 /// fork; read by every hook first.

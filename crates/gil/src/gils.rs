@@ -7,12 +7,12 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use super::clock;
 use super::gil::{Gil, Role, life};
 use super::learning::Addresses;
 use super::ledger::book::state;
 use super::ledger::region::{GILS, Slot};
 use super::ledger::slab;
+use headway_measure::clock;
 
 /// Sum row of GILs that ended: the last book of a slot; never a live GIL's.
 pub const ENDED_SUM: usize = GILS - 1;

@@ -6,7 +6,6 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::clock::now_ns;
 use super::gil::{Gil, LONG_HOLD_NS, life};
 use super::gils;
 use super::install::is_installed;
@@ -14,6 +13,7 @@ use super::ledger::book::{NAME_BYTES, ThreadBook, state};
 use super::ledger::region::Slot;
 use super::ledger::{self, slab};
 use super::threads;
+use headway_measure::clock::now_ns;
 
 /// A hold that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

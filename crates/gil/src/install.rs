@@ -3,13 +3,15 @@
 use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
+use headway_measure::clock;
+
 use super::gil::EPOCH;
 use super::hook::slots::{self, SlotError};
 use super::hook::{self, elf};
 use super::ledger::region::{self, RegionError};
 use super::ledger::{self, slab};
 use super::parks::{self, ThreadStates};
-use super::{account, clock, fork, gils, learning, queue, seats, threads};
+use super::{account, fork, gils, learning, queue, seats, threads};
 
 /// What the engine needs to know of the CPython that it is installed into.
 pub struct Host {

@@ -8,7 +8,6 @@
 //! keeps the books and calls what was there before. It watches and changes nothing.
 //!
 //! # Layout
-//! - [`histogram`]: log-linear buckets.
 //! - `ledger`: where the books are kept: memory that a reader, or another process, can map.
 //! - `gil`, `gils`, `threads`: which GILs and threads exist, and which book is whose; `names`: what GILs
 //!   are called; `folding`: how their number stays bounded.
@@ -21,8 +20,6 @@
 //! The crate knows libc and ELF, and nothing of Python: what it needs of CPython (one address,
 //! one contended take) its caller hands it as a [`Host`].
 
-pub mod histogram;
-
 #[cfg(all(
     target_os = "linux",
     target_env = "gnu",
@@ -31,7 +28,6 @@ pub mod histogram;
 #[path = "."]
 mod engine {
     pub(crate) mod account;
-    pub(crate) mod clock;
     pub(crate) mod copies;
     pub(crate) mod folding;
     pub(crate) mod fork;

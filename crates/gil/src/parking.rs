@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use super::clock::now_ns;
+use headway_measure::clock::now_ns;
 
 /// A word that threads can sleep on: a futex, or a model of one. Its operations are sequentially
 /// consistent.

@@ -15,12 +15,12 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
 
-use super::clock::now_ns;
 use super::gil::EPOCH;
 use super::ledger::book::ThreadBook;
 use super::ledger::region::Slot;
 use super::{gils, ledger, threads};
-use crate::histogram::{Histogram, add};
+use headway_measure::clock::now_ns;
+use headway_measure::histogram::{Histogram, add};
 
 /// `_Py_THREAD_ATTACHED`.
 const ATTACHED: i32 = 1;

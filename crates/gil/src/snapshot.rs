@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::*;
 
 use headway_sched::PolicyName;
 
-use super::clock::{self, now_ns};
 use super::copies::Copies;
 use super::folding;
 use super::gil::Gil;
@@ -19,7 +18,8 @@ use super::ledger::region::{self, Reader, RegionError, Slot};
 use super::ledger::{self, slab};
 use super::parks;
 use super::threads::Registry;
-use crate::histogram::Distribution;
+use headway_measure::clock::{self, now_ns};
+use headway_measure::histogram::Distribution;
 
 /// One GIL. Counts, and times in nanoseconds; `held_ns + handoff_ns + idle_ns == wall_ns`, and
 /// `takes + held_at_open == drops + held_now`.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use headway_sched::{NOBODY, ThreadId};
 
-use super::clock;
 use super::parking::{Futex, Word};
+use headway_measure::clock;
 
 /// One for each GIL.
 pub struct Switch<W = Futex> {

@@ -7,7 +7,6 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::clock::now_ns;
 use super::gil::Gil;
 use super::gils;
 use super::ledger::book::{ThreadBook, state};
@@ -16,7 +15,8 @@ use super::ledger::{self, slab};
 use super::parks;
 use super::snapshot::{self, GilRow, text_of};
 use super::threads::Registry;
-use crate::histogram::Counts;
+use headway_measure::clock::now_ns;
+use headway_measure::histogram::Counts;
 
 /// One GIL, or the sum of those that ended.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::clock;
 use super::ledger::book::ThreadBook;
+use super::parking::keeping_errno;
+use headway_measure::clock;
 
 /// A request that is made again sooner than this says nothing yet.
 const SOONEST_NS: u64 = 1_000_000;
@@ -51,6 +52,13 @@ impl Unanswered {
 fn cpu_ns_of(holder: &ThreadBook) -> Option<u64> {
     match holder.native_id.load(Relaxed) {
         0 => None,
-        native_id => clock::cpu_ns_of_thread(native_id),
+        native_id => {
+            let mut cpu_ns = None;
+            keeping_errno(|| {
+                cpu_ns = clock::cpu_ns_of_thread(native_id);
+                0
+            });
+            cpu_ns
+        }
     }
 }

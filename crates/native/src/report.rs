@@ -6,8 +6,8 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use headway_gil::histogram::Distribution;
 use headway_gil::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, Trace};
+use headway_measure::histogram::Distribution;
 use pyo3_ffi::*;
 
 use crate::gil::none;

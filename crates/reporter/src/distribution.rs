@@ -1,6 +1,6 @@
 //! Distributions of an interval, from counts that only ever grow; and in mod_wsgi's form.
 
-use headway_gil::histogram::{Counts, upper_bound_ns};
+use headway_measure::histogram::{Counts, upper_bound_ns};
 use headway_telemetry::SparseHistogram;
 
 /// All that was recorded.

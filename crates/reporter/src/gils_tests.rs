@@ -1,8 +1,8 @@
 use super::*;
-use headway_gil::histogram::Counts;
+use headway_measure::histogram::Counts;
 
 fn counts(durations_ns: &[u64]) -> Counts {
-    let histogram = headway_gil::histogram::Histogram::new();
+    let histogram = headway_measure::histogram::Histogram::new();
     durations_ns.iter().for_each(|ns| histogram.record(*ns));
     let mut counts = Counts::default();
     histogram.add_to(&mut counts);

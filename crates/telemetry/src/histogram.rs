@@ -1,11 +1,11 @@
-//! Distributions of durations, on the meter's scale (`headway_gil::histogram`: at most 6.25 % wide from 1 µs on),
+//! Distributions of durations, on the meter's scale (`headway_measure::histogram`: at most 6.25 % wide from 1 µs on),
 //! without the buckets that nothing fell into.
 //!
 //! The code, all numbers of variable length: the sum, the minimum, the maximum less the minimum, then for each bucket
 //! how far it is from the one before and its count. An empty distribution is no bytes at all.
 
 use super::{Malformed, malformed, varint};
-use headway_gil::histogram::{BUCKETS, bucket, percentile_ns, upper_bound_ns};
+use headway_measure::histogram::{BUCKETS, bucket, percentile_ns, upper_bound_ns};
 
 /// Counts, sum and extremes in nanoseconds. `min_ns` and `max_ns` are 0 while it is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::fields::{Kept, field, id};
 use super::histogram::SparseHistogram;
 use super::record::{RecordWriter, Slot, push_slots};
 use super::{Value, counts, nanoseconds, seconds_list};
-use headway_gil::histogram::bucket;
+use headway_measure::histogram::bucket;
 use std::collections::BTreeMap;
 
 /// An interval is taken for at most a day, whatever its sender says.

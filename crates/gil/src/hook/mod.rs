@@ -36,10 +36,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use super::account::Outcome;
-use super::clock::now_ns;
 use super::gil::{EPOCH, Gil, Role, life};
 use super::gils;
 use super::{account, fork, hints, learning, ledger, parking, threads};
+use headway_measure::clock::now_ns;
 use starting::ThreadStart;
 
 type Cond = *mut c_void;

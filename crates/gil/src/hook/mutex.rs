@@ -8,8 +8,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::*;
 
-use crate::engine::clock::now_ns;
 use crate::engine::gil::{Gil, this_thread};
+use headway_measure::clock::now_ns;
 
 pub type Mutex = *mut libc::pthread_mutex_t;
 pub type Lock = unsafe extern "C-unwind" fn(Mutex) -> c_int;

@@ -8,12 +8,12 @@ use std::ffi::c_int;
 use headway_sched::ThreadId;
 
 use crate::engine::account::{self, Outcome};
-use crate::engine::clock::{self, now_ns};
 use crate::engine::gil::{Gil, Locked};
 use crate::engine::ledger::region::Slot;
 use crate::engine::queue::Step;
 use crate::engine::seats::{self, Seats};
 use crate::engine::{hints, parking, threads};
+use headway_measure::clock::{self, now_ns};
 
 use super::mutex;
 

@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::Hook;
-use crate::engine::{clock, parks};
+use crate::engine::parks;
+use headway_measure::clock;
 
 type Semaphore = *mut c_void;
 

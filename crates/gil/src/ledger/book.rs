@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::histogram::Histogram;
+use headway_measure::histogram::Histogram;
 
 /// What a book is in use for.
 ///
@@ -163,7 +163,7 @@ impl ThreadBook {
 
     /// Adds the counters of `other`, which no thread writes any more; what was longest in either stays.
     pub fn merge(&self, other: &ThreadBook) {
-        use crate::histogram::add;
+        use headway_measure::histogram::add;
         for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
             add(mine, theirs.load(Relaxed));
         }

@@ -114,7 +114,7 @@ impl Slot {
     }
 
     fn open_cpu_time(&self) {
-        let cpu_ns = crate::engine::clock::process_cpu_ns();
+        let cpu_ns = headway_measure::clock::process_cpu_ns();
         self.cpu_opened_ns.store(cpu_ns, Relaxed);
         self.cpu_noted_ns.store(cpu_ns, Relaxed);
     }
@@ -387,7 +387,7 @@ fn begin_run() {
     let header = unsafe { &*REGION.load(Acquire) };
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u64;
-    header.run.store(crate::engine::clock::now_ns() << 8 ^ pid << 40, Relaxed);
+    header.run.store(headway_measure::clock::now_ns() << 8 ^ pid << 40, Relaxed);
     header.layout.store(LAYOUT, Relaxed);
     header.magic.store(MAGIC, Release);
 }

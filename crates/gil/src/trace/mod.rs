@@ -9,13 +9,13 @@ pub mod ring;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
-use super::clock::now_ns;
 use super::gil::{Gil, life};
 use super::gils;
 use super::ledger;
 use super::ledger::book::ThreadBook;
 use super::ledger::region::{self, RegionError};
 use super::threads;
+use headway_measure::clock::now_ns;
 use ring::{Head, KIND_BITS, MOST_PLACES, Ring, THREAD_BITS, ring_bytes};
 
 /// What an event was. Python's side, `headway.timeline.events`, knows the numbers too.

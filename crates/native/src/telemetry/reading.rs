@@ -1,6 +1,6 @@
 //! Fields as dicts.
 
-use headway_gil::histogram::upper_bound_ns;
+use headway_measure::histogram::upper_bound_ns;
 use headway_python::object::{Object, PyResult, Raised, set_item};
 use headway_telemetry::datagram::{self, Datagram};
 use headway_telemetry::fields::{Field, Kept, field, id};

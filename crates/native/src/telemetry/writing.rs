@@ -1,6 +1,6 @@
 //! Dicts as datagrams.
 
-use headway_gil::histogram::bucket;
+use headway_measure::histogram::bucket;
 use headway_python::object::{Object, PyResult, Raised};
 use headway_telemetry::datagram::{Datagram, Header, Writer};
 use headway_telemetry::fields::{Field, Type, field_named};

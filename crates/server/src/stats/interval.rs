@@ -5,7 +5,7 @@
 use crate::stats::PathRow;
 use crate::stats::report::PlaceName;
 use crate::stats::requests::{Phase, RequestBook};
-use headway_gil::histogram::{Counts, Histogram, bucket_at};
+use headway_measure::histogram::{Counts, Histogram, bucket_at};
 use headway_reporter::distribution::sparse;
 use headway_reporter::{OTHER, Row};
 use headway_telemetry::datagram::Writer;

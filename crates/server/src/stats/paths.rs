@@ -8,7 +8,7 @@
 use crate::stats::RequestRecord;
 use crate::stats::endpoints::endpoint_of;
 use crate::stats::routes::Route;
-use headway_gil::histogram::{self, Histogram};
+use headway_measure::histogram::{self, Histogram};
 use rustc_hash::FxHashMap;
 
 pub const MAX_PATHS: usize = 64;

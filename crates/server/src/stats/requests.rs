@@ -5,7 +5,7 @@
 //! empty one. How long responses took and GILs were waited for is in the rows of `paths`, and not here again.
 
 use crate::stats::RequestRecord;
-use headway_gil::histogram::{PLACES, place};
+use headway_measure::histogram::{PLACES, place};
 
 /// The durations of one phase.
 #[derive(Clone, Debug)]

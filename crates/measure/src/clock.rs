@@ -1,6 +1,4 @@
-//! The clock that all books are kept by: CLOCK_MONOTONIC, the one CPython waits by.
-
-use super::parking::keeping_errno;
+//! The clocks that Headway reads. Events and intervals use CLOCK_MONOTONIC, which CPython waits by.
 
 /// Nanoseconds since an arbitrary start, the same in every process of this machine.
 #[inline]
@@ -29,15 +27,14 @@ pub fn cpu_ns_of(pid: i32) -> Option<u64> {
     known.then(|| nanoseconds(now))
 }
 
-/// CPU time of a thread of this process, by the kernel's id of it; `None` if it has ended. Keeps errno.
+/// CPU time of a thread of this process, by the kernel's id of it; `None`, with errno set, if it has ended.
 pub fn cpu_ns_of_thread(native_id: u32) -> Option<u64> {
     // As the kernel makes the clocks of threads: the complement of the id, and CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
     let clock = (!(native_id as libc::clockid_t) << 3) | 6;
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place to write to; a clock that there is not is an error.
-    let error =
-        keeping_errno(|| unsafe { libc::c_long::from(libc::clock_gettime(clock, &mut now)) });
-    (error == 0).then(|| nanoseconds(now))
+    // SAFETY: `now` is a valid place to write to; an unknown clock is an error.
+    let read = unsafe { libc::clock_gettime(clock, &mut now) };
+    (read == 0).then(|| nanoseconds(now))
 }
 
 pub fn nanoseconds(time: libc::timespec) -> u64 {
