@@ -13,8 +13,8 @@ use super::ledger::region::Slot;
 use super::seats::Seats;
 use super::threads;
 use super::trace::{self, Kind};
+use headway_measure::add;
 use headway_measure::clock::now_ns;
-use headway_measure::histogram::add;
 
 /// Adds the time since the last change to what it was: a hold or a gap.
 pub fn close_moment(book: &GilBook, now_ns: u64) {

@@ -20,7 +20,7 @@ use super::ledger::book::ThreadBook;
 use super::ledger::region::Slot;
 use super::{gils, ledger, threads};
 use headway_measure::clock::now_ns;
-use headway_measure::histogram::{Histogram, add};
+use headway_measure::{AtomicHistogram, add};
 
 /// `_Py_THREAD_ATTACHED`.
 const ATTACHED: i32 = 1;
@@ -120,11 +120,11 @@ pub fn wait_ended(park: Park) {
 
 // Which counters of a thread book are what, where it is no GIL's.
 
-pub fn parked(book: &ThreadBook) -> &Histogram {
+pub fn parked(book: &ThreadBook) -> &AtomicHistogram {
     &book.wait
 }
 
-pub fn suspended(book: &ThreadBook) -> &Histogram {
+pub fn suspended(book: &ThreadBook) -> &AtomicHistogram {
     &book.hold
 }
 

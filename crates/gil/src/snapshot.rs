@@ -18,8 +18,8 @@ use super::ledger::region::{self, Reader, RegionError, Slot};
 use super::ledger::{self, slab};
 use super::parks;
 use super::threads::Registry;
+use headway_measure::Histogram;
 use headway_measure::clock::{self, now_ns};
-use headway_measure::histogram::Distribution;
 
 /// One GIL. Counts, and times in nanoseconds; `held_ns + handoff_ns + idle_ns == wall_ns`, and
 /// `takes + held_at_open == drops + held_now`.
@@ -76,8 +76,8 @@ pub struct ThreadRow {
     pub longest_answer_ns: u64,
     /// The most CPU time that was used in such a time; 0 if none is known.
     pub longest_answer_cpu_ns: u64,
-    pub wait: Distribution,
-    pub hold: Distribution,
+    pub wait: Histogram,
+    pub hold: Histogram,
 }
 
 /// The waits of one thread of a free-threaded build, or of a sum of threads that ended: see `parks`.
@@ -87,8 +87,8 @@ pub struct ParkRow {
     pub name: String,
     pub alive: bool,
     pub folded: u32,
-    pub parked: Distribution,
-    pub suspended: Distribution,
+    pub parked: Histogram,
+    pub suspended: Histogram,
     /// Waits of a millisecond at most for others to stop, and their sum.
     pub stopping: u64,
     pub stopping_ns: u64,
@@ -250,7 +250,7 @@ fn other_snapshot(slot: &Slot, is_over: bool) -> Option<Snapshot> {
         snapshot.gils.push(row);
     }
     let cpu_ns = match (slot.closed_ns.load(Relaxed), snapshot.alive) {
-        (0, true) => clock::cpu_ns_of(snapshot.pid),
+        (0, true) => clock::cpu_ns_of_process(snapshot.pid),
         (0, false) => None,
         _ => Some(slot.cpu_noted_ns.load(Relaxed)),
     };

@@ -15,8 +15,8 @@ use super::ledger::{self, slab};
 use super::parks;
 use super::snapshot::{self, GilRow, text_of};
 use super::threads::Registry;
+use headway_measure::Histogram;
 use headway_measure::clock::now_ns;
-use headway_measure::histogram::Counts;
 
 /// One GIL, or the sum of those that ended.
 #[derive(Clone, Debug, Default)]
@@ -27,8 +27,8 @@ pub struct GilTotals {
     pub opened_ns: u64,
     /// Threads with a book of it that are alive.
     pub threads: u64,
-    pub wait: Counts,
-    pub hold: Counts,
+    pub wait: Histogram,
+    pub hold: Histogram,
 }
 
 /// One thread with one GIL, or a sum of threads that ended, which has no native id.

@@ -231,7 +231,7 @@ fn uncontended_takes_are_counted_without_waits() {
         (1000, 1000, 1, 1)
     );
     assert_eq!((gil.contended_takes, gil.forced_drops, gil.handoff_ns), (0, 0, 0));
-    assert_eq!(snapshot.threads[0].hold.count, 1000);
+    assert_eq!(snapshot.threads[0].hold.count(), 1000);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_waiter_forces_a_drop_and_its_wait_is_one() {
     assert_eq!((gil.takes, gil.contended_takes), (2, 1));
     assert!(gil.handoff_ns > 0);
     let waiter = snapshot.threads.iter().find(|row| !row.alive).expect("it has ended");
-    assert_eq!(waiter.wait.count, 1);
+    assert_eq!(waiter.wait.count(), 1);
     assert!(waiter.wait.sum_ns >= INTERVAL.as_nanos() as u64);
     let holder = snapshot.threads.iter().find(|row| row.alive).unwrap();
     assert_eq!(holder.forced_drops, 1);
@@ -334,10 +334,10 @@ fn a_thread_that_waits_for_the_mutex_to_take_the_gil_waits_for_the_gil() {
         let gil = main_gil(&snapshot);
         assert_eq!((gil.takes, gil.contended_takes, gil.drop_requests), (2, 1, 0), "{policy:?}");
         let waiter = snapshot.threads.iter().find(|row| !row.alive).expect("it has ended");
-        assert_eq!(waiter.wait.count, 1);
+        assert_eq!(waiter.wait.count(), 1);
         assert!(waiter.wait.sum_ns >= held_ns, "{policy:?}: {} < {held_ns}", waiter.wait.sum_ns);
         let holder = snapshot.threads.iter().find(|row| row.alive).unwrap();
-        assert_eq!(holder.wait.count, 0);
+        assert_eq!(holder.wait.count(), 0);
     }
 }
 
@@ -391,7 +391,7 @@ fn a_holder_that_waits_for_the_mutex_to_drop_the_gil_holds_on() {
     let gil = main_gil(&snapshot);
     assert_eq!((gil.takes, gil.contended_takes), (3, 1));
     assert!(gil.handoff_ns > 0, "a thread waited at the drop");
-    let rows: Vec<_> = snapshot.threads.iter().filter(|row| row.wait.count == 1).collect();
+    let rows: Vec<_> = snapshot.threads.iter().filter(|row| row.wait.count() == 1).collect();
     assert_eq!(rows.len(), 1, "the holder did not wait");
     assert!(rows[0].wait.sum_ns >= held_ns);
 }

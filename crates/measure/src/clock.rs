@@ -6,7 +6,7 @@ pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since 1970, by the clock that can be set.
+/// Nanoseconds since 1970, by a clock that the administrator may set.
 pub fn wall_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
@@ -16,8 +16,8 @@ pub fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// The same of another process; `None` if it is gone.
-pub fn cpu_ns_of(pid: i32) -> Option<u64> {
+/// CPU time of all threads of another process; `None` if the process has ended.
+pub fn cpu_ns_of_process(pid: i32) -> Option<u64> {
     let mut clock: libc::clockid_t = 0;
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `clock` and `now` are valid places to write to.
@@ -27,14 +27,16 @@ pub fn cpu_ns_of(pid: i32) -> Option<u64> {
     known.then(|| nanoseconds(now))
 }
 
-/// CPU time of a thread of this process, by the kernel's id of it; `None`, with errno set, if it has ended.
+/// CPU time of a thread of this process, by its kernel thread ID. Returns `None` and sets errno if
+/// the thread has ended.
 pub fn cpu_ns_of_thread(native_id: u32) -> Option<u64> {
-    // As the kernel makes the clocks of threads: the complement of the id, and CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
+    // The kernel's encoding of a thread's clock: the complement of the thread ID, shifted, and
+    // CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED.
     let clock = (!(native_id as libc::clockid_t) << 3) | 6;
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid place to write to; an unknown clock is an error.
-    let read = unsafe { libc::clock_gettime(clock, &mut now) };
-    (read == 0).then(|| nanoseconds(now))
+    let result = unsafe { libc::clock_gettime(clock, &mut now) };
+    (result == 0).then(|| nanoseconds(now))
 }
 
 pub fn nanoseconds(time: libc::timespec) -> u64 {
@@ -44,8 +46,8 @@ pub fn nanoseconds(time: libc::timespec) -> u64 {
 #[inline(always)]
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place to write to. Served by the vDSO, CPU time apart: no system call, and errno
-    // stays as it is, since the call cannot fail for these clocks.
+    // SAFETY: `now` is a valid place to write to. The call cannot fail for the clocks that callers
+    // pass, so errno keeps its value. The vDSO answers, except for CPU time, which is a system call.
     unsafe { libc::clock_gettime(clock, &mut now) };
     nanoseconds(now)
 }

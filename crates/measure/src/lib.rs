@@ -1,4 +1,14 @@
-//! What every part of Headway measures with: the clocks, and the histogram of durations.
+//! What every part of Headway measures with: the clocks, and the one histogram of durations.
+//!
+//! - [`clock`]: the clocks of the operating system.
+//! - [`scale`]: the log-linear buckets, shared by both forms of the histogram.
+//! - [`AtomicHistogram`]: the form that a thread writes while others read it, also in shared memory.
+//! - [`Histogram`]: the form that is merged, subtracted, sent and asked for percentiles.
 
+mod atomic;
 pub mod clock;
-pub mod histogram;
+mod histogram;
+pub mod scale;
+
+pub use atomic::{AtomicHistogram, add};
+pub use histogram::{Histogram, Merge};

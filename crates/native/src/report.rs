@@ -7,7 +7,8 @@ use std::ffi::c_int;
 use std::ptr;
 
 use headway_gil::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, Trace};
-use headway_measure::histogram::Distribution;
+use headway_measure::Histogram;
+use headway_measure::scale::upper_bound_ns;
 use pyo3_ffi::*;
 
 use crate::gil::none;
@@ -211,9 +212,9 @@ fn thread_dict(row: &ThreadRow) -> *mut PyObject {
             c"longest_answer_cpu_ns".as_ptr(),
             row.longest_answer_cpu_ns,
             c"wait".as_ptr(),
-            distribution_dict(&row.wait),
+            histogram_dict(&row.wait),
             c"hold".as_ptr(),
-            distribution_dict(&row.hold),
+            histogram_dict(&row.hold),
         )
     }
 }
@@ -249,30 +250,32 @@ fn park_dict(row: &ParkRow) -> *mut PyObject {
             c"stopping_ns".as_ptr(),
             row.stopping_ns,
             c"parked".as_ptr(),
-            distribution_dict(&row.parked),
+            histogram_dict(&row.parked),
             c"suspended".as_ptr(),
-            distribution_dict(&row.suspended),
+            histogram_dict(&row.suspended),
         )
     }
 }
 
-fn distribution_dict(distribution: &Distribution) -> *mut PyObject {
+fn histogram_dict(histogram: &Histogram) -> *mut PyObject {
+    let recorded = |ns: u64| (!histogram.is_empty()).then_some(ns);
     // SAFETY: formats and arguments agree, pair by pair.
     unsafe {
-        let bucket =
-            |(bound_ns, count): &(u64, u64)| Py_BuildValue(c"(KK)".as_ptr(), *bound_ns, *count);
+        let bucket = |(bucket, count): &(u16, u64)| {
+            Py_BuildValue(c"(KK)".as_ptr(), upper_bound_ns(usize::from(*bucket)), *count)
+        };
         Py_BuildValue(
             c"{s:K,s:K,s:N,s:N,s:N}".as_ptr(),
             c"count".as_ptr(),
-            distribution.count,
+            histogram.count(),
             c"sum_ns".as_ptr(),
-            distribution.sum_ns,
+            histogram.sum_ns,
             c"min_ns".as_ptr(),
-            optional(distribution.min_ns),
+            optional(recorded(histogram.min_ns)),
             c"max_ns".as_ptr(),
-            optional(distribution.max_ns),
+            optional(recorded(histogram.max_ns)),
             c"buckets".as_ptr(),
-            list(&distribution.buckets, bucket),
+            list(&histogram.counts, bucket),
         )
     }
 }

@@ -8,8 +8,9 @@ use super::post::{Post, wall_s};
 use super::reporter::monotonic_ns;
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
+use headway_measure::Histogram;
 use headway_telemetry::datagram::Writer;
-use headway_telemetry::{SparseHistogram, id, kind};
+use headway_telemetry::{id, kind};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -145,7 +146,7 @@ struct Interpreter {
 #[derive(Clone, Debug, Default)]
 struct Since {
     pauses: [u64; GENERATIONS],
-    pause: SparseHistogram,
+    pause: Histogram,
     collected: u64,
     uncollectable: u64,
 }

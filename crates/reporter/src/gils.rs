@@ -4,12 +4,12 @@
 //! between are in the sums that they were folded into; what these grew by, less what had been told of the rows that
 //! went into them, is told as `(ended)`.
 
-use super::distribution::{growth, subtract};
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
 use headway_gil::{GilRow, GilTotals, ThreadTotals, Totals, name_of_book};
+use headway_measure::Histogram;
 use headway_telemetry::datagram::Writer;
-use headway_telemetry::{SparseHistogram, id};
+use headway_telemetry::id;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
@@ -81,8 +81,8 @@ struct GilInterval {
     threads: u64,
     /// What the counters have grown by.
     since: GilRow,
-    wait: SparseHistogram,
-    hold: SparseHistogram,
+    wait: Histogram,
+    hold: Histogram,
 }
 
 fn gil_rows(told: &Totals, latest: &Totals) -> Vec<GilInterval> {
@@ -96,8 +96,8 @@ fn gil_rows(told: &Totals, latest: &Totals) -> Vec<GilInterval> {
             switch_interval_us: 0,
             threads: now.threads,
             since: difference(&now.row, &before.row),
-            wait: growth(&now.wait, &before.wait),
-            hold: growth(&now.hold, &before.hold),
+            wait: now.wait.since(&before.wait),
+            hold: now.hold.since(&before.hold),
         };
         if row.interpreter == 0 {
             row.switch_interval_us = latest.switch_interval_us;
@@ -108,8 +108,8 @@ fn gil_rows(told: &Totals, latest: &Totals) -> Vec<GilInterval> {
                 told.gils.iter().filter(|each| !latest.gils.iter().any(|it| is_same(it, each)));
             for each in gone {
                 row.since = difference(&row.since, &each.row);
-                subtract(&mut row.wait, &growth(&each.wait, &nothing.wait));
-                subtract(&mut row.hold, &growth(&each.hold, &nothing.hold));
+                row.wait.subtract(&each.wait);
+                row.hold.subtract(&each.hold);
             }
         }
         if row.since.wall_ns > 0 || row.since.takes > 0 {

@@ -1,17 +1,14 @@
 use super::*;
-use headway_measure::histogram::Counts;
 
-fn counts(durations_ns: &[u64]) -> Counts {
-    let histogram = headway_measure::histogram::Histogram::new();
+fn histogram(durations_ns: &[u64]) -> Histogram {
+    let mut histogram = Histogram::default();
     durations_ns.iter().for_each(|ns| histogram.record(*ns));
-    let mut counts = Counts::default();
-    histogram.add_to(&mut counts);
-    counts
+    histogram
 }
 
 fn gil(id: u32, opened_ns: u64, takes: u64, waits_ns: &[u64]) -> GilTotals {
     let row = GilRow { id, takes, wall_ns: takes * 10, interpreter: Some(0), ..GilRow::default() };
-    GilTotals { row, opened_ns, wait: counts(waits_ns), ..GilTotals::default() }
+    GilTotals { row, opened_ns, wait: histogram(waits_ns), ..GilTotals::default() }
 }
 
 fn thread(book: u32, native_id: u32, gil: u32, held_ns: u64) -> ThreadTotals {

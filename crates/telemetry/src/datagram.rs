@@ -6,7 +6,9 @@
 //! ```
 
 use super::fields::{self, Type};
-use super::histogram::SparseHistogram;
+use headway_measure::Histogram;
+
+use super::histogram;
 use super::{Malformed, Value, malformed, nanoseconds};
 
 /// What is read; mod_wsgi's own senders stop at 8,192.
@@ -103,8 +105,8 @@ impl Writer {
         self.octets(id, |bytes| bytes.extend_from_slice(&value.as_bytes()[..end]));
     }
 
-    pub fn histogram(&mut self, id: u16, value: &SparseHistogram) {
-        self.octets(id, |bytes| value.push(bytes));
+    pub fn histogram(&mut self, id: u16, value: &Histogram) {
+        self.octets(id, |bytes| histogram::encode(value, bytes));
     }
 
     pub fn counts(&mut self, id: u16, values: impl ExactSizeIterator<Item = i32>) {
@@ -207,7 +209,7 @@ fn check(body: &[u8], with_rows: bool) -> Result<(), Malformed> {
             }
             (id, Value::Row(row)) => check(row, false).map_err(|error| within(id, error))?,
             (id, Value::Histogram(bytes)) => {
-                SparseHistogram::check(bytes).map_err(|error| within(id, error))?;
+                histogram::check(bytes).map_err(|error| within(id, error))?;
             }
             _ => {}
         }
@@ -308,7 +310,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut writer = Writer::default();
-        let mut wait = SparseHistogram::default();
+        let mut wait = Histogram::default();
         wait.record(5_000_000);
         writer.begin(&header());
         writer.text(id::HOSTNAME, "host\u{e9}");
@@ -332,7 +334,7 @@ mod tests {
         let row: Vec<_> = entries(row).map(Result::unwrap).collect();
         assert_eq!(row[1], (id::GIL_INTERPRETER, Value::Integer(0)));
         let Value::Histogram(bytes) = row[2].1 else { panic!("{row:?}") };
-        assert_eq!(SparseHistogram::parse(bytes), Ok(wait));
+        assert_eq!(histogram::decode(bytes), Ok(wait));
         assert_eq!(values.len(), 5);
     }
 

@@ -1,142 +1,79 @@
-//! Distributions of durations, on the meter's scale (`headway_measure::histogram`: at most 6.25 % wide from 1 µs on),
-//! without the buckets that nothing fell into.
+//! The code of a histogram, on the scale of `headway_measure::scale`.
 //!
-//! The code, all numbers of variable length: the sum, the minimum, the maximum less the minimum, then for each bucket
-//! how far it is from the one before and its count. An empty distribution is no bytes at all.
+//! All numbers have variable length: the sum, the minimum, the maximum less the minimum, then for
+//! each bucket its distance from the one before and its count. An empty histogram is no bytes.
+
+use headway_measure::scale::BUCKETS;
+use headway_measure::{Histogram, Merge};
 
 use super::{Malformed, malformed, varint};
-use headway_measure::histogram::{BUCKETS, bucket, percentile_ns, upper_bound_ns};
 
-/// Counts, sum and extremes in nanoseconds. `min_ns` and `max_ns` are 0 while it is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SparseHistogram {
-    pub sum_ns: u64,
-    pub min_ns: u64,
-    pub max_ns: u64,
-    /// (bucket, count), by bucket; no count is 0.
-    pub counts: Vec<(u16, u64)>,
-}
-
-impl SparseHistogram {
-    pub fn is_empty(&self) -> bool {
-        self.counts.is_empty()
+pub fn encode(histogram: &Histogram, out: &mut Vec<u8>) {
+    if histogram.is_empty() {
+        return;
     }
-
-    pub fn count(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
-    }
-
-    pub fn record(&mut self, ns: u64) {
-        self.merge(&Self {
-            sum_ns: ns,
-            min_ns: ns,
-            max_ns: ns,
-            counts: vec![(bucket(ns) as u16, 1)],
-        });
-    }
-
-    /// Adds all that `other` holds.
-    pub fn merge(&mut self, other: &Self) {
-        if other.is_empty() {
-            return;
-        }
-        self.widen(other.sum_ns, other.min_ns, other.max_ns);
-        let mut at = 0;
-        for (bucket, count) in &other.counts {
-            at = self.add(at, *bucket, *count);
-        }
-    }
-
-    /// The same for one that is in code, without a copy of it. If that is malformed, some of it may be in the sum.
-    pub fn merge_code(&mut self, code: &[u8]) -> Result<(), Malformed> {
-        let mut at = 0;
-        read(code, |(sum_ns, min_ns, max_ns), bucket, count| {
-            if let Some(sum_ns) = sum_ns {
-                self.widen(sum_ns, min_ns, max_ns);
-            }
-            at = self.add(at, bucket, count);
-        })
-    }
-
-    /// Whether it is one, without memory for it.
-    pub fn check(code: &[u8]) -> Result<(), Malformed> {
-        read(code, |_, _, _| ())
-    }
-
-    fn widen(&mut self, sum_ns: u64, min_ns: u64, max_ns: u64) {
-        let is_empty = self.is_empty();
-        self.sum_ns = self.sum_ns.saturating_add(sum_ns);
-        self.min_ns = if is_empty { min_ns } else { self.min_ns.min(min_ns) };
-        self.max_ns = self.max_ns.max(max_ns);
-    }
-
-    /// Adds to a bucket that is at the place `from` or later, and returns its place.
-    fn add(&mut self, from: usize, bucket: u16, count: u64) -> usize {
-        let mut at = from;
-        while self.counts.get(at).is_some_and(|(mine, _)| *mine < bucket) {
-            at += 1;
-        }
-        match self.counts.get_mut(at) {
-            Some((mine, sum)) if *mine == bucket => *sum = sum.saturating_add(count),
-            _ => self.counts.insert(at, (bucket, count)),
-        }
-        at
-    }
-
-    /// The smallest duration that at least `share` of all do not exceed, interpolated within its bucket; `None` while
-    /// it is empty.
-    pub fn percentile_ns(&self, share: f64) -> Option<u64> {
-        let buckets =
-            self.counts.iter().map(|(at, count)| (upper_bound_ns(usize::from(*at)), *count));
-        percentile_ns(buckets, self.count(), (self.min_ns, self.max_ns), share)
-    }
-
-    pub fn push(&self, out: &mut Vec<u8>) {
-        if self.is_empty() {
-            return;
-        }
-        varint::push(out, self.sum_ns);
-        varint::push(out, self.min_ns);
-        varint::push(out, self.max_ns - self.min_ns);
-        let mut last = 0;
-        for (bucket, count) in &self.counts {
-            varint::push(out, u64::from(bucket - last));
-            varint::push(out, *count);
-            last = *bucket;
-        }
-    }
-
-    pub fn parse(code: &[u8]) -> Result<Self, Malformed> {
-        let mut histogram = Self::default();
-        histogram.merge_code(code)?;
-        Ok(histogram)
+    varint::push(out, histogram.sum_ns);
+    varint::push(out, histogram.min_ns);
+    varint::push(out, histogram.max_ns - histogram.min_ns);
+    let mut last = 0;
+    for (bucket, count) in &histogram.counts {
+        varint::push(out, u64::from(bucket - last));
+        varint::push(out, *count);
+        last = *bucket;
     }
 }
 
-/// Tells of each bucket; with the first also of the sum, the minimum and the maximum.
-fn read(
-    mut code: &[u8],
-    mut tell: impl FnMut((Option<u64>, u64, u64), u16, u64),
-) -> Result<(), Malformed> {
+pub fn decode(code: &[u8]) -> Result<Histogram, Malformed> {
+    let mut histogram = Histogram::default();
+    merge(&mut histogram, code)?;
+    Ok(histogram)
+}
+
+/// Adds an encoded histogram to `sum` without decoding it into memory. If the code is malformed,
+/// part of it may have been added.
+pub fn merge(sum: &mut Histogram, code: &[u8]) -> Result<(), Malformed> {
+    let Some((totals, buckets)) = take_totals(code)? else { return Ok(()) };
+    let mut merge: Merge = sum.merge_durations(totals.sum_ns, totals.min_ns, totals.max_ns);
+    for_each_bucket(buckets, |bucket, count| merge.add(bucket, count))
+}
+
+/// Checks that the code is well-formed, without memory for the histogram.
+pub fn check(code: &[u8]) -> Result<(), Malformed> {
+    let Some((_, buckets)) = take_totals(code)? else { return Ok(()) };
+    for_each_bucket(buckets, |_, _| ())
+}
+
+struct Totals {
+    sum_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+/// The totals and the code of the buckets; `None` for an empty histogram.
+fn take_totals(mut code: &[u8]) -> Result<Option<(Totals, &[u8])>, Malformed> {
     if code.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let mut sum_ns = Some(varint::take(&mut code)?);
+    let sum_ns = varint::take(&mut code)?;
     let min_ns = varint::take(&mut code)?;
     let max_ns = min_ns.saturating_add(varint::take(&mut code)?);
     if code.is_empty() {
         return malformed("a histogram has a sum and no buckets");
     }
-    let mut last = 0;
+    Ok(Some((Totals { sum_ns, min_ns, max_ns }, code)))
+}
+
+fn for_each_bucket(mut code: &[u8], mut visit: impl FnMut(u16, u64)) -> Result<(), Malformed> {
+    let mut last = None;
     while !code.is_empty() {
         let step = varint::take(&mut code)?;
         let count = varint::take(&mut code)?;
-        let bucket = step.saturating_add(last);
-        if (step == 0 && sum_ns.is_none()) || bucket >= BUCKETS as u64 || count == 0 {
+        let bucket = step.saturating_add(last.unwrap_or(0));
+        if (step == 0 && last.is_some()) || bucket >= BUCKETS as u64 || count == 0 {
             return malformed("a histogram's buckets do not ascend, or one is empty");
         }
-        tell((sum_ns.take(), min_ns, max_ns), bucket as u16, count);
-        last = bucket;
+        visit(bucket as u16, count);
+        last = Some(bucket);
     }
     Ok(())
 }
@@ -144,10 +81,11 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headway_measure::scale::{bucket, upper_bound_ns};
     use proptest::prelude::*;
 
-    fn of(durations: &[u64]) -> SparseHistogram {
-        let mut histogram = SparseHistogram::default();
+    fn of(durations: &[u64]) -> Histogram {
+        let mut histogram = Histogram::default();
         durations.iter().for_each(|ns| histogram.record(*ns));
         histogram
     }
@@ -164,8 +102,8 @@ mod tests {
             prop_assert_eq!(&merged, &of(&all));
             prop_assert_eq!(merged.count(), all.len() as u64);
             let mut out = Vec::new();
-            merged.push(&mut out);
-            prop_assert_eq!(SparseHistogram::parse(&out), Ok(merged));
+            encode(&merged, &mut out);
+            prop_assert_eq!(decode(&out), Ok(merged));
         }
 
         #[test]
@@ -187,16 +125,16 @@ mod tests {
             counts in proptest::collection::btree_map(0..BUCKETS as u16, 1..u64::MAX, 1..9),
         ) {
             let counts = counts.into_iter().collect();
-            let histogram = SparseHistogram { sum_ns, min_ns, max_ns, counts };
+            let histogram = Histogram { sum_ns, min_ns, max_ns, counts };
             prop_assert!(histogram.percentile_ns(share).is_some());
         }
 
         #[test]
         fn any_bytes_are_a_histogram_or_an_error(bytes: Vec<u8>) {
-            if let Ok(histogram) = SparseHistogram::parse(&bytes) {
+            if let Ok(histogram) = decode(&bytes) {
                 let mut out = Vec::new();
-                histogram.push(&mut out);
-                prop_assert_eq!(SparseHistogram::parse(&out), Ok(histogram));
+                encode(&histogram, &mut out);
+                prop_assert_eq!(decode(&out), Ok(histogram));
             }
         }
     }

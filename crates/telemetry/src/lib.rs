@@ -7,7 +7,7 @@
 //!
 //! - `fields`: the one table of all fields, with their types and how they add up.
 //! - `datagram`: writing and parsing datagrams.
-//! - `histogram`: distributions of durations, sparse.
+//! - `histogram`: the code of a histogram.
 //! - `record`, `tick`, `merge`: the code of records, records of ticks, sums of records.
 //! - `plausible`: what a process can do in the interval of a tick.
 //!
@@ -24,7 +24,6 @@ pub mod tick;
 mod varint;
 
 pub use fields::{Field, field, id, kind};
-pub use histogram::SparseHistogram;
 
 /// Why bytes are not what they should be: one line.
 #[derive(Clone, Debug, PartialEq, Eq)]

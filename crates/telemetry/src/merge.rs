@@ -6,7 +6,9 @@
 //! room any more goes into a row named `OTHER`.
 
 use super::fields::{FIELDS, Field, Kept, Type, field, id};
-use super::histogram::SparseHistogram;
+use headway_measure::Histogram;
+
+use super::histogram;
 use super::record::{RecordWriter, Slot, entries, parse_slots, push_slots, row_entries};
 use super::{Malformed, Value};
 use std::collections::BTreeMap;
@@ -32,7 +34,7 @@ enum Total {
     Seconds(i64),
     Number(f64),
     Distinct(Vec<Distinct>),
-    Histogram(SparseHistogram),
+    Histogram(Histogram),
     Slots(Vec<Slot>),
     Rows(Rows),
 }
@@ -155,7 +157,7 @@ impl Total {
         match (field.kept, field.kind) {
             (Kept::Distinct | Kept::Key, _) => Self::Distinct(Vec::new()),
             (_, Type::Row) => Self::Rows(BTreeMap::new()),
-            (_, Type::Histogram) => Self::Histogram(SparseHistogram::default()),
+            (_, Type::Histogram) => Self::Histogram(Histogram::default()),
             (_, Type::Slots) => Self::Slots(Vec::new()),
             (_, Type::Seconds) => Self::Seconds(0),
             (_, Type::Number) => Self::Number(0.0),
@@ -176,7 +178,7 @@ impl Total {
             (Self::Number(total), Value::Number(number)) => {
                 *total = (*total + number).clamp(f64::MIN, f64::MAX);
             }
-            (Self::Histogram(total), Value::Histogram(code)) => total.merge_code(code)?,
+            (Self::Histogram(total), Value::Histogram(code)) => histogram::merge(total, code)?,
             (Self::Slots(total), Value::Slots(bytes)) => add_slots(total, &parse_slots(bytes)?),
             (Self::Rows(rows), Value::Row(row)) => return add_row(rows, field, row),
             (Self::Distinct(known), value)
@@ -199,7 +201,7 @@ impl Total {
             Self::Number(total) => writer.push(id, Value::Number(*total)),
             Self::Distinct(known) => known.iter().for_each(|each| writer.push(id, each.value())),
             Self::Histogram(total) => {
-                total.push(&mut bytes);
+                histogram::encode(total, &mut bytes);
                 writer.push(id, Value::Histogram(&bytes));
             }
             Self::Slots(slots) => {
@@ -395,7 +397,7 @@ mod tests {
         let Some(Value::Histogram(bytes)) = get(&made, id::GIL_WAIT_TIME_HISTOGRAM) else {
             panic!()
         };
-        let wait = SparseHistogram::parse(bytes).unwrap();
+        let wait = histogram::decode(bytes).unwrap();
         assert_eq!((wait.count(), wait.sum_ns, wait.max_ns), (4, 100_008_000_000, 100_000_000_000));
         let median_ns = wait.percentile_ns(0.75).unwrap();
         assert!((4_000_000..5_000_000).contains(&median_ns), "{median_ns}");

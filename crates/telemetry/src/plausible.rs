@@ -3,7 +3,7 @@
 //! would stay in the sums for good.
 
 use super::fields::{Field, Kept, Type, id};
-use super::histogram::SparseHistogram;
+use super::histogram;
 use super::record::{entries, row_entries};
 use super::{Malformed, Value, malformed};
 
@@ -56,7 +56,7 @@ fn check_value(field: &Field, value: Value, interval_s: f64) -> Result<(), Malfo
         Value::Seconds(ns) => ns >= 0 && ns as f64 / 1e9 <= most,
         Value::Number(number) => number >= 0.0 && number <= most,
         Value::Histogram(code) => {
-            let histogram = SparseHistogram::parse(code)?;
+            let histogram = histogram::decode(code)?;
             let count = histogram.count() as f64;
             let (sum_ns, max_ns) = (histogram.sum_ns as f64, histogram.max_ns as f64);
             count <= most
@@ -116,6 +116,7 @@ mod tests {
     use super::super::datagram::{Datagram, Header, Writer};
     use super::super::tick;
     use super::*;
+    use headway_measure::Histogram;
 
     fn check_tick(write: impl FnOnce(&mut Writer)) -> Result<(), Malformed> {
         let mut writer = Writer::default();
@@ -142,7 +143,7 @@ mod tests {
                 row.text(id::ENDPOINT_NAME, "/poll");
                 row.number(id::ENDPOINT_APPLICATION, 86_400.0);
             });
-            let mut histogram = SparseHistogram::default();
+            let mut histogram = Histogram::default();
             histogram.record(86_400_000_000_000);
             out.histogram(id::REQUEST_TIME_HISTOGRAM, &histogram);
         });
@@ -170,7 +171,7 @@ mod tests {
         let distribution = |sum_ns: u64, count: u64| {
             move |out: &mut Writer| {
                 let histogram =
-                    SparseHistogram { sum_ns, min_ns: 1, max_ns: 1_000, counts: vec![(1, count)] };
+                    Histogram { sum_ns, min_ns: 1, max_ns: 1_000, counts: vec![(1, count)] };
                 out.histogram(id::REQUEST_TIME_HISTOGRAM, &histogram);
             }
         };

@@ -6,10 +6,11 @@
 
 use super::datagram::{Datagram, entries};
 use super::fields::{Kept, field, id};
-use super::histogram::SparseHistogram;
+use super::histogram::encode;
 use super::record::{RecordWriter, Slot, push_slots};
 use super::{Value, counts, nanoseconds, seconds_list};
-use headway_measure::histogram::bucket;
+use headway_measure::Histogram;
+use headway_measure::scale::bucket;
 use std::collections::BTreeMap;
 
 /// An interval is taken for at most a day, whatever its sender says.
@@ -160,7 +161,7 @@ impl<'a> Tick<'_, 'a> {
                 of(id::SERVER_TIME_MAX).map(ns),
             );
             let mut bytes = Vec::new();
-            histogram.push(&mut bytes);
+            encode(&histogram, &mut bytes);
             kept.insert(ours, Held::Histogram(bytes));
         }
         kept.insert((id::COARSE_TICKS, 0), Held::Plain(Value::Count(coarse.into())));
@@ -208,7 +209,7 @@ fn of_mod_wsgi(
     sum_ns: Option<u64>,
     min_ns: Option<u64>,
     max_ns: Option<u64>,
-) -> SparseHistogram {
+) -> Histogram {
     const OVERFLOW: usize = 64;
     let mut found = Vec::new();
     let (mut first, mut above_ns) = (0_u64, 0_u64);
@@ -232,11 +233,11 @@ fn of_mod_wsgi(
         let mean_ns = sum_ns.map_or(0, |sum_ns| sum_ns.saturating_sub(above_ns) / first);
         found.push((mean_ns.min(mod_wsgi_upper_bound_ns(0) - 1), first));
     }
-    let mut histogram = SparseHistogram::default();
+    let mut histogram = Histogram::default();
     for (ns, count) in found {
         // Never beyond the extremes, which are exact.
         let ns = ns.max(min_ns.unwrap_or(0)).min(max_ns.unwrap_or(u64::MAX));
-        histogram.merge(&SparseHistogram {
+        histogram.merge(&Histogram {
             sum_ns: ns.saturating_mul(count),
             min_ns: ns,
             max_ns: ns,

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use headway_measure::histogram::Histogram;
+use headway_measure::AtomicHistogram;
 
 /// What a book is in use for.
 ///
@@ -111,9 +111,9 @@ pub struct ThreadBook {
     pub wait_began_ns: AtomicU64,
     pub name: Name,
     /// Contended takes only.
-    pub wait: Histogram,
+    pub wait: AtomicHistogram,
     /// Holds that have ended in a drop.
-    pub hold: Histogram,
+    pub hold: AtomicHistogram,
 }
 
 impl ThreadBook {
@@ -135,8 +135,8 @@ impl ThreadBook {
             longest_answer_cpu_ns: AtomicU64::new(0),
             wait_began_ns: AtomicU64::new(0),
             name: Name::new(),
-            wait: Histogram::new(),
-            hold: Histogram::new(),
+            wait: AtomicHistogram::new(),
+            hold: AtomicHistogram::new(),
         }
     }
 
@@ -163,7 +163,7 @@ impl ThreadBook {
 
     /// Adds the counters of `other`, which no thread writes any more; what was longest in either stays.
     pub fn merge(&self, other: &ThreadBook) {
-        use headway_measure::histogram::add;
+        use headway_measure::add;
         for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
             add(mine, theirs.load(Relaxed));
         }

@@ -1,11 +1,13 @@
 //! Fields as dicts.
 
-use headway_measure::histogram::upper_bound_ns;
+use headway_measure::Histogram;
+use headway_measure::scale::upper_bound_ns;
 use headway_python::object::{Object, PyResult, Raised, set_item};
 use headway_telemetry::datagram::{self, Datagram};
 use headway_telemetry::fields::{Field, Kept, field, id};
+use headway_telemetry::histogram::decode;
 use headway_telemetry::record::{self, Slot};
-use headway_telemetry::{Malformed, SparseHistogram, Value, counts, seconds_list};
+use headway_telemetry::{Malformed, Value, counts, seconds_list};
 use pyo3_ffi::*;
 
 use super::refuse;
@@ -111,7 +113,7 @@ fn object(value: Value) -> PyResult<Object> {
         Value::Text(bytes) => string(bytes),
         Value::Counts(bytes) => list(counts(bytes), |item| integer(i64::from(item))),
         Value::SecondsList(bytes) => list(seconds_list(bytes), float),
-        Value::Histogram(bytes) => histogram(&SparseHistogram::parse(bytes).map_err(refuse)?),
+        Value::Histogram(bytes) => histogram(&decode(bytes).map_err(refuse)?),
         Value::Slots(bytes) => list(record::parse_slots(bytes).map_err(refuse)?, slot),
         Value::Row(_) => Err(refuse(Malformed("a row where none may be".into()))),
     }
@@ -128,7 +130,7 @@ fn slot(slot: Slot) -> PyResult<Object> {
 }
 
 /// A distribution as in a report's HIST: what an empty one does not know is None.
-fn histogram(histogram: &SparseHistogram) -> PyResult<Object> {
+fn histogram(histogram: &Histogram) -> PyResult<Object> {
     let seconds = |ns: Option<u64>| match ns {
         Some(ns) => float(ns as f64 / 1e9),
         // SAFETY: a thread state is attached: Python called.

@@ -1,10 +1,11 @@
 //! Dicts as datagrams.
 
-use headway_measure::histogram::bucket;
+use headway_measure::Histogram;
+use headway_measure::scale::bucket;
 use headway_python::object::{Object, PyResult, Raised};
 use headway_telemetry::datagram::{Datagram, Header, Writer};
 use headway_telemetry::fields::{Field, Type, field_named};
-use headway_telemetry::{Malformed, SparseHistogram, nanoseconds};
+use headway_telemetry::{Malformed, nanoseconds};
 use pyo3_ffi::*;
 use std::ptr;
 
@@ -91,8 +92,8 @@ fn write_row(writer: &mut Writer, field: &Field, row: &Object) -> PyResult<()> {
 
 /// # Safety
 /// `value` is a live object.
-unsafe fn histogram(value: *mut PyObject) -> PyResult<SparseHistogram> {
-    let mut histogram = SparseHistogram::default();
+unsafe fn histogram(value: *mut PyObject) -> PyResult<Histogram> {
+    let mut histogram = Histogram::default();
     // SAFETY: the caller's.
     for pair in unsafe { each(value, |pair| each(pair, |number| float(number)))? } {
         let [seconds, number] = pair[..] else {
@@ -100,7 +101,7 @@ unsafe fn histogram(value: *mut PyObject) -> PyResult<SparseHistogram> {
         };
         let (ns, count) = (nanoseconds(seconds.max(0.0)) as u64, number.max(0.0) as u64);
         if count != 0 {
-            histogram.merge(&SparseHistogram {
+            histogram.merge(&Histogram {
                 sum_ns: ns.saturating_mul(count),
                 min_ns: ns,
                 max_ns: ns,

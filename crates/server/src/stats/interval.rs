@@ -5,11 +5,11 @@
 use crate::stats::PathRow;
 use crate::stats::report::PlaceName;
 use crate::stats::requests::{Phase, RequestBook};
-use headway_measure::histogram::{Counts, Histogram, bucket_at};
-use headway_reporter::distribution::sparse;
+use headway_measure::Histogram;
+use headway_measure::scale::bucket_of_wrapped;
 use headway_reporter::{OTHER, Row};
 use headway_telemetry::datagram::Writer;
-use headway_telemetry::{SparseHistogram, id};
+use headway_telemetry::id;
 use rustc_hash::FxHashMap;
 
 /// More than a tick has rows for, so that it has those that matter most.
@@ -17,15 +17,15 @@ const MAX_ENDPOINTS: usize = 256;
 
 #[derive(Default)]
 pub struct Interval {
-    pub server: Counts,
-    pub queue: Counts,
-    pub application: Counts,
-    pub request: Counts,
-    pub gil_wait: Counts,
-    pub input_read: Counts,
-    pub output_write: Counts,
-    pub gil_held: Counts,
-    pub cpu: Counts,
+    pub server: Histogram,
+    pub queue: Histogram,
+    pub application: Histogram,
+    pub request: Histogram,
+    pub gil_wait: Histogram,
+    pub input_read: Histogram,
+    pub output_write: Histogram,
+    pub gil_held: Histogram,
+    pub cpu: Histogram,
     pub statuses: [u64; 10],
     pub failed: u64,
     pub input_bytes: u64,
@@ -49,8 +49,8 @@ pub struct EndpointKey {
 struct Sums {
     requests: u64,
     errors: u64,
-    response: SparseHistogram,
-    gil_wait: SparseHistogram,
+    response: Histogram,
+    gil_wait: Histogram,
     gil_held_ns: u64,
     application_ns: u64,
     cpu_ns: u64,
@@ -79,8 +79,7 @@ impl Interval {
         }
         self.statuses.iter_mut().zip(book.statuses).for_each(|(sum, count)| *sum += count);
         if book.without_input > 0 {
-            self.input_read.min_ns = Some(0);
-            self.input_read.counts[0] += book.without_input;
+            self.input_read.merge_durations(0, 0, 0).add(0, book.without_input);
         }
         self.failed += book.failed;
         self.input_bytes += book.input_bytes;
@@ -95,8 +94,8 @@ impl Interval {
         let sums = Sums {
             requests: row.requests,
             errors: row.errors,
-            response: all_of(&row.response),
-            gil_wait: all_of(&row.gil_wait),
+            response: row.response.read(),
+            gil_wait: row.gil_wait.read(),
             gil_held_ns: row.gil_held_ns,
             application_ns: row.application_ns,
             cpu_ns: row.cpu_ns,
@@ -137,22 +136,17 @@ impl Interval {
     }
 }
 
-fn add(sum: &mut Counts, phase: &Phase) {
+fn add(sum: &mut Histogram, phase: &Phase) {
     if phase.min_ns == u64::MAX {
         return;
     }
-    sum.sum_ns += phase.sum_ns;
-    sum.min_ns = Some(sum.min_ns.map_or(phase.min_ns, |least| least.min(phase.min_ns)));
-    sum.max_ns = sum.max_ns.max(phase.max_ns);
-    for (place, count) in phase.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        sum.counts[bucket_at(place)] += u64::from(*count);
+    let mut counts: Vec<_> =
+        phase.counts.iter().enumerate().filter(|(_, count)| **count > 0).collect();
+    counts.sort_unstable_by_key(|(wrapped, _)| bucket_of_wrapped(*wrapped));
+    let mut merge = sum.merge_durations(phase.sum_ns, phase.min_ns, phase.max_ns);
+    for (wrapped, count) in counts {
+        merge.add(bucket_of_wrapped(wrapped) as u16, u64::from(*count));
     }
-}
-
-fn all_of(histogram: &Histogram) -> SparseHistogram {
-    let mut counts = Counts::default();
-    histogram.add_to(&mut counts);
-    sparse(&counts)
 }
 
 impl Sums {

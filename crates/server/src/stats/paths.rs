@@ -8,7 +8,7 @@
 use crate::stats::RequestRecord;
 use crate::stats::endpoints::endpoint_of;
 use crate::stats::routes::Route;
-use headway_measure::histogram::{self, Histogram};
+use headway_measure::AtomicHistogram as Histogram;
 use rustc_hash::FxHashMap;
 
 pub const MAX_PATHS: usize = 64;
@@ -206,9 +206,7 @@ impl PathRow {
 /// The smallest recorded duration that at least `share` of all do not exceed, interpolated within its bucket; `None`
 /// while nothing was recorded.
 pub fn percentile_ns(recorded: &Histogram, share: f64) -> Option<u64> {
-    let all = recorded.read();
-    let extremes = (all.min_ns?, all.max_ns?);
-    histogram::percentile_ns(all.buckets, all.count, extremes, share)
+    recorded.read().percentile_ns(share)
 }
 
 #[cfg(test)]

@@ -10,10 +10,11 @@ use crate::stats::interval::{EndpointKey, Interval};
 use crate::stats::paths::{Entry, Of};
 use crate::stats::routes::Route;
 use crate::stats::slots::Reading;
-use headway_reporter::distribution::{mod_wsgi_buckets, sparse};
+use headway_measure::Histogram;
+use headway_reporter::mod_wsgi_buckets;
 use headway_reporter::{Bounds, RequestCounts, Source, Tick};
 use headway_telemetry::datagram::Writer;
-use headway_telemetry::{SparseHistogram, id};
+use headway_telemetry::id;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// As many slots as mod_wsgi tells of.
@@ -130,7 +131,7 @@ impl ServerReport {
         out.count(id::STATUS_4XX_TOTAL, of_client);
         out.count(id::STATUS_5XX_TOTAL, of_server + of_none + beyond);
         // Where there is no meter nobody knows; 0 would say that nobody waited.
-        let has_wait = interval.gil_wait.min_ns.is_some() || requests == 0;
+        let has_wait = !interval.gil_wait.is_empty() || requests == 0;
         for (phase, counts) in [
             (0, Some(&interval.server)),
             (1, Some(&interval.queue)),
@@ -141,11 +142,11 @@ impl ServerReport {
             (7, Some(&interval.output_write)),
         ] {
             if let Some(counts) = counts {
-                write_phase(out, phase, &sparse(counts));
+                write_phase(out, phase, counts);
             }
         }
-        out.histogram(id::GIL_HELD_TIME_HISTOGRAM, &sparse(&interval.gil_held));
-        out.histogram(id::REQUEST_CPU_TIME_HISTOGRAM, &sparse(&interval.cpu));
+        out.histogram(id::GIL_HELD_TIME_HISTOGRAM, &interval.gil_held);
+        out.histogram(id::REQUEST_CPU_TIME_HISTOGRAM, &interval.cpu);
     }
 
     fn write_threads(&self, state: &State, tick: &mut Tick) {
@@ -179,7 +180,7 @@ impl ServerReport {
 }
 
 /// mod_wsgi's mean, extremes and distribution, and ours; `phase` counts from the server's on.
-fn write_phase(out: &mut Writer, phase: u16, durations: &SparseHistogram) {
+fn write_phase(out: &mut Writer, phase: u16, durations: &Histogram) {
     let count = durations.count();
     let mean_s = durations.sum_ns as f64 / 1e9 / count.max(1) as f64;
     out.number(id::SERVER_TIME + phase, mean_s);

@@ -118,7 +118,7 @@ fn threads_places_and_routes_are_summed_up() {
     assert_eq!((of(id::REQUEST_COUNT), of(id::LIFETIME_REQUESTS)), (Some(6), Some(6)));
     assert_eq!((of(id::STATUS_4XX_TOTAL), of(id::STATUS_5XX_TOTAL)), (Some(1), Some(2)));
     let histogram = |id| match datagram.get(id) {
-        Some(Value::Histogram(bytes)) => SparseHistogram::parse(bytes).unwrap(),
+        Some(Value::Histogram(bytes)) => headway_telemetry::histogram::decode(bytes).unwrap(),
         other => panic!("{other:?}"),
     };
     let application = histogram(id::APPLICATION_TIME_HISTOGRAM);

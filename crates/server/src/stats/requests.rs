@@ -5,7 +5,7 @@
 //! empty one. How long responses took and GILs were waited for is in the rows of `paths`, and not here again.
 
 use crate::stats::RequestRecord;
-use headway_measure::histogram::{PLACES, place};
+use headway_measure::scale::{WRAPPED_BUCKETS, wrapped_bucket};
 
 /// The durations of one phase.
 #[derive(Clone, Debug)]
@@ -14,8 +14,8 @@ pub struct Phase {
     /// `u64::MAX` while nothing was recorded.
     pub min_ns: u64,
     pub max_ns: u64,
-    /// By `histogram::place`.
-    pub counts: [u32; PLACES],
+    /// By `wrapped_bucket`.
+    pub counts: [u32; WRAPPED_BUCKETS],
 }
 
 impl Phase {
@@ -25,7 +25,7 @@ impl Phase {
         if ns < self.min_ns || ns > self.max_ns {
             self.widen(ns);
         }
-        self.counts[place(ns)] += 1;
+        self.counts[wrapped_bucket(ns)] += 1;
     }
 
     #[cold]
@@ -38,7 +38,7 @@ impl Phase {
 
 impl Default for Phase {
     fn default() -> Self {
-        Self { sum_ns: 0, min_ns: u64::MAX, max_ns: 0, counts: [0; PLACES] }
+        Self { sum_ns: 0, min_ns: u64::MAX, max_ns: 0, counts: [0; WRAPPED_BUCKETS] }
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
         }
         let phase = &book.application;
         assert_eq!((phase.sum_ns, phase.min_ns, phase.max_ns), (7_003_000, 0, 7_000_000));
-        assert_eq!(phase.counts[place(3_000)], 1);
+        assert_eq!(phase.counts[wrapped_bucket(3_000)], 1);
         assert_eq!(phase.counts.iter().sum::<u32>(), 3);
         assert_eq!(book.gil_held.max_ns, 3_500_000);
         assert_eq!((book.statuses[2], book.statuses[5], book.statuses[0]), (1, 1, 1));
