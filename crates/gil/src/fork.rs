@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use headway_measure::clock;
 
-use super::gil::{EPOCH, Gil, life, this_thread};
-use super::ledger::{self, region, slab};
-use super::{account, gils, hints, hook, install, learning, parks, threads, trace};
+use crate::counters;
+use crate::counters::{free_list, mapping};
+use crate::registry::gil::{EPOCH, Gil, life, this_thread};
+use crate::registry::{gils, threads};
+use crate::{events, hook, install, kernel_hints, learning, parked_waits, trace};
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// The child's main GIL is about to be made anew. Writer: the only thread of the child.
@@ -27,37 +29,37 @@ pub fn register() {
 
 /// In the thread that forks, before it does.
 unsafe extern "C" fn prepare() {
-    hints::take_back_from_this_thread(threads::books_of_this_thread_by_index());
+    kernel_hints::take_back_from_this_thread(threads::books_of_this_thread_by_index());
 }
 
 unsafe extern "C" fn child() {
     threads::keep_this_thread_only();
-    hook::starting::forget_all();
+    hook::thread_start::forget_all();
     install::forget_change_under_way();
     learning::look_for_nothing();
     trace::forget();
-    let parent = ledger::slot();
-    ledger::forget_slot();
+    let parent = counters::slot();
+    counters::forget_slot();
     if EPOCH.load(Relaxed) == 0 {
         return;
     }
-    let Some(slot) = region::claim() else {
+    let Some(slot) = mapping::claim() else {
         // No memory for books: measure nothing.
         EPOCH.store(0, Relaxed);
         return;
     };
-    ledger::set_slot(slot);
+    counters::set_slot(slot);
     gils::keep_main_only();
     gils::main().rest();
     threads::forget_all();
-    slab::reset(slot);
+    free_list::reset(slot);
     let now_ns = clock::now_ns();
     if let Some(parent) = parent {
         slot.begin_like(parent, now_ns);
     }
-    slab::prepare(slot);
+    free_list::prepare(slot);
     if slot.sees_parks.load(Relaxed) != 0 {
-        parks::open(slot);
+        parked_waits::open(slot);
     }
     let main = gils::main();
     if main.life.load(Relaxed) == life::OPEN {
@@ -66,7 +68,7 @@ unsafe extern "C" fn child() {
             let held = main.locked().held && main.holder_thread.load(Relaxed) == this_thread();
             main.open(slot, now_ns);
             if held {
-                account::open_held(main, main.locked(), slot);
+                events::open_held(main, main.locked(), slot);
             }
         }
         GIL_TO_COME.store(true, Relaxed);
@@ -79,7 +81,7 @@ unsafe extern "C" fn child() {
 /// lies in the memory of one that ended; or in an embedding program that starts Python again.
 /// Nobody holds the new GIL, and nobody waits for it.
 pub fn gil_made_anew(gil: &'static Gil, cond: usize) {
-    let Some(slot) = ledger::slot() else { return };
+    let Some(slot) = counters::slot() else { return };
     if !std::ptr::eq(gil, gils::main()) {
         gils::close_gone(gil, slot);
         return learning::saw_init(cond);
@@ -94,7 +96,7 @@ pub fn gil_made_anew(gil: &'static Gil, cond: usize) {
             gil.reopen(now_ns);
         } else if gil.locked().held {
             gil.holder_thread.store(this_thread(), Relaxed);
-            gil.event(EPOCH.load(Relaxed), |locked| account::signal(gil, locked, slot, now_ns));
+            gil.event(EPOCH.load(Relaxed), |locked| events::signal(gil, locked, slot, now_ns));
         }
         gil.locked().in_timed_wait = 0;
     }

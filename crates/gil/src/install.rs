@@ -5,13 +5,20 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use headway_measure::clock;
 
-use super::gil::EPOCH;
-use super::hook::slots::{self, SlotError};
-use super::hook::{self, elf};
-use super::ledger::region::{self, RegionError};
-use super::ledger::{self, slab};
-use super::parks::{self, ThreadStates};
-use super::{account, fork, gils, learning, queue, seats, threads};
+use crate::counters;
+use crate::counters::free_list;
+use crate::counters::mapping;
+use crate::counters::mapping::RegionError;
+use crate::hook;
+use crate::hook::elf;
+use crate::hook::slots;
+use crate::hook::slots::SlotError;
+use crate::parked_waits;
+use crate::parked_waits::ThreadStates;
+use crate::queue::waiters;
+use crate::registry::gil::EPOCH;
+use crate::registry::{gils, threads};
+use crate::{events, fork, learning, queue};
 
 /// What the engine needs to know of the CPython that it is installed into.
 pub struct Host {
@@ -170,13 +177,13 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
     if !threads::prepare_key() {
         return Err(Refusal::NoKey);
     }
-    let Some(slot) = ledger::slot() else { return Err(Refusal::Ledger(RegionError::Map(0))) };
+    let Some(slot) = counters::slot() else { return Err(Refusal::Ledger(RegionError::Map(0))) };
     fork::register();
     gils::register_memory_barrier();
     NEWEST_INTERPRETER.store(host.newest_interpreter as *const () as usize, Relaxed);
     INTERPRETER_ID.store(host.interpreter_id as *const () as usize, Relaxed);
     if let Some(states) = host.thread_states {
-        parks::know(states);
+        parked_waits::know(states);
     }
     slots::patch(host.anchor, &hook::hooks(host.thread_states.is_some()))
         .map_err(Refusal::Slots)?;
@@ -189,13 +196,13 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
         let _registry = threads::Registry::lock();
         gils::keep_main_only();
         threads::forget_all();
-        slab::reset(slot);
+        free_list::reset(slot);
         slot.reset(now_ns, &host.python, host.gil_enabled);
         slot.policy.store(queue::policy() as u32, Relaxed);
     }
-    slab::prepare(slot);
+    free_list::prepare(slot);
     if host.thread_states.is_some() {
-        parks::open(slot);
+        parked_waits::open(slot);
     }
     if let Some(addresses) = learned {
         let main = gils::know_main(addresses);
@@ -207,7 +214,7 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
         // SAFETY: we hold this GIL, and hooks look at no GIL before the epoch is set.
         unsafe {
             main.open(slot, now_ns);
-            account::open_held(main, main.locked(), slot);
+            events::open_held(main, main.locked(), slot);
         }
         gils::match_interpreters(&host.interpreters, slot);
     } else {
@@ -218,19 +225,19 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
 }
 
 fn prepare_ledger(place: Place) -> Result<(), Refusal> {
-    match (region::header().is_some(), place) {
-        (true, Place::Memory) if ledger::slot().is_some() => return Ok(()),
+    match (mapping::header().is_some(), place) {
+        (true, Place::Memory) if counters::slot().is_some() => return Ok(()),
         // A forked child of a process that had removed the meter.
         (true, Place::Memory) => Ok(()),
         (true, _) => return Err(Refusal::LedgerInUse),
-        (false, Place::Memory) => region::create_anonymous(),
-        (false, Place::File(path)) => region::create_file(&path),
-        (false, Place::Descriptor(fd)) => region::create_in(fd),
-        (false, Place::Join(path, run)) => region::join_file(&path, run),
+        (false, Place::Memory) => mapping::create_anonymous(),
+        (false, Place::File(path)) => mapping::create_file(&path),
+        (false, Place::Descriptor(fd)) => mapping::create_in(fd),
+        (false, Place::Join(path, run)) => mapping::join_file(&path, run),
     }
     .map_err(Refusal::Ledger)?;
-    let slot = region::claim().ok_or(Refusal::Ledger(RegionError::Map(libc::ENOMEM)))?;
-    ledger::set_slot(slot);
+    let slot = mapping::claim().ok_or(Refusal::Ledger(RegionError::Map(libc::ENOMEM)))?;
+    counters::set_slot(slot);
     Ok(())
 }
 
@@ -257,14 +264,14 @@ pub fn uninstall() -> Result<(), Refusal> {
     if !is_installed() {
         return Ok(());
     }
-    if let Some(slot) = ledger::slot() {
+    if let Some(slot) = counters::slot() {
         gils::close_all(slot);
         slot.cpu_noted_ns.store(clock::process_cpu_ns(), Relaxed);
         slot.closed_ns.store(clock::now_ns(), Relaxed);
     }
     EPOCH.store(0, SeqCst);
     slots::unpatch();
-    ledger::slot().into_iter().for_each(seats::call_all);
+    counters::slot().into_iter().for_each(waiters::call_all);
     gils::all().iter().for_each(|gil| gil.switch.set_in_use(false));
     Ok(())
 }

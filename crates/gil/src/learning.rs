@@ -10,9 +10,10 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use super::gil::{life, this_thread};
-use super::gils::{self, Layout};
-use super::install;
+use crate::install;
+use crate::registry::gil::{life, this_thread};
+use crate::registry::gils;
+use crate::registry::gils::Layout;
 
 /// What the hooks look for.
 ///

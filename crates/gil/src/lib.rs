@@ -20,38 +20,6 @@
 //! The crate knows libc and ELF, and nothing of Python: what it needs of CPython (one address,
 //! one contended take) its caller hands it as a [`Host`].
 
-#[cfg(all(
-    target_os = "linux",
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-#[path = "."]
-mod engine {
-    pub(crate) mod account;
-    pub(crate) mod copies;
-    pub(crate) mod folding;
-    pub(crate) mod fork;
-    pub(crate) mod gil;
-    pub(crate) mod gils;
-    pub(crate) mod hints;
-    pub(crate) mod holds;
-    pub(crate) mod hook;
-    pub(crate) mod install;
-    pub(crate) mod learning;
-    pub(crate) mod ledger;
-    pub(crate) mod names;
-    pub(crate) mod parking;
-    pub(crate) mod parks;
-    pub(crate) mod queue;
-    pub(crate) mod seats;
-    pub(crate) mod snapshot;
-    pub(crate) mod switch;
-    pub(crate) mod threads;
-    pub(crate) mod totals;
-    pub(crate) mod trace;
-    pub(crate) mod unanswered;
-}
-
 #[cfg(not(all(
     target_os = "linux",
     target_env = "gnu",
@@ -59,25 +27,37 @@ mod engine {
 )))]
 compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
 
-pub use engine::holds::{
+mod aggregation;
+mod counters;
+mod events;
+mod fork;
+mod hook;
+mod install;
+mod kernel_hints;
+mod learning;
+mod parked_waits;
+mod queue;
+mod registry;
+mod snapshot;
+mod trace;
+
+pub use counters::mapping::RegionError;
+pub use hook::Hook;
+pub use hook::slots::{SlotError, patch_for_good};
+pub use install::{
+    Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,
+};
+pub use parked_waits::ThreadStates;
+pub use registry::names::name_gil_of;
+pub use registry::threads::{name_of, name_this_thread, name_thread};
+pub use snapshot::holds::{
     Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,
     times_of_thread,
 };
-pub use engine::hook::Hook;
-pub use engine::hook::slots::{SlotError, patch_for_good};
-pub use engine::install::{
-    Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,
-};
-pub use engine::ledger::region::RegionError;
-pub use engine::names::name_gil_of;
-pub use engine::parks::ThreadStates;
-pub use engine::snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
-pub use engine::threads::{name_of, name_this_thread, name_thread};
-pub use engine::totals::{GilTotals, ThreadTotals, Totals, name_of_book};
-pub use engine::trace::ring::Copy as Trace;
-pub use engine::trace::{
-    begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger,
-};
+pub use snapshot::totals::{GilTotals, ThreadTotals, Totals, name_of_book};
+pub use snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
+pub use trace::ring::Copy as Trace;
+pub use trace::{begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger};
 
 pub use headway_sched::PolicyName;
 
@@ -100,23 +80,23 @@ pub fn times_of_this_thread() -> Option<ThreadTimes> {
     if !is_installed() {
         return None;
     }
-    let times = |book: &engine::ledger::book::ThreadBook| ThreadTimes {
+    let times = |book: &counters::book::ThreadBook| ThreadTimes {
         held_ns: book.hold.sum_ns.load(Relaxed),
         waited_ns: book.wait.sum_ns.load(Relaxed),
         contended_takes: book.contended_takes.load(Relaxed),
     };
-    engine::threads::books_of_this_thread().map(times).reduce(|one, other| ThreadTimes {
+    registry::threads::books_of_this_thread().map(times).reduce(|one, other| ThreadTimes {
         held_ns: one.held_ns + other.held_ns,
         waited_ns: one.waited_ns + other.waited_ns,
         contended_takes: one.contended_takes + other.contended_takes,
     })
 }
 
-fn sum_for_this_thread(of: impl Fn(&engine::ledger::book::ThreadBook) -> u64) -> Option<u64> {
+fn sum_for_this_thread(of: impl Fn(&counters::book::ThreadBook) -> u64) -> Option<u64> {
     if !is_installed() {
         return None;
     }
-    engine::threads::books_of_this_thread().map(of).reduce(|one, other| one + other)
+    registry::threads::books_of_this_thread().map(of).reduce(|one, other| one + other)
 }
 
 /// Tells the policy that the calling thread's next work has nothing to do with its last, as in a
@@ -125,10 +105,10 @@ fn sum_for_this_thread(of: impl Fn(&engine::ledger::book::ThreadBook) -> u64) ->
 pub fn begin_anew() {
     if is_installed() {
         // No book changes hands meanwhile, should its GIL close.
-        let _registry = engine::threads::Registry::lock();
-        for book in engine::threads::books_of_this_thread_by_index() {
-            engine::seats::begin_anew(book);
-            engine::hints::follow_class(book, false);
+        let _registry = registry::threads::Registry::lock();
+        for book in registry::threads::books_of_this_thread_by_index() {
+            queue::waiters::begin_anew(book);
+            kernel_hints::follow_class(book, false);
         }
     }
 }
@@ -138,12 +118,12 @@ pub fn begin_anew() {
 /// long others wait, before it is their turn. Threads that Python starts in this one inherit it. Nothing under
 /// `interval`, where scheduling is CPython's, and before the first install.
 pub fn set_switch_interval_of_this_thread(interval_ns: Option<u64>) {
-    engine::threads::set_switch_interval_of_this_thread_ns(interval_ns.unwrap_or(0));
+    registry::threads::set_switch_interval_of_this_thread_ns(interval_ns.unwrap_or(0));
 }
 
 /// Tells the ledger what only the interpreter knows, so that a report by another process has it.
 pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
-    if let Some(slot) = engine::ledger::slot() {
+    if let Some(slot) = counters::slot() {
         slot.gil_enabled.store(gil_enabled as u32, Relaxed);
         slot.switch_interval_us.store(switch_interval_us, Relaxed);
     }
@@ -151,34 +131,34 @@ pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
 
 /// What the ledger was told last of the main interpreter's switch interval.
 pub fn switch_interval_ns() -> Option<u64> {
-    Some(engine::ledger::slot()?.switch_interval_us.load(Relaxed) * 1_000)
+    Some(counters::slot()?.switch_interval_us.load(Relaxed) * 1_000)
 }
 
 /// Tells the meter which interpreters exist, by address and id, so that the books of those that ended
 /// close, and their rows are folded where there are many. The caller holds the main GIL, and nobody makes
 /// interpreters without it.
 pub fn match_interpreters(existing: &[(usize, i64)]) {
-    engine::names::keep_only(existing);
-    if let Some(slot) = engine::ledger::slot()
+    registry::names::keep_only(existing);
+    if let Some(slot) = counters::slot()
         && is_installed()
     {
-        engine::gils::match_interpreters(existing, slot);
-        engine::folding::fold_if_many(slot);
+        registry::gils::match_interpreters(existing, slot);
+        aggregation::fold_if_many(slot);
     }
 }
 
 /// The identity of this process's run, by which another joins its ledger.
 pub fn run_identity() -> Option<u64> {
-    engine::ledger::region::header().map(|header| header.run.load(Relaxed))
+    counters::mapping::header().map(|header| header.run.load(Relaxed))
 }
 
 /// Removes the meter, and with it the policy: scheduling is CPython's own again. The books close and stay
 /// readable. The caller holds the main GIL.
 pub fn uninstall() -> Result<(), Refusal> {
-    engine::install::uninstall()?;
-    engine::queue::set_policy(PolicyName::Interval);
-    engine::hints::allow(false);
-    engine::ledger::slot().into_iter().for_each(engine::hints::take_back_from_all);
+    install::uninstall()?;
+    queue::set_policy(PolicyName::Interval);
+    kernel_hints::allow(false);
+    counters::slot().into_iter().for_each(kernel_hints::take_back_from_all);
     Ok(())
 }
 
@@ -186,12 +166,12 @@ pub fn uninstall() -> Result<(), Refusal> {
 /// follows at its next event. The caller holds the main GIL.
 pub fn set_policy(policy: PolicyName, kernel_hints: bool) {
     let hints = kernel_hints && policy != PolicyName::Interval;
-    engine::hints::allow(hints);
-    engine::queue::set_policy(policy);
-    if let Some(slot) = engine::ledger::slot() {
+    kernel_hints::allow(hints);
+    queue::set_policy(policy);
+    if let Some(slot) = counters::slot() {
         slot.policy.store(policy as u32, Relaxed);
         if !hints {
-            engine::hints::take_back_from_all(slot);
+            kernel_hints::take_back_from_all(slot);
         }
     }
 }
@@ -199,6 +179,6 @@ pub fn set_policy(policy: PolicyName, kernel_hints: bool) {
 /// Copies the used part of the ledger to a file, and the trace, if there is one, behind it; the error is
 /// an errno. Async-signal-safe.
 pub fn write_ledger(fd: c_int) -> Result<(), c_int> {
-    engine::ledger::region::write_to(fd)?;
-    engine::trace::write_to(fd)
+    counters::mapping::write_to(fd)?;
+    trace::write_to(fd)
 }

@@ -28,19 +28,21 @@ macro_rules! original {
 pub mod elf;
 mod mutex;
 mod scheduling;
+pub mod semaphores;
 pub mod slots;
-pub mod starting;
-pub mod waiting;
+pub mod thread_start;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-use super::account::Outcome;
-use super::gil::{EPOCH, Gil, Role, life};
-use super::gils;
-use super::{account, fork, hints, learning, ledger, parking, threads};
+use crate::events::Outcome;
+use crate::queue::futex;
+use crate::registry::gil::{EPOCH, Gil, Role, life};
+use crate::registry::gils;
+use crate::registry::threads;
+use crate::{counters, events, fork, kernel_hints, learning};
 use headway_measure::clock::now_ns;
-use starting::ThreadStart;
+use thread_start::ThreadStart;
 
 type Cond = *mut c_void;
 type Mutex = *mut c_void;
@@ -96,14 +98,14 @@ pub fn hooks(waits: bool) -> Vec<Hook> {
             original: &LOCK,
         },
     ];
-    hooks.into_iter().chain(waiting::hooks().into_iter().filter(|_| waits)).collect()
+    hooks.into_iter().chain(semaphores::hooks().into_iter().filter(|_| waits)).collect()
 }
 
 /// The slot of a GIL whose book is open; opens it at `free_ns` if this event tells that the GIL was free
 /// just before or is just after.
 #[inline(always)]
-fn open_gil(gil: &'static Gil, free_ns: Option<u64>) -> Option<&'static ledger::region::Slot> {
-    let slot = ledger::slot()?;
+fn open_gil(gil: &'static Gil, free_ns: Option<u64>) -> Option<&'static counters::mapping::Slot> {
+    let slot = counters::slot()?;
     match (gil.life.load(Relaxed), free_ns) {
         (life::OPEN, _) => Some(slot),
         (life::KNOWN, Some(now_ns)) => open_at_first_event(gil, slot, now_ns),
@@ -114,9 +116,9 @@ fn open_gil(gil: &'static Gil, free_ns: Option<u64>) -> Option<&'static ledger::
 #[cold]
 fn open_at_first_event(
     gil: &'static Gil,
-    slot: &'static ledger::region::Slot,
+    slot: &'static counters::mapping::Slot,
     now_ns: u64,
-) -> Option<&'static ledger::region::Slot> {
+) -> Option<&'static counters::mapping::Slot> {
     // SAFETY: an event of this GIL: its mutex is held by the calling thread.
     unsafe { gil.open(slot, now_ns) };
     Some(slot)
@@ -139,7 +141,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
                 // SAFETY: take_gil signals switch_cond with the GIL's mutex held.
                 unsafe {
                     gil.event(epoch, |locked| {
-                        account::take(gil, locked, slot, gil.time_of_event_ns(now_ns))
+                        events::take(gil, locked, slot, gil.time_of_event_ns(now_ns))
                     })
                 };
             }
@@ -153,7 +155,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
                 // SAFETY: drop_gil signals cond with the GIL's mutex held.
                 unsafe {
                     gil.event(epoch, |locked| {
-                        account::signal(gil, locked, slot, gil.time_of_event_ns(now_ns))
+                        events::signal(gil, locked, slot, gil.time_of_event_ns(now_ns))
                     })
                 };
             }
@@ -190,9 +192,8 @@ unsafe extern "C-unwind" fn cond_timedwait(
         return result;
     }
     // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
-    let switch_number = unsafe {
-        gil.event(epoch, |locked| account::timed_wait_began(gil, locked, slot, began_ns))
-    };
+    let switch_number =
+        unsafe { gil.event(epoch, |locked| events::timed_wait_began(gil, locked, slot, began_ns)) };
     // SAFETY: the caller's own call.
     let result = unsafe { real(cond, mutex, until) };
     // `event` sees whether the meter has been removed meanwhile, or removed and installed afresh.
@@ -204,7 +205,7 @@ unsafe extern "C-unwind" fn cond_timedwait(
         // SAFETY: pthread_cond_timedwait has locked the GIL's mutex again.
         unsafe {
             gil.event(epoch, |locked| {
-                account::timed_wait_ended(gil, locked, outcome, switch_number);
+                events::timed_wait_ended(gil, locked, outcome, switch_number);
             });
         }
     }
@@ -227,7 +228,7 @@ unsafe extern "C-unwind" fn cond_wait(cond: Cond, mutex: Mutex) -> c_int {
         false => unsafe { real(cond, mutex) },
     };
     if EPOCH.load(Acquire) == epoch && gil.life.load(Relaxed) == life::OPEN {
-        account::forced_wait(gil, slot, began_ns, now_ns());
+        events::forced_wait(gil, slot, began_ns, now_ns());
     }
     result
 }
@@ -253,7 +254,7 @@ unsafe extern "C-unwind" fn cond_destroy(cond: Cond) -> c_int {
     let real = original!(DESTROY as unsafe extern "C-unwind" fn(Cond) -> c_int);
     if EPOCH.load(Acquire) != 0
         && let Some((gil, Role::Cond)) = gils::find(cond as usize)
-        && let Some(slot) = ledger::slot()
+        && let Some(slot) = counters::slot()
     {
         keeping_errno(|| gils::close_gone(gil, slot));
     }
@@ -295,14 +296,14 @@ unsafe extern "C-unwind" fn create(
             ) -> c_int
     );
     if EPOCH.load(Acquire) != 0
-        && let Some(slot) = ledger::slot()
+        && let Some(slot) = counters::slot()
     {
         keeping_errno(|| {
-            ledger::slab::prepare(slot);
-            hints::take_back_from_this_thread(threads::books_of_this_thread_by_index());
+            counters::free_list::prepare(slot);
+            kernel_hints::take_back_from_this_thread(threads::books_of_this_thread_by_index());
         });
     }
-    let started = starting::inherit(start, argument);
+    let started = thread_start::inherit(start, argument);
     // SAFETY: the caller's own call, but for what the thread does first.
     let result = unsafe { real(thread, attributes, started.start, started.argument) };
     if result != 0 {
@@ -313,7 +314,7 @@ unsafe extern "C-unwind" fn create(
 
 /// Runs what may change errno, and puts it back.
 fn keeping_errno(act: impl FnOnce()) {
-    parking::keeping_errno(|| {
+    futex::keeping_errno(|| {
         act();
         0
     });

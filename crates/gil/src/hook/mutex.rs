@@ -8,7 +8,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::*;
 
-use crate::engine::gil::{Gil, this_thread};
+use crate::registry::gil::{Gil, this_thread};
 use headway_measure::clock::now_ns;
 
 pub type Mutex = *mut libc::pthread_mutex_t;

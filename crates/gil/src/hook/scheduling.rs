@@ -7,15 +7,19 @@ use std::ffi::c_int;
 
 use headway_sched::ThreadId;
 
-use crate::engine::account::{self, Outcome};
-use crate::engine::gil::{Gil, Locked};
-use crate::engine::ledger::region::Slot;
-use crate::engine::queue::Step;
-use crate::engine::seats::{self, Seats};
-use crate::engine::{hints, parking, threads};
+use crate::counters::mapping::Slot;
+use crate::events;
+use crate::events::Outcome;
+use crate::kernel_hints;
+use crate::queue::Step;
+use crate::queue::futex;
+use crate::queue::waiters;
+use crate::queue::waiters::Seats;
+use crate::registry::gil::{Gil, Locked};
+use crate::registry::threads;
 use headway_measure::clock::{self, now_ns};
 
-use super::mutex;
+use crate::hook::mutex;
 
 type Mutex = *mut libc::pthread_mutex_t;
 
@@ -48,8 +52,8 @@ pub unsafe fn timed_wait(
             Some(Step::Park { until_ns, spin }) => {
                 // SAFETY: the caller's mutex.
                 unsafe { libc::pthread_mutex_unlock(mutex) };
-                hints::follow_class(me, cpu_bound);
-                parking::park(seats::word(me), if spin { SPIN_NS } else { 0 }, until_ns);
+                kernel_hints::follow_class(me, cpu_bound);
+                futex::park(waiters::word(me), if spin { SPIN_NS } else { 0 }, until_ns);
                 // SAFETY: as above.
                 unsafe { mutex::lock_again(mutex) };
             }
@@ -79,7 +83,7 @@ fn begin(
     if me == gil.unmeasured.load(std::sync::atomic::Ordering::Relaxed) {
         return None;
     }
-    let switch_number = account::timed_wait_began(gil, locked, slot, now_ns);
+    let switch_number = events::timed_wait_began(gil, locked, slot, now_ns);
     let interval_ns = interval_ns(until, now_ns);
     // SAFETY: in an event, so the mutex is held.
     let seats = unsafe { &mut Seats::of_locked_gil() };
@@ -113,7 +117,7 @@ fn step(gil: &'static Gil, locked: &mut Locked, me: ThreadId, switch_number: u64
         Step::Ask { early: true } => Outcome::AskedEarly,
         Step::Ask { early: false } => Outcome::TimedOut,
     };
-    account::timed_wait_ended(gil, locked, outcome, switch_number);
+    events::timed_wait_ended(gil, locked, outcome, switch_number);
     step
 }
 
@@ -139,10 +143,10 @@ pub unsafe fn forced_wait(gil: &'static Gil, slot: &'static Slot, mutex: Mutex) 
     // SAFETY: the caller's mutex.
     unsafe { libc::pthread_mutex_unlock(mutex) };
     let called = gil.switch.called();
-    seats::note_core(me);
-    let spin = called != headway_sched::NOBODY && !seats::share_a_core(me, called);
+    waiters::note_core(me);
+    let spin = called != headway_sched::NOBODY && !waiters::share_a_core(me, called);
     gil.switch.wait(seen, if spin { SPIN_NS } else { 0 });
-    seats::forced_wait_ended(me, now_ns());
+    waiters::forced_wait_ended(me, now_ns());
     // SAFETY: as above.
     unsafe { mutex::lock_again(mutex) };
     true

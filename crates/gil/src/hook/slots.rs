@@ -9,8 +9,8 @@ use std::ffi::{CStr, CString, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-use super::Hook;
-use super::elf::{FoundSlot, Object};
+use crate::hook::Hook;
+use crate::hook::elf::{FoundSlot, Object};
 
 /// A slot that holds one of our hooks.
 struct Patched {

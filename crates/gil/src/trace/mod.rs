@@ -9,12 +9,13 @@ pub mod ring;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
-use super::gil::{Gil, life};
-use super::gils;
-use super::ledger;
-use super::ledger::book::ThreadBook;
-use super::ledger::region::{self, RegionError};
-use super::threads;
+use crate::counters;
+use crate::counters::book::ThreadBook;
+use crate::counters::mapping;
+use crate::counters::mapping::RegionError;
+use crate::registry::gil::{Gil, life};
+use crate::registry::gils;
+use crate::registry::threads;
 use headway_measure::clock::now_ns;
 use ring::{Head, KIND_BITS, MOST_PLACES, Ring, THREAD_BITS, ring_bytes};
 
@@ -77,7 +78,7 @@ pub fn begin(events: u64, ledger: Option<&CStr>) -> Result<(), i32> {
     let places = events.max(2).checked_next_power_of_two().filter(|places| *places <= MOST_PLACES);
     let places = places.ok_or(libc::ENOMEM)?;
     let memory = match ledger {
-        Some(path) => region::append(path, ring_bytes(places))?,
+        Some(path) => mapping::append(path, ring_bytes(places))?,
         None => private_memory(ring_bytes(places))?,
     };
     let now_ns = now_ns();
@@ -87,7 +88,7 @@ pub fn begin(events: u64, ledger: Option<&CStr>) -> Result<(), i32> {
     RING.store(memory.cast(), Release);
     // What was opened before; an opening from now on is told by itself.
     gils::all().iter().filter(|gil| gil.life.load(Relaxed) == life::OPEN).for_each(name_gil);
-    if let Some(slot) = ledger::slot()
+    if let Some(slot) = counters::slot()
         && gils::main().life.load(Relaxed) == life::OPEN
         && let Some((_, book)) = threads::of_this_thread(gils::main(), slot)
     {
@@ -131,7 +132,7 @@ pub fn read() -> Option<ring::Copy> {
 
 /// The trace that lies behind the ledger in the file at `path`; `None` if there is none.
 pub fn read_file(path: &CStr) -> Result<Option<ring::Copy>, RegionError> {
-    let Some((memory, bytes)) = region::map_behind(path)? else { return Ok(None) };
+    let Some((memory, bytes)) = mapping::map_behind(path)? else { return Ok(None) };
     // SAFETY: a mapping of so many bytes, which stays until the ring is read.
     let copy = unsafe { Ring::find(memory.cast(), bytes) }.map(|ring| ring.copy(0));
     // SAFETY: our own mapping, of this length.
@@ -145,7 +146,7 @@ pub fn write_to(fd: libc::c_int) -> Result<(), libc::c_int> {
     end();
     let Some(ring) = ring_at(&KEPT) else { return Ok(()) };
     let (start, bytes) = ring.bytes();
-    region::write_behind(fd, start, bytes)
+    mapping::write_behind(fd, start, bytes)
 }
 
 /// Keeps an event of the thread that `book` belongs to. For hooks.
@@ -160,7 +161,7 @@ pub fn record(kind: Kind, gil: &Gil, book: &ThreadBook, at_ns: u64) {
 #[inline(always)]
 pub fn record_request(gil: &'static Gil, at_ns: u64) {
     if is_on()
-        && let Some(slot) = ledger::slot()
+        && let Some(slot) = counters::slot()
         && let Some((_, book)) = threads::of_this_thread(gil, slot)
     {
         record(Kind::DropRequest, gil, book, at_ns);
@@ -225,14 +226,14 @@ mod tests {
     fn behind_a_ledger_there_is_one_trace_and_who_joins_it_leaves_that_alone() {
         let path = std::env::temp_dir().join(format!("headway-trace-{}", std::process::id()));
         let name = CString::new(path.as_os_str().as_bytes()).expect("a path");
-        let created = region::create_file(&name).is_ok();
-        let appended = [0; 2].map(|_| region::append(&name, ring_bytes(2)));
-        let run = region::header().map_or(0, |header| header.run.load(Relaxed));
-        let joined = region::join_file(&name, run).is_ok();
+        let created = mapping::create_file(&name).is_ok();
+        let appended = [0; 2].map(|_| mapping::append(&name, ring_bytes(2)));
+        let run = mapping::header().map_or(0, |header| header.run.load(Relaxed));
+        let joined = mapping::join_file(&name, run).is_ok();
         let length = std::fs::metadata(&path).map_or(0, |file| file.len() as usize);
         std::fs::remove_file(&path).expect("a file");
         assert!(created && joined && appended[0].is_ok());
         assert_eq!(appended[1], Err(libc::EEXIST));
-        assert_eq!(length, region::region_bytes(region::SLOTS) + ring_bytes(2));
+        assert_eq!(length, mapping::region_bytes(mapping::SLOTS) + ring_bytes(2));
     }
 }

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::*, fence};
 
-use crate::engine::ledger::book::{NAME_BYTES, Name};
+use crate::counters::book::{NAME_BYTES, Name};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"HWTRACE1");
 /// Names of ended threads; the newest take the place of the oldest.

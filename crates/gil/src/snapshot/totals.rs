@@ -7,14 +7,16 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::gil::Gil;
-use super::gils;
-use super::ledger::book::{ThreadBook, state};
-use super::ledger::region::Slot;
-use super::ledger::{self, slab};
-use super::parks;
-use super::snapshot::{self, GilRow, text_of};
-use super::threads::Registry;
+use crate::counters;
+use crate::counters::book::{ThreadBook, state};
+use crate::counters::free_list;
+use crate::counters::mapping::Slot;
+use crate::parked_waits;
+use crate::registry::gil::Gil;
+use crate::registry::gils;
+use crate::registry::threads::Registry;
+use crate::snapshot;
+use crate::snapshot::{GilRow, text_of};
 use headway_measure::Histogram;
 use headway_measure::clock::now_ns;
 
@@ -68,7 +70,7 @@ impl Totals {
     pub fn read(&mut self) -> bool {
         self.gils.clear();
         self.threads.clear();
-        let Some(slot) = ledger::slot() else { return false };
+        let Some(slot) = counters::slot() else { return false };
         let head = snapshot::head(slot);
         self.policy = head.policy;
         self.gil_enabled = head.gil_enabled;
@@ -76,7 +78,7 @@ impl Totals {
         self.unmeasured_events = head.unmeasured_events;
         // No row is folded into another meanwhile.
         let _registry = Registry::lock();
-        slab::prepare(slot);
+        free_list::prepare(slot);
         let mut holders = Vec::new();
         for (index, book) in slot.gils.iter().enumerate() {
             if book.state.load(Acquire) == state::FREE {
@@ -102,7 +104,7 @@ impl Totals {
     }
 
     fn read_threads(&mut self, slot: &Slot, holders: &[(u32, u64)]) {
-        for (index, book) in slab::used(slot) {
+        for (index, book) in free_list::used(slot) {
             let present = book.state.load(Acquire);
             let gil = book.gil.load(Relaxed);
             if present == state::FREE {
@@ -137,7 +139,7 @@ impl Totals {
 /// What a thread of `Totals` is called; empty where it has gone since, or has no name.
 pub fn name_of_book(thread: &ThreadTotals) -> String {
     let _registry = Registry::lock();
-    let book = ledger::slot().and_then(|slot| slot.books.get(thread.book as usize));
+    let book = counters::slot().and_then(|slot| slot.books.get(thread.book as usize));
     let book = book.filter(|book| book.native_id.load(Relaxed) == thread.native_id);
     book.map_or_else(String::new, |book| text_of(&book.name))
 }
@@ -149,9 +151,9 @@ fn identity(index: u32, book: &ThreadBook, gil: Option<u32>) -> ThreadTotals {
 
 fn parked(index: u32, book: &ThreadBook) -> ThreadTotals {
     ThreadTotals {
-        parked_ns: parks::parked(book).sum_ns.load(Relaxed),
-        suspended_ns: parks::suspended(book).sum_ns.load(Relaxed),
-        stopping_ns: parks::stopping(book).1,
+        parked_ns: parked_waits::parked(book).sum_ns.load(Relaxed),
+        suspended_ns: parked_waits::suspended(book).sum_ns.load(Relaxed),
+        stopping_ns: parked_waits::stopping(book).1,
         ..identity(index, book, None)
     }
 }

@@ -4,20 +4,26 @@
 //! event of that GIL fell in between, so they are of one moment and the books balance. Other processes'
 //! books are copied as they change: off by the event under way, at most.
 
+mod copies;
+pub mod holds;
+pub mod totals;
+
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::*;
 
 use headway_sched::PolicyName;
 
-use super::copies::Copies;
-use super::folding;
-use super::gil::Gil;
-use super::gils;
-use super::ledger::book::{COMMAND_BYTES, GilBook, NAME_BYTES, Name, ThreadBook, state};
-use super::ledger::region::{self, Reader, RegionError, Slot};
-use super::ledger::{self, slab};
-use super::parks;
-use super::threads::Registry;
+use crate::aggregation;
+use crate::counters;
+use crate::counters::book::{COMMAND_BYTES, GilBook, NAME_BYTES, Name, ThreadBook, state};
+use crate::counters::free_list;
+use crate::counters::mapping;
+use crate::counters::mapping::{Reader, RegionError, Slot};
+use crate::parked_waits;
+use crate::registry::gil::Gil;
+use crate::registry::gils;
+use crate::registry::threads::Registry;
+use crate::snapshot::copies::Copies;
 use headway_measure::Histogram;
 use headway_measure::clock::{self, now_ns};
 
@@ -135,11 +141,11 @@ pub struct Snapshot {
 /// The books of this process and of those that descend from it; `None` before the first install.
 /// What the process did in an image before it replaced itself by exec is one of these.
 pub fn snapshot() -> Option<Snapshot> {
-    let own = ledger::slot()?;
+    let own = counters::slot()?;
     let mut snapshot = own_snapshot(own);
-    let Some(header) = region::header() else { return Some(snapshot) };
+    let Some(header) = mapping::header() else { return Some(snapshot) };
     let pid_of = |slot: &Slot| slot.pid.load(Relaxed);
-    let slots: Vec<_> = region::claimed(header).collect();
+    let slots: Vec<_> = mapping::claimed(header).collect();
     // Only the process that began the run tells of the others.
     if slots.first().is_some_and(|first| pid_of(first) == snapshot.pid) {
         let is_over = |index: usize| {
@@ -149,7 +155,7 @@ pub fn snapshot() -> Option<Snapshot> {
         let others = (0..slots.len()).filter(|index| !std::ptr::eq(&raw const *slots[*index], own));
         let children = others.filter_map(|index| other_snapshot(&slots[index], is_over(index)));
         snapshot.children = children.collect();
-        let unseen = region::claimed_count(header).saturating_sub(slots.len()) as u32;
+        let unseen = mapping::claimed_count(header).saturating_sub(slots.len()) as u32;
         snapshot.unlisted_children = header.unlisted.load(Relaxed) + unseen;
     }
     Some(snapshot)
@@ -175,8 +181,8 @@ pub fn read_ledger(path: &CStr) -> Result<Snapshot, RegionError> {
 
 fn own_snapshot(slot: &'static Slot) -> Snapshot {
     let registry = Registry::lock();
-    slab::prepare(slot);
-    folding::fold(slot, &registry);
+    free_list::prepare(slot);
+    aggregation::fold(slot, &registry);
     let mut snapshot = head(slot);
     snapshot.alive = true;
     for (index, book) in slot.gils.iter().enumerate() {
@@ -272,14 +278,14 @@ fn parks_of(slot: &Slot, cpu_ns: Option<u64>, alive: bool) -> Option<Parks> {
     copies.copy_others(slot, |_, _| true);
     let row = |(_, book): (u32, Box<ThreadBook>)| {
         let native_id = book.native_id.load(Relaxed);
-        let (stopping, stopping_ns) = parks::stopping(&book);
+        let (stopping, stopping_ns) = parked_waits::stopping(&book);
         ParkRow {
             native_id: (native_id != 0).then_some(native_id),
             name: text_of(&book.name),
             alive: alive && book.state.load(Relaxed) == state::LIVE,
             folded: book.folded.load(Relaxed),
-            parked: parks::parked(&book).read(),
-            suspended: parks::suspended(&book).read(),
+            parked: parked_waits::parked(&book).read(),
+            suspended: parked_waits::suspended(&book).read(),
             stopping,
             stopping_ns,
         }
@@ -358,7 +364,7 @@ pub(super) fn gil_row(id: u32, book: &GilBook, now_ns: u64, alive: bool) -> GilR
         match (open, row.held_now, book.gap.load(Relaxed)) {
             (false, ..) => {}
             (_, 1, _) => row.held_ns += present_ns,
-            (_, _, super::ledger::book::gap::HANDOFF) => row.handoff_ns += present_ns,
+            (_, _, crate::counters::book::gap::HANDOFF) => row.handoff_ns += present_ns,
             _ => row.idle_ns += present_ns,
         }
         let end_ns = book.changed_ns.load(Relaxed).max(now_ns);

@@ -10,9 +10,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-use headway_sched::{PolicyName, Scheduler, ThreadId, Threads};
+pub mod forced_switch;
+pub mod futex;
+pub mod waiters;
 
-use super::parking::{self, Word};
+use futex::Word;
+use headway_sched::{PolicyName, Scheduler, ThreadId, Threads};
 
 /// A waiter looks for itself after so long, whatever it was told: a lost call costs this much, once.
 const LOOK_NS: u64 = 100_000_000;
@@ -94,7 +97,7 @@ impl Queue {
         if let Some(scheduler) = &mut self.scheduler {
             while let Some(waiter) = scheduler.next(waiters, now_ns) {
                 scheduler.leave(waiters, waiter);
-                parking::call(waiters.word(waiter));
+                futex::call(waiters.word(waiter));
             }
         }
         self.policy = policy;
@@ -149,7 +152,7 @@ impl Queue {
         }
         let until_ns = ask_ns.min(now_ns + LOOK_NS);
         waiters[me].looks_at_ns = until_ns;
-        parking::prepare(waiters.word(me));
+        futex::prepare(waiters.word(me));
         let spin = scheduler.next(waiters, now_ns) == Some(me) && !waiters.share_a_core(me, holder);
         Step::Park { until_ns, spin }
     }
@@ -171,7 +174,7 @@ impl Queue {
         let slack_ns = if ask_ns <= now_ns { 0 } else { slack_ns };
         if ask_ns.saturating_add(slack_ns) < waiters[next].looks_at_ns {
             waiters[next].looks_at_ns = ask_ns;
-            parking::call(waiters.word(next));
+            futex::call(waiters.word(next));
         }
         waited
     }
@@ -187,7 +190,7 @@ impl Queue {
         let scheduler = self.scheduler.as_mut()?;
         scheduler.drop(waiters, me, forced, now_ns);
         let next = scheduler.next(waiters, now_ns)?;
-        parking::call(waiters.word(next));
+        futex::call(waiters.word(next));
         Some(next)
     }
 
@@ -197,11 +200,10 @@ impl Queue {
         scheduler.leave(waiters, me);
         waiters[me].waiting_since_ns = 0;
         if let Some(next) = scheduler.next(waiters, now_ns) {
-            parking::call(waiters.word(next));
+            futex::call(waiters.word(next));
         }
     }
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
 mod tests;

@@ -48,8 +48,8 @@ use shuttle::{Config, MaxSteps, Runner};
 use headway_sched::{PolicyName, Thread, ThreadId, Threads};
 
 use super::{LOOK_NS, Queue, Step, Waiters};
-use crate::engine::parking::{self, Word};
-use crate::engine::switch::Switch;
+use crate::queue::forced_switch::Switch;
+use crate::queue::futex::{self, Word};
 
 const INTERVAL_NS: u64 = 5_000_000;
 const NEVER: u64 = u64::MAX;
@@ -354,7 +354,7 @@ impl Gil {
                 Some((Step::Park { until_ns, spin }, now_ns)) => {
                     drop(locked);
                     let until_ns = if until_ns == now_ns + LOOK_NS { NEVER } else { until_ns };
-                    parking::park(&*self.words[me as usize], spin as u64, until_ns);
+                    futex::park(&*self.words[me as usize], spin as u64, until_ns);
                     locked = self.mutex.lock().unwrap();
                 }
                 Some((Step::Ask { .. }, _)) => return (locked, true),
@@ -432,7 +432,7 @@ impl Gil {
         self.installed.store(false, SeqCst);
         drop(self.event.lock().unwrap());
         for word in &self.words {
-            parking::call(&**word);
+            futex::call(&**word);
         }
         self.switch.set_in_use(false);
     }

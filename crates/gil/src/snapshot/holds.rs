@@ -6,13 +6,14 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::gil::{Gil, LONG_HOLD_NS, life};
-use super::gils;
-use super::install::is_installed;
-use super::ledger::book::{NAME_BYTES, ThreadBook, state};
-use super::ledger::region::Slot;
-use super::ledger::{self, slab};
-use super::threads;
+use crate::counters;
+use crate::counters::book::{NAME_BYTES, ThreadBook, state};
+use crate::counters::free_list;
+use crate::counters::mapping::Slot;
+use crate::install::is_installed;
+use crate::registry::gil::{Gil, LONG_HOLD_NS, life};
+use crate::registry::gils;
+use crate::registry::threads;
 use headway_measure::clock::now_ns;
 
 /// A hold that has not ended.
@@ -47,7 +48,7 @@ impl Hold {
 /// `waited_ns` is beyond the switch interval it is not among them, however long nobody else wanted the
 /// GIL.
 pub fn holds_longer_than(held_ns: u64, waited_ns: u64) -> Vec<Hold> {
-    let Some(slot) = ledger::slot().filter(|_| is_installed()) else { return Vec::new() };
+    let Some(slot) = counters::slot().filter(|_| is_installed()) else { return Vec::new() };
     gils::all().iter().filter_map(|gil| long_hold(gil, slot, held_ns, waited_ns)).collect()
 }
 
@@ -91,10 +92,10 @@ pub struct ThreadTimes {
 /// The times of any thread, the hold or wait that it is in included; `None` if the meter has no book of
 /// it. What ends meanwhile may be counted twice or not yet.
 pub fn times_of_thread(native_id: u32) -> Option<ThreadTimes> {
-    let slot = ledger::slot().filter(|_| is_installed())?;
+    let slot = counters::slot().filter(|_| is_installed())?;
     let now_ns = now_ns();
     let mut times = None;
-    for (index, book) in slab::used(slot) {
+    for (index, book) in free_list::used(slot) {
         if book.state.load(Acquire) != state::LIVE || book.native_id.load(Relaxed) != native_id {
             continue;
         }
@@ -124,7 +125,7 @@ fn long_hold(
     if now_ns().saturating_sub(since_ns) <= held_limit_ns {
         return None;
     }
-    let waiting_since_ns = slab::used(slot)
+    let waiting_since_ns = free_list::used(slot)
         .filter(|(_, book)| is_of(book, gil))
         .map(|(_, book)| book.wait_began_ns.load(Relaxed))
         .filter(|began_ns| *began_ns != 0)

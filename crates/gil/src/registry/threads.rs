@@ -10,14 +10,15 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use super::folding;
-use super::gil::Gil;
-use super::gils;
-use super::ledger::book::{NAME_BYTES, Name, ThreadBook, state};
-use super::ledger::region::{BOOKS, Slot};
-use super::ledger::{self, slab};
-use super::seats;
-use super::trace;
+use crate::aggregation;
+use crate::counters;
+use crate::counters::book::{NAME_BYTES, Name, ThreadBook, state};
+use crate::counters::free_list;
+use crate::counters::mapping::{BOOKS, Slot};
+use crate::queue::waiters;
+use crate::registry::gil::Gil;
+use crate::registry::gils;
+use crate::trace;
 
 /// Keys up to here need no allocation (glibc: `PTHREAD_KEY_2NDLEVEL_SIZE`).
 const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
@@ -226,8 +227,8 @@ fn first_event(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static 
         return Some(again);
     }
     // Nothing is searched where nothing is left: this may be every event of thousands of threads.
-    let thread = if slab::is_empty() { None } else { current().or_else(enter) };
-    let Some((thread, index)) = thread.and_then(|thread| Some((thread, slab::pop()?))) else {
+    let thread = if free_list::is_empty() { None } else { current().or_else(enter) };
+    let Some((thread, index)) = thread.and_then(|thread| Some((thread, free_list::pop()?))) else {
         slot.unmeasured.fetch_add(1, Relaxed);
         return unmeasured(gil, slot);
     };
@@ -235,7 +236,7 @@ fn first_event(gil: &'static Gil, slot: &'static Slot) -> Option<(u32, &'static 
     book.gil.store(gil.index() as u32, Relaxed);
     book.native_id.store(thread.native_id.load(Relaxed), Relaxed);
     book.name.copy_from(&thread.name);
-    seats::clear(index);
+    waiters::clear(index);
     book.state.store(state::LIVE, Release);
     link(thread, gil, index, book);
     Some((index, book))
@@ -258,7 +259,7 @@ fn link_again(
         return None;
     }
     let native_id = thread.native_id.load(Relaxed);
-    let (index, book) = slab::used(slot).find(|(_, book)| {
+    let (index, book) = free_list::used(slot).find(|(_, book)| {
         book.state.load(Relaxed) == state::LIVE
             && book.native_id.load(Relaxed) == native_id
             && book.gil.load(Relaxed) == gil.index() as u32
@@ -337,7 +338,7 @@ fn end_book(book: &ThreadBook) {
 extern "C" fn end_of_thread(thread: *mut c_void) {
     // SAFETY: the key's values are entries of THREADS.
     let thread = unsafe { &*thread.cast::<Thread>() };
-    let Some(slot) = ledger::slot() else { return };
+    let Some(slot) = counters::slot() else { return };
     let registry = Registry::lock();
     let mut told = [0; NAME_BYTES];
     let name = Some(thread.name.get(&mut told)).filter(|name| !name.is_empty());
@@ -362,7 +363,7 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
     }
     if thread.next_link.swap(0, Relaxed) != 0 {
         let native_id = thread.native_id.load(Relaxed);
-        slab::used(slot)
+        free_list::used(slot)
             .filter(|(_, book)| book.native_id.load(Relaxed) == native_id)
             .for_each(|(_, book)| end_book(book));
     }
@@ -370,8 +371,8 @@ extern "C" fn end_of_thread(thread: *mut c_void) {
     thread.native_id.store(0, Release);
     TAKEN.fetch_sub(1, Relaxed);
     drop(registry);
-    folding::fold_if_many(slot);
-    slab::prepare(slot);
+    aggregation::fold_if_many(slot);
+    free_list::prepare(slot);
 }
 
 /// Names the calling thread, in its rows so far and to come.
@@ -387,7 +388,7 @@ pub fn name_this_thread(name: &[u8]) {
 /// the thread yet.
 pub fn name_thread(native_id: u32, name: &[u8]) {
     let _registry = Registry::lock();
-    let Some(slot) = ledger::slot() else { return };
+    let Some(slot) = counters::slot() else { return };
     match THREADS.iter().find(|thread| thread.native_id.load(Relaxed) == native_id) {
         Some(thread) => thread.name.set(name),
         None if UNSEEN.load(Relaxed) < UNSEEN_LIMIT => {
@@ -399,7 +400,7 @@ pub fn name_thread(native_id: u32, name: &[u8]) {
         }
         None => {}
     }
-    for (_, book) in slab::used(slot) {
+    for (_, book) in free_list::used(slot) {
         if book.state.load(Relaxed) == state::LIVE && book.native_id.load(Relaxed) == native_id {
             book.name.set(name);
         }
@@ -423,7 +424,7 @@ pub fn name_of(native_id: u32) -> Option<String> {
 
 /// All threads of a GIL that closes have ended their business with it.
 pub fn end_books_of(gil: usize, slot: &'static Slot) {
-    slab::used(slot).filter(|(_, book)| book.gil.load(Relaxed) == gil as u32).for_each(
+    free_list::used(slot).filter(|(_, book)| book.gil.load(Relaxed) == gil as u32).for_each(
         |(_, book)| {
             end_book(book);
         },

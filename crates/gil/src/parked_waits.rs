@@ -15,10 +15,11 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
 
-use super::gil::EPOCH;
-use super::ledger::book::ThreadBook;
-use super::ledger::region::Slot;
-use super::{gils, ledger, threads};
+use crate::counters;
+use crate::counters::book::ThreadBook;
+use crate::counters::mapping::Slot;
+use crate::registry::gil::EPOCH;
+use crate::registry::{gils, threads};
 use headway_measure::clock::now_ns;
 use headway_measure::{AtomicHistogram, add};
 
@@ -103,7 +104,7 @@ pub fn wait_ended(park: Park) {
         return;
     }
     let Some((_, book)) =
-        ledger::slot().and_then(|slot| threads::of_this_thread(gils::no_gil(), slot))
+        counters::slot().and_then(|slot| threads::of_this_thread(gils::no_gil(), slot))
     else {
         return;
     };

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use headway_sched::{Thread, ThreadId, Threads};
 
-use super::ledger::region::{BOOKS, Slot};
-use super::ledger::slab;
-use super::parking::{self, Futex};
-use super::queue::Waiters;
-use super::threads;
+use crate::counters::free_list;
+use crate::counters::mapping::{BOOKS, Slot};
+use crate::queue::Waiters;
+use crate::queue::futex;
+use crate::queue::futex::Futex;
+use crate::registry::threads;
 
 /// A thread's place in the queue of a GIL.
 #[repr(align(64))]
@@ -135,7 +136,7 @@ pub fn begin_anew(this_thread: ThreadId) {
 
 /// Calls everybody who may wait in any queue. After the books were closed, so that nobody begins to.
 pub fn call_all(slot: &Slot) {
-    for (book, _) in slab::used(slot) {
-        parking::call(&SEATS[book as usize].word);
+    for (book, _) in free_list::used(slot) {
+        futex::call(&SEATS[book as usize].word);
     }
 }

@@ -7,11 +7,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use super::gil::{Gil, Role, life};
-use super::learning::Addresses;
-use super::ledger::book::state;
-use super::ledger::region::{GILS, Slot};
-use super::ledger::slab;
+use crate::counters::book::state;
+use crate::counters::free_list;
+use crate::counters::mapping::{GILS, Slot};
+use crate::learning::Addresses;
+use crate::registry::gil::{Gil, Role, life};
 use headway_measure::clock;
 
 /// Sum row of GILs that ended: the last book of a slot; never a live GIL's.
@@ -108,10 +108,10 @@ pub fn add(cond: usize, layout: Layout, interpreter_id: i64) -> Option<&'static 
     let index = with(life::UNUSED).or_else(|| with(life::CLOSED)).or_else(|| with(life::OPEN))?;
     let gil = &GILS_OF_PROCESS[index];
     if gil.life.load(Relaxed) == life::OPEN {
-        close_gone(gil, super::ledger::slot()?);
+        close_gone(gil, crate::counters::slot()?);
     }
     if gil.life.load(Relaxed) == life::CLOSED {
-        super::folding::fold_gil(index);
+        crate::aggregation::fold_gil(index);
     }
     gil.serial.store(0, Relaxed);
     let interpreter = match layout.cond_after_interpreter {
@@ -125,7 +125,7 @@ pub fn add(cond: usize, layout: Layout, interpreter_id: i64) -> Option<&'static 
     gil.switch_cond.store(cond + layout.switch_cond_after_cond, Relaxed);
     gil.cond.store(cond, Release);
     // No GIL mutex is held here, and the thread that makes the interpreter needs books for it.
-    super::ledger::slot().inspect(|slot| slab::prepare(slot));
+    crate::counters::slot().inspect(|slot| free_list::prepare(slot));
     HIGH_WATER.fetch_max(index + 1, Release);
     Some(gil)
 }
@@ -161,7 +161,7 @@ pub fn close_gone(gil: &'static Gil, slot: &'static Slot) {
     gil.switch_cond.store(0, Relaxed);
     if gil.life.swap(life::CLOSED, SeqCst) == life::OPEN {
         close_book(gil, slot, gil.book().changed_ns.load(Relaxed));
-        super::threads::end_books_of(gil.index(), slot);
+        crate::registry::threads::end_books_of(gil.index(), slot);
     } else {
         gil.life.store(life::UNUSED, Relaxed);
     }
@@ -174,8 +174,8 @@ fn close_book(gil: &'static Gil, slot: &'static Slot, now_ns: u64) {
         let held_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
         holder.held_at_close_ns.fetch_add(held_ns, Relaxed);
     }
-    super::account::close_moment(book, now_ns);
-    super::trace::record_closed(gil, now_ns);
+    crate::events::close_moment(book, now_ns);
+    crate::trace::record_closed(gil, now_ns);
     book.closed_ns.store(now_ns.max(1), Relaxed);
     book.state.store(state::ENDED, Release);
 }
@@ -183,7 +183,7 @@ fn close_book(gil: &'static Gil, slot: &'static Slot, now_ns: u64) {
 /// Compares with the interpreters that exist (their addresses and ids): closes the own GILs of those
 /// that ended, and makes known those that were there before the meter. The caller holds the main GIL.
 pub fn match_interpreters(existing: &[(usize, i64)], slot: &'static Slot) {
-    let layout = super::learning::layout();
+    let layout = crate::learning::layout();
     if layout.cond_after_interpreter == 0 {
         return;
     }
@@ -196,7 +196,7 @@ pub fn match_interpreters(existing: &[(usize, i64)], slot: &'static Slot) {
     for (interpreter, id) in existing.iter().filter(|(_, id)| *id != 0) {
         add(interpreter + layout.cond_after_interpreter, layout, *id);
     }
-    super::names::give_kept();
+    crate::registry::names::give_kept();
 }
 
 const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;

@@ -11,11 +11,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use super::ledger::book::state;
-use super::ledger::region::Slot;
-use super::ledger::slab;
-use super::parking::keeping_errno;
-use super::seats;
+use crate::counters::book::state;
+use crate::counters::free_list;
+use crate::counters::mapping::Slot;
+use crate::queue::futex::keeping_errno;
+use crate::queue::waiters;
 
 /// An EEVDF slice: the least that Linux takes.
 const SHORT_SLICE_NS: u64 = 100_000;
@@ -67,7 +67,7 @@ pub fn allow(yes: bool) {
 /// Gives the calling thread the hint or takes it back, as its class demands. Without any mutex.
 pub fn follow_class(book: u32, cpu_bound: bool) {
     let wanted = !cpu_bound && ALLOWED.load(Relaxed);
-    if wanted != seats::has_hint(book) {
+    if wanted != waiters::has_hint(book) {
         if wanted { give(book) } else { take_back(book, 0) }
     }
 }
@@ -84,14 +84,14 @@ fn give(book: u32) {
     }
     COMMON_SLICE_NS.store(common_ns, Relaxed);
     match set_slice(0, found, SHORT_SLICE_NS) {
-        true => seats::set_hint(book, true),
+        true => waiters::set_hint(book, true),
         false => allow(false),
     }
 }
 
 /// `thread` is the kernel's id of the thread that the book is of; 0 for the calling one.
 fn take_back(book: u32, thread: i32) {
-    seats::set_hint(book, false);
+    waiters::set_hint(book, false);
     if let Some(found) = read(thread).filter(|found| found.runtime_ns == SHORT_SLICE_NS) {
         set_slice(thread, found, 0);
     }
@@ -99,13 +99,13 @@ fn take_back(book: u32, thread: i32) {
 
 /// Before the calling thread starts another, or forks: what is started begins without.
 pub fn take_back_from_this_thread(books: impl Iterator<Item = u32>) {
-    books.filter(|book| seats::has_hint(*book)).for_each(|book| take_back(book, 0));
+    books.filter(|book| waiters::has_hint(*book)).for_each(|book| take_back(book, 0));
 }
 
 /// When the policy ends.
 pub fn take_back_from_all(slot: &Slot) {
-    for (index, book) in slab::used(slot) {
-        if seats::has_hint(index) && book.state.load(Relaxed) == state::LIVE {
+    for (index, book) in free_list::used(slot) {
+        if waiters::has_hint(index) && book.state.load(Relaxed) == state::LIVE {
             take_back(index, book.native_id.load(Relaxed) as i32);
         }
     }

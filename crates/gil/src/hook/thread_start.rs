@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use crate::engine::threads;
+use crate::registry::threads;
 
 pub type ThreadStart = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 

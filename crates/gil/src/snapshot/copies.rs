@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{Ordering::*, fence};
 
-use super::ledger::book::{ThreadBook, state};
-use super::ledger::region::{BOOKS, Slot};
-use super::ledger::slab;
+use crate::counters::book::{ThreadBook, state};
+use crate::counters::free_list;
+use crate::counters::mapping::{BOOKS, Slot};
 
 pub struct Copies {
     gil: u32,
@@ -36,7 +36,7 @@ impl Copies {
         sequence: impl Fn() -> u32,
         wanted: impl Fn(u32, &ThreadBook) -> bool,
     ) {
-        for (index, book) in slab::used(slot) {
+        for (index, book) in free_list::used(slot) {
             let in_use = book.state.load(Acquire) != state::FREE;
             if !in_use || book.gil.load(Relaxed) != self.gil || !wanted(index, book) {
                 continue;

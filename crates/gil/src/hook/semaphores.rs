@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::Hook;
-use crate::engine::parks;
+use crate::hook::Hook;
+use crate::parked_waits;
 use headway_measure::clock;
 
 type Semaphore = *mut c_void;
@@ -33,13 +33,13 @@ pub fn hooks() -> [Hook; 3] {
 /// Keeps the books of a wait, and errno, by which semaphores tell how it ended.
 #[inline(always)]
 fn wait(limit_ns: impl FnOnce(u64) -> Option<u64>, real: impl FnOnce() -> c_int) -> c_int {
-    let park = parks::wait_began(limit_ns);
+    let park = parked_waits::wait_began(limit_ns);
     let result = real();
     if let Some(park) = park {
         // SAFETY: errno is this thread's own.
         unsafe {
             let errno = *libc::__errno_location();
-            parks::wait_ended(park);
+            parked_waits::wait_ended(park);
             *libc::__errno_location() = errno;
         }
     }

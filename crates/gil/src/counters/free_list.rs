@@ -6,8 +6,9 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-use super::book::ThreadBook;
-use super::region::{self, BOOKS, Slot};
+use crate::counters::book::ThreadBook;
+use crate::counters::mapping;
+use crate::counters::mapping::{BOOKS, Slot};
 
 const NONE: u32 = u32::MAX;
 /// Books kept ready beyond those in use: threads that C code starts come without a warning.
@@ -81,7 +82,7 @@ pub fn prepare(slot: &Slot) {
     let end = (first + AHEAD).min(BOOKS as u32);
     if first < end {
         let books = &slot.books[first as usize..end as usize];
-        if region::reserve(books.as_ptr().cast(), std::mem::size_of_val(books)) {
+        if mapping::reserve(books.as_ptr().cast(), std::mem::size_of_val(books)) {
             slot.high_water.store(end, Relaxed);
             PREPARED.store(end, Relaxed);
             (first..end).rev().for_each(push);
@@ -94,7 +95,7 @@ pub fn prepare(slot: &Slot) {
 /// thread pops or pushes.
 pub fn reset(slot: &Slot) {
     for book in used(slot).map(|(_, book)| book) {
-        book.state.store(super::book::state::FREE, Relaxed);
+        book.state.store(crate::counters::book::state::FREE, Relaxed);
         book.clear();
     }
     slot.high_water.store(0, Relaxed);

@@ -10,13 +10,13 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-use super::gils;
-use super::ledger::book::{GilBook, Name, ThreadBook, state};
-use super::ledger::region::Slot;
-use super::ledger::slab;
-use super::queue::Queue;
-use super::switch::Switch;
-use super::unanswered::Unanswered;
+use crate::counters::book::{GilBook, Name, ThreadBook, state};
+use crate::counters::free_list;
+use crate::counters::mapping::Slot;
+use crate::queue::Queue;
+use crate::queue::forced_switch::Switch;
+use crate::registry::gils;
+use crate::registry::unanswered::Unanswered;
 use headway_measure::clock::now_ns;
 
 /// Which installation is in force; 0 for none. Grows with each. Written by install, uninstall and
@@ -329,8 +329,8 @@ impl Gil {
         book.interpreter.store(self.interpreter_id.load(Relaxed), Relaxed);
         book.open(now_ns, false);
         book.name.copy_from(&self.name);
-        super::trace::name_gil(self);
-        let unmeasured = slab::pop().inspect(|&index| {
+        crate::trace::name_gil(self);
+        let unmeasured = free_list::pop().inspect(|&index| {
             let row = &slot.books[index as usize];
             row.gil.store(self.index() as u32, Relaxed);
             row.name.set(b"(unmeasured)");

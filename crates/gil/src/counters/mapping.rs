@@ -17,7 +17,7 @@ use std::mem::size_of;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-use super::book::{COMMAND_BYTES, GilBook, Name, Text, ThreadBook, state};
+use crate::counters::book::{COMMAND_BYTES, GilBook, Name, Text, ThreadBook, state};
 
 /// Processes that one region has room for, the owner among them.
 pub const SLOTS: usize = 64;

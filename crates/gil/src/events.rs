@@ -7,12 +7,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::gil::{Gil, LONG_HOLD_NS, Locked, this_thread};
-use super::ledger::book::{GilBook, ThreadBook, gap};
-use super::ledger::region::Slot;
-use super::seats::Seats;
-use super::threads;
-use super::trace::{self, Kind};
+use crate::counters::book::{GilBook, ThreadBook, gap};
+use crate::counters::mapping::Slot;
+use crate::queue::waiters::Seats;
+use crate::registry::gil::{Gil, LONG_HOLD_NS, Locked, this_thread};
+use crate::registry::threads;
+use crate::trace;
+use crate::trace::Kind;
 use headway_measure::add;
 use headway_measure::clock::now_ns;
 

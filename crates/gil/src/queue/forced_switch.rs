@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use headway_sched::{NOBODY, ThreadId};
 
-use super::parking::{Futex, Word};
+use crate::queue::futex::{Futex, Word};
 use headway_measure::clock;
 
 /// One for each GIL.

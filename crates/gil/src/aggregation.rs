@@ -7,11 +7,12 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::*;
 
-use super::gils;
-use super::ledger::book::{NAME_BYTES, ThreadBook, state};
-use super::ledger::region::{BOOKS, Slot};
-use super::ledger::{self, slab};
-use super::threads::{ENDED, Registry};
+use crate::counters;
+use crate::counters::book::{NAME_BYTES, ThreadBook, state};
+use crate::counters::free_list;
+use crate::counters::mapping::{BOOKS, Slot};
+use crate::registry::gils;
+use crate::registry::threads::{ENDED, Registry};
 
 /// Rows of ended threads that stay apart: those that waited and held most.
 const ENDED_KEPT: usize = 256;
@@ -39,7 +40,7 @@ pub fn fold(slot: &'static Slot, _registry: &Registry) {
     // SAFETY: the registry lock, which the caller holds, makes this the only reference.
     let ended = unsafe { &mut *ENDED_ROWS.0.get() };
     let mut count = 0;
-    for (index, book) in slab::used(slot) {
+    for (index, book) in free_list::used(slot) {
         if book.state.load(Acquire) == state::ENDED {
             ended[count] = (book.weight_ns(), index);
             count += 1;
@@ -66,7 +67,7 @@ fn fold_book(slot: &'static Slot, index: u32) {
             row.folded.fetch_add(threads, Relaxed);
             book.state.store(state::FREE, Relaxed);
             book.clear();
-            slab::push(index);
+            free_list::push(index);
         }
         Err(name) => {
             book.native_id.store(0, Relaxed);
@@ -89,12 +90,12 @@ fn folded_row<'a>(
     };
     let row_named = |name: &[u8]| {
         let mut buffer = [0; NAME_BYTES];
-        slab::used(slot).map(|(_, b)| b).find(|b| folded(b) && b.name.get(&mut buffer) == name)
+        free_list::used(slot).map(|(_, b)| b).find(|b| folded(b) && b.name.get(&mut buffer) == name)
     };
     if let Some(row) = row_named(stem) {
         return Ok(row);
     }
-    let full = slab::used(slot).filter(|(_, book)| folded(book)).count() >= FOLDED_NAMES;
+    let full = free_list::used(slot).filter(|(_, book)| folded(book)).count() >= FOLDED_NAMES;
     let name = if full { b"(ended)" } else { stem };
     row_named(name).ok_or(name)
 }
@@ -117,7 +118,7 @@ fn stem_of<'a>(name: &[u8], stem: &'a mut [u8; NAME_BYTES]) -> &'a [u8] {
 /// its entry can be used again.
 pub fn fold_gil(index: usize) {
     let _registry = Registry::lock();
-    let Some(slot) = ledger::slot() else { return };
+    let Some(slot) = counters::slot() else { return };
     let (closed, sum) = (&slot.gils[index], &slot.gils[gils::ENDED_SUM]);
     let wall_ns = closed.closed_ns.load(Relaxed).saturating_sub(closed.opened_ns.load(Relaxed));
     closed.wall_ns.store(wall_ns, Relaxed);
@@ -127,12 +128,12 @@ pub fn fold_gil(index: usize) {
     sum.folded.fetch_add(1, Relaxed);
     sum.interpreter.store(-1, Relaxed);
     sum.state.store(state::FOLDED, Release);
-    for (book_index, book) in slab::used(slot) {
+    for (book_index, book) in free_list::used(slot) {
         if book.gil.load(Relaxed) == index as u32 && book.state.load(Relaxed) != state::FREE {
             if book.takes.load(Relaxed) == 0 && book.state.load(Relaxed) == state::FOLDED {
                 book.state.store(state::FREE, Relaxed);
                 book.clear();
-                slab::push(book_index);
+                free_list::push(book_index);
                 continue;
             }
             book.gil.store(gils::ENDED_SUM as u32, Relaxed);

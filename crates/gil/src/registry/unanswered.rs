@@ -9,8 +9,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::ledger::book::ThreadBook;
-use super::parking::keeping_errno;
+use crate::counters::book::ThreadBook;
+use crate::queue::futex::keeping_errno;
 use headway_measure::clock;
 
 /// A request that is made again sooner than this says nothing yet.

@@ -6,11 +6,11 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use super::gil::{Gil, life};
-use super::gils;
-use super::ledger::book::{NAME_BYTES, Name};
-use super::ledger::region::GILS;
-use super::threads::Registry;
+use crate::counters::book::{NAME_BYTES, Name};
+use crate::counters::mapping::GILS;
+use crate::registry::gil::{Gil, life};
+use crate::registry::gils;
+use crate::registry::threads::Registry;
 
 /// The name of the GIL that one sub-interpreter owns.
 struct Kept {
@@ -64,7 +64,7 @@ fn give(gil: &'static Gil, name: &[u8]) {
     gil.name.set(name);
     if gil.life.load(Relaxed) == life::OPEN {
         gil.book().name.set(name);
-        super::trace::name_gil(gil);
+        crate::trace::name_gil(gil);
     }
 }
 

@@ -1,13 +1,13 @@
-//! Where the books are kept: [`book`] what one looks like, [`region`] the memory that holds them,
-//! [`slab`] which thread books are free.
+//! Where the books are kept: [`book`] what one looks like, [`mapping`] the memory that holds them,
+//! [`free_list`] which thread books are free.
 
 pub mod book;
-pub mod region;
-pub mod slab;
+pub mod free_list;
+pub mod mapping;
 
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use region::Slot;
+use mapping::Slot;
 
 /// The slot of this process. Written at install and by a forked child, while no other thread runs
 /// a hook; never freed.
