@@ -1,78 +1,74 @@
 //! Installs and removes the meter. Runs in one thread at a time, which holds the main GIL.
 
 use std::ffi::{CString, c_void};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use headway_measure::clock;
 
-use crate::counters;
-use crate::counters::free_list;
-use crate::counters::mapping;
-use crate::counters::mapping::RegionError;
-use crate::hook;
-use crate::hook::elf;
-use crate::hook::slots;
-use crate::hook::slots::SlotError;
-use crate::parked_waits;
-use crate::parked_waits::ThreadStates;
-use crate::queue::waiters;
-use crate::registry::gil::EPOCH;
+use crate::counters::mapping::{self, MappingError};
+use crate::counters::{self, aggregation, free_list};
+use crate::hook::slots::{self, SlotError};
+use crate::hook::{self, elf};
+use crate::installation::{self, Change, is_installed};
+use crate::parked_waits::{self, ThreadStates};
+use crate::queue::{self, waiters};
+use crate::registry::addresses::{self, Addresses};
+use crate::registry::interpreters::{self, InterpreterId, NewestInterpreter};
+use crate::registry::thread_end::end_of_thread;
 use crate::registry::{gils, threads};
-use crate::{events, fork, learning, queue};
+use crate::{events, fork, learning, membarrier, registry_lock};
 
-/// What the engine needs to know of the CPython that it is installed into.
+/// What the meter needs to know of the CPython that it is installed into.
 pub struct Host {
-    /// Address of a function in the object that holds `take_gil`, such as `PyEval_RestoreThread`.
+    /// The address of a function in the object that has `take_gil`, such as `PyEval_RestoreThread`.
     pub anchor: *const c_void,
-    /// Whether there is a GIL to contend for now; `false` in a free-threaded build that runs without.
+    /// Whether a GIL is enabled; false on a free-threaded build that runs without.
     pub gil_enabled: bool,
-    /// Address of the main `PyInterpreterState`.
+    /// The address of the main `PyInterpreterState`.
     pub main_interpreter: usize,
     /// Whether an own GIL lies inside its `PyInterpreterState` (CPython 3.12 and later).
     pub gil_in_interpreter: bool,
-    /// Addresses and ids of the interpreters that exist now.
+    /// The addresses and IDs of the interpreters that exist.
     pub interpreters: Vec<(usize, i64)>,
-    /// `PyInterpreterState_Head`: the interpreter that was made last. Called without a thread state.
-    pub newest_interpreter: unsafe extern "C" fn() -> *mut c_void,
+    /// `PyInterpreterState_Head`, which returns the newest interpreter. Called without a thread state.
+    pub newest_interpreter: NewestInterpreter,
     /// `PyInterpreterState_GetID`.
-    pub interpreter_id: unsafe extern "C" fn(*mut c_void) -> i64,
-    /// Starts a thread that calls [`this_thread_is_the_probe`], takes the GIL and drops it; drops the
-    /// caller's GIL once [`probe_waits`], and returns with it when the thread has ended. `false` if
-    /// the probe never waited.
+    pub interpreter_id: InterpreterId,
+    /// Starts a thread that calls `this_thread_is_the_probe`, takes the GIL and drops it. Drops the
+    /// caller's GIL once `probe_waits` returns true, takes it again, and returns when the thread has
+    /// ended. Returns false if the probe never waited.
     pub contend: fn() -> bool,
-    /// In a free-threaded build, with its GIL on or off: how a thread tells what it waits for. `None` where there is no
-    /// telling, and then these waits are not counted.
+    /// On a free-threaded build, with its GIL enabled or not: how a thread finds its thread state. With
+    /// `None`, the waits of such a build are not counted.
     pub thread_states: Option<ThreadStates>,
-    /// The interpreter's version, for the report.
+    /// The version of the interpreter, for the report.
     pub python: String,
 }
 
-pub use learning::{probe_waits, this_thread_is_the_probe};
-
-/// Where the books of this process are kept.
-pub enum Place {
-    /// Shared with forked children, lost with the last of them.
+/// Where the counters of this process lie.
+pub enum Location {
+    /// Memory that is shared with forked children and lost with the last of them.
     Memory,
-    /// A file, created or emptied; any process may read it.
+    /// A new file, which any process may read.
     File(CString),
-    /// An empty file that is open, of which the caller may close the descriptor.
+    /// An empty, open file. The caller may close the descriptor afterwards.
     Descriptor(i32),
     /// The file of a run that another process began, and the run's identity.
     Join(CString, u64),
 }
 
-/// Why the meter was not installed. The process runs on as it did before.
+/// Why the meter was not installed or removed. The process runs as before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Slots(SlotError),
-    Ledger(RegionError),
-    /// A ledger is in use already, and cannot be moved.
+    Ledger(MappingError),
+    /// The counters lie elsewhere already and cannot be moved.
     LedgerInUse,
     /// The process has used up the pthread keys that need no allocation.
     NoKey,
     /// A thread that took the GIL was not seen to do so.
     ProbeUnseen,
-    /// Another thread installs or removes the meter now.
+    /// Another thread is installing or removing the meter.
     Busy,
 }
 
@@ -90,13 +86,13 @@ impl std::fmt::Display for Refusal {
             Self::Slots(SlotError::Protected(errno)) => {
                 write!(f, "the interpreter's table of calls is protected: {}", strerror(errno))
             }
-            Self::Ledger(RegionError::Open(errno)) => {
+            Self::Ledger(MappingError::Open(errno)) => {
                 write!(f, "the ledger cannot be opened: {}", strerror(errno))
             }
-            Self::Ledger(RegionError::Map(errno)) => {
+            Self::Ledger(MappingError::Map(errno)) => {
                 write!(f, "the ledger cannot be mapped: {}", strerror(errno))
             }
-            Self::Ledger(RegionError::NotALedger) => {
+            Self::Ledger(MappingError::NotALedger) => {
                 write!(f, "the file is not a ledger of this run")
             }
             Self::LedgerInUse => write!(f, "this process keeps its books elsewhere already"),
@@ -112,76 +108,28 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// 1 while a thread installs or removes the meter. Set by swap; cleared by that thread, or by a forked
-/// child that has only another.
-static CHANGING: AtomicU32 = AtomicU32::new(0);
-
-struct Changing;
-
-impl Changing {
-    fn begin() -> Result<Self, Refusal> {
-        if CHANGING.swap(1, Acquire) == 1 { Err(Refusal::Busy) } else { Ok(Self) }
-    }
-}
-
-impl Drop for Changing {
-    fn drop(&mut self) {
-        CHANGING.store(0, Release);
-    }
-}
-
-/// In a forked child: whoever was installing is not here any more.
-pub fn forget_change_under_way() {
-    CHANGING.store(0, Relaxed);
-}
-
-static NEXT_EPOCH: AtomicU32 = AtomicU32::new(1);
-static NEWEST_INTERPRETER: AtomicUsize = AtomicUsize::new(0);
-static INTERPRETER_ID: AtomicUsize = AtomicUsize::new(0);
-/// Addresses of the main GIL, once learned: `cond`, or 0.
+/// The `cond` of the main GIL once it is learned; 0 before. Writer and reader: install.
 static MAIN_COND: AtomicUsize = AtomicUsize::new(0);
 
-/// The id of the interpreter at an address if it is the one made last. For the thread that is making
-/// it, and never with a GIL's mutex held.
-pub fn id_if_newest(interpreter: usize) -> Option<i64> {
-    let newest = NEWEST_INTERPRETER.load(Relaxed);
-    let get_id = INTERPRETER_ID.load(Relaxed);
-    if newest == 0 || get_id == 0 {
-        return None;
-    }
-    // SAFETY: stored by `install` from functions of these types. Both read one field; the id is asked of
-    // an interpreter only that is the newest of CPython's own list.
-    unsafe {
-        let newest: unsafe extern "C" fn() -> *mut c_void = std::mem::transmute(newest);
-        let get_id: unsafe extern "C" fn(*mut c_void) -> i64 = std::mem::transmute(get_id);
-        let newest = newest();
-        (newest as usize == interpreter).then(|| get_id(newest))
-    }
-}
-
-pub fn is_installed() -> bool {
-    EPOCH.load(Acquire) != 0
-}
-
-/// Installs the meter with clean books; does nothing if it is installed. The caller holds the main
-/// GIL, and is the only thread that does so until this returns, but for the time of `contend`.
-pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
-    let _changing = Changing::begin()?;
+/// Installs the meter with empty counters. Has no effect if it is installed. The caller holds the main
+/// GIL, and is the only thread that does until this returns, except during `contend`.
+pub fn install(host: &Host, location: Location) -> Result<(), Refusal> {
+    let _change = Change::begin().ok_or(Refusal::Busy)?;
     if is_installed() {
         return Ok(());
     }
     if elf::Object::containing(host.anchor).is_none() {
         return Err(Refusal::Slots(SlotError::NoObject));
     }
-    prepare_ledger(place)?;
-    if !threads::prepare_key() {
+    prepare_counters(location)?;
+    if !threads::create_key(end_of_thread) {
         return Err(Refusal::NoKey);
     }
-    let Some(slot) = counters::slot() else { return Err(Refusal::Ledger(RegionError::Map(0))) };
+    let no_memory = Refusal::Ledger(MappingError::Map(0));
+    let process = counters::of_this_process().ok_or(no_memory)?;
     fork::register();
-    gils::register_memory_barrier();
-    NEWEST_INTERPRETER.store(host.newest_interpreter as *const () as usize, Relaxed);
-    INTERPRETER_ID.store(host.interpreter_id as *const () as usize, Relaxed);
+    membarrier::register();
+    interpreters::know_functions(host.newest_interpreter, host.interpreter_id);
     if let Some(states) = host.thread_states {
         parked_waits::know(states);
     }
@@ -192,86 +140,84 @@ pub fn install(host: &Host, place: Place) -> Result<(), Refusal> {
 
     let now_ns = clock::now_ns();
     {
-        // Threads end, and are folded, without the GIL.
-        let _registry = threads::Registry::lock();
+        // Threads end, and are aggregated, without the GIL.
+        let _registry = registry_lock::lock();
         gils::keep_main_only();
-        threads::forget_all();
-        free_list::reset(slot);
-        slot.reset(now_ns, &host.python, host.gil_enabled);
-        slot.policy.store(queue::policy() as u32, Relaxed);
+        threads::forget_links();
+        aggregation::forget_ended();
+        free_list::reset(process);
+        process.reset(now_ns, &host.python, host.gil_enabled);
+        process.policy.store(queue::policy() as u32, Relaxed);
     }
-    free_list::prepare(slot);
+    free_list::prepare(process);
     if host.thread_states.is_some() {
-        parked_waits::open(slot);
+        parked_waits::open(process);
     }
-    if let Some(addresses) = learned {
-        let main = gils::know_main(addresses);
-        let cond_after_interpreter = match host.gil_in_interpreter {
-            true => addresses.cond.wrapping_sub(host.main_interpreter),
-            false => 0,
-        };
-        learning::set_cond_after_interpreter(cond_after_interpreter);
-        // SAFETY: we hold this GIL, and hooks look at no GIL before the epoch is set.
+    if let Some(main_addresses) = learned {
+        let main = gils::know_main(main_addresses);
+        let main_interpreter = host.gil_in_interpreter.then_some(host.main_interpreter);
+        addresses::learn_interpreter(main_addresses, main_interpreter);
+        // SAFETY: the caller holds this GIL, and hooks read no GIL before the installation begins.
         unsafe {
-            main.open(slot, now_ns);
-            events::open_held(main, main.locked(), slot);
+            events::open(main, process, now_ns);
+            events::open_held(main, main.locked(), process);
         }
-        gils::match_interpreters(&host.interpreters, slot);
+        interpreters::match_interpreters(&host.interpreters, process);
     } else {
-        learning::look_for_any_gil();
+        learning::watch_for_any_gil();
     }
-    EPOCH.store(NEXT_EPOCH.fetch_add(1, Relaxed), SeqCst);
+    installation::begin();
     Ok(())
 }
 
-fn prepare_ledger(place: Place) -> Result<(), Refusal> {
-    match (mapping::header().is_some(), place) {
-        (true, Place::Memory) if counters::slot().is_some() => return Ok(()),
+fn prepare_counters(location: Location) -> Result<(), Refusal> {
+    match (mapping::header().is_some(), location) {
+        (true, Location::Memory) if counters::of_this_process().is_some() => return Ok(()),
         // A forked child of a process that had removed the meter.
-        (true, Place::Memory) => Ok(()),
+        (true, Location::Memory) => Ok(()),
         (true, _) => return Err(Refusal::LedgerInUse),
-        (false, Place::Memory) => mapping::create_anonymous(),
-        (false, Place::File(path)) => mapping::create_file(&path),
-        (false, Place::Descriptor(fd)) => mapping::create_in(fd),
-        (false, Place::Join(path, run)) => mapping::join_file(&path, run),
+        (false, Location::Memory) => mapping::create_anonymous(),
+        (false, Location::File(path)) => mapping::create_file(&path),
+        (false, Location::Descriptor(fd)) => mapping::create_in(fd),
+        (false, Location::Join(path, run)) => mapping::join_file(&path, run),
     }
     .map_err(Refusal::Ledger)?;
-    let slot = mapping::claim().ok_or(Refusal::Ledger(RegionError::Map(libc::ENOMEM)))?;
-    counters::set_slot(slot);
+    let no_memory = Refusal::Ledger(MappingError::Map(libc::ENOMEM));
+    counters::set_of_this_process(mapping::claim().ok_or(no_memory)?);
     Ok(())
 }
 
-/// The main GIL's addresses; `None` where there is no GIL to learn them from.
-fn learn(host: &Host) -> Result<Option<learning::Addresses>, Refusal> {
+/// The main GIL's addresses; `None` without a GIL to learn them from.
+fn learn(host: &Host) -> Result<Option<Addresses>, Refusal> {
     if !host.gil_enabled {
         return Ok(None);
     }
     let known = MAIN_COND.load(Relaxed);
     if known != 0 {
-        return Ok(Some(learning::layout().of(known)));
+        return Ok(Some(Addresses::of_cond(known)));
     }
-    learning::look_for_probe();
+    learning::watch_for_probe();
     let contended = (host.contend)();
     let learned = learning::learned().filter(|_| contended).ok_or(Refusal::ProbeUnseen)?;
     MAIN_COND.store(learned.cond, Relaxed);
     Ok(Some(learned))
 }
 
-/// Removes the meter. The books close and stay readable. The caller holds the main GIL. Threads inside a
-/// hook finish there: the code stays loaded.
+/// Removes the meter. The counters close and stay readable. The caller holds the main GIL. Threads inside
+/// a hook finish there, because the code stays loaded.
 pub fn uninstall() -> Result<(), Refusal> {
-    let _changing = Changing::begin()?;
+    let _change = Change::begin().ok_or(Refusal::Busy)?;
     if !is_installed() {
         return Ok(());
     }
-    if let Some(slot) = counters::slot() {
-        gils::close_all(slot);
-        slot.cpu_noted_ns.store(clock::process_cpu_ns(), Relaxed);
-        slot.closed_ns.store(clock::now_ns(), Relaxed);
+    if let Some(process) = counters::of_this_process() {
+        gils::close_all(process);
+        process.cpu_noted_ns.store(clock::process_cpu_ns(), Relaxed);
+        process.closed_ns.store(clock::now_ns(), Relaxed);
     }
-    EPOCH.store(0, SeqCst);
+    installation::end();
     slots::unpatch();
-    counters::slot().into_iter().for_each(waiters::call_all);
-    gils::all().iter().for_each(|gil| gil.switch.set_in_use(false));
+    counters::of_this_process().into_iter().for_each(waiters::wake_all);
+    gils::all().iter().for_each(|gil| gil.forced_switch.set_in_use(false));
     Ok(())
 }

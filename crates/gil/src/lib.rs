@@ -1,24 +1,27 @@
-//! The live engine under `headway.gil`: it sees every take, wait, hold, drop and forced switch of
-//! CPython's GILs and keeps exact books of them, per thread and per GIL.
+//! The meter and scheduler behind `headway.gil`: it observes every take, wait, hold, drop and forced
+//! switch of CPython's GILs, counts them exactly per thread and per GIL, and can decide who is next.
 //!
 //! # How
 //! `take_gil` and `drop_gil` (CPython's `Python/ceval_gil.c`) call `pthread_cond_timedwait`,
-//! `pthread_cond_signal` and `pthread_cond_wait` through the global offset table of the object
-//! that holds the interpreter. The engine puts functions of its own into those slots. Each one
-//! keeps the books and calls what was there before. It watches and changes nothing.
+//! `pthread_cond_signal` and `pthread_cond_wait` through the global offset table of the object that
+//! contains the interpreter. The meter writes functions of its own into these slots. Each counts what
+//! happens and calls the original. Under a policy that schedules, the waits are replaced.
 //!
 //! # Layout
-//! - `ledger`: where the books are kept: memory that a reader, or another process, can map.
-//! - `gil`, `gils`, `threads`: which GILs and threads exist, and which book is whose; `names`: what GILs
-//!   are called; `folding`: how their number stays bounded.
-//! - `account`: the rules by which an event changes a book; `parks`: those of a build without a GIL.
-//! - `trace`: the same events, one by one, where they are asked for.
-//! - `hook`: the replaced functions, and the slots that they are put into.
-//! - `learning`: which address is what.
-//! - `install`, `fork`, `snapshot` with `copies`, `totals`, `holds`: from outside the hooks.
+//! An event flows from [`hook`] through [`events`] to [`counters`] and the [`queue`]:
+//! - [`hook`]: the replaced functions, and how they get into the slots.
+//! - [`events`]: what an event means.
+//! - [`counters`]: what is counted, in memory that other processes can map.
+//! - [`queue`]: the threads that wait while a policy schedules; [`kernel_hints`] for their cores.
+//! - [`registry`]: which GILs, interpreters and threads exist.
+//! - [`trace`]: the same events one by one, on request.
+//! - [`parked_waits`]: the waits of a free-threaded build.
 //!
-//! The crate knows libc and ELF, and nothing of Python: what it needs of CPython (one address,
-//! one contended take) its caller hands it as a [`Host`].
+//! Beside that flow are [`install`] with [`learning`] and [`installation`], [`fork`],
+//! [`gil_creation`] and [`snapshot`].
+//!
+//! The crate knows libc and ELF, but not Python: the caller passes what it needs of CPython as a
+//! [`Host`].
 
 #[cfg(not(all(
     target_os = "linux",
@@ -27,158 +30,168 @@
 )))]
 compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
 
-mod aggregation;
 mod counters;
+mod errno;
 mod events;
 mod fork;
+mod gil_creation;
 mod hook;
 mod install;
+mod installation;
 mod kernel_hints;
 mod learning;
+mod membarrier;
 mod parked_waits;
 mod queue;
 mod registry;
+mod registry_lock;
 mod snapshot;
 mod trace;
 
-pub use counters::mapping::RegionError;
+pub use counters::mapping::MappingError;
 pub use hook::Hook;
 pub use hook::slots::{SlotError, patch_for_good};
-pub use install::{
-    Host, Place, Refusal, install, is_installed, probe_waits, this_thread_is_the_probe,
-};
+pub use install::{Host, Location, Refusal, install};
+pub use installation::is_installed;
+pub use learning::{probe_waits, this_thread_is_the_probe};
 pub use parked_waits::ThreadStates;
-pub use registry::names::name_gil_of;
-pub use registry::threads::{name_of, name_this_thread, name_thread};
+pub use registry::names::{name_gil_of, name_of, name_this_thread, name_thread};
 pub use snapshot::holds::{
     Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,
     times_of_thread,
 };
-pub use snapshot::totals::{GilTotals, ThreadTotals, Totals, name_of_book};
+pub use snapshot::totals::{GilTotals, ThreadTotals, Totals, name_of_row};
 pub use snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
+pub use trace::control::{
+    begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger,
+};
 pub use trace::ring::Copy as Trace;
-pub use trace::{begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger};
 
 pub use headway_sched::PolicyName;
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Nanoseconds that the calling thread has waited for GILs since the meter was installed: exact,
-/// completed waits only. `None` while nothing is measured for this thread.
+use counters::ThreadCounters;
+use registry::{interpreters, names, rows, threads};
+
+/// Nanoseconds that the calling thread has waited for GILs since the meter was installed, without a
+/// wait that has not ended. `None` if nothing is measured for this thread.
 pub fn waited_ns_by_this_thread() -> Option<u64> {
-    sum_for_this_thread(|book| book.wait.sum_ns.load(Relaxed))
+    sum_for_this_thread(|counters| counters.wait.sum_ns.load(Relaxed))
 }
 
-/// The same of its holds, completed ones only.
+/// Nanoseconds that the calling thread has held GILs since the meter was installed, without a hold that
+/// has not ended. `None` if nothing is measured for this thread.
 pub fn held_ns_by_this_thread() -> Option<u64> {
-    sum_for_this_thread(|book| book.hold.sum_ns.load(Relaxed))
+    sum_for_this_thread(|counters| counters.hold.sum_ns.load(Relaxed))
 }
 
-/// All of that, of holds and waits that are over; cheap, unlike `times_of_thread`.
+fn sum_for_this_thread(of: impl Fn(&ThreadCounters) -> u64) -> Option<u64> {
+    if !is_installed() {
+        return None;
+    }
+    rows::counters_of_this_thread().map(of).reduce(|one, other| one + other)
+}
+
+/// The times of the calling thread, without a hold or wait that has not ended. Much cheaper than
+/// `times_of_thread`.
 pub fn times_of_this_thread() -> Option<ThreadTimes> {
     if !is_installed() {
         return None;
     }
-    let times = |book: &counters::book::ThreadBook| ThreadTimes {
-        held_ns: book.hold.sum_ns.load(Relaxed),
-        waited_ns: book.wait.sum_ns.load(Relaxed),
-        contended_takes: book.contended_takes.load(Relaxed),
+    let times = |counters: &ThreadCounters| ThreadTimes {
+        held_ns: counters.hold.sum_ns.load(Relaxed),
+        waited_ns: counters.wait.sum_ns.load(Relaxed),
+        contended_takes: counters.contended_takes.load(Relaxed),
     };
-    registry::threads::books_of_this_thread().map(times).reduce(|one, other| ThreadTimes {
+    rows::counters_of_this_thread().map(times).reduce(|one, other| ThreadTimes {
         held_ns: one.held_ns + other.held_ns,
         waited_ns: one.waited_ns + other.waited_ns,
         contended_takes: one.contended_takes + other.contended_takes,
     })
 }
 
-fn sum_for_this_thread(of: impl Fn(&counters::book::ThreadBook) -> u64) -> Option<u64> {
-    if !is_installed() {
-        return None;
-    }
-    registry::threads::books_of_this_thread().map(of).reduce(|one, other| one + other)
-}
-
-/// Tells the policy that the calling thread's next work has nothing to do with its last, as in a
-/// pool: a thread that computed for one client is not CPU-bound for the next. To be called between the
-/// two, with no GIL held.
+/// Informs the policy that the next work of the calling thread is unrelated to its last, as in a thread
+/// pool: a thread that computed for one client is not CPU-bound for the next. Call it between the two,
+/// without a GIL.
 pub fn begin_anew() {
     if is_installed() {
-        // No book changes hands meanwhile, should its GIL close.
-        let _registry = registry::threads::Registry::lock();
-        for book in registry::threads::books_of_this_thread_by_index() {
-            queue::waiters::begin_anew(book);
-            kernel_hints::follow_class(book, false);
+        // The lock keeps a GIL that closes from giving its rows to other threads meanwhile.
+        let _registry = registry_lock::lock();
+        for row in rows::rows_of_this_thread() {
+            queue::waiters::begin_anew(row);
+            kernel_hints::follow_class(row, false);
         }
     }
 }
 
-/// Gives the calling thread a switch interval of its own, from when it next waits for a GIL or takes one,
-/// or takes it back. It is the thread's slice under a policy that schedules: how long it holds, and so how
-/// long others wait, before it is their turn. Threads that Python starts in this one inherit it. Nothing under
-/// `interval`, where scheduling is CPython's, and before the first install.
+/// Gives the calling thread a switch interval of its own, from its next wait for a GIL or take, or
+/// removes it. Under a policy that schedules, it is the thread's slice: how long the thread holds, and so
+/// how long others wait, before their turn. Threads that Python starts in this one inherit it. It has no
+/// effect under `interval`, where CPython schedules, and before the first install.
 pub fn set_switch_interval_of_this_thread(interval_ns: Option<u64>) {
-    registry::threads::set_switch_interval_of_this_thread_ns(interval_ns.unwrap_or(0));
+    threads::set_switch_interval_of_this_thread_ns(interval_ns.unwrap_or(0));
 }
 
-/// Tells the ledger what only the interpreter knows, so that a report by another process has it.
+/// Stores what only the interpreter knows with the counters, for a report by another process.
 pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
-    if let Some(slot) = counters::slot() {
-        slot.gil_enabled.store(gil_enabled as u32, Relaxed);
-        slot.switch_interval_us.store(switch_interval_us, Relaxed);
+    if let Some(process) = counters::of_this_process() {
+        process.gil_enabled.store(gil_enabled as u32, Relaxed);
+        process.switch_interval_us.store(switch_interval_us, Relaxed);
     }
 }
 
-/// What the ledger was told last of the main interpreter's switch interval.
+/// The switch interval of the main interpreter that `note_interpreter` stored last.
 pub fn switch_interval_ns() -> Option<u64> {
-    Some(counters::slot()?.switch_interval_us.load(Relaxed) * 1_000)
+    Some(counters::of_this_process()?.switch_interval_us.load(Relaxed) * 1_000)
 }
 
-/// Tells the meter which interpreters exist, by address and id, so that the books of those that ended
-/// close, and their rows are folded where there are many. The caller holds the main GIL, and nobody makes
-/// interpreters without it.
+/// Compares with the interpreters that exist, by address and ID: closes the counters of those that
+/// ended, and aggregates rows if there are many. The caller holds the main GIL, and no interpreter is
+/// made without it.
 pub fn match_interpreters(existing: &[(usize, i64)]) {
-    registry::names::keep_only(existing);
-    if let Some(slot) = counters::slot()
+    names::keep_only(existing);
+    if let Some(process) = counters::of_this_process()
         && is_installed()
     {
-        registry::gils::match_interpreters(existing, slot);
-        aggregation::fold_if_many(slot);
+        interpreters::match_interpreters(existing, process);
+        counters::aggregation::aggregate_if_many(process);
     }
 }
 
-/// The identity of this process's run, by which another joins its ledger.
+/// The identity of this process's run, which another process needs to join its counters.
 pub fn run_identity() -> Option<u64> {
     counters::mapping::header().map(|header| header.run.load(Relaxed))
 }
 
-/// Removes the meter, and with it the policy: scheduling is CPython's own again. The books close and stay
-/// readable. The caller holds the main GIL.
+/// Removes the meter and its policy: CPython schedules again. The counters close and stay readable. The
+/// caller holds the main GIL.
 pub fn uninstall() -> Result<(), Refusal> {
     install::uninstall()?;
     queue::set_policy(PolicyName::Interval);
     kernel_hints::allow(false);
-    counters::slot().into_iter().for_each(kernel_hints::take_back_from_all);
+    counters::of_this_process().into_iter().for_each(kernel_hints::take_back_from_all);
     Ok(())
 }
 
-/// Puts a policy in force where the meter is installed, with or without hints to the kernel: each GIL
-/// follows at its next event. The caller holds the main GIL.
+/// Sets the policy, with or without hints to the kernel. Each GIL follows at its next event. The caller
+/// holds the main GIL.
 pub fn set_policy(policy: PolicyName, kernel_hints: bool) {
     let hints = kernel_hints && policy != PolicyName::Interval;
     kernel_hints::allow(hints);
     queue::set_policy(policy);
-    if let Some(slot) = counters::slot() {
-        slot.policy.store(policy as u32, Relaxed);
+    if let Some(process) = counters::of_this_process() {
+        process.policy.store(policy as u32, Relaxed);
         if !hints {
-            kernel_hints::take_back_from_all(slot);
+            kernel_hints::take_back_from_all(process);
         }
     }
 }
 
-/// Copies the used part of the ledger to a file, and the trace, if there is one, behind it; the error is
-/// an errno. Async-signal-safe.
+/// Writes the used part of the counters to a file, and the trace, if there is one, behind it. The error
+/// is an errno. Async-signal-safe.
 pub fn write_ledger(fd: c_int) -> Result<(), c_int> {
-    counters::mapping::write_to(fd)?;
-    trace::write_to(fd)
+    counters::file::write_to(fd)?;
+    trace::control::write_to(fd)
 }

@@ -1,43 +1,44 @@
-//! What threads wait for where there is no GIL to wait for: the books of a free-threaded build.
+//! The waits of threads where there is no GIL to wait for: on free-threaded builds.
 //!
-//! There CPython's threads wait on semaphores: for a `PyMutex`, a critical section, an event (its parking lot),
-//! or, up to 3.13, a lock of `threading`. What a wait is for shows in the thread's state as it begins:
+//! There CPython's threads wait on semaphores: for a `PyMutex`, a critical section or an event (its
+//! parking lot), or, up to 3.13, for a lock of `threading`. The thread state shows what a wait is for
+//! when it begins:
 //!
-//! | thread state | wait | what it is |
+//! | thread state | wait | kind |
 //! |---|---|---|
-//! | none, or attached | without a limit; with one and no thread state | *parked*: for a lock or an event. A lock of the runtime itself is waited for with the thread state attached |
-//! | current and not attached | without a limit | *suspended*: another thread has stopped the world, and this one, on its way to its thread state, stands still until that goes on |
-//! | attached | with a limit of a millisecond | *stopping*: this thread stops the world, and waits for those that still run; CPython looks again after each millisecond |
+//! | none, or attached | without a limit; with one and no thread state | *parked*: for a lock or an event. A thread waits for a lock of the runtime with its thread state attached |
+//! | current and not attached | without a limit | *suspended*: another thread has stopped the world, and this thread waits on its way to its thread state |
+//! | attached | with a limit of a millisecond | *stopping*: this thread stops the world and waits for the others; CPython checks again after each millisecond |
 //!
-//! A wait is counted when it ends. Each thread's book is one of those that threads have for a GIL, under an
-//! index that no GIL has; nobody but the thread writes it. `wait_ended` runs in hooks.
+//! A wait is counted when it ends. A thread counts in a row under [`NO_GIL`](crate::counters::NO_GIL),
+//! which no other thread writes. `wait_began` and `wait_ended` run in hooks.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
 
-use crate::counters;
-use crate::counters::book::ThreadBook;
-use crate::counters::mapping::Slot;
-use crate::registry::gil::EPOCH;
-use crate::registry::{gils, threads};
+use headway_measure::AtomicHistogram;
 use headway_measure::clock::now_ns;
-use headway_measure::{AtomicHistogram, add};
+
+use crate::counters::{self, ProcessCounters, ThreadCounters};
+use crate::installation;
+use crate::registry::{gils, rows};
 
 /// `_Py_THREAD_ATTACHED`.
 const ATTACHED: i32 = 1;
-/// The longest that one who stops the world waits without looking again.
+/// The longest wait of a thread that stops the world, before it checks again.
 const STOPPING_SLICE_NS: u64 = 1_000_000;
 
-/// Where a thread finds its thread state, and how it tells whether that is attached.
+/// How a thread finds its thread state, and whether that is attached.
 #[derive(Clone, Copy)]
 pub struct ThreadStates {
-    /// `PyThreadState_GetUnchecked`: null if the thread has none. Reads a variable of the thread.
+    /// `PyThreadState_GetUnchecked`, which reads a variable of the thread; null if there is none.
     pub current: unsafe extern "C" fn() -> *mut c_void,
-    /// From the start of a `PyThreadState` to its `state`, an `int`.
+    /// The offset of the `int` field `state` in a `PyThreadState`.
     pub state_offset: usize,
 }
 
-/// Written at install, before the slots that lead here; 0 and 0 before.
+/// [`ThreadStates`]; 0 before the first install. Writer: install, the offset first and the function
+/// with release, before it writes the slots. Readers: hooks, with acquire.
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 static STATE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
@@ -46,13 +47,13 @@ pub fn know(states: ThreadStates) {
     CURRENT.store(states.current as *const () as usize, Release);
 }
 
-/// Opens the books of a process whose waits are hooked: each thread has a new one at its next wait.
-pub fn open(slot: &Slot) {
-    gils::no_gil().serial.store(gils::next_serial(), Relaxed);
-    slot.sees_parks.store(1, Relaxed);
+/// Begins to count in a process whose waits are hooked. Each thread gets a row at its next wait.
+pub fn open(process: &ProcessCounters) {
+    gils::no_gil().open_without_counters();
+    process.sees_parks.store(1, Relaxed);
 }
 
-/// What a wait is, as far as the thread's state tells.
+/// What a thread waits for, as its thread state shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Parked,
@@ -60,23 +61,24 @@ pub enum Kind {
     Stopping,
 }
 
-/// A wait that is under way.
+/// A wait that has begun.
 #[derive(Clone, Copy)]
-pub struct Park {
+pub struct Wait {
     epoch: u32,
     kind: Kind,
     began_ns: u64,
 }
 
-/// The calling thread is about to wait, for `limit_ns` at most.
-pub fn wait_began(limit_ns: impl FnOnce(u64) -> Option<u64>) -> Option<Park> {
-    let epoch = EPOCH.load(Acquire);
+/// The calling thread is about to wait. `limit_ns` computes the limit of the wait from the present
+/// time.
+pub fn wait_began(limit_ns: impl FnOnce(u64) -> Option<u64>) -> Option<Wait> {
+    let epoch = installation::epoch();
     let current = CURRENT.load(Acquire);
     if epoch == 0 || current == 0 {
         return None;
     }
-    // SAFETY: `know` stored a function of this type, and the offset before it. A thread's current thread
-    // state is not freed but by the thread itself.
+    // SAFETY: `know` stored a function of this type, and the offset before it. Only the thread itself
+    // frees its current thread state.
     let attached = unsafe {
         let current: unsafe extern "C" fn() -> *mut c_void = std::mem::transmute(current);
         let state = current().cast::<u8>();
@@ -87,7 +89,7 @@ pub fn wait_began(limit_ns: impl FnOnce(u64) -> Option<u64>) -> Option<Park> {
     };
     let began_ns = now_ns();
     let limit_ns = limit_ns(began_ns);
-    Some(Park { epoch, kind: kind_of(attached, limit_ns), began_ns })
+    Some(Wait { epoch, kind: kind_of(attached, limit_ns), began_ns })
 }
 
 fn kind_of(attached: Option<bool>, limit_ns: Option<u64>) -> Kind {
@@ -98,40 +100,37 @@ fn kind_of(attached: Option<bool>, limit_ns: Option<u64>) -> Kind {
     }
 }
 
-/// It is over, in whatever way.
-pub fn wait_ended(park: Park) {
-    if EPOCH.load(Acquire) != park.epoch {
+/// The wait is over, for any reason. Writes only the counters of the calling thread.
+pub fn wait_ended(wait: Wait) {
+    if installation::epoch() != wait.epoch {
         return;
     }
-    let Some((_, book)) =
-        counters::slot().and_then(|slot| threads::of_this_thread(gils::no_gil(), slot))
+    let Some((_, counters)) = counters::of_this_process()
+        .and_then(|process| rows::of_this_thread(gils::no_gil(), process))
     else {
         return;
     };
-    let waited_ns = now_ns().saturating_sub(park.began_ns);
-    match park.kind {
-        Kind::Parked => parked(book).record(waited_ns),
-        Kind::Suspended => suspended(book).record(waited_ns),
-        Kind::Stopping => {
-            add(&book.forced_waits, 1);
-            add(&book.forced_waited_ns, waited_ns);
-        }
+    let waited_ns = now_ns().saturating_sub(wait.began_ns);
+    match wait.kind {
+        Kind::Parked => parked(counters).record(waited_ns),
+        Kind::Suspended => suspended(counters).record(waited_ns),
+        Kind::Stopping => counters.count_forced_wait(waited_ns),
     }
 }
 
-// Which counters of a thread book are what, where it is no GIL's.
+// The meaning of counters without a GIL.
 
-pub fn parked(book: &ThreadBook) -> &AtomicHistogram {
-    &book.wait
+pub fn parked(counters: &ThreadCounters) -> &AtomicHistogram {
+    &counters.wait
 }
 
-pub fn suspended(book: &ThreadBook) -> &AtomicHistogram {
-    &book.hold
+pub fn suspended(counters: &ThreadCounters) -> &AtomicHistogram {
+    &counters.hold
 }
 
-/// How many waits, and how long.
-pub fn stopping(book: &ThreadBook) -> (u64, u64) {
-    (book.forced_waits.load(Relaxed), book.forced_waited_ns.load(Relaxed))
+/// The number of waits to stop the world, and their sum in nanoseconds.
+pub fn stopping(counters: &ThreadCounters) -> (u64, u64) {
+    (counters.forced_waits.load(Relaxed), counters.forced_waited_ns.load(Relaxed))
 }
 
 #[cfg(test)]
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_told_by_the_thread_state_and_the_limit() {
+    fn the_thread_state_and_the_limit_show_the_kind_of_a_wait() {
         let second = Some(1_000_000_000);
         for (attached, limit_ns, kind) in [
             (None, None, Kind::Parked),

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headway_gil::{GilRow, Host, Place, PolicyName, Snapshot, ThreadRow};
+use headway_gil::{GilRow, Host, Location, PolicyName, Snapshot, ThreadRow};
 
 /// The fields of `struct _gil_runtime_state` that matter, in its order.
 #[repr(C)]
@@ -192,7 +192,7 @@ fn install() {
         thread_states: None,
         python: "model".to_owned(),
     };
-    headway_gil::install(&host, Place::Memory).expect("the model is a GIL as CPython's");
+    headway_gil::install(&host, Location::Memory).expect("the model is a GIL as CPython's");
 }
 
 fn books() -> Snapshot {

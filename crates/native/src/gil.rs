@@ -6,7 +6,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
-use headway_gil::{Place, PolicyName};
+use headway_gil::{Location, PolicyName};
 use pyo3_ffi::*;
 
 use crate::host::{all_interpreters, gil_enabled, host, interpreters_and_ids};
@@ -136,17 +136,19 @@ unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -
             return ptr::null_mut();
         }
         let place = if ledger == Py_None() {
-            Place::Memory
+            Location::Memory
         } else if PyLong_Check(ledger) != 0 {
-            Place::Descriptor(PyLong_AsLong(ledger) as c_int)
+            Location::Descriptor(PyLong_AsLong(ledger) as c_int)
         } else {
             let path = PyBytes_AsString(ledger);
             if path.is_null() {
                 return ptr::null_mut();
             }
             match run == Py_None() {
-                true => Place::File(CStr::from_ptr(path).into()),
-                false => Place::Join(CStr::from_ptr(path).into(), PyLong_AsUnsignedLongLong(run)),
+                true => Location::File(CStr::from_ptr(path).into()),
+                false => {
+                    Location::Join(CStr::from_ptr(path).into(), PyLong_AsUnsignedLongLong(run))
+                }
             }
         };
         let policy = (!policy.is_null()).then(|| CStr::from_ptr(policy).to_bytes());

@@ -6,7 +6,7 @@
 
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
-use headway_gil::{GilRow, GilTotals, ThreadTotals, Totals, name_of_book};
+use headway_gil::{GilRow, GilTotals, ThreadTotals, Totals, name_of_row};
 use headway_measure::Histogram;
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
@@ -62,7 +62,7 @@ impl Source for Gils {
         for row in threads.iter_mut().take(THREAD_BOUNDS.rows) {
             row.name = match row.since.native_id {
                 0 => ENDED.into(),
-                _ => name_of_book(&row.since),
+                _ => name_of_row(&row.since),
             };
         }
         tick.rows(id::THREADS, THREAD_BOUNDS, threads);
@@ -260,7 +260,7 @@ fn keys(of: &Totals) -> impl Iterator<Item = (u32, u32, Option<(u32, u64)>)> {
         of.gils.iter().map(|each| (each.row.id, each.opened_ns)).collect();
     of.threads.iter().map(move |thread| {
         let gil = thread.gil.map(|gil| (gil, opened_ns.get(&gil).copied().unwrap_or(0)));
-        (thread.book, thread.native_id, gil)
+        (thread.row, thread.native_id, gil)
     })
 }
 

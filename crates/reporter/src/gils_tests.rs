@@ -13,7 +13,7 @@ fn gil(id: u32, opened_ns: u64, takes: u64, waits_ns: &[u64]) -> GilTotals {
 
 fn thread(book: u32, native_id: u32, gil: u32, held_ns: u64) -> ThreadTotals {
     let takes = held_ns / 10;
-    ThreadTotals { book, native_id, gil: Some(gil), held_ns, takes, ..ThreadTotals::default() }
+    ThreadTotals { row: book, native_id, gil: Some(gil), held_ns, takes, ..ThreadTotals::default() }
 }
 
 fn held_by_name(told: &Totals, latest: &Totals) -> Vec<(u32, u64)> {

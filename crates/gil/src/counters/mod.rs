@@ -1,30 +1,32 @@
-//! Where the books are kept: [`book`] what one looks like, [`mapping`] the memory that holds them,
-//! [`free_list`] which thread books are free.
+//! What is counted, in memory that any thread and any other process can read without the GIL.
+//!
+//! The memory is shared between the processes of a run: [`mapping`] creates and maps it, [`file`]
+//! writes and reads it as a file. Each process has one [`ProcessCounters`], which has
+//! [`GilCounters`] for its GILs and [`ThreadCounters`] for each pair of a thread and a GIL that it
+//! uses. [`free_list`] hands out the latter.
+//!
+//! Counters only count. `events` decides what an event means and which counters it changes.
+//!
+//! Every field is an atomic with relaxed ordering unless its comment says otherwise, because this
+//! process or another one may read it at any time. All zero bytes are unused counters. No field is
+//! a pointer, so a copy in a file has the same meaning.
+//!
+//! The writer of a counter is the thread that runs the event, while it holds the mutex of that GIL.
+//! The mutex makes one writer of many threads. Comments of fields state the exceptions.
 
-pub mod book;
+pub mod aggregation;
+pub mod file;
 pub mod free_list;
+mod gil;
 pub mod mapping;
+mod process;
+pub mod state;
+mod text;
+mod thread;
 
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
-
-use mapping::Slot;
-
-/// The slot of this process. Written at install and by a forked child, while no other thread runs
-/// a hook; never freed.
-static SLOT: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
-
-pub fn set_slot(slot: &'static Slot) {
-    SLOT.store(std::ptr::from_ref(slot).cast_mut(), Relaxed);
-}
-
-/// In a forked child, whose parent's slot is not its own.
-pub fn forget_slot() {
-    SLOT.store(std::ptr::null_mut(), Relaxed);
-}
-
-/// The slot of this process, or `None` before the first install.
-#[inline]
-pub fn slot() -> Option<&'static Slot> {
-    // SAFETY: null, or a slot that is never unmapped.
-    unsafe { SLOT.load(Relaxed).as_ref() }
-}
+pub use gil::{GilCounters, gap};
+pub use process::{
+    GILS, NO_GIL, ProcessCounters, ROWS, forget_process, of_this_process, set_of_this_process,
+};
+pub use text::{NAME_BYTES, Name};
+pub use thread::ThreadCounters;

@@ -1,8 +1,7 @@
 //! Finds the slots of the global offset table through which a loaded object calls given symbols.
 //!
-//! Reads the object's own dynamic section in memory, as the dynamic linker does (System V ABI,
-//! chapter 5; symbol versions: LSB, "Symbol Versioning"). Knows nothing of what the slots are for.
-//! Runs at install time only.
+//! Reads the object's dynamic section in memory, like the dynamic linker (System V ABI, chapter 5;
+//! symbol versions: LSB, "Symbol Versioning"). Runs at install only.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -20,7 +19,7 @@ pub struct Object {
     dynamic: *const Dynamic,
     /// Address ranges of its segments.
     segments: Vec<std::ops::Range<usize>>,
-    /// What is read-only after relocation, if anything (RELRO).
+    /// The range that is read-only after relocation, if there is one (RELRO).
     pub read_only: Option<std::ops::Range<usize>>,
 }
 
@@ -28,7 +27,7 @@ pub struct Object {
 #[derive(Clone, Debug)]
 pub struct FoundSlot {
     pub address: usize,
-    /// The version that the object asks for, such as `GLIBC_2.3.2`.
+    /// The version that the object requires, such as `GLIBC_2.3.2`.
     pub version: Option<&'static CStr>,
 }
 
@@ -73,7 +72,7 @@ struct Vernaux {
     next: u32,
 }
 
-/// The tables of a dynamic section that matter here; 0 where absent.
+/// The tables of a dynamic section that are used here; 0 where absent.
 #[derive(Default)]
 struct Tables {
     strings: usize,
@@ -86,7 +85,7 @@ struct Tables {
 }
 
 impl Object {
-    /// The loaded object that `address` lies in, or `None` if there is none with a dynamic section.
+    /// The loaded object that contains `address`; `None` if there is none with a dynamic section.
     pub fn containing(address: *const c_void) -> Option<Self> {
         let mut search = Search { address: address as usize, found: None };
         // SAFETY: the callback gets the `Search` that lives until the call returns.
@@ -108,7 +107,7 @@ impl Object {
         for (table, bytes) in tables.relocations {
             let count = bytes / size_of::<Rela>();
             for index in 0..count {
-                // SAFETY: the dynamic section says that `count` entries lie there.
+                // SAFETY: according to the dynamic section, the table has `count` entries.
                 let relocation = unsafe { &*(table as *const Rela).add(index) };
                 if !SLOT_RELOCATIONS.contains(&(relocation.info as u32)) {
                     continue;
@@ -145,7 +144,7 @@ impl Object {
             let entry = unsafe { &*(needed as *const Verneed) };
             let mut auxiliary = needed + entry.aux as usize;
             for _ in 0..entry.count {
-                // SAFETY: as above; each entry says how many auxiliary ones it has.
+                // SAFETY: each entry has `count` auxiliary entries, linked by byte offsets.
                 let version = unsafe { &*(auxiliary as *const Vernaux) };
                 if version.other & 0x7fff == wanted {
                     return Some(self.string(tables, version.name));
@@ -182,17 +181,17 @@ impl Object {
         }
     }
 
-    /// glibc has relocated most pointers of the dynamic section in place, but not all on all
-    /// architectures.
+    /// glibc relocates most pointers of the dynamic section in place, but not all on every
+    /// architecture.
     fn address(&self, value: u64) -> usize {
         let value = value as usize;
         if value < self.base { self.base + value } else { value }
     }
 }
 
-/// What of a RELRO range the dynamic linker protects: whole pages.
+/// The part of a RELRO range that the dynamic linker protects: whole pages.
 fn whole_pages(range: std::ops::Range<usize>) -> std::ops::Range<usize> {
-    // SAFETY: no preconditions.
+    // SAFETY: sysconf has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     range.start & !(page - 1)..range.end & !(page - 1)
 }
@@ -213,7 +212,7 @@ unsafe extern "C" fn visit_object(
     let mut object =
         Object { base, dynamic: std::ptr::null(), segments: Vec::new(), read_only: None };
     for index in 0..info.dlpi_phnum as usize {
-        // SAFETY: `dlpi_phnum` headers lie there.
+        // SAFETY: there are `dlpi_phnum` headers.
         let header = unsafe { &*info.dlpi_phdr.add(index) };
         let start = base + header.p_vaddr as usize;
         let range = start..start + header.p_memsz as usize;

@@ -1,27 +1,59 @@
-//! How a thread locks a GIL's mutex, and since when it waits for it.
+//! The hook of `pthread_mutex_lock`: since when a thread waits for a GIL's mutex, and how it locks it.
 //!
-//! Under the rules of `hook`. CPython holds this mutex for a fraction of a microsecond at a time, but
-//! glibc's default mutex puts a thread that finds it locked to sleep at once, and sleeping and waking
-//! cost some 50 us. While a policy schedules the GIL, a thread therefore tries for a moment before it
-//! sleeps. Under `interval` it sleeps as it would without Headway.
+//! CPython holds this mutex for a fraction of a microsecond at a time. glibc's default mutex lets a
+//! thread that finds it locked sleep at once, and sleeping and waking take some 50 us. While a policy
+//! schedules the GIL, a thread therefore tries for a moment before it sleeps. Under `interval` it
+//! sleeps as it would without Headway.
 
-use std::ffi::c_int;
-use std::sync::atomic::Ordering::*;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-use crate::registry::gil::{Gil, this_thread};
 use headway_measure::clock::now_ns;
 
-pub type Mutex = *mut libc::pthread_mutex_t;
-pub type Lock = unsafe extern "C-unwind" fn(Mutex) -> c_int;
+use super::Hook;
+use crate::installation;
+use crate::registry::addresses::cond_of_mutex;
+use crate::registry::gil::{Gil, Role, life};
+use crate::registry::gils;
+use crate::registry::threads::this_thread;
 
-/// Stands in for `pthread_mutex_lock` on a GIL's mutex. A thread that holds the GIL locks the mutex to drop
-/// it: what it waits for the mutex lengthens its hold. Every other waits for the GIL.
+type Mutex = *mut libc::pthread_mutex_t;
+type Lock = unsafe extern "C-unwind" fn(Mutex) -> c_int;
+
+static LOCK: AtomicUsize = AtomicUsize::new(0);
+
+pub fn hook() -> Hook {
+    Hook {
+        symbol: b"pthread_mutex_lock",
+        replacement: mutex_lock as *const c_void,
+        original: &LOCK,
+    }
+}
+
+/// A thread locks the GIL's mutex to take the GIL or to drop it, or any other mutex of CPython.
+unsafe extern "C-unwind" fn mutex_lock(mutex: Mutex) -> c_int {
+    let real = original!(LOCK as Lock);
+    // `learning` has confirmed that the mutex lies behind `cond`.
+    let cond = cond_of_mutex(mutex as usize);
+    let found = if installation::is_installed() { gils::find(cond) } else { None };
+    match found {
+        Some((gil, Role::Cond)) if gil.life.load(Relaxed) == life::OPEN => {
+            // SAFETY: the caller's own call, on the mutex of an open GIL.
+            unsafe { lock(gil, mutex, real) }
+        }
+        // SAFETY: the caller's own call.
+        _ => unsafe { real(mutex) },
+    }
+}
+
+/// Replaces `pthread_mutex_lock` on a GIL's mutex. The holder of the GIL locks the mutex to drop it:
+/// its wait for the mutex prolongs the hold. Any other thread waits for the GIL.
 ///
 /// # Safety
 /// As `real`, which is `pthread_mutex_lock`; `mutex` is that of `gil`.
 #[inline(always)]
-pub unsafe fn lock(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
-    // SAFETY: the caller's promise.
+unsafe fn lock(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
+    // SAFETY: the mutex is initialized, as the caller promises.
     if unsafe { libc::pthread_mutex_trylock(mutex) } == 0 {
         gil.mutex_wait_began_ns.store(0, Relaxed);
         return 0;
@@ -33,15 +65,16 @@ pub unsafe fn lock(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn lock_contended(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
-    // Before anything of the GIL is read: memory that other threads have just written is slow to reach.
+    // The clock is read before the GIL's state, because memory that other threads have just written
+    // is slow to reach.
     let now_ns = now_ns();
     let takes = gil.holder_thread.load(Relaxed) != this_thread();
     let began_ns = if takes { now_ns } else { 0 };
     gil.mutex_waiters.fetch_add(takes as u32, Relaxed);
-    // SAFETY: the caller's promise.
-    let result = match gil.switch.is_in_use() && unsafe { spin(mutex) } {
+    // SAFETY: the mutex is initialized, as the caller promises.
+    let result = match gil.forced_switch.is_in_use() && unsafe { spin(mutex) } {
         true => 0,
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's own call.
         false => unsafe { real(mutex) },
     };
     gil.mutex_waiters.fetch_sub(takes as u32, Relaxed);
@@ -51,12 +84,12 @@ unsafe fn lock_contended(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
     result
 }
 
-/// Locks the mutex again after a wait that let go of it.
+/// Locks the mutex again after a wait that released it.
 ///
 /// # Safety
 /// As `pthread_mutex_lock`.
 pub unsafe fn lock_again(mutex: Mutex) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the mutex is initialized, as the caller promises.
     unsafe {
         if !spin(mutex) {
             libc::pthread_mutex_lock(mutex);
@@ -64,14 +97,14 @@ pub unsafe fn lock_again(mutex: Mutex) {
     }
 }
 
-/// Tries to lock the mutex, for about as long as it is held for an event. Whether it was locked.
+/// Tries to lock the mutex for about as long as an event holds it. Returns whether it was locked.
 ///
 /// # Safety
 /// As `pthread_mutex_trylock`.
 unsafe fn spin(mutex: Mutex) -> bool {
     const TRIES: u32 = 100;
     for _ in 0..TRIES {
-        // SAFETY: the caller's promise.
+        // SAFETY: the mutex is initialized, as the caller promises.
         if unsafe { libc::pthread_mutex_trylock(mutex) } == 0 {
             return true;
         }

@@ -1,9 +1,10 @@
-//! The hooked waits on semaphores, of free-threaded builds: see `parks`. Under the rules of `hook`.
+//! The hooks of waits on semaphores, on free-threaded builds; see `parked_waits`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::hook::Hook;
+use super::Hook;
+use crate::errno::preserving_errno;
 use crate::parked_waits;
 use headway_measure::clock;
 
@@ -21,7 +22,7 @@ pub fn hooks() -> [Hook; 3] {
             replacement: sem_clockwait as *const c_void,
             original: &CLOCKWAIT,
         },
-        // What CPython calls where it was built for a glibc before 2.30.
+        // CPython calls this if it was built for a glibc before 2.30.
         Hook {
             symbol: b"sem_timedwait",
             replacement: sem_timedwait as *const c_void,
@@ -30,18 +31,13 @@ pub fn hooks() -> [Hook; 3] {
     ]
 }
 
-/// Keeps the books of a wait, and errno, by which semaphores tell how it ended.
+/// Counts a wait. Preserves errno, by which semaphores report how the wait ended.
 #[inline(always)]
 fn wait(limit_ns: impl FnOnce(u64) -> Option<u64>, real: impl FnOnce() -> c_int) -> c_int {
-    let park = parked_waits::wait_began(limit_ns);
+    let wait = parked_waits::wait_began(limit_ns);
     let result = real();
-    if let Some(park) = park {
-        // SAFETY: errno is this thread's own.
-        unsafe {
-            let errno = *libc::__errno_location();
-            parked_waits::wait_ended(park);
-            *libc::__errno_location() = errno;
-        }
+    if let Some(wait) = wait {
+        preserving_errno(|| parked_waits::wait_ended(wait));
     }
     result
 }
@@ -65,7 +61,7 @@ unsafe extern "C-unwind" fn sem_clockwait(
                 *const libc::timespec,
             ) -> c_int
     );
-    // SAFETY: the caller's `until` is readable. CPython waits by the clock of the books.
+    // SAFETY: the caller's `until` is readable. CPython waits by CLOCK_MONOTONIC here.
     let limit_ns = |now_ns| Some(unsafe { clock::nanoseconds(*until) }.saturating_sub(now_ns));
     // SAFETY: the caller's own call.
     wait(limit_ns, || unsafe { real(semaphore, clock, until) })
@@ -78,7 +74,7 @@ unsafe extern "C-unwind" fn sem_timedwait(
     let real = original!(
         TIMEDWAIT as unsafe extern "C-unwind" fn(Semaphore, *const libc::timespec) -> c_int
     );
-    // SAFETY: the caller's `until` is readable; it is by the wall clock.
+    // SAFETY: the caller's `until` is readable. It is a time of CLOCK_REALTIME.
     let limit_ns = |_| Some(unsafe { clock::nanoseconds(*until) }.saturating_sub(clock::wall_ns()));
     // SAFETY: the caller's own call.
     wait(limit_ns, || unsafe { real(semaphore, until) })

@@ -1,9 +1,9 @@
-//! Puts the hooks into the interpreter's slots, and takes them out again.
+//! Writes hooks into slots of the interpreter's global offset table, and removes them again.
 //!
-//! What a slot held before is not always what may be called: before the first call of a lazily bound
-//! symbol it is a stub inside the object itself, which makes the dynamic linker overwrite the slot, and with
-//! it the hook. Then the function is looked up, by the version that the object asks for.
-//! Anything else that a slot holds, libc's function or somebody else's hook, is called as it was.
+//! The value of a slot is not always the function to call. Before the first call of a lazily bound
+//! symbol it is a stub inside the object itself, which makes the dynamic linker overwrite the slot and
+//! so the hook. In this case the function is looked up, by the version that the object requires. Any
+//! other value, libc's function or another program's hook, is called as it is.
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use crate::hook::Hook;
 use crate::hook::elf::{FoundSlot, Object};
 
-/// A slot that holds one of our hooks.
+/// A slot that has one of our hooks.
 struct Patched {
     address: usize,
     before: usize,
@@ -34,16 +34,15 @@ pub enum SlotError {
     Protected(i32),
 }
 
-/// Slots that hold our hooks now, or that could not be given back. Locked at install and uninstall only.
+/// Slots that have our hooks, or that could not be restored. Locked at install and uninstall only.
 static PATCHED: Mutex<Vec<Patched>> = Mutex::new(Vec::new());
 
-/// Symbols without which nothing can be measured; the others are there in every known build, but
-/// the books are right without them.
+/// Symbols without which nothing can be measured. The others exist in every known build, but the
+/// counters are correct without them.
 const REQUIRED: [&[u8]; 3] =
     [b"pthread_cond_signal", b"pthread_cond_timedwait", b"pthread_cond_wait"];
 
-/// Puts hooks into the slots of the object that `anchor`, a function of it, lies in. Either all
-/// or none.
+/// Writes hooks into the slots of the object that has the function `anchor`. Writes all or none.
 pub fn patch(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
     let object = Object::containing(anchor).ok_or(SlotError::NoObject)?;
     let mut patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -59,16 +58,16 @@ pub fn patch(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
     Ok(())
 }
 
-/// Puts hooks into the slots of the object that `anchor` lies in, where [`unpatch`] leaves them. A
-/// symbol without a slot is left out. Does nothing for a slot that holds its hook already.
+/// Writes hooks that [`unpatch`] leaves into the slots of the object that has the function `anchor`.
+/// Skips symbols without a slot, and slots that have their hook already.
 pub fn patch_for_good(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
     let object = Object::containing(anchor).ok_or(SlotError::NoObject)?;
-    // Two threads must not change the protection of one page at a time.
+    // The lock keeps two threads from changing the protection of one page at the same time.
     let _patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     find(&object, hooks, &[])?.iter().try_for_each(|slot| write(slot, slot.hook))
 }
 
-/// The slots that `hooks` belong into, without those in `patched`. Stores the originals.
+/// The slots of `hooks`, without those in `patched`. Stores the originals.
 fn find(object: &Object, hooks: &[Hook], patched: &[Patched]) -> Result<Vec<Patched>, SlotError> {
     let mut found = Vec::new();
     for hook in hooks {
@@ -78,7 +77,7 @@ fn find(object: &Object, hooks: &[Hook], patched: &[Patched]) -> Result<Vec<Patc
             return Err(SlotError::NoSlot(name));
         }
         for slot in slots {
-            // Somebody hooked it over ours, and calls ours still.
+            // Another program hooked the slot after us, and still calls our hook.
             if patched.iter().any(|left| left.address == slot.address) {
                 continue;
             }
@@ -102,8 +101,8 @@ fn find(object: &Object, hooks: &[Hook], patched: &[Patched]) -> Result<Vec<Patc
     Ok(found)
 }
 
-/// Puts back hooks that the dynamic linker, at work on a slot's first call in another thread while it
-/// was patched, has overwritten since.
+/// Restores hooks that the dynamic linker has overwritten, because another thread made the first call
+/// through the slot while it was patched.
 pub fn patch_again() {
     let patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for slot in patched.iter() {
@@ -115,8 +114,8 @@ pub fn patch_again() {
     }
 }
 
-/// Takes our hooks out of the slots. A slot that somebody else has hooked since is left as it is: they
-/// call ours, which then only passes on.
+/// Removes our hooks from the slots. A slot that another program has hooked since stays as it is: that
+/// hook calls ours, which then only calls the original.
 pub fn unpatch() {
     let mut patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     patched.retain(|slot| {
@@ -127,15 +126,15 @@ pub fn unpatch() {
 }
 
 fn write(slot: &Patched, value: usize) -> Result<(), SlotError> {
-    // SAFETY: no preconditions.
+    // SAFETY: sysconf has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let start = (slot.address & !(page - 1)) as *mut c_void;
-    // SAFETY: the page belongs to the interpreter's global offset table; it stays readable all the while.
+    // SAFETY: the page belongs to the interpreter's global offset table and stays readable.
     unsafe {
         if slot.read_only && libc::mprotect(start, page, libc::PROT_READ | libc::PROT_WRITE) != 0 {
             return Err(SlotError::Protected(*libc::__errno_location()));
         }
-        // Other threads call through this slot: one store, never torn.
+        // Other threads call through this slot, so it is written by one store.
         (*(slot.address as *const AtomicUsize)).store(value, SeqCst);
         if slot.read_only {
             libc::mprotect(start, page, libc::PROT_READ);
@@ -144,11 +143,11 @@ fn write(slot: &Patched, value: usize) -> Result<(), SlotError> {
     Ok(())
 }
 
-/// The function that the dynamic linker would bind the slot to, LD_PRELOAD included.
+/// The function that the dynamic linker would bind the slot to, including LD_PRELOAD.
 fn lookup(symbol: &[u8], slot: &FoundSlot) -> Option<usize> {
     let name = CString::new(symbol).ok()?;
     let found = |name: &CStr| {
-        // SAFETY: C strings.
+        // SAFETY: the arguments are C strings.
         unsafe {
             match slot.version {
                 Some(version) => libc::dlvsym(libc::RTLD_DEFAULT, name.as_ptr(), version.as_ptr()),

@@ -1,6 +1,6 @@
 //! What a thread inherits from the one that starts it: its own switch interval.
 //!
-//! Under the rules of `hook`; nothing is allocated. The new thread runs `begin` before what it was started for.
+//! Nothing is allocated. The new thread runs `begin` before the function that it was started for.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -9,13 +9,13 @@ use crate::registry::threads;
 
 pub type ThreadStart = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
-/// What is handed to one new thread. Written by the starter between its claim and `pthread_create`, read by the
-/// new thread, which then frees it.
+/// What one new thread inherits. Writer: the starting thread, between its claim and `pthread_create`,
+/// relaxed. Reader: the new thread, which then frees it. `pthread_create` orders the two.
 ///
 /// | `claimed` | meaning | becomes |
 /// |---|---|---|
-/// | 0 | free | 1, by compare-and-swap of a starter |
-/// | 1 | on its way to a thread | 0, by that thread, or by the starter if there is none |
+/// | 0 | free | 1, by compare-and-swap of a starting thread, with acquire |
+/// | 1 | on its way to a thread | 0, with release, by that thread, or by the starting one if it failed |
 struct Inheritance {
     claimed: AtomicU32,
     start: AtomicUsize,
@@ -23,7 +23,7 @@ struct Inheritance {
     switch_interval_ns: AtomicU64,
 }
 
-/// Threads that have been started and do not run yet; one that finds no room inherits nothing.
+/// Threads that were started and do not run yet. One that finds no room inherits nothing.
 static ON_THE_WAY: [Inheritance; 256] = [const {
     Inheritance {
         claimed: AtomicU32::new(0),
@@ -33,7 +33,7 @@ static ON_THE_WAY: [Inheritance; 256] = [const {
     }
 }; 256];
 
-/// What to call `pthread_create` with, so that the new thread has what the calling one has.
+/// The arguments for `pthread_create` with which the new thread inherits.
 pub struct Started {
     pub start: ThreadStart,
     pub argument: *mut c_void,
@@ -59,7 +59,7 @@ pub fn inherit(start: ThreadStart, argument: *mut c_void) -> Started {
 }
 
 impl Started {
-    /// No thread was made.
+    /// No thread was started.
     pub fn failed(&self) {
         self.inheritance.inspect(|inheritance| inheritance.claimed.store(0, Release));
     }
@@ -67,7 +67,7 @@ impl Started {
 
 /// Runs first in the new thread. `pthread_exit` and `pthread_cancel` unwind through its frame.
 unsafe extern "C-unwind" fn begin(inheritance: *mut c_void) -> *mut c_void {
-    // SAFETY: `inherit` made it of an entry of ON_THE_WAY; `pthread_create` orders its stores before this.
+    // SAFETY: `inherit` passed an entry of ON_THE_WAY; `pthread_create` orders its stores before this.
     let inheritance = unsafe { &*inheritance.cast::<Inheritance>() };
     // SAFETY: `inherit` stored a function of this type.
     let start: ThreadStart = unsafe { std::mem::transmute(inheritance.start.load(Relaxed)) };
@@ -75,11 +75,11 @@ unsafe extern "C-unwind" fn begin(inheritance: *mut c_void) -> *mut c_void {
     let switch_interval_ns = inheritance.switch_interval_ns.load(Relaxed);
     inheritance.claimed.store(0, Release);
     threads::set_switch_interval_of_this_thread_ns(switch_interval_ns);
-    // SAFETY: what `pthread_create` was asked to call.
+    // SAFETY: the function and the argument of the `pthread_create` call.
     unsafe { start(argument) }
 }
 
-/// In a forked child, where no other thread is on its way.
+/// In a forked child: no thread is on its way.
 pub fn forget_all() {
     ON_THE_WAY.iter().for_each(|each| each.claimed.store(0, Relaxed));
 }

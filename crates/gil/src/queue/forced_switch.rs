@@ -1,82 +1,87 @@
-//! How a thread that was forced to drop waits until another has taken the GIL, while a policy schedules
-//! it: CPython's wait on `switch_cond`, with a moment of spinning first.
+//! The forced-switch wait: a thread that was forced to drop waits until another one has taken.
+//!
+//! While a policy schedules the GIL, this replaces CPython's wait on `switch_cond`, and spins for a
+//! moment first.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
+use headway_measure::clock;
 use headway_sched::{NOBODY, ThreadId};
 
-use crate::queue::futex::{Futex, Word};
-use headway_measure::clock;
+use super::futex::{Futex, ProcessFutex};
 
-/// One for each GIL.
-pub struct Switch<W = Futex> {
-    /// Whether the takes are noted here. Writer: an event, with the GIL's mutex held.
+/// The state of the wait, one for each GIL.
+pub struct ForcedSwitch<F = ProcessFutex> {
+    /// Whether takes are noted here, which is while a policy schedules. Writer: an event, with the
+    /// GIL's mutex held. Relaxed; see `takes()`.
     in_use: AtomicBool,
-    /// Grows with the takes of threads that waited, and with all while none waits. Writer: the take, with the GIL's mutex and its switch mutex held.
-    takes: W,
-    /// Threads that sleep on `takes`, or are about to. Writers: these threads. Each adds itself before it
-    /// looks at `takes` the last time, and the take changes `takes` before it looks here: both
-    /// sequentially consistent, so one of them sees the other.
+    /// The number of takes by threads that waited, and of all takes while none waits. Writer: the
+    /// take, with the GIL's mutex and its switch mutex held.
+    takes: F,
+    /// Threads that sleep on `takes`, or are about to. Writers: these threads. A thread adds itself
+    /// before it reads `takes` for the last time, and the take changes `takes` before it reads this:
+    /// both are sequentially consistent, so one of them sees the other.
     sleepers: AtomicU32,
-    /// Who was called at the last drop. Writer: the drop, with the GIL's mutex held.
-    called: AtomicU32,
+    /// The thread that the last drop woke, or `NOBODY`. Writer: the drop, with the GIL's mutex held.
+    /// Relaxed: a reader only decides by it whether to spin.
+    woken: AtomicU32,
 }
 
-/// The wait ends after so long even without a take. CPython does not look at why it ended, and goes on to
-/// take the GIL itself.
+/// The wait ends after this time even without a take. CPython ignores the reason, and continues to
+/// take the GIL.
 const LIMIT_NS: u64 = 10_000_000;
 
-impl Switch {
+impl ForcedSwitch {
     pub const fn new() -> Self {
-        Self::on(Futex::new())
+        Self::on(ProcessFutex::new(0))
     }
 }
 
-impl<W: Word> Switch<W> {
+impl<F: Futex> ForcedSwitch<F> {
     /// `takes` is 0.
-    pub const fn on(takes: W) -> Self {
+    pub const fn on(takes: F) -> Self {
         Self {
             in_use: AtomicBool::new(false),
             takes,
             sleepers: AtomicU32::new(0),
-            called: AtomicU32::new(NOBODY),
+            woken: AtomicU32::new(NOBODY),
         }
     }
 
-    /// From now on takes are noted, or not any more; then nobody waits for them.
+    /// Begins or ends the noting of takes. At the end, it wakes all threads that wait for one.
     pub fn set_in_use(&self, yes: bool) {
         self.in_use.store(yes, Relaxed);
         self.note_take();
     }
 
-    /// Whether a policy schedules this GIL.
+    /// Returns whether a policy schedules this GIL.
     pub fn is_in_use(&self) -> bool {
         self.in_use.load(Relaxed)
     }
 
-    /// In a forked child, where nobody waits.
+    /// In a forked child: no thread waits.
     pub fn reset(&self) {
         self.in_use.store(false, Relaxed);
         self.sleepers.store(0, Relaxed);
     }
 
-    pub fn called(&self) -> ThreadId {
-        self.called.load(Relaxed)
+    pub fn woken(&self) -> ThreadId {
+        self.woken.load(Relaxed)
     }
 
-    pub fn note_called(&self, next: Option<ThreadId>) {
-        self.called.store(next.unwrap_or(NOBODY), Relaxed);
+    pub fn note_woken(&self, next: Option<ThreadId>) {
+        self.woken.store(next.unwrap_or(NOBODY), Relaxed);
     }
 
-    /// Takes so far, or `None` if they are not noted. The caller holds the switch mutex.
+    /// The number of takes so far; `None` if they are not noted. The caller holds the switch mutex.
     pub fn takes(&self) -> Option<u32> {
-        // In this order: if the use ends in between, the take that `set_in_use` notes is still to come
-        // for who read the number before.
+        // The order matters: if the use ends in between, a thread that read the number before still
+        // sees the take that `set_in_use` notes.
         let takes = self.takes.load();
         self.in_use.load(Relaxed).then_some(takes)
     }
 
-    /// The GIL was taken by a thread that waited, or nobody waits.
+    /// A thread that waited has taken the GIL, or no thread waits.
     pub fn note_take(&self) {
         self.takes.store(self.takes.load().wrapping_add(1));
         if self.sleepers.load(SeqCst) > 0 {
@@ -84,8 +89,8 @@ impl<W: Word> Switch<W> {
         }
     }
 
-    /// Waits until such a take, since `takes` was `seen`; for the first `spin_ns` without sleep.
-    /// Without any mutex.
+    /// Waits until a take is noted after `seen`, and spins for the first `spin_ns`. The caller holds
+    /// no mutex.
     pub fn wait(&self, seen: u32, spin_ns: u64) {
         let taken = || self.takes.load() != seen;
         if spin_ns > 0 && self.takes.spin(spin_ns, taken) {
@@ -93,7 +98,7 @@ impl<W: Word> Switch<W> {
         }
         let until_ns = clock::now_ns() + LIMIT_NS;
         self.sleepers.fetch_add(1, SeqCst);
-        while !taken() && self.takes.sleep(seen, until_ns) {}
+        while !taken() && self.takes.wait(seen, until_ns) {}
         self.sleepers.fetch_sub(1, SeqCst);
     }
 }

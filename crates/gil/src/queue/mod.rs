@@ -1,29 +1,32 @@
-//! The live queue: how the threads that wait for a GIL wait, while a policy schedules it.
+//! The queue of the threads that wait for a GIL, while a policy schedules it.
 //!
-//! A thread that would wait on `cond` waits here instead, on a word of its own, and whoever drops the GIL
-//! calls the one that the policy chose. To make the holder drop, a waiter returns to `take_gil` as
-//! if its timed wait had run out; CPython then makes the drop request itself. So CPython's
-//! protocol is kept to the letter, and a waiter may at any time be sent back to look for itself, which is
-//! what happens when the policy changes or the meter is removed.
+//! A thread that would wait on `cond` waits here instead, on a futex of its own, and the thread that
+//! drops the GIL wakes the one that the policy chose. To make the holder drop, a waiter returns to
+//! `take_gil` as if its timed wait had timed out; CPython then makes the drop request itself. This
+//! keeps CPython's protocol, so a waiter may return to `take_gil` at any time and check the GIL
+//! itself. That happens when the policy changes or the meter is removed.
 //!
-//! Everything here runs with the GIL's mutex held. It knows nothing of hooks and books.
-
-use std::sync::atomic::{AtomicU32, Ordering::*};
+//! Everything in this file runs with the GIL's mutex held. `forced_switch` is the wait of a thread
+//! that was forced to drop.
 
 pub mod forced_switch;
 pub mod futex;
 pub mod waiters;
+pub mod wakeup;
 
-use futex::Word;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+
 use headway_sched::{PolicyName, Scheduler, ThreadId, Threads};
 
-/// A waiter looks for itself after so long, whatever it was told: a lost call costs this much, once.
-const LOOK_NS: u64 = 100_000_000;
+use futex::Futex;
 
-/// The policy that every GIL is to have, as an index into `PolicyName::ALL`. Written by whoever holds
-/// the main GIL; each GIL follows at its next event.
+/// A waiter checks the GIL itself after this time, so a lost wakeup costs at most this time.
+const RECHECK_NS: u64 = 100_000_000;
+
+/// The policy that is set, as an index into `PolicyName::ALL`. Writer: the holder of the main GIL,
+/// with release. Readers: events, which apply it to their GIL.
 static POLICY: AtomicU32 = AtomicU32::new(PolicyName::Interval as u32);
-/// Each scheduler has a serial of its own.
+/// The serial number of the next scheduler. Writers: events, by atomic addition.
 static NEXT_SERIAL: AtomicU32 = AtomicU32::new(1);
 
 pub fn set_policy(policy: PolicyName) {
@@ -31,38 +34,36 @@ pub fn set_policy(policy: PolicyName) {
 }
 
 pub fn policy() -> PolicyName {
-    PolicyName::ALL[POLICY.load(Acquire) as usize]
+    PolicyName::ALL.get(POLICY.load(Acquire) as usize).copied().unwrap_or(PolicyName::Interval)
 }
 
 /// The threads of a GIL, as the queue needs them.
 pub trait Waiters: Threads {
-    type Word: Word;
-    fn word(&self, thread: ThreadId) -> &Self::Word;
-    /// The slice that the calling thread has now; 0 for one switch interval of the GIL.
-    fn own_slice_ns(&self, this_thread: ThreadId) -> u64;
-    /// The calling thread runs on the core that it runs on now.
+    type Futex: Futex;
+    fn futex(&self, thread: ThreadId) -> &Self::Futex;
+    /// Notes the core that the calling thread runs on.
     fn note_core(&mut self, this_thread: ThreadId);
-    /// Whether two threads were last seen on the same core.
+    /// Returns whether two threads were last seen on the same core.
     fn share_a_core(&self, one: ThreadId, other: ThreadId) -> bool;
 }
 
-/// What a waiter is to do now.
+/// What a waiter does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Return from the timed wait, to see whether the GIL is free.
-    Look,
-    /// Return as if the timed wait had run out, to request a drop; `early` if neither that has nor the holder's
-    /// slice, had it begun with the wait.
-    Ask { early: bool },
-    /// Let go of the mutex and wait, until then at the latest. To spin first is worth while if it is next
-    /// and the holder runs on another core.
-    Park { until_ns: u64, spin: bool },
+    /// Return from the timed wait, to check whether the GIL is free.
+    Recheck,
+    /// Return as if the timed wait had timed out, to request a drop. `early` is true before the
+    /// switch interval, or the holder's slice if that is shorter, has passed since the wait began.
+    RequestDrop { early: bool },
+    /// Release the mutex and wait, until `until_ns` at most. Spinning first is worthwhile if the
+    /// waiter is next and the holder runs on another core.
+    Wait { until_ns: u64, spin: bool },
 }
 
 /// The queue of one GIL. Guarded by the GIL's mutex.
 pub struct Queue {
     policy: PolicyName,
-    /// `None` under `interval`: CPython's own scheduling is left alone.
+    /// `None` under `interval`, which leaves scheduling to CPython.
     scheduler: Option<Scheduler>,
 }
 
@@ -76,17 +77,17 @@ impl Queue {
         self.scheduler.is_some()
     }
 
-    /// Whether another policy is wanted than the one in force.
+    /// Returns whether another policy is set than the one in force.
     pub fn is_outdated(&self) -> bool {
         self.policy as u32 != POLICY.load(Relaxed)
     }
 
-    /// Puts the wanted policy in force. Who waits is called, and begins to wait afresh.
+    /// Puts the policy that is set in force. Wakes all waiters, which begin to wait again.
     pub fn follow<W: Waiters>(&mut self, waiters: &mut W, holder: Option<ThreadId>, now_ns: u64) {
         self.change(policy(), waiters, holder, now_ns);
     }
 
-    /// As `follow`, to a given policy.
+    /// Puts a policy in force, like `follow`.
     pub fn change<W: Waiters>(
         &mut self,
         policy: PolicyName,
@@ -97,7 +98,7 @@ impl Queue {
         if let Some(scheduler) = &mut self.scheduler {
             while let Some(waiter) = scheduler.next(waiters, now_ns) {
                 scheduler.leave(waiters, waiter);
-                futex::call(waiters.word(waiter));
+                wakeup::wake(waiters.futex(waiter));
             }
         }
         self.policy = policy;
@@ -108,24 +109,26 @@ impl Queue {
         }
     }
 
-    /// `me` found the GIL held, and waits with this switch interval.
+    /// `me` found the GIL held, and waits with this switch interval. `own_slice_ns` is the slice of the
+    /// calling thread, or 0 for one switch interval of the GIL.
     pub fn begin_wait<W: Waiters>(
         &mut self,
         waiters: &mut W,
         me: ThreadId,
         interval_ns: u64,
+        own_slice_ns: u64,
         now_ns: u64,
     ) {
         if let Some(scheduler) = &mut self.scheduler {
             waiters.note_core(me);
-            let own_slice_ns = waiters.own_slice_ns(me);
             waiters[me].set_slice(own_slice_ns);
             scheduler.wait(waiters, me, interval_ns, now_ns);
         }
     }
 
-    /// What the waiter `me` is to do now; `requested_ns` is when a drop was last requested of this holder. Whoever is to look or to ask has left the queue; it comes back
-    /// with its place if it waits on.
+    /// What the waiter `me` does next. `requested_ns` is the time of the last drop request against the
+    /// present hold. `Recheck` and `RequestDrop` remove the waiter from the queue; it keeps its position
+    /// if it waits again.
     pub fn step<W: Waiters>(
         &mut self,
         waiters: &mut W,
@@ -134,52 +137,57 @@ impl Queue {
         requested_ns: Option<u64>,
         now_ns: u64,
     ) -> Step {
-        let Some(scheduler) = &mut self.scheduler else { return Step::Look };
+        let Some(scheduler) = &mut self.scheduler else { return Step::Recheck };
         let Some(holder) = holder.filter(|_| waiters[me].is_queued()) else {
             scheduler.leave(waiters, me);
-            return Step::Look;
+            return Step::Recheck;
         };
         let ask_ns = match requested_ns {
             None => scheduler.ask_ns(waiters, me, holder, now_ns),
-            // CPython may have taken the request back, for a thread that ended after it had asked.
-            Some(asked_ns) => asked_ns + waiters[me].interval_ns,
+            // CPython may have withdrawn the request, for a thread that ended after it.
+            Some(requested_ns) => requested_ns + waiters[me].interval_ns,
         };
         if ask_ns <= now_ns {
             scheduler.leave(waiters, me);
-            let patience_ns = waiters[me].interval_ns.min(waiters[holder].slice_ns());
-            let early = now_ns < waiters[me].waiting_since_ns + patience_ns;
-            return Step::Ask { early };
+            let turn_ns = waiters[me].interval_ns.min(waiters[holder].slice_ns());
+            let early = now_ns < waiters[me].waiting_since_ns + turn_ns;
+            return Step::RequestDrop { early };
         }
-        let until_ns = ask_ns.min(now_ns + LOOK_NS);
+        let until_ns = ask_ns.min(now_ns + RECHECK_NS);
         waiters[me].looks_at_ns = until_ns;
-        futex::prepare(waiters.word(me));
+        wakeup::prepare(waiters.futex(me));
         let spin = scheduler.next(waiters, now_ns) == Some(me) && !waiters.share_a_core(me, holder);
-        Step::Park { until_ns, spin }
+        Step::Wait { until_ns, spin }
     }
 
-    /// `me` has taken the GIL. The next waiter is called if it may ask sooner now than it knows. `false` if
-    /// `me` did not wait while others do: then those forced to switch wait on, so that each can come
-    /// before a waiter like that only once after it was asked.
-    pub fn took<W: Waiters>(&mut self, waiters: &mut W, me: ThreadId, now_ns: u64) -> bool {
+    /// `me` has taken the GIL. Wakes the next waiter if it may now request a drop earlier than it
+    /// expects. Returns false if `me` did not wait while others do. Then a thread in a forced-switch
+    /// wait continues to wait, so that it passes such a waiter only once after each request.
+    pub fn took<W: Waiters>(
+        &mut self,
+        waiters: &mut W,
+        me: ThreadId,
+        own_slice_ns: u64,
+        now_ns: u64,
+    ) -> bool {
         let Some(scheduler) = &mut self.scheduler else { return true };
         let waited = waiters[me].waiting_since_ns != 0;
-        let own_slice_ns = waiters.own_slice_ns(me);
         waiters[me].set_slice(own_slice_ns);
         scheduler.take(waiters, me, now_ns);
         waiters.note_core(me);
         let Some(next) = scheduler.next(waiters, now_ns) else { return true };
         let ask_ns = scheduler.ask_ns(waiters, next, me, now_ns);
-        // To look a little late is better than to wake up twice.
+        // A request that is a little late is better than two wakeups.
         let slack_ns = waiters[next].interval_ns.min(waiters[me].slice_ns()) / 8;
         let slack_ns = if ask_ns <= now_ns { 0 } else { slack_ns };
         if ask_ns.saturating_add(slack_ns) < waiters[next].looks_at_ns {
             waiters[next].looks_at_ns = ask_ns;
-            futex::call(waiters.word(next));
+            wakeup::wake(waiters.futex(next));
         }
         waited
     }
 
-    /// `me` has dropped the GIL. Calls the thread that is to have it, and returns its id.
+    /// `me` has dropped the GIL. Wakes the thread that the policy chose, and returns it.
     pub fn dropped<W: Waiters>(
         &mut self,
         waiters: &mut W,
@@ -190,17 +198,18 @@ impl Queue {
         let scheduler = self.scheduler.as_mut()?;
         scheduler.drop(waiters, me, forced, now_ns);
         let next = scheduler.next(waiters, now_ns)?;
-        futex::call(waiters.word(next));
+        wakeup::wake(waiters.futex(next));
         Some(next)
     }
 
-    /// `me` signalled `cond` without holding the GIL: it gives up waiting, and whoever is next is to look too.
+    /// `me` signalled `cond` without holding the GIL: it stops waiting. Wakes the next waiter, so that it
+    /// checks the GIL too.
     pub fn gave_up<W: Waiters>(&mut self, waiters: &mut W, me: ThreadId, now_ns: u64) {
         let Some(scheduler) = &mut self.scheduler else { return };
         scheduler.leave(waiters, me);
         waiters[me].waiting_since_ns = 0;
         if let Some(next) = scheduler.next(waiters, now_ns) {
-            futex::call(waiters.word(next));
+            wakeup::wake(waiters.futex(next));
         }
     }
 }

@@ -1,35 +1,36 @@
-//! The queue, the words that its threads park on and the forced wait, explored by a model checker.
+//! The queue, the futexes that its threads wait on and the forced-switch wait, explored by a model
+//! checker.
 //!
-//! `Gil` here is CPython's `take_gil` and `drop_gil`, step by step, with the hooks of `hook/scheduling`
-//! and `account` in their places; `Queue`, `parking` and `Switch` are the real ones, on words that shuttle
-//! schedules. Each run has other threads, other scripts and another interleaving.
+//! `Gil` is CPython's `take_gil` and `drop_gil`, step by step, with the hooks of `hook::scheduling` and
+//! `events` in their places. `Queue`, `wakeup` and `ForcedSwitch` are the real ones, on futexes that
+//! shuttle schedules. Each run has other threads, other scripts and another interleaving.
 //!
-//! Time passes only while somebody holds the GIL and computes, and only that ends a timed wait. So no
-//! time limit can make up for a lost wake-up: neither `LOOK_NS` nor the forced wait's limit exists here,
-//! and a timed wait never ends while the GIL is free. Who waits for a call that does not come waits
-//! forever, which shuttle reports as a deadlock.
+//! Time passes only while a thread holds the GIL and computes, and only this ends a timed wait. So no
+//! time limit can make up for a lost wakeup: neither `RECHECK_NS` nor the limit of the forced-switch
+//! wait exists here, and a timed wait never ends while the GIL is free. A thread that waits for a
+//! missing wakeup waits forever, which shuttle reports as a deadlock.
 //!
 //! Bugs that were put in, one at a time, and whether the tests found them (400 to 1,000 runs each):
 //!
 //! | bug | found |
 //! |---|---|
-//! | `call` without its wake | yes |
-//! | `prepare` after the mutex was let go of | yes |
-//! | `park` stores `ASLEEP` whatever the word was | yes |
-//! | `dropped` calls nobody | yes |
-//! | `took` does not call the next waiter | yes |
-//! | `change` does not call the waiters that it sends away | yes |
-//! | `step`: a waiter never asks again once somebody has asked (as it was) | yes: threads that exit |
-//! | `step`: no `leave` before `Ask` | yes |
+//! | `wakeup::wake` without its wake | yes |
+//! | `prepare` after the mutex was released | yes |
+//! | `wakeup::wait` stores `ASLEEP` whatever the futex was | yes |
+//! | `dropped` wakes no thread | yes |
+//! | `took` does not wake the next waiter | yes |
+//! | `change` does not wake the waiters that it removes | yes |
+//! | `step`: a waiter never requests again after another one has | yes: threads that exit |
+//! | `step`: no `leave` before `RequestDrop` | yes |
 //! | `note_take` without its wake | yes |
-//! | `note_take` looks for sleepers before it counts the take | yes |
-//! | `step`: no `leave` before `Look` | no: `Scheduler::take` leaves too |
-//! | `step` without `prepare` | run did not end: the waiter never sleeps again |
-//! | `note_take` wakes one of several | run did not end within a minute; no failure |
+//! | `note_take` reads `sleepers` before it counts the take | yes |
+//! | `step`: no `leave` before `Recheck` | no: `Scheduler::take` leaves too |
+//! | `step` without `prepare` | the run did not end: the waiter never sleeps again |
+//! | `note_take` wakes one of several | the run did not end within a minute; no failure |
 //!
-//! Not tried yet: the order of reads in `Switch::takes`, `set_in_use` without its take, a sleeper that adds
-//! itself late, `Scheduler::take` without `leave`, an uninstall that calls nobody. The uninstall and the hooks
-//! themselves are the model's own copies.
+//! Not tried yet: the order of reads in `ForcedSwitch::takes`, `set_in_use` without its take, a sleeper
+//! that adds itself late, `Scheduler::take` without `leave`, an uninstall that wakes no thread. The
+//! uninstall and the hooks themselves are the model's own copies.
 //!
 //! `HEADWAY_MODEL_RUNS` sets the number of runs for each scheduler and test.
 
@@ -47,15 +48,16 @@ use shuttle::{Config, MaxSteps, Runner};
 
 use headway_sched::{PolicyName, Thread, ThreadId, Threads};
 
-use super::{LOOK_NS, Queue, Step, Waiters};
-use crate::queue::forced_switch::Switch;
-use crate::queue::futex::{self, Word};
+use super::{Queue, RECHECK_NS, Step, Waiters};
+use crate::queue::forced_switch::ForcedSwitch;
+use crate::queue::futex::Futex;
+use crate::queue::wakeup;
 
 const INTERVAL_NS: u64 = 5_000_000;
 const NEVER: u64 = u64::MAX;
 
 /// A futex of the model.
-struct ModelWord {
+struct ModelFutex {
     value: SharedU32,
     /// Until when its threads sleep; empty if nobody does.
     sleepers: Mutex<Vec<Sleeper>>,
@@ -72,7 +74,7 @@ struct Sleeper {
     serial: u64,
 }
 
-impl ModelWord {
+impl ModelFutex {
     fn new(clock: &Arc<Clock>, has_time_limit: bool) -> Self {
         Self {
             value: SharedU32::new(0),
@@ -84,7 +86,7 @@ impl ModelWord {
     }
 }
 
-impl Word for ModelWord {
+impl Futex for ModelFutex {
     fn load(&self) -> u32 {
         self.value.load(SeqCst)
     }
@@ -98,11 +100,11 @@ impl Word for ModelWord {
         self.value.swap(value, SeqCst)
     }
 
-    fn change(&self, from: u32, to: u32) -> bool {
+    fn compare_exchange(&self, from: u32, to: u32) -> bool {
         self.value.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
     }
 
-    fn sleep(&self, value: u32, until_ns: u64) -> bool {
+    fn wait(&self, value: u32, until_ns: u64) -> bool {
         let mut sleepers = self.sleepers.lock().unwrap();
         if self.value.load(SeqCst) != value {
             return true;
@@ -151,9 +153,14 @@ impl Clock {
     }
 }
 
+/// The slice of a thread: none, a short one, a long one.
+fn own_slice_ns(this_thread: ThreadId) -> u64 {
+    [0, INTERVAL_NS / 4, 3 * INTERVAL_NS][this_thread as usize % 3]
+}
+
 struct Table {
     threads: Vec<Thread>,
-    words: Vec<Arc<ModelWord>>,
+    futexes: Vec<Arc<ModelFutex>>,
 }
 
 impl Index<ThreadId> for Table {
@@ -172,13 +179,9 @@ impl IndexMut<ThreadId> for Table {
 impl Threads for Table {}
 
 impl Waiters for Table {
-    type Word = ModelWord;
-    fn word(&self, thread: ThreadId) -> &ModelWord {
-        &self.words[thread as usize]
-    }
-    /// None, a short one, a long one.
-    fn own_slice_ns(&self, this_thread: ThreadId) -> u64 {
-        [0, INTERVAL_NS / 4, 3 * INTERVAL_NS][this_thread as usize % 3]
+    type Futex = ModelFutex;
+    fn futex(&self, thread: ThreadId) -> &ModelFutex {
+        &self.futexes[thread as usize]
     }
     fn note_core(&mut self, _this_thread: ThreadId) {}
     fn share_a_core(&self, _one: ThreadId, _other: ThreadId) -> bool {
@@ -200,7 +203,7 @@ struct Locked {
     last_holder: ThreadId,
     drop_requested: bool,
     requested_last_ns: u64,
-    books_switch_number: u64,
+    counted_switch_number: u64,
 }
 
 struct Gil {
@@ -215,8 +218,8 @@ struct Gil {
     /// Held by an event, which an uninstall waits for: `Gil::settle`.
     event: Mutex<()>,
     wanted: Mutex<PolicyName>,
-    switch: Switch<ModelWord>,
-    words: Vec<Arc<ModelWord>>,
+    switch: ForcedSwitch<ModelFutex>,
+    futexes: Vec<Arc<ModelFutex>>,
     clock: Arc<Clock>,
 
     /// Threads that will want the GIL again.
@@ -234,8 +237,9 @@ impl Gil {
             reasons: Mutex::new(0),
             looks_up: Condvar::new(),
         });
-        let words: Vec<_> = (0..threads).map(|_| Arc::new(ModelWord::new(&clock, true))).collect();
-        let table = Table { threads: vec![Thread::new(); threads], words: words.clone() };
+        let futexes: Vec<_> =
+            (0..threads).map(|_| Arc::new(ModelFutex::new(&clock, true))).collect();
+        let table = Table { threads: vec![Thread::new(); threads], futexes: futexes.clone() };
         Self {
             mutex: Mutex::new(Locked {
                 locked: false,
@@ -248,7 +252,7 @@ impl Gil {
                 last_holder: ThreadId::MAX,
                 drop_requested: false,
                 requested_last_ns: 0,
-                books_switch_number: 0,
+                counted_switch_number: 0,
             }),
             cond: Condvar::new(),
             switch_mutex: Mutex::new(()),
@@ -258,8 +262,8 @@ impl Gil {
             installed: SharedBool::new(true),
             event: Mutex::new(()),
             wanted: Mutex::new(policy),
-            switch: Switch::on(ModelWord::new(&clock, false)),
-            words,
+            switch: ForcedSwitch::on(ModelFutex::new(&clock, false)),
+            futexes,
             clock,
             running: AtomicUsize::new(threads),
             inside: AtomicBool::new(false),
@@ -321,7 +325,7 @@ impl Gil {
         }
     }
 
-    // The hooks, as in `hook/scheduling` and `account`.
+    // The hooks, as in `hook::scheduling` and `events`.
 
     fn event<T>(&self, change: impl FnOnce() -> T) -> Option<T> {
         let _event = self.event.lock().unwrap();
@@ -344,21 +348,27 @@ impl Gil {
             let begins = locked.queue.schedules() && locked.held;
             begins.then(|| {
                 let locked = &mut *locked;
-                locked.queue.begin_wait(&mut locked.table, me, INTERVAL_NS, self.clock.now_ns());
-                locked.books_switch_number
+                locked.queue.begin_wait(
+                    &mut locked.table,
+                    me,
+                    INTERVAL_NS,
+                    own_slice_ns(me),
+                    self.clock.now_ns(),
+                );
+                locked.counted_switch_number
             })
         });
         let Some(Some(switch_number)) = began else { return self.own_timed_wait(locked, me) };
         loop {
             match self.event(|| self.step(&mut locked, me, switch_number)) {
-                Some((Step::Park { until_ns, spin }, now_ns)) => {
+                Some((Step::Wait { until_ns, spin }, now_ns)) => {
                     drop(locked);
-                    let until_ns = if until_ns == now_ns + LOOK_NS { NEVER } else { until_ns };
-                    futex::park(&*self.words[me as usize], spin as u64, until_ns);
+                    let until_ns = if until_ns == now_ns + RECHECK_NS { NEVER } else { until_ns };
+                    wakeup::wait(&*self.futexes[me as usize], spin as u64, until_ns);
                     locked = self.mutex.lock().unwrap();
                 }
-                Some((Step::Ask { .. }, _)) => return (locked, true),
-                Some((Step::Look, _)) | None => return (locked, false),
+                Some((Step::RequestDrop { .. }, _)) => return (locked, true),
+                Some((Step::Recheck, _)) | None => return (locked, false),
             }
         }
     }
@@ -369,9 +379,9 @@ impl Gil {
         let holder = locked.held.then_some(locked.last_holder);
         let requested_ns = locked.drop_requested.then_some(locked.requested_last_ns);
         let step = locked.queue.step(&mut locked.table, me, holder, requested_ns, now_ns);
-        if matches!(step, Step::Ask { .. })
+        if matches!(step, Step::RequestDrop { .. })
             && locked.held
-            && locked.books_switch_number == switch_number
+            && locked.counted_switch_number == switch_number
         {
             locked.drop_requested = true;
             locked.requested_last_ns = now_ns;
@@ -396,10 +406,12 @@ impl Gil {
             locked.drop_requested = false;
             if locked.last_holder != me {
                 locked.last_holder = me;
-                locked.books_switch_number += 1;
+                locked.counted_switch_number += 1;
             }
             let schedules = locked.queue.schedules();
-            if schedules && locked.queue.took(&mut locked.table, me, self.clock.now_ns()) {
+            if schedules
+                && locked.queue.took(&mut locked.table, me, own_slice_ns(me), self.clock.now_ns())
+            {
                 self.switch.note_take();
             }
         });
@@ -410,8 +422,8 @@ impl Gil {
             locked.held = false;
             if locked.queue.schedules() {
                 let (forced, now_ns) = (locked.drop_requested, self.clock.now_ns());
-                let called = locked.queue.dropped(&mut locked.table, me, forced, now_ns);
-                self.switch.note_called(called);
+                let woken = locked.queue.dropped(&mut locked.table, me, forced, now_ns);
+                self.switch.note_woken(woken);
             }
         });
     }
@@ -427,12 +439,12 @@ impl Gil {
         }
     }
 
-    /// As `install::uninstall`: the books close, an event under way ends, and everybody is called.
+    /// As `install::uninstall`: the counters close, a running event ends, and all waiters are woken.
     fn uninstall(&self) {
         self.installed.store(false, SeqCst);
         drop(self.event.lock().unwrap());
-        for word in &self.words {
-            futex::call(&**word);
+        for futex in &self.futexes {
+            wakeup::wake(&**futex);
         }
         self.switch.set_in_use(false);
     }
@@ -461,8 +473,8 @@ impl Gil {
         for wait in locked.own_waits.iter().filter(|wait| !wait.2) {
             next_ns = next_ns.min(wait.1);
         }
-        for word in &self.words {
-            for sleeper in word.sleepers.lock().unwrap().iter() {
+        for futex in &self.futexes {
+            for sleeper in futex.sleepers.lock().unwrap().iter() {
                 if !sleeper.time_is_up {
                     next_ns = next_ns.min(sleeper.until_ns);
                 }
@@ -477,11 +489,11 @@ impl Gil {
         }
         self.cond.notify_all();
         drop(locked);
-        for word in &self.words {
-            for sleeper in word.sleepers.lock().unwrap().iter_mut() {
+        for futex in &self.futexes {
+            for sleeper in futex.sleepers.lock().unwrap().iter_mut() {
                 sleeper.time_is_up |= sleeper.until_ns <= next_ns;
             }
-            word.changed.notify_all();
+            futex.changed.notify_all();
         }
         true
     }

@@ -1,4 +1,4 @@
-//! What the live queue keeps for each thread on each GIL, at the index of its book.
+//! The waiter records: what the queue keeps for each row.
 
 use std::cell::UnsafeCell;
 use std::ops::{Index, IndexMut};
@@ -6,77 +6,80 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use headway_sched::{Thread, ThreadId, Threads};
 
-use crate::counters::free_list;
-use crate::counters::mapping::{BOOKS, Slot};
-use crate::queue::Waiters;
-use crate::queue::futex;
-use crate::queue::futex::Futex;
-use crate::registry::threads;
+use super::Waiters;
+use super::futex::ProcessFutex;
+use super::wakeup;
+use crate::counters::{ProcessCounters, ROWS, free_list};
 
-/// A thread's place in the queue of a GIL.
+/// The record of one row.
 #[repr(align(64))]
-struct Seat {
-    /// What the policies know of the thread. Guarded by the GIL's mutex; see `Seats`.
+struct WaiterRecord {
+    /// What the policies know of the thread. Guarded by the GIL's mutex; see [`LockedWaiters`] and
+    /// [`forced_wait_ended`].
     thread: UnsafeCell<Thread>,
-    /// What the thread waits on.
-    word: Futex,
-    /// The core that the thread was last seen on. Written by the thread.
+    /// The futex that the thread waits on; see `wakeup`.
+    futex: ProcessFutex,
+    /// The core that the thread was last seen on. Writer: the thread. Readers: threads of the same
+    /// GIL. Relaxed: any value is valid.
     core: AtomicU32,
-    /// Whether the thread has the hint of `hints`. Written by the thread, and by whoever ends the policy.
-    hint: AtomicBool,
+    /// Whether the kernel has the hint of `kernel_hints` for the thread. Writers: the thread, and
+    /// the thread that ends the policy. Relaxed: a hint too many or too few is harmless.
+    has_hint: AtomicBool,
 }
 
-// SAFETY: `thread` is reached only as `Seats` and `forced_wait_ended` allow.
-unsafe impl Sync for Seat {}
+// SAFETY: `thread` is accessed only as `LockedWaiters` and `forced_wait_ended` allow.
+unsafe impl Sync for WaiterRecord {}
 
-static SEATS: [Seat; BOOKS] = [const {
-    Seat {
+static RECORDS: [WaiterRecord; ROWS] = [const {
+    WaiterRecord {
         thread: UnsafeCell::new(Thread::new()),
-        word: Futex::new(),
+        futex: ProcessFutex::new(wakeup::AWAKE),
         core: AtomicU32::new(u32::MAX),
-        hint: AtomicBool::new(false),
+        has_hint: AtomicBool::new(false),
     }
-}; BOOKS];
+}; ROWS];
 
-/// The seats of the threads of one GIL.
-pub struct Seats(());
+/// For hooks: an impossible row wraps instead of panicking.
+#[inline(always)]
+fn record(row: ThreadId) -> &'static WaiterRecord {
+    &RECORDS[row as usize % ROWS]
+}
 
-impl Seats {
+/// The records of the threads of one GIL, whose mutex is held.
+pub struct LockedWaiters(());
+
+impl LockedWaiters {
     /// # Safety
-    /// The caller holds the mutex of a GIL until it drops this, has no other, and uses no ids but
-    /// those of this GIL's books.
+    /// The caller holds the mutex of a GIL until it drops the result, has no other result, and uses
+    /// the rows of this GIL only.
     pub unsafe fn of_locked_gil() -> Self {
         Self(())
     }
 }
 
-impl Index<ThreadId> for Seats {
+impl Index<ThreadId> for LockedWaiters {
     type Output = Thread;
 
-    fn index(&self, id: ThreadId) -> &Thread {
-        // SAFETY: the promise made to `of_locked_gil`.
-        unsafe { &*SEATS[id as usize].thread.get() }
+    fn index(&self, row: ThreadId) -> &Thread {
+        // SAFETY: the GIL's mutex is held, as `of_locked_gil` requires.
+        unsafe { &*record(row).thread.get() }
     }
 }
 
-impl IndexMut<ThreadId> for Seats {
-    fn index_mut(&mut self, id: ThreadId) -> &mut Thread {
-        // SAFETY: as above.
-        unsafe { &mut *SEATS[id as usize].thread.get() }
+impl IndexMut<ThreadId> for LockedWaiters {
+    fn index_mut(&mut self, row: ThreadId) -> &mut Thread {
+        // SAFETY: the GIL's mutex is held, and `self` is the only value, as `of_locked_gil` requires.
+        unsafe { &mut *record(row).thread.get() }
     }
 }
 
-impl Threads for Seats {}
+impl Threads for LockedWaiters {}
 
-impl Waiters for Seats {
-    type Word = Futex;
+impl Waiters for LockedWaiters {
+    type Futex = ProcessFutex;
 
-    fn word(&self, thread: ThreadId) -> &Futex {
-        &SEATS[thread as usize].word
-    }
-
-    fn own_slice_ns(&self, _this_thread: ThreadId) -> u64 {
-        threads::switch_interval_of_this_thread_ns()
+    fn futex(&self, row: ThreadId) -> &ProcessFutex {
+        &record(row).futex
     }
 
     fn note_core(&mut self, this_thread: ThreadId) {
@@ -88,55 +91,56 @@ impl Waiters for Seats {
     }
 }
 
-/// The word of the calling thread. Without the mutex.
-pub fn word(this_thread: ThreadId) -> &'static Futex {
-    &SEATS[this_thread as usize].word
+/// The futex of the calling thread. Without the mutex.
+pub fn futex(this_thread: ThreadId) -> &'static ProcessFutex {
+    &record(this_thread).futex
 }
 
-pub fn has_hint(book: ThreadId) -> bool {
-    SEATS[book as usize].hint.load(Relaxed)
+pub fn has_hint(row: ThreadId) -> bool {
+    record(row).has_hint.load(Relaxed)
 }
 
-pub fn set_hint(book: ThreadId, given: bool) {
-    SEATS[book as usize].hint.store(given, Relaxed);
+pub fn set_hint(row: ThreadId, given: bool) {
+    record(row).has_hint.store(given, Relaxed);
 }
 
 pub fn note_core(this_thread: ThreadId) {
-    // SAFETY: no preconditions. The C library reads it from memory that the kernel keeps (rseq).
+    // SAFETY: no preconditions. The C library reads the core from memory that the kernel maintains
+    // (rseq).
     let core = unsafe { libc::sched_getcpu() };
-    SEATS[this_thread as usize].core.store(core as u32, Relaxed);
+    record(this_thread).core.store(core as u32, Relaxed);
 }
 
-/// Whether two threads were last seen on the same core: then at most one of them runs.
+/// Returns whether two threads were last seen on the same core, so that at most one of them runs.
 pub fn share_a_core(one: ThreadId, other: ThreadId) -> bool {
-    let core = |id: ThreadId| SEATS[id as usize].core.load(Relaxed);
+    let core = |row: ThreadId| record(row).core.load(Relaxed);
     core(one) == core(other)
 }
 
-/// The book was given to another thread: nothing is known of it. With the GIL's mutex held.
-pub fn clear(book: ThreadId) {
-    // SAFETY: nobody else knows the book yet.
-    unsafe { *SEATS[book as usize].thread.get() = Thread::new() };
-    set_hint(book, false);
+/// The row belongs to another thread now. With the GIL's mutex held.
+pub fn clear(row: ThreadId) {
+    // SAFETY: no queue has the row yet, and its thread is the caller.
+    unsafe { *record(row).thread.get() = Thread::new() };
+    set_hint(row, false);
 }
 
-/// The calling thread has waited for the switch that it was forced to. Without the mutex: nobody
-/// looks at a thread that neither waits nor holds.
+/// The calling thread has waited for the switch that it was forced to. Without the mutex.
 pub fn forced_wait_ended(this_thread: ThreadId, now_ns: u64) {
-    // SAFETY: see above.
-    unsafe { (*SEATS[this_thread as usize].thread.get()).forced_wait_ended(now_ns) };
+    // SAFETY: holders of the mutex access only threads that wait or hold; the caller does neither.
+    unsafe { (*record(this_thread).thread.get()).forced_wait_ended(now_ns) };
 }
 
-/// The calling thread, which neither waits nor holds, is to be taken for a new one. Without the mutex,
-/// as `forced_wait_ended`. The hint stays as it is.
+/// Makes the calling thread a new one for the policies. It neither waits nor holds. Without the
+/// mutex. The hint stays.
 pub fn begin_anew(this_thread: ThreadId) {
-    // SAFETY: see there.
-    unsafe { (*SEATS[this_thread as usize].thread.get()).begin_anew() };
+    // SAFETY: as in `forced_wait_ended`.
+    unsafe { (*record(this_thread).thread.get()).begin_anew() };
 }
 
-/// Calls everybody who may wait in any queue. After the books were closed, so that nobody begins to.
-pub fn call_all(slot: &Slot) {
-    for (book, _) in free_list::used(slot) {
-        futex::call(&SEATS[book as usize].word);
+/// Wakes every thread that may wait in a queue. After the counters closed, so that no thread begins
+/// to wait.
+pub fn wake_all(process: &ProcessCounters) {
+    for (row, _) in free_list::used(process) {
+        wakeup::wake(futex(row));
     }
 }

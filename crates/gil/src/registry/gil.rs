@@ -1,58 +1,54 @@
-//! One GIL while it lives: how it is recognised, its present state, and how its books change and are
-//! read.
+//! One GIL: its state, how an event changes it, and how readers get a consistent copy.
 //!
-//! Events run in hooks, with the GIL's own mutex held. Readers come from anywhere and take no lock.
+//! Events run in hooks, with the GIL's mutex held. Readers are in any thread and take no lock.
 
-use headway_sched::ThreadId;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
     AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, compiler_fence, fence,
 };
 use std::time::{Duration, Instant};
 
-use crate::counters::book::{GilBook, Name, ThreadBook, state};
-use crate::counters::free_list;
-use crate::counters::mapping::Slot;
-use crate::queue::Queue;
-use crate::queue::forced_switch::Switch;
-use crate::registry::gils;
-use crate::registry::unanswered::Unanswered;
 use headway_measure::clock::now_ns;
+use headway_sched::ThreadId;
 
-/// Which installation is in force; 0 for none. Grows with each. Written by install, uninstall and
-/// fork; read by every hook first.
-pub static EPOCH: AtomicU32 = AtomicU32::new(0);
+use super::addresses::Addresses;
+use super::unanswered::Unanswered;
+use crate::counters::{GilCounters, Name, ProcessCounters, ThreadCounters, free_list, state};
+use crate::queue::Queue;
+use crate::queue::forced_switch::ForcedSwitch;
+use crate::{installation, membarrier};
 
-/// Which condition variable of a GIL an address is.
+/// The condition variable of a GIL that an address belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Cond,
     SwitchCond,
 }
 
-/// The end of a hold that took so long is kept apart, for who watches holds from outside.
+/// The end of a hold of this length is stored, for a watchdog that observes holds.
 pub const LONG_HOLD_NS: u64 = 10_000_000;
 
-/// What the engine knows of a GIL's present state. Guarded by that GIL's own mutex, which CPython
-/// holds around every call that the hooks see.
+/// The present state of a GIL. Guarded by the GIL's mutex, which CPython holds around every call that
+/// the hooks see.
 pub struct Locked {
     pub held: bool,
-    /// The holder's book; null while nobody has held.
-    pub holder: *const ThreadBook,
-    /// Index of the book of the thread that took last.
+    /// The holder's counters; null before the first hold.
+    pub holder: *const ThreadCounters,
+    /// The row of the thread that took last; `u32::MAX` before the first take.
     pub last_holder: u32,
-    /// As CPython's `switch_number`: takes by another thread than before.
+    /// The number of takes by another thread than before, like CPython's `switch_number`.
     pub switch_number: u64,
-    /// Threads inside a timed wait that the hook saw begin.
+    /// Threads inside a timed wait whose beginning the hook saw.
     pub in_timed_wait: u32,
-    /// A drop request against the present hold is pending.
+    /// Whether a drop request against the present hold is pending.
     pub drop_requested: bool,
-    /// When it was made first, and last.
+    /// When the pending request was made for the first time.
     pub requested_ns: u64,
+    /// When the pending request was made for the last time.
     pub requested_last_ns: u64,
-    /// And whether that was before the switch interval was over: the policy preempts.
+    /// Whether the policy made the request before the switch interval was over: a preemption.
     pub requested_early: bool,
-    /// What the holder does while it is pending.
+    /// The CPU time of the holder while the request is pending.
     pub unanswered: Unanswered,
     pub queue: Queue,
 }
@@ -74,20 +70,20 @@ impl Locked {
         }
     }
 
-    /// The present holder, as its scheduler knows it.
+    /// The present holder, as the scheduler identifies it.
     pub fn holder_id(&self) -> Option<ThreadId> {
         self.held.then_some(self.last_holder)
     }
 }
 
-/// How far a GIL has come.
+/// The life of a GIL.
 ///
 /// | value | meaning | events count |
 /// |---|---|---|
 /// | `UNUSED` | the entry names no GIL | no |
-/// | `KNOWN` | its addresses are known; whether it is held is not | the first that tells opens it |
-/// | `OPEN` | its book is open | yes |
-/// | `CLOSED` | destroyed, or the meter was taken out | no |
+/// | `KNOWN` | its addresses are known, but not whether it is held | the first take or drop opens it |
+/// | `OPEN` | its counters are open | yes |
+/// | `CLOSED` | it was destroyed, or the meter was removed | no |
 pub mod life {
     pub const UNUSED: u32 = 0;
     pub const KNOWN: u32 = 1;
@@ -95,62 +91,78 @@ pub mod life {
     pub const CLOSED: u32 = 3;
 }
 
+/// The serial number of the next opening. Writers: openings, by atomic addition.
+static NEXT_SERIAL: AtomicU32 = AtomicU32::new(1);
+
+fn next_serial() -> u32 {
+    NEXT_SERIAL.fetch_add(1, Relaxed)
+}
+
 /// One GIL of this process.
 pub struct Gil {
-    /// See [`life`]. Written by an event of this GIL, by whoever makes the entry, and by `close`.
+    /// The index in the table and of the counters. Never changes.
+    pub index: usize,
+    /// See [`life`]. Writers: an event of this GIL, the thread that adds the GIL, and the one that
+    /// closes it. Read by events without a fence; see [`Gil::event`].
     pub life: AtomicU32,
-    /// Which opening this is, so that a thread's link to a book of an earlier one is not followed.
-    /// Written when the book opens.
+    /// The number of the opening, so that a thread does not follow a link to counters of an earlier
+    /// one. Writer: the opening. Relaxed.
     pub serial: AtomicU32,
-    /// Address of the condition variable that waiters wait on.
+    /// Address of the condition variable that waiters wait on; 0 for none. Writers: the thread that
+    /// adds the GIL, with release, and the one that closes it. Readers: every hook, relaxed.
     pub cond: AtomicUsize,
-    /// Address of the condition variable that a forced switch waits on.
+    /// Address of the condition variable that a forced switch waits on. Written before `cond`.
     pub switch_cond: AtomicUsize,
-    /// Address of the `PyInterpreterState` that owns it; 0 where unknown.
+    /// Address of the `PyInterpreterState` that owns the GIL; 0 if it is not known.
     pub interpreter: AtomicUsize,
-    /// The id of that interpreter; -1 where unknown.
+    /// The ID of that interpreter; -1 if it is not known.
     pub interpreter_id: AtomicI64,
-    /// See `names`. Written under the registry lock, and where the entry is made.
+    /// See `names`. Writers: holders of the registry lock, and the thread that adds the GIL.
     pub name: Name,
-    /// Odd while an event changes the books of this GIL, so that a snapshot can tell whether what it
-    /// copied is of one moment. Writer: the event, with the GIL's mutex held.
+    /// Odd while an event changes the counters of this GIL, so that a reader knows whether its copy is
+    /// consistent. Writer: the event, with the GIL's mutex held. See [`Gil::event`], [`Gil::read`].
     sequence: AtomicU32,
-    /// Snapshots that could not get a copy of one moment and ask events to pause. Writers: snapshots.
+    /// Readers that got no consistent copy and ask events to pause. Writers: these readers, by atomic
+    /// addition. Reader: the event, relaxed.
     readers: AtomicU32,
-    /// The latest moment that a copy of the books shows. An event that the copy does not show has no earlier
-    /// time, so that sums of time only grow from one copy to the next. Writers: readers of the books;
-    /// reader: the event, between its two changes of `sequence`; see `moment_ns`.
+    /// The latest moment that a copy of the counters shows. An event that the copy does not show has
+    /// no earlier time, so that sums of time only grow from one copy to the next. Writers: readers of
+    /// the counters. Reader: the event, between its two changes of `sequence`. See `moment_ns`.
     shown_ns: AtomicU64,
-    /// Where this opening's books are kept. Written when the book opens.
-    book: AtomicPtr<GilBook>,
-    /// Book for threads that found none free; taken when the GIL's book opens.
+    /// The counters of this opening. Writer: the opening. Relaxed: `life` orders it.
+    counters: AtomicPtr<GilCounters>,
+    /// The row for threads that found no free row, or `u32::MAX`. Writer: the opening. Relaxed.
     pub unmeasured: AtomicU32,
-    /// For those that are forced to switch, while a policy schedules.
-    pub switch: Switch,
-    /// [`this_thread`] of the holder; 0 while nobody holds. Writers: the take and the drop, with the GIL's
-    /// mutex held. Readers: those, and without the mutex a thread that asks whether it holds the GIL
-    /// itself: it reads its own value only if its own last store of this field was that of a take.
+    /// The wait of threads that are forced to switch, while a policy schedules.
+    pub forced_switch: ForcedSwitch,
+    /// `threads::this_thread` of the holder; 0 while no thread holds. Writers: the take and the drop,
+    /// with the GIL's mutex held. Readers: these, and without the mutex a thread that asks whether it
+    /// is the holder: it reads its own value only if its own last store of this field was a take.
     pub holder_thread: AtomicUsize,
     /// Threads that found the GIL's mutex locked and wait for it to take the GIL. Writers: these
-    /// threads. Reader: the drop, with the mutex held. Relaxed: the mutex orders what depends on it.
+    /// threads, by atomic addition. Reader: the drop, with the mutex held. Relaxed: the mutex orders
+    /// what depends on it.
     pub mutex_waiters: AtomicU32,
-    /// When the thread that locked the GIL's mutex last began to wait for it; 0 if it did not wait, or does
-    /// not take the GIL. Writers and readers: threads that hold the mutex, which orders them.
+    /// When the thread that locked the GIL's mutex last began to wait for it; 0 if it did not wait, or
+    /// does not take the GIL. Writers and readers: holders of the mutex, which orders them.
     pub mutex_wait_began_ns: AtomicU64,
-    /// When the last hold that was long began, and ended. Written by the event that ends it, and read
-    /// as the books are.
+    /// When the last long hold began, and when it ended. Writer: the event that ends it. Readers: as
+    /// those of the counters.
     pub last_long_hold_ns: [AtomicU64; 2],
-    /// The CPU time that was used in it while a drop request was pending; 0 if that is not known. Likewise.
+    /// The CPU time that the holder used in that hold while a drop request was pending; 0 if it is not
+    /// known. Writer and readers: as `last_long_hold_ns`.
     pub last_long_hold_cpu_ns: AtomicU64,
     locked: UnsafeCell<Locked>,
 }
 
-// SAFETY: the pointers are to books that are never unmapped; `locked` is reached only through `locked()` and `event()`, whose callers hold the mutex.
+// SAFETY: the pointers point to counters that are never unmapped. `locked` is accessed only through
+// `locked()` and `event()`, whose callers hold the mutex.
 unsafe impl Sync for Gil {}
 
 impl Gil {
-    pub const fn new() -> Self {
+    pub const fn new(index: usize) -> Self {
         Self {
+            index,
             life: AtomicU32::new(life::UNUSED),
             serial: AtomicU32::new(0),
             cond: AtomicUsize::new(0),
@@ -161,9 +173,9 @@ impl Gil {
             sequence: AtomicU32::new(0),
             readers: AtomicU32::new(0),
             shown_ns: AtomicU64::new(0),
-            book: AtomicPtr::new(std::ptr::null_mut()),
+            counters: AtomicPtr::new(std::ptr::null_mut()),
             unmeasured: AtomicU32::new(u32::MAX),
-            switch: Switch::new(),
+            forced_switch: ForcedSwitch::new(),
             holder_thread: AtomicUsize::new(0),
             mutex_waiters: AtomicU32::new(0),
             mutex_wait_began_ns: AtomicU64::new(0),
@@ -174,12 +186,12 @@ impl Gil {
     }
 
     /// # Safety
-    /// The caller holds this GIL's mutex, or is the only thread that can reach the GIL, and lets go
-    /// of the reference before it lets go of that.
+    /// The caller holds this GIL's mutex, or is the only thread that can reach the GIL, for as long as
+    /// the reference lives.
     #[allow(clippy::mut_from_ref)]
     #[inline]
     pub unsafe fn locked(&self) -> &mut Locked {
-        // SAFETY: the caller's promise.
+        // SAFETY: the mutex is held, as the caller promises, so this is the only reference.
         unsafe { &mut *self.locked.get() }
     }
 
@@ -194,8 +206,8 @@ impl Gil {
         }
     }
 
-    /// Runs an event's changes so that a snapshot sees all of them or none; `None`, with nothing
-    /// changed, if this GIL's books are not open under the installation `epoch`. For hooks.
+    /// Runs the changes of an event so that a reader sees all of them or none. Returns `None`, without
+    /// a change, if this GIL's counters are not open under the installation `epoch`. For hooks.
     ///
     /// # Safety
     /// As [`Gil::locked`].
@@ -206,19 +218,19 @@ impl Gil {
         }
         let sequence = self.sequence.load(Relaxed);
         self.sequence.store(sequence.wrapping_add(1), Relaxed);
-        // Against `close_all`, which writes `life`, makes all threads see it, and then waits for an even
-        // sequence: the other half of its barrier need only keep the compiler from reordering.
+        // `gils::close_all` writes `life`, runs a barrier in all threads, and then waits for an even
+        // sequence. This half of the barrier only keeps the compiler from reordering.
         compiler_fence(SeqCst);
         fence(Release);
-        let current = self.life.load(Relaxed) == life::OPEN && EPOCH.load(Relaxed) == epoch;
-        // SAFETY: the caller's promise.
+        let current = self.life.load(Relaxed) == life::OPEN && installation::is_in_force(epoch);
+        // SAFETY: the mutex is held, as the caller promises.
         let result = current.then(|| change(unsafe { self.locked() }));
         self.sequence.store(sequence.wrapping_add(2), Release);
         result
     }
 
-    /// A short, bounded spin: long enough to copy the rows of hundreds of threads, too short to
-    /// matter if the reader has lost its core.
+    /// Spins for a bounded time: long enough to copy the rows of hundreds of threads, short enough not
+    /// to matter if the reader has lost its core.
     #[cold]
     fn pause_for_readers(&self) {
         for _ in 0..2_000 {
@@ -229,12 +241,12 @@ impl Gil {
         }
     }
 
-    /// Odd while an event is under way; another number after each.
+    /// Odd during an event, and different after each.
     pub fn sequence(&self) -> u32 {
         self.sequence.load(Acquire)
     }
 
-    /// Calls `copy` until it ran without an event of this GIL in between. Outside the hooks.
+    /// Calls `copy` until no event of this GIL ran in between. Not for hooks.
     pub fn read<T>(&self, mut copy: impl FnMut() -> T) -> T {
         const TRIES_WITHOUT_ASKING: u32 = 8;
         const TRIES: u32 = 100_000;
@@ -252,7 +264,7 @@ impl Gil {
                 asked = true;
             }
             if tries % TRIES_BETWEEN_YIELDS == 0 {
-                // An event under way may need this very core to end.
+                // A running event may need this core to end.
                 std::thread::yield_now();
             }
             if same || tries == TRIES {
@@ -264,108 +276,107 @@ impl Gil {
         }
     }
 
-    /// The present, for a copy that `read` makes.
+    /// The present time, for a copy in `read`.
     ///
-    /// The event writes `sequence` and then reads `shown_ns`; the reader does the opposite, with a barrier in
-    /// all threads in between. So either `read` sees the event and copies again, or the event sees the moment.
+    /// An event writes `sequence` and then reads `shown_ns`. The reader does the opposite, with a
+    /// barrier in all threads in between. So either `read` sees the event and copies again, or the
+    /// event sees the moment.
     pub fn moment_ns(&self) -> u64 {
         let now_ns = now_ns();
         self.shown_ns.fetch_max(now_ns, SeqCst);
-        gils::memory_barrier_in_all_threads();
+        membarrier::in_all_threads();
         now_ns
     }
 
-    /// The time of an event whose clock was read at `now_ns`. Only inside an event.
+    /// The time of an event that read the clock at `now_ns`. Only inside the event.
     #[inline(always)]
     pub fn time_of_event_ns(&self, now_ns: u64) -> u64 {
         now_ns.max(self.shown_ns.load(Relaxed))
     }
 
-    /// In a forked child, where no event and no reader is under way.
-    pub fn rest(&self) {
-        self.switch.reset();
+    /// In a forked child: no event and no reader is running.
+    pub fn forget_threads(&self) {
+        self.forced_switch.reset();
         self.mutex_waiters.store(0, Relaxed);
         self.mutex_wait_began_ns.store(0, Relaxed);
         self.sequence.store(0, Relaxed);
         self.readers.store(0, Relaxed);
     }
 
-    /// Waits for an event under way to end. After `life` was changed and all threads were made to see
-    /// it, no event changes the books any more.
-    pub fn settle(&self) {
-        const PATIENCE: Duration = Duration::from_secs(5);
+    /// Waits until a running event has ended. If all threads have seen a change of `life`, no event
+    /// changes the counters after that.
+    pub fn wait_for_event(&self) {
+        const LIMIT: Duration = Duration::from_secs(5);
         let began = Instant::now();
-        while self.sequence() % 2 == 1 && began.elapsed() < PATIENCE {
+        while self.sequence() % 2 == 1 && began.elapsed() < LIMIT {
             std::thread::yield_now();
         }
     }
 
-    pub fn index(&'static self) -> usize {
-        gils::index_of(self)
-    }
-
-    /// The book of an open or closed GIL.
+    /// The counters of an open or closed GIL.
     #[inline]
-    pub fn book(&'static self) -> &'static GilBook {
-        // SAFETY: `open` stored a book of a slot that is never unmapped, and a GIL has events and is
-        // closed only after it was opened.
-        unsafe { &*self.book.load(Relaxed) }
+    pub fn counters(&'static self) -> &'static GilCounters {
+        // SAFETY: a GIL has events and is closed only after `open`, which stored counters that are
+        // never unmapped.
+        unsafe { &*self.counters.load(Relaxed) }
     }
 
-    /// Begins a new opening: fresh state, a serial of its own, an empty book. `locked()`'s rules
-    /// apply.
+    /// Opens the GIL: new state, a new serial, empty counters. It is free.
     ///
     /// # Safety
     /// As [`Gil::locked`].
-    pub unsafe fn open(&'static self, slot: &'static Slot, now_ns: u64) {
-        // SAFETY: the caller's promise.
+    pub unsafe fn open(&'static self, process: &'static ProcessCounters, now_ns: u64) {
+        // SAFETY: as for `locked()`, which the caller promises.
         *unsafe { self.locked() } = Locked::new();
         self.holder_thread.store(0, Relaxed);
         self.mutex_wait_began_ns.store(0, Relaxed);
-        self.switch.set_in_use(false);
-        self.serial.store(gils::next_serial(), Relaxed);
-        let book = &slot.gils[self.index()];
-        self.book.store(std::ptr::from_ref(book).cast_mut(), Relaxed);
-        book.interpreter.store(self.interpreter_id.load(Relaxed), Relaxed);
-        book.open(now_ns, false);
-        book.name.copy_from(&self.name);
-        crate::trace::name_gil(self);
-        let unmeasured = free_list::pop().inspect(|&index| {
-            let row = &slot.books[index as usize];
-            row.gil.store(self.index() as u32, Relaxed);
-            row.name.set(b"(unmeasured)");
-            row.state.store(state::FOLDED, Release);
+        self.forced_switch.set_in_use(false);
+        self.serial.store(next_serial(), Relaxed);
+        let counters = process.gil(self.index);
+        self.counters.store(std::ptr::from_ref(counters).cast_mut(), Relaxed);
+        counters.interpreter.store(self.interpreter_id.load(Relaxed), Relaxed);
+        counters.open(now_ns, false);
+        counters.name.copy_from(&self.name);
+        let unmeasured = free_list::pop().inspect(|row| {
+            let unmeasured = process.thread(*row);
+            unmeasured.gil.store(self.index as u32, Relaxed);
+            unmeasured.name.set(b"(unmeasured)");
+            unmeasured.state.store(state::AGGREGATE, Release);
         });
         self.unmeasured.store(unmeasured.unwrap_or(u32::MAX), Relaxed);
         self.life.store(life::OPEN, Release);
     }
 
-    /// Opens the book of the same opening once more, empty and with the GIL free: for a forked child, whose
-    /// GIL is made anew before anything was counted.
+    /// Begins a new opening without counters: for waits without a GIL, which only use the serial.
+    pub fn open_without_counters(&self) {
+        self.serial.store(next_serial(), Relaxed);
+    }
+
+    /// Stores the addresses and makes them known to hooks.
+    pub fn know(&self, addresses: Addresses) {
+        self.life.store(life::KNOWN, Relaxed);
+        self.switch_cond.store(addresses.switch_cond, Relaxed);
+        self.cond.store(addresses.cond, Release);
+    }
+
+    /// Removes the addresses, which may belong to something else.
+    pub fn forget_addresses(&self) {
+        self.cond.store(0, Relaxed);
+        self.switch_cond.store(0, Relaxed);
+    }
+
+    /// Empties the counters of the present opening; the GIL is free. For a forked child, whose GIL
+    /// CPython initializes again before anything was counted.
     ///
     /// # Safety
     /// As [`Gil::locked`].
     pub unsafe fn reopen(&'static self, now_ns: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: as for `locked()`, which the caller promises.
         *unsafe { self.locked() } = Locked::new();
         self.holder_thread.store(0, Relaxed);
         self.mutex_wait_began_ns.store(0, Relaxed);
-        self.switch.set_in_use(false);
-        self.book().open(now_ns, false);
-        self.book().name.copy_from(&self.name);
+        self.forced_switch.set_in_use(false);
+        self.counters().open(now_ns, false);
+        self.counters().name.copy_from(&self.name);
     }
-}
-
-/// What tells threads apart, for as long as they run: the thread pointer, as `pthread_self`.
-#[inline(always)]
-pub fn this_thread() -> usize {
-    let thread: usize;
-    // SAFETY: reads the thread pointer, which glibc sets for every thread.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        std::arch::asm!("mov {}, fs:0", out(reg) thread, options(nostack, preserves_flags, readonly));
-        #[cfg(target_arch = "aarch64")]
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) thread, options(nostack, nomem));
-    }
-    thread
 }

@@ -1,73 +1,68 @@
-//! Which GILs this process has, and the addresses that tell them apart.
+//! The table of the GILs of this process.
 //!
-//! A GIL is known by two addresses inside one structure of CPython (`struct _gil_runtime_state`):
-//! `cond` and `switch_cond`. How they lie to each other is learned from the main GIL (see
-//! `learning`); own-GIL sub-interpreters use the same structure. The addresses are only compared, never
-//! followed: CPython frees an own GIL with its interpreter and tells nobody.
+//! `find` runs in hooks. The rest runs without a GIL's mutex.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-use crate::counters::book::state;
-use crate::counters::free_list;
-use crate::counters::mapping::{GILS, Slot};
-use crate::learning::Addresses;
-use crate::registry::gil::{Gil, Role, life};
 use headway_measure::clock;
 
-/// Sum row of GILs that ended: the last book of a slot; never a live GIL's.
-pub const ENDED_SUM: usize = GILS - 1;
+use super::addresses::Addresses;
+use super::gil::{Gil, Role, life};
+use crate::counters::{self, GILS, NO_GIL, ProcessCounters, aggregation, free_list, state};
+use crate::{membarrier, trace};
 
-/// The index under which threads have books where they use no GIL: see `parks`. Its entry is no GIL's.
-pub const NO_GIL: usize = GILS - 2;
-
-/// The GILs of this process; entry i keeps its books in book i of the slot. Entry 0 is the main
-/// interpreter's. Entries are made under `CHANGING`.
-static GILS_OF_PROCESS: [Gil; GILS] = [const { Gil::new() }; GILS];
-static NEXT_SERIAL: AtomicU32 = AtomicU32::new(1);
-/// Entries from 0 to here have been in use; what a search has to look at.
+/// The GILs of this process. Entry 0 is that of the main interpreter. An entry has the counters of
+/// the same index. Entries are added by holders of `ADDING`.
+static TABLE: [Gil; GILS] = {
+    let mut table = [const { Gil::new(0) }; GILS];
+    let mut index = 0;
+    while index < GILS {
+        table[index].index = index;
+        index += 1;
+    }
+    table
+};
+/// Entries below this one have been in use. Writers: holders of `ADDING`, with release; a forked
+/// child. Readers: every search, with acquire.
 static HIGH_WATER: AtomicUsize = AtomicUsize::new(1);
-/// Held by the one thread that adds an entry: 0 nobody, 1 somebody. Taken only where no GIL mutex
-/// is held by the taker, and never under the registry lock, which its holder may take: `fold_gil`.
-static CHANGING: AtomicU32 = AtomicU32::new(0);
+/// 1 while a thread adds an entry. Set by swap, with acquire; cleared with release, and in a forked
+/// child. A thread takes it without a GIL's mutex and without the registry lock, which its holder may
+/// take.
+static ADDING: AtomicUsize = AtomicUsize::new(0);
 
 pub fn main() -> &'static Gil {
-    &GILS_OF_PROCESS[0]
+    &TABLE[0]
 }
 
-/// Only its serial is used: it stays `UNUSED`, and has no book.
+/// The entry for waits without a GIL. It stays `UNUSED`, and only its serial is used.
 pub fn no_gil() -> &'static Gil {
-    &GILS_OF_PROCESS[NO_GIL]
+    &TABLE[NO_GIL]
 }
 
-/// Whether a thread's book of the opening `serial`, which is not 0, is still that.
+/// Returns whether the opening `serial`, which is not 0, is still in force.
 pub fn is_current(serial: u32) -> bool {
     all().iter().chain([no_gil()]).any(|gil| gil.serial.load(Relaxed) == serial)
 }
 
-pub fn index_of(gil: &'static Gil) -> usize {
-    (std::ptr::from_ref(gil) as usize - GILS_OF_PROCESS.as_ptr() as usize) / size_of::<Gil>()
-}
-
-pub fn next_serial() -> u32 {
-    NEXT_SERIAL.fetch_add(1, Relaxed)
-}
-
-/// The entries that have ever been in use.
+/// The entries that have been in use.
 pub fn all() -> &'static [Gil] {
-    &GILS_OF_PROCESS[..HIGH_WATER.load(Acquire)]
+    TABLE.get(..HIGH_WATER.load(Acquire)).unwrap_or(&TABLE)
 }
 
-/// Makes the main GIL known by its addresses; what holds of it is not known yet.
+/// The entries of own GILs that have been in use.
+pub fn own() -> &'static [Gil] {
+    all().get(1..).unwrap_or_default()
+}
+
+/// Makes the main GIL known by its addresses.
 pub fn know_main(addresses: Addresses) -> &'static Gil {
     let gil = main();
     gil.interpreter_id.store(0, Relaxed);
-    gil.life.store(life::KNOWN, Relaxed);
-    gil.switch_cond.store(addresses.switch_cond, Relaxed);
-    gil.cond.store(addresses.cond, Release);
+    gil.know(addresses);
     gil
 }
 
-/// The GIL whose `cond` or `switch_cond` is at `address`.
+/// The GIL whose `cond` or `switch_cond` is at `address`. For hooks.
 #[inline(always)]
 pub fn find(address: usize) -> Option<(&'static Gil, Role)> {
     main().role_of(address).map(|role| (main(), role)).or_else(|| find_own_gil(address))
@@ -75,63 +70,45 @@ pub fn find(address: usize) -> Option<(&'static Gil, Role)> {
 
 #[cold]
 fn find_own_gil(address: usize) -> Option<(&'static Gil, Role)> {
-    all()[1..].iter().find_map(|gil| gil.role_of(address).map(|role| (gil, role)))
+    own().iter().find_map(|gil| gil.role_of(address).map(|role| (gil, role)))
 }
 
-/// How the addresses lie to each other, as learned from the main GIL.
-#[derive(Clone, Copy, Debug)]
-pub struct Layout {
-    pub switch_cond_after_cond: usize,
-    /// From the `PyInterpreterState` to its own GIL's `cond`; 0 where GILs do not lie in it.
-    pub cond_after_interpreter: usize,
-}
-
-impl Layout {
-    /// The addresses of the GIL whose `cond` is at `cond`.
-    pub fn of(self, cond: usize) -> Addresses {
-        Addresses { cond, switch_cond: cond + self.switch_cond_after_cond }
-    }
-}
-
-/// Adds the GIL whose `cond` is at `cond`, as `KNOWN`, unless it is there.
-pub fn add(cond: usize, layout: Layout, interpreter_id: i64) -> Option<&'static Gil> {
-    let _changing = Changing::begin();
-    if let Some((gil, _)) = find(cond) {
+/// Adds a GIL as `KNOWN`, unless it is in the table. Returns `None` if there is no room.
+pub fn add(addresses: Addresses, interpreter_id: i64) -> Option<&'static Gil> {
+    let _adding = Adding::begin();
+    if let Some((gil, _)) = find(addresses.cond) {
         return Some(gil);
     }
-    let with = |wanted: u32| {
-        let entries = (1..NO_GIL).filter(move |&i| GILS_OF_PROCESS[i].life.load(Relaxed) == wanted);
-        entries.min_by_key(|&i| GILS_OF_PROCESS[i].serial.load(Relaxed))
+    let oldest = |in_life: u32| {
+        let entries = TABLE.iter().take(NO_GIL).skip(1);
+        let entries = entries.filter(|gil| gil.life.load(Relaxed) == in_life);
+        entries.min_by_key(|gil| gil.serial.load(Relaxed))
     };
-    // Full of open GILs: the oldest has most likely gone with its interpreter, which only a snapshot
-    // finds out. If it has not, the next snapshot makes it known again.
-    let index = with(life::UNUSED).or_else(|| with(life::CLOSED)).or_else(|| with(life::OPEN))?;
-    let gil = &GILS_OF_PROCESS[index];
+    // If all are open, the oldest has most likely ended with its interpreter, which only a snapshot
+    // notices. If it has not, the next snapshot makes it known again.
+    let gil =
+        oldest(life::UNUSED).or_else(|| oldest(life::CLOSED)).or_else(|| oldest(life::OPEN))?;
     if gil.life.load(Relaxed) == life::OPEN {
-        close_gone(gil, crate::counters::slot()?);
+        close_ended(gil, counters::of_this_process()?);
     }
-    if gil.life.load(Relaxed) == life::CLOSED {
-        crate::aggregation::fold_gil(index);
+    if gil.life.load(Relaxed) == life::CLOSED
+        && let Some(process) = counters::of_this_process()
+    {
+        aggregation::aggregate_gil(process, gil.index);
     }
     gil.serial.store(0, Relaxed);
-    let interpreter = match layout.cond_after_interpreter {
-        0 => 0,
-        distance => cond - distance,
-    };
-    gil.interpreter.store(interpreter, Relaxed);
+    gil.interpreter.store(addresses.interpreter().unwrap_or(0), Relaxed);
     gil.interpreter_id.store(interpreter_id, Relaxed);
     gil.name.set(b"");
-    gil.life.store(life::KNOWN, Relaxed);
-    gil.switch_cond.store(cond + layout.switch_cond_after_cond, Relaxed);
-    gil.cond.store(cond, Release);
-    // No GIL mutex is held here, and the thread that makes the interpreter needs books for it.
-    crate::counters::slot().inspect(|slot| free_list::prepare(slot));
-    HIGH_WATER.fetch_max(index + 1, Release);
+    gil.know(addresses);
+    // The thread that makes the interpreter needs a row for it.
+    counters::of_this_process().inspect(|process| free_list::prepare(process));
+    HIGH_WATER.fetch_max(gil.index + 1, Release);
     Some(gil)
 }
 
-/// Closes the books of all GILs, now. Other threads may be in the middle of events.
-pub fn close_all(slot: &'static Slot) {
+/// Closes the counters of all GILs, while other threads may run events.
+pub fn close_all(process: &'static ProcessCounters) {
     let open: Vec<_> = all()
         .iter()
         .filter(|gil| match gil.life.load(Relaxed) {
@@ -143,106 +120,67 @@ pub fn close_all(slot: &'static Slot) {
         })
         .collect();
     open.iter().for_each(|gil| gil.life.store(life::CLOSED, SeqCst));
-    // Events check `life` without a fence. This is their half of it.
-    if !memory_barrier_in_all_threads() {
-        // Stores become visible by themselves within far less than this.
+    // Events read `life` without a fence; this is the other half of their barrier.
+    if !membarrier::in_all_threads() {
+        // A store becomes visible by itself within a far shorter time.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     for gil in open {
-        gil.settle();
-        close_book(gil, slot, clock::now_ns());
+        gil.wait_for_event();
+        close_counters(gil, process, clock::now_ns());
     }
 }
 
-/// Closes the books of a GIL that has gone with its interpreter, as of its last event; its addresses
-/// may be something else's by now. No thread runs an event of it any more.
-pub fn close_gone(gil: &'static Gil, slot: &'static Slot) {
-    gil.cond.store(0, Relaxed);
-    gil.switch_cond.store(0, Relaxed);
+/// Closes the counters of a GIL that ended with its interpreter, as of its last event. Its addresses
+/// may belong to something else. No thread runs an event of it any more.
+pub fn close_ended(gil: &'static Gil, process: &'static ProcessCounters) {
+    gil.forget_addresses();
     if gil.life.swap(life::CLOSED, SeqCst) == life::OPEN {
-        close_book(gil, slot, gil.book().changed_ns.load(Relaxed));
-        crate::registry::threads::end_books_of(gil.index(), slot);
+        close_counters(gil, process, gil.counters().changed_ns.load(Relaxed));
+        aggregation::end_rows_of(process, gil.index);
     } else {
         gil.life.store(life::UNUSED, Relaxed);
     }
 }
 
-fn close_book(gil: &'static Gil, slot: &'static Slot, now_ns: u64) {
-    let book = gil.book();
-    if book.held_now.load(Relaxed) == 1 {
-        let holder = &slot.books[book.holder.load(Relaxed) as usize];
-        let held_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
+fn close_counters(gil: &'static Gil, process: &'static ProcessCounters, now_ns: u64) {
+    let counters = gil.counters();
+    if counters.held_now.load(Relaxed) == 1 {
+        let holder = process.thread(counters.holder.load(Relaxed));
+        let held_ns = now_ns.saturating_sub(counters.changed_ns.load(Relaxed));
         holder.held_at_close_ns.fetch_add(held_ns, Relaxed);
     }
-    crate::events::close_moment(book, now_ns);
-    crate::trace::record_closed(gil, now_ns);
-    book.closed_ns.store(now_ns.max(1), Relaxed);
-    book.state.store(state::ENDED, Release);
+    counters.close_interval(now_ns);
+    trace::record_closed(gil.serial.load(Relaxed), now_ns);
+    counters.closed_ns.store(now_ns.max(1), Relaxed);
+    counters.state.store(state::ENDED, Release);
 }
 
-/// Compares with the interpreters that exist (their addresses and ids): closes the own GILs of those
-/// that ended, and makes known those that were there before the meter. The caller holds the main GIL.
-pub fn match_interpreters(existing: &[(usize, i64)], slot: &'static Slot) {
-    let layout = crate::learning::layout();
-    if layout.cond_after_interpreter == 0 {
-        return;
-    }
-    for gil in all()[1..].iter().filter(|gil| gil.cond.load(Relaxed) != 0) {
-        let here = (gil.interpreter.load(Relaxed), gil.interpreter_id.load(Relaxed));
-        if !existing.contains(&here) {
-            close_gone(gil, slot);
-        }
-    }
-    for (interpreter, id) in existing.iter().filter(|(_, id)| *id != 0) {
-        add(interpreter + layout.cond_after_interpreter, layout, *id);
-    }
-    crate::registry::names::give_kept();
-}
-
-const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
-const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
-
-/// Prepares the barrier below. The kernel does this at once while the process has one thread, and may take
-/// milliseconds later.
-pub fn register_memory_barrier() {
-    membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
-}
-
-/// Has every thread of the process pass a full memory barrier; false if the kernel does not know how.
-pub fn memory_barrier_in_all_threads() -> bool {
-    membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
-}
-
-fn membarrier(command: i32) -> bool {
-    // SAFETY: the system call has no memory effects but the barrier.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0) == 0 }
-}
-
-/// In a forked child: every GIL but the main one is gone.
+/// In a forked child, and at install: only the main GIL exists.
 pub fn keep_main_only() {
-    CHANGING.store(0, Relaxed);
-    for gil in &all()[1..] {
-        gil.cond.store(0, Relaxed);
-        gil.switch_cond.store(0, Relaxed);
+    ADDING.store(0, Relaxed);
+    for gil in own() {
+        gil.forget_addresses();
         gil.life.store(life::UNUSED, Relaxed);
     }
     HIGH_WATER.store(1, Release);
 }
 
-struct Changing;
+/// Held by the thread that adds an entry.
+struct Adding;
 
-impl Changing {
+impl Adding {
     fn begin() -> Self {
-        while CHANGING.swap(1, Acquire) == 1 {
-            // SAFETY: no preconditions.
+        while ADDING.swap(1, Acquire) == 1 {
+            // SAFETY: sched_yield has no preconditions.
             unsafe { libc::sched_yield() };
         }
         Self
     }
 }
 
-impl Drop for Changing {
+impl Drop for Adding {
     fn drop(&mut self) {
-        CHANGING.store(0, Release);
+        ADDING.store(0, Release);
     }
 }

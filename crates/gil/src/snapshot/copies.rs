@@ -1,73 +1,75 @@
-//! Copies of one GIL's thread books, brought up to date again and again until they are of one moment.
+//! Copies of the thread counters of one GIL, repeated until they are consistent.
 //!
-//! Each try copies only the books that changed since the last, so that even with hundreds of busy
-//! threads the last try takes microseconds. Runs outside the hooks, under the registry lock.
+//! Each try copies only counters that changed since the last one. So even with hundreds of busy threads
+//! the last try takes microseconds. Runs under the registry lock.
 
 use std::sync::atomic::{Ordering::*, fence};
 
-use crate::counters::book::{ThreadBook, state};
-use crate::counters::free_list;
-use crate::counters::mapping::{BOOKS, Slot};
+use crate::counters::{ProcessCounters, ROWS, ThreadCounters, free_list, state};
 
 pub struct Copies {
     gil: u32,
     copies: Vec<Copy>,
-    /// Where in `copies` the copy of a book is, by the book's index.
-    places: Vec<Option<u32>>,
+    /// The index in `copies` of the copy of each row.
+    copy_of_row: Vec<Option<u32>>,
 }
 
 struct Copy {
-    index: u32,
-    /// No event fell into the copying, so only a later one makes it stale.
-    whole: bool,
-    book: Box<ThreadBook>,
+    row: u32,
+    /// No event ran during the copying, so only a later one makes the copy stale.
+    consistent: bool,
+    counters: Box<ThreadCounters>,
 }
 
 impl Copies {
     pub fn of_gil(gil: u32) -> Self {
-        Self { gil, copies: Vec::new(), places: vec![None; BOOKS] }
+        Self { gil, copies: Vec::new(), copy_of_row: vec![None; ROWS] }
     }
 
-    /// Copies the GIL's books that `wanted` says yes to, but for those whose copy is up to date.
-    /// `sequence` is the GIL's: odd, or another than before, if an event fell in between.
+    /// Copies the GIL's rows that `selected` accepts, except those whose copy is up to date. `sequence`
+    /// is the GIL's: odd, or different from before, if an event ran in between.
     pub fn copy(
         &mut self,
-        slot: &Slot,
+        process: &ProcessCounters,
         sequence: impl Fn() -> u32,
-        wanted: impl Fn(u32, &ThreadBook) -> bool,
+        selected: impl Fn(u32, &ThreadCounters) -> bool,
     ) {
-        for (index, book) in free_list::used(slot) {
-            let in_use = book.state.load(Acquire) != state::FREE;
-            if !in_use || book.gil.load(Relaxed) != self.gil || !wanted(index, book) {
+        for (row, counters) in free_list::used(process) {
+            let in_use = counters.state.load(Acquire) != state::FREE;
+            if !in_use || counters.gil.load(Relaxed) != self.gil || !selected(row, counters) {
                 continue;
             }
-            let copy = self.place_for(index);
-            if copy.whole && copy.book.events() == book.events() {
+            let copy = self.copy_for(row);
+            if copy.consistent && copy.counters.events() == counters.events() {
                 continue;
             }
             let before = sequence();
-            copy.book.copy_from(book);
+            copy.counters.copy_from(counters);
             fence(Acquire);
-            copy.whole = before % 2 == 0 && sequence() == before;
+            copy.consistent = before % 2 == 0 && sequence() == before;
         }
     }
 
-    /// Copies the GIL's books that have no copy yet and that `wanted` says yes to.
-    pub fn copy_others(&mut self, slot: &Slot, wanted: impl Fn(u32, &ThreadBook) -> bool) {
-        let copied: Vec<bool> = self.places.iter().map(Option::is_some).collect();
-        self.copy(slot, || 0, |index, book| !copied[index as usize] && wanted(index, book));
+    /// Copies the GIL's rows that have no copy yet and that `selected` accepts.
+    pub fn copy_others(
+        &mut self,
+        process: &ProcessCounters,
+        selected: impl Fn(u32, &ThreadCounters) -> bool,
+    ) {
+        let copied: Vec<bool> = self.copy_of_row.iter().map(Option::is_some).collect();
+        self.copy(process, || 0, |row, counters| !copied[row as usize] && selected(row, counters));
     }
 
-    pub fn into_books(self) -> impl Iterator<Item = (u32, Box<ThreadBook>)> {
-        self.copies.into_iter().map(|copy| (copy.index, copy.book))
+    pub fn into_rows(self) -> impl Iterator<Item = (u32, Box<ThreadCounters>)> {
+        self.copies.into_iter().map(|copy| (copy.row, copy.counters))
     }
 
-    fn place_for(&mut self, index: u32) -> &mut Copy {
-        let place = *self.places[index as usize].get_or_insert_with(|| {
-            let book = Box::new(ThreadBook::new());
-            self.copies.push(Copy { index, whole: false, book });
+    fn copy_for(&mut self, row: u32) -> &mut Copy {
+        let copy = *self.copy_of_row[row as usize].get_or_insert_with(|| {
+            let counters = Box::new(ThreadCounters::new());
+            self.copies.push(Copy { row, consistent: false, counters });
             self.copies.len() as u32 - 1
         });
-        &mut self.copies[place as usize]
+        &mut self.copies[copy as usize]
     }
 }

@@ -1,128 +1,55 @@
-//! Copies of the books at one moment: of this process, of its children, or of a ledger file.
+//! Copies of the counters at one moment: of this process, of its children, or of a counters file.
 //!
-//! A snapshot needs no GIL and locks none of CPython's mutexes. It copies the rows of one GIL again until no
-//! event of that GIL fell in between, so they are of one moment and the books balance. Other processes'
-//! books are copied as they change: off by the event under way, at most.
+//! A snapshot needs no GIL and locks none of CPython's mutexes. It copies the rows of one GIL until no
+//! event of that GIL ran in between, so they are of one moment and balance. Counters of other processes
+//! are copied while they change, and are off by at most the running event.
 
 mod copies;
 pub mod holds;
+mod rows;
 pub mod totals;
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::*;
 
+use headway_measure::clock::{self, now_ns};
 use headway_sched::PolicyName;
 
-use crate::aggregation;
-use crate::counters;
-use crate::counters::book::{COMMAND_BYTES, GilBook, NAME_BYTES, Name, ThreadBook, state};
-use crate::counters::free_list;
-use crate::counters::mapping;
-use crate::counters::mapping::{Reader, RegionError, Slot};
-use crate::parked_waits;
+use crate::counters::file::Reader;
+use crate::counters::mapping::{self, MappingError};
+use crate::counters::{self, NO_GIL, ProcessCounters, ThreadCounters};
+use crate::counters::{aggregation, free_list, state};
 use crate::registry::gil::Gil;
 use crate::registry::gils;
-use crate::registry::threads::Registry;
-use crate::snapshot::copies::Copies;
-use headway_measure::Histogram;
-use headway_measure::clock::{self, now_ns};
-
-/// One GIL. Counts, and times in nanoseconds; `held_ns + handoff_ns + idle_ns == wall_ns`, and
-/// `takes + held_at_open == drops + held_now`.
-#[derive(Clone, Debug, Default)]
-pub struct GilRow {
-    /// What thread rows refer to.
-    pub id: u32,
-    /// What the program calls it; empty where it was not told.
-    pub name: String,
-    /// The interpreter that owns the GIL, `None` if unknown or for a sum of GILs that ended.
-    pub interpreter: Option<i64>,
-    pub alive: bool,
-    /// How many ended GILs this row sums up; 0 for an ordinary row.
-    pub folded: u32,
-    pub held_at_open: u32,
-    pub held_now: u32,
-    pub wall_ns: u64,
-    pub held_ns: u64,
-    pub handoff_ns: u64,
-    pub idle_ns: u64,
-    pub takes: u64,
-    pub contended_takes: u64,
-    pub voluntary_drops: u64,
-    pub forced_drops: u64,
-    pub drop_requests: u64,
-    pub preemptions: u64,
-    /// The longest wait of a thread of each class; 0 if there was none.
-    pub longest_io_bound_wait_ns: u64,
-    pub longest_cpu_bound_wait_ns: u64,
-    /// Events that did not fit; the books were mended at each. 0 in a sound run.
-    pub anomalies: u64,
-}
-
-/// One thread with one GIL, or a sum of threads that ended.
-#[derive(Clone, Debug, Default)]
-pub struct ThreadRow {
-    pub gil: u32,
-    /// `None` for a sum of threads.
-    pub native_id: Option<u32>,
-    pub name: String,
-    pub alive: bool,
-    /// How many ended threads this row sums up; 0 for an ordinary row.
-    pub folded: u32,
-    /// Holds that ended, and the present one so far.
-    pub held_ns: u64,
-    pub takes: u64,
-    pub contended_takes: u64,
-    pub voluntary_drops: u64,
-    pub forced_drops: u64,
-    pub preemptions: u64,
-    pub forced_waits: u64,
-    pub forced_waited_ns: u64,
-    /// The longest time from a drop request to the drop that answered it; 0 if there was none.
-    pub longest_answer_ns: u64,
-    /// The most CPU time that was used in such a time; 0 if none is known.
-    pub longest_answer_cpu_ns: u64,
-    pub wait: Histogram,
-    pub hold: Histogram,
-}
-
-/// The waits of one thread of a free-threaded build, or of a sum of threads that ended: see `parks`.
-#[derive(Clone, Debug, Default)]
-pub struct ParkRow {
-    pub native_id: Option<u32>,
-    pub name: String,
-    pub alive: bool,
-    pub folded: u32,
-    pub parked: Histogram,
-    pub suspended: Histogram,
-    /// Waits of a millisecond at most for others to stop, and their sum.
-    pub stopping: u64,
-    pub stopping_ns: u64,
-}
+use crate::registry_lock;
+use copies::Copies;
+pub use rows::{GilRow, ParkRow, ThreadRow};
+use rows::{gil_row, holding, park_row, thread_row};
 
 /// What a free-threaded process did.
 #[derive(Clone, Debug, Default)]
 pub struct Parks {
-    /// CPU time of all threads, Python or not, while the process was watched; `None` where another
-    /// process ended that did not tell.
+    /// CPU time of all threads, Python or not, while the process was measured; `None` if another
+    /// process ended without storing it.
     pub cpu_ns: Option<u64>,
     pub threads: Vec<ParkRow>,
 }
 
-/// The books of one process.
+/// The counters of one process.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub pid: i32,
     pub alive: bool,
     pub python: String,
-    /// The process that this one was forked from; `None` if it was started by exec.
+    /// The process that forked this one; `None` if it was started by exec.
     pub forked_from: Option<i32>,
-    /// The parent when the books opened.
+    /// The parent process when the counters opened.
     pub parent_pid: Option<i32>,
-    /// The arguments of the process; of a forked process, its parent's. Empty where they are not known.
+    /// The arguments of the process; of a forked process, those of its parent. Empty if they are not
+    /// known.
     pub command: Vec<String>,
     pub gil_enabled: bool,
-    /// The name of the policy in force; the last one, once the books are closed.
+    /// The name of the policy in force, or the last one after the counters closed.
     pub policy: &'static str,
     pub switch_interval_us: u64,
     pub wall_ns: u64,
@@ -130,23 +57,23 @@ pub struct Snapshot {
     pub threads: Vec<ThreadRow>,
     /// `None` on a build with a GIL.
     pub parks: Option<Parks>,
-    /// Events of threads that there was no book for.
+    /// Events of threads that found no free row.
     pub unmeasured_events: u64,
-    /// Processes that descend from this one, of those that found room.
+    /// The descendants of this process that found a slot.
     pub children: Vec<Snapshot>,
-    /// Processes that found none.
+    /// The number of descendants that found none.
     pub unlisted_children: u32,
 }
 
-/// The books of this process and of those that descend from it; `None` before the first install.
-/// What the process did in an image before it replaced itself by exec is one of these.
+/// The counters of this process and of its descendants; `None` before the first install. If the process
+/// replaced itself by exec, its earlier image is one of the descendants.
 pub fn snapshot() -> Option<Snapshot> {
-    let own = counters::slot()?;
+    let own = counters::of_this_process()?;
     let mut snapshot = own_snapshot(own);
     let Some(header) = mapping::header() else { return Some(snapshot) };
-    let pid_of = |slot: &Slot| slot.pid.load(Relaxed);
+    let pid_of = |process: &ProcessCounters| process.pid.load(Relaxed);
     let slots: Vec<_> = mapping::claimed(header).collect();
-    // Only the process that began the run tells of the others.
+    // Only the process that began the run reports the others.
     if slots.first().is_some_and(|first| pid_of(first) == snapshot.pid) {
         let is_over = |index: usize| {
             let pid = pid_of(&slots[index]);
@@ -161,251 +88,147 @@ pub fn snapshot() -> Option<Snapshot> {
     Some(snapshot)
 }
 
-/// The books in the ledger file at `path`, by which a run is known after it crashed.
-pub fn read_ledger(path: &CStr) -> Result<Snapshot, RegionError> {
+/// The counters in the counters file at `path`, also after a crash.
+pub fn read_ledger(path: &CStr) -> Result<Snapshot, MappingError> {
     let reader = Reader::open(path)?;
-    let opened = |slot: &&Slot| slot.opened_ns.load(Relaxed) != 0;
-    let slots: Vec<&Slot> = reader.slots().filter(opened).collect();
+    let opened = |process: &&ProcessCounters| process.opened_ns.load(Relaxed) != 0;
+    let slots: Vec<&ProcessCounters> = reader.slots().filter(opened).collect();
     let pid_of = |index: usize| slots[index].pid.load(Relaxed);
     let is_over = |index| (index + 1..slots.len()).any(|later| pid_of(later) == pid_of(index));
     // The process that began the run, in its last image.
     let owner = (0..slots.len()).rfind(|index| pid_of(*index) == pid_of(0));
-    let owner = owner.ok_or(RegionError::NotALedger)?;
+    let owner = owner.ok_or(MappingError::NotALedger)?;
     let snapshot_of = |index| other_snapshot(slots[index], is_over(index));
-    let mut snapshot = snapshot_of(owner).ok_or(RegionError::NotALedger)?;
+    let mut snapshot = snapshot_of(owner).ok_or(MappingError::NotALedger)?;
     let others = (0..slots.len()).filter(|index| *index != owner);
     snapshot.children = others.filter_map(snapshot_of).collect();
     snapshot.unlisted_children = reader.header().unlisted.load(Relaxed);
     Ok(snapshot)
 }
 
-fn own_snapshot(slot: &'static Slot) -> Snapshot {
-    let registry = Registry::lock();
-    free_list::prepare(slot);
-    aggregation::fold(slot, &registry);
-    let mut snapshot = head(slot);
+fn own_snapshot(process: &'static ProcessCounters) -> Snapshot {
+    let registry = registry_lock::lock();
+    free_list::prepare(process);
+    aggregation::aggregate(process, &registry);
+    let mut snapshot = head(process);
     snapshot.alive = true;
-    for (index, book) in slot.gils.iter().enumerate() {
-        if book.state.load(Acquire) == state::FREE {
+    for (index, counters) in process.gils.iter().enumerate() {
+        if counters.state.load(Acquire) == state::FREE {
             continue;
         }
         let mut copies = Copies::of_gil(index as u32);
         let gil = gils::all().get(index);
         let unmeasured = gil.map_or(u32::MAX, |gil| gil.unmeasured.load(Relaxed));
-        let running = |at: u32, book: &ThreadBook| {
-            at == unmeasured || book.state.load(Relaxed) == state::LIVE
+        let is_running = |row: u32, thread: &ThreadCounters| {
+            row == unmeasured || thread.state.load(Relaxed) == state::LIVE
         };
         let mut copy_moment = || {
-            let open = book.closed_ns.load(Relaxed) == 0;
+            let open = counters.closed_ns.load(Relaxed) == 0;
             let now_ns = match open {
                 true => gil.map_or_else(now_ns, Gil::moment_ns),
-                false => book.changed_ns.load(Relaxed),
+                false => counters.changed_ns.load(Relaxed),
             };
-            copies.copy(slot, || gil.map_or(0, Gil::sequence), running);
-            (gil_row(index as u32, book, now_ns, open), holding(book, now_ns))
+            copies.copy(process, || gil.map_or(0, Gil::sequence), is_running);
+            (gil_row(index as u32, counters, now_ns, open), holding(counters, now_ns))
         };
         let (row, holding) = match gil {
             Some(gil) => gil.read(copy_moment),
             None => copy_moment(),
         };
-        // What has ended does not change while the registry is locked. A thread that is seen running only
-        // now came after the moment.
-        copies.copy_others(slot, |at, book| !running(at, book));
-        snapshot.threads.extend(rows(copies, holding));
+        // Ended rows do not change while the registry is locked. A thread that runs only now came
+        // after the moment.
+        copies.copy_others(process, |row, thread| !is_running(row, thread));
+        snapshot.threads.extend(thread_rows(copies, holding));
         snapshot.gils.push(row);
     }
-    let end_ns = match slot.closed_ns.load(Relaxed) {
+    let end_ns = match process.closed_ns.load(Relaxed) {
         0 => {
-            slot.cpu_noted_ns.store(clock::process_cpu_ns(), Relaxed);
+            process.cpu_noted_ns.store(clock::process_cpu_ns(), Relaxed);
             now_ns()
         }
         closed_ns => closed_ns,
     };
-    let cpu_ns = Some(slot.cpu_noted_ns.load(Relaxed));
-    snapshot.parks = parks_of(slot, cpu_ns, true);
-    snapshot.wall_ns = end_ns.saturating_sub(slot.opened_ns.load(Relaxed));
+    let cpu_ns = Some(process.cpu_noted_ns.load(Relaxed));
+    snapshot.parks = parks_of(process, cpu_ns, true);
+    snapshot.wall_ns = end_ns.saturating_sub(process.opened_ns.load(Relaxed));
     snapshot
 }
 
-/// Another process's books, as far as it got; `None` if it never opened them. Without a GIL there
-/// are no rows, but a process all the same. It `is_over` where a later slot has its pid: it has become
-/// another image by exec, or ended and its pid was given away again.
-fn other_snapshot(slot: &Slot, is_over: bool) -> Option<Snapshot> {
-    let mut snapshot = head(slot);
-    // SAFETY: signal 0 only asks whether the process exists.
+/// The counters of another process; `None` if it never opened them. A process without a GIL has no
+/// rows, but is a process. It `is_over` if a later slot has its pid: then it became another image by
+/// exec, or ended and its pid was used again.
+fn other_snapshot(process: &ProcessCounters, is_over: bool) -> Option<Snapshot> {
+    let mut snapshot = head(process);
+    // SAFETY: signal 0 only checks whether the process exists.
     snapshot.alive = !is_over && unsafe { libc::kill(snapshot.pid, 0) } == 0;
-    let books = || slot.gils.iter().filter(|book| book.state.load(Acquire) != state::FREE);
-    let opened_ns = Some(slot.opened_ns.load(Relaxed)).filter(|ns| *ns != 0)?;
-    let last_ns = books().map(|book| book.changed_ns.load(Relaxed)).max().unwrap_or(opened_ns);
-    let end_ns = match (slot.closed_ns.load(Relaxed), snapshot.alive) {
+    let in_use = |counters: &&counters::GilCounters| counters.state.load(Acquire) != state::FREE;
+    let opened_ns = Some(process.opened_ns.load(Relaxed)).filter(|ns| *ns != 0)?;
+    let last_ns = process.gils.iter().filter(in_use).map(|gil| gil.changed_ns.load(Relaxed)).max();
+    let end_ns = match (process.closed_ns.load(Relaxed), snapshot.alive) {
         (0, true) => now_ns(),
-        (0, false) => last_ns,
+        (0, false) => last_ns.unwrap_or(opened_ns),
         (closed_ns, _) => closed_ns,
     };
-    for (index, book) in slot.gils.iter().enumerate() {
-        if book.state.load(Acquire) == state::FREE {
+    for (index, counters) in process.gils.iter().enumerate() {
+        if !in_use(&counters) {
             continue;
         }
-        let open = book.closed_ns.load(Relaxed) == 0;
-        let now_ns = if open { end_ns } else { book.changed_ns.load(Relaxed) };
+        let open = counters.closed_ns.load(Relaxed) == 0;
+        let now_ns = if open { end_ns } else { counters.changed_ns.load(Relaxed) };
         let mut copies = Copies::of_gil(index as u32);
-        let row = gil_row(index as u32, book, now_ns, open && snapshot.alive);
-        let holding = holding(book, now_ns);
-        copies.copy_others(slot, |_, _| true);
-        snapshot.threads.extend(rows(copies, holding));
+        let row = gil_row(index as u32, counters, now_ns, open && snapshot.alive);
+        let holding = holding(counters, now_ns);
+        copies.copy_others(process, |_, _| true);
+        snapshot.threads.extend(thread_rows(copies, holding));
         snapshot.gils.push(row);
     }
-    let cpu_ns = match (slot.closed_ns.load(Relaxed), snapshot.alive) {
+    let cpu_ns = match (process.closed_ns.load(Relaxed), snapshot.alive) {
         (0, true) => clock::cpu_ns_of_process(snapshot.pid),
         (0, false) => None,
-        _ => Some(slot.cpu_noted_ns.load(Relaxed)),
+        _ => Some(process.cpu_noted_ns.load(Relaxed)),
     };
-    snapshot.parks = parks_of(slot, cpu_ns, snapshot.alive);
+    snapshot.parks = parks_of(process, cpu_ns, snapshot.alive);
     if !snapshot.alive {
         snapshot.threads.iter_mut().for_each(|row| row.alive = false);
     }
-    snapshot.wall_ns = end_ns.saturating_sub(slot.opened_ns.load(Relaxed));
+    snapshot.wall_ns = end_ns.saturating_sub(process.opened_ns.load(Relaxed));
     Some(snapshot)
 }
 
-/// Each row as its thread writes it: a wait that ends meanwhile may be in one figure and not in another.
-fn parks_of(slot: &Slot, cpu_ns: Option<u64>, alive: bool) -> Option<Parks> {
-    if slot.sees_parks.load(Relaxed) == 0 {
+/// A wait that ends meanwhile may be in one figure of a row and not in another.
+fn parks_of(process: &ProcessCounters, cpu_ns: Option<u64>, alive: bool) -> Option<Parks> {
+    if process.sees_parks.load(Relaxed) == 0 {
         return None;
     }
-    let cpu_ns = cpu_ns.map(|ns| ns.saturating_sub(slot.cpu_opened_ns.load(Relaxed)));
-    let mut copies = Copies::of_gil(gils::NO_GIL as u32);
-    copies.copy_others(slot, |_, _| true);
-    let row = |(_, book): (u32, Box<ThreadBook>)| {
-        let native_id = book.native_id.load(Relaxed);
-        let (stopping, stopping_ns) = parked_waits::stopping(&book);
-        ParkRow {
-            native_id: (native_id != 0).then_some(native_id),
-            name: text_of(&book.name),
-            alive: alive && book.state.load(Relaxed) == state::LIVE,
-            folded: book.folded.load(Relaxed),
-            parked: parked_waits::parked(&book).read(),
-            suspended: parked_waits::suspended(&book).read(),
-            stopping,
-            stopping_ns,
-        }
-    };
-    Some(Parks { cpu_ns, threads: copies.into_books().map(row).collect() })
+    let cpu_ns = cpu_ns.map(|ns| ns.saturating_sub(process.cpu_opened_ns.load(Relaxed)));
+    let mut copies = Copies::of_gil(NO_GIL as u32);
+    copies.copy_others(process, |_, _| true);
+    let threads = copies.into_rows().map(|(_, counters)| park_row(&counters, alive)).collect();
+    Some(Parks { cpu_ns, threads })
 }
 
-pub(super) fn head(slot: &Slot) -> Snapshot {
+/// A snapshot without rows.
+fn head(process: &ProcessCounters) -> Snapshot {
     Snapshot {
-        pid: slot.pid.load(Relaxed),
-        python: text_of(&slot.python),
-        forked_from: Some(slot.forked_from.load(Relaxed)).filter(|pid| *pid != 0),
-        parent_pid: Some(slot.parent_pid.load(Relaxed)).filter(|pid| *pid != 0),
-        command: arguments(slot.command.get(&mut [0; COMMAND_BYTES])),
-        gil_enabled: slot.gil_enabled.load(Relaxed) != 0,
-        // Only the memory of a damaged ledger holds another number.
+        pid: process.pid.load(Relaxed),
+        python: process.python.to_text(),
+        forked_from: Some(process.forked_from.load(Relaxed)).filter(|pid| *pid != 0),
+        parent_pid: Some(process.parent_pid.load(Relaxed)).filter(|pid| *pid != 0),
+        command: process.arguments(),
+        gil_enabled: process.gil_enabled.load(Relaxed) != 0,
+        // Only a damaged counters file has another number.
         policy: PolicyName::ALL
-            .get(slot.policy.load(Relaxed) as usize)
+            .get(process.policy.load(Relaxed) as usize)
             .map_or("unknown", |policy| policy.as_str()),
-        switch_interval_us: slot.switch_interval_us.load(Relaxed),
-        unmeasured_events: slot.unmeasured.load(Relaxed),
+        switch_interval_us: process.switch_interval_us.load(Relaxed),
+        unmeasured_events: process.unmeasured.load(Relaxed),
         ..Snapshot::default()
     }
 }
 
-/// Each of them ends with a zero byte, if it is there in full.
-fn arguments(command: &[u8]) -> Vec<String> {
-    let command = command.strip_suffix(b"\0").unwrap_or(command);
-    match command.is_empty() {
-        true => Vec::new(),
-        false => command.split(|byte| *byte == 0).map(text).collect(),
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-pub(super) fn text_of(name: &Name) -> String {
-    text(name.get(&mut [0; NAME_BYTES]))
-}
-
-/// The present holder's book and how long it has held, if anybody holds.
-pub(super) fn holding(book: &GilBook, now_ns: u64) -> Option<(u32, u64)> {
-    let held = book.held_now.load(Relaxed) == 1 && book.closed_ns.load(Relaxed) == 0;
-    let since_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
-    held.then(|| (book.holder.load(Relaxed), since_ns))
-}
-
-pub(super) fn gil_row(id: u32, book: &GilBook, now_ns: u64, alive: bool) -> GilRow {
-    let mut row = GilRow {
-        id,
-        name: text_of(&book.name),
-        interpreter: Some(book.interpreter.load(Relaxed)).filter(|id| *id >= 0),
-        alive,
-        folded: book.folded.load(Relaxed),
-        held_at_open: book.held_at_open.load(Relaxed),
-        held_now: book.held_now.load(Relaxed),
-        wall_ns: book.wall_ns.load(Relaxed),
-        held_ns: book.held_ns.load(Relaxed),
-        handoff_ns: book.handoff_ns.load(Relaxed),
-        idle_ns: book.idle_ns.load(Relaxed),
-        takes: book.takes.load(Relaxed),
-        contended_takes: book.contended_takes.load(Relaxed),
-        voluntary_drops: book.voluntary_drops.load(Relaxed),
-        forced_drops: book.forced_drops.load(Relaxed),
-        drop_requests: book.drop_requests.load(Relaxed),
-        preemptions: book.preemptions.load(Relaxed),
-        longest_io_bound_wait_ns: book.longest_io_bound_wait_ns.load(Relaxed),
-        longest_cpu_bound_wait_ns: book.longest_cpu_bound_wait_ns.load(Relaxed),
-        anomalies: book.anomalies.load(Relaxed),
-    };
-    if book.state.load(Relaxed) != state::FOLDED {
-        let open = book.closed_ns.load(Relaxed) == 0;
-        let present_ns = now_ns.saturating_sub(book.changed_ns.load(Relaxed));
-        match (open, row.held_now, book.gap.load(Relaxed)) {
-            (false, ..) => {}
-            (_, 1, _) => row.held_ns += present_ns,
-            (_, _, crate::counters::book::gap::HANDOFF) => row.handoff_ns += present_ns,
-            _ => row.idle_ns += present_ns,
-        }
-        let end_ns = book.changed_ns.load(Relaxed).max(now_ns);
-        row.wall_ns = end_ns.saturating_sub(book.opened_ns.load(Relaxed));
-    }
-    row
-}
-
-fn rows(copies: Copies, holding: Option<(u32, u64)>) -> impl Iterator<Item = ThreadRow> {
-    copies.into_books().filter_map(move |(index, book)| {
-        let present_ns = holding.filter(|(holder, _)| *holder == index).map_or(0, |(_, ns)| ns);
-        thread_row(&book, present_ns)
-    })
-}
-
-/// The row of a book; `None` for a sum that nothing was added to.
-fn thread_row(book: &ThreadBook, present_ns: u64) -> Option<ThreadRow> {
-    let state = book.state.load(Relaxed);
-    let takes = book.takes.load(Relaxed);
-    let folded = book.folded.load(Relaxed);
-    if state == state::FOLDED && takes == 0 && folded == 0 {
-        return None;
-    }
-    let native_id = book.native_id.load(Relaxed);
-    Some(ThreadRow {
-        gil: book.gil.load(Relaxed),
-        native_id: (native_id != 0).then_some(native_id),
-        name: text_of(&book.name),
-        alive: state == state::LIVE,
-        folded,
-        held_ns: book.hold.sum_ns.load(Relaxed) + book.held_at_close_ns.load(Relaxed) + present_ns,
-        takes,
-        contended_takes: book.contended_takes.load(Relaxed),
-        voluntary_drops: book.voluntary_drops.load(Relaxed),
-        forced_drops: book.forced_drops.load(Relaxed),
-        preemptions: book.preemptions.load(Relaxed),
-        forced_waits: book.forced_waits.load(Relaxed),
-        forced_waited_ns: book.forced_waited_ns.load(Relaxed),
-        longest_answer_ns: book.longest_answer_ns.load(Relaxed),
-        longest_answer_cpu_ns: book.longest_answer_cpu_ns.load(Relaxed),
-        wait: book.wait.read(),
-        hold: book.hold.read(),
+fn thread_rows(copies: Copies, holding: Option<(u32, u64)>) -> impl Iterator<Item = ThreadRow> {
+    copies.into_rows().filter_map(move |(row, counters)| {
+        let present_ns = holding.filter(|(holder, _)| *holder == row).map_or(0, |(_, ns)| ns);
+        thread_row(&counters, present_ns)
     })
 }

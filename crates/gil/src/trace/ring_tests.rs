@@ -1,6 +1,7 @@
 //! What a ring keeps, loses and tells, also while others write to it.
 
 use super::*;
+use crate::counters::NAME_BYTES;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::atomic::AtomicBool;
 
@@ -13,12 +14,12 @@ struct Made(*mut Head, Layout);
 unsafe impl Sync for Made {}
 
 impl Made {
-    fn new(places: u64) -> Self {
-        let layout = Layout::from_size_align(ring_bytes(places), 4096).expect("a layout");
+    fn new(entries: u64) -> Self {
+        let layout = Layout::from_size_align(ring_bytes(entries), 4096).expect("a layout");
         // SAFETY: the layout is not empty; fresh zero bytes, for this test alone.
         unsafe {
             let memory = alloc_zeroed(layout).cast();
-            Ring::begin(memory, places, 5);
+            Ring::begin(memory, entries, 5);
             Self(memory, layout)
         }
     }
@@ -159,6 +160,6 @@ fn what_is_no_ring_is_not_taken_for_one() {
     assert!(found(ring_bytes(8)).is_some());
     assert!(found(ring_bytes(8) - 1).is_none());
     assert!(found(100).is_none());
-    made.ring().head().places.store(7, Relaxed);
+    made.ring().head().entries.store(7, Relaxed);
     assert!(found(ring_bytes(8)).is_none());
 }

@@ -1,0 +1,210 @@
+//! The counters of one thread on one GIL.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use headway_measure::{AtomicHistogram, add};
+
+use super::text::Name;
+
+/// What a thread did with one GIL; or, with [`NO_GIL`](super::NO_GIL), how it waited without one,
+/// which `parked_waits` explains.
+#[repr(C)]
+pub struct ThreadCounters {
+    /// See [`state`](super::state).
+    pub state: AtomicU32,
+    /// Index of the GIL's counters.
+    pub gil: AtomicU32,
+    /// The kernel's thread ID; 0 in a sum.
+    pub native_id: AtomicU32,
+    /// How many ended threads this sum stands for; 0 for a single thread.
+    pub aggregated: AtomicU32,
+    pub takes: AtomicU64,
+    pub contended_takes: AtomicU64,
+    pub voluntary_drops: AtomicU64,
+    pub forced_drops: AtomicU64,
+    pub preemptions: AtomicU64,
+    /// Writer: the thread itself, after a forced wait, without the GIL's mutex.
+    pub forced_waits: AtomicU64,
+    /// Writer: as `forced_waits`.
+    pub forced_waited_ns: AtomicU64,
+    /// The hold during which the GIL's counters closed, up to that moment.
+    pub held_at_close_ns: AtomicU64,
+    /// The longest time from a drop request against this thread to the drop that answered it.
+    pub longest_answer_ns: AtomicU64,
+    /// The most CPU time that this thread used between a drop request and the drop; 0 if it is not
+    /// known. See `unanswered`.
+    pub longest_answer_cpu_ns: AtomicU64,
+    /// When the present wait began; 0 while the thread does not wait.
+    pub wait_began_ns: AtomicU64,
+    pub name: Name,
+    /// Waits of contended takes.
+    pub wait: AtomicHistogram,
+    /// Holds that ended in a drop.
+    pub hold: AtomicHistogram,
+}
+
+impl ThreadCounters {
+    pub const fn new() -> Self {
+        Self {
+            state: AtomicU32::new(0),
+            gil: AtomicU32::new(0),
+            native_id: AtomicU32::new(0),
+            aggregated: AtomicU32::new(0),
+            takes: AtomicU64::new(0),
+            contended_takes: AtomicU64::new(0),
+            voluntary_drops: AtomicU64::new(0),
+            forced_drops: AtomicU64::new(0),
+            preemptions: AtomicU64::new(0),
+            forced_waits: AtomicU64::new(0),
+            forced_waited_ns: AtomicU64::new(0),
+            held_at_close_ns: AtomicU64::new(0),
+            longest_answer_ns: AtomicU64::new(0),
+            longest_answer_cpu_ns: AtomicU64::new(0),
+            wait_began_ns: AtomicU64::new(0),
+            name: Name::new(),
+            wait: AtomicHistogram::new(),
+            hold: AtomicHistogram::new(),
+        }
+    }
+
+    /// A wait that began at `began_ns` ended in a take.
+    #[inline]
+    pub fn count_wait(&self, began_ns: u64, now_ns: u64) {
+        self.wait_began_ns.store(0, Relaxed);
+        self.wait.record(now_ns.saturating_sub(began_ns));
+        add(&self.contended_takes, 1);
+    }
+
+    /// A hold ended.
+    #[inline]
+    pub fn count_hold(&self, hold_ns: u64, forced: bool) {
+        self.hold.record(hold_ns);
+        add(if forced { &self.forced_drops } else { &self.voluntary_drops }, 1);
+    }
+
+    /// A drop answered a drop request.
+    #[inline]
+    pub fn count_answer(&self, answer_ns: u64, cpu_ns: Option<u64>) {
+        raise(&self.longest_answer_ns, answer_ns);
+        if let Some(cpu_ns) = cpu_ns {
+            raise(&self.longest_answer_cpu_ns, cpu_ns);
+        }
+    }
+
+    /// The thread waited until another one had taken the GIL. Only for the thread itself.
+    #[inline]
+    pub fn count_forced_wait(&self, wait_ns: u64) {
+        add(&self.forced_waits, 1);
+        add(&self.forced_waited_ns, wait_ns);
+    }
+
+    /// Makes these counters a copy of `other`.
+    pub fn copy_from(&self, other: &ThreadCounters) {
+        for (mine, theirs) in [
+            (&self.state, &other.state),
+            (&self.gil, &other.gil),
+            (&self.native_id, &other.native_id),
+            (&self.aggregated, &other.aggregated),
+        ] {
+            mine.store(theirs.load(Relaxed), Relaxed);
+        }
+        for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
+            mine.store(theirs.load(Relaxed), Relaxed);
+        }
+        for (mine, theirs) in self.longest().into_iter().zip(other.longest()) {
+            mine.store(theirs.load(Relaxed), Relaxed);
+        }
+        self.name.copy_from(&other.name);
+        self.wait.copy_from(&other.wait);
+        self.hold.copy_from(&other.hold);
+    }
+
+    /// Adds the counters of `other`, which no thread writes any more, and keeps the longer times.
+    pub fn merge(&self, other: &ThreadCounters) {
+        for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
+            add(mine, theirs.load(Relaxed));
+        }
+        for (mine, theirs) in self.longest().into_iter().zip(other.longest()) {
+            mine.fetch_max(theirs.load(Relaxed), Relaxed);
+        }
+        self.wait.merge(&other.wait);
+        self.hold.merge(&other.hold);
+    }
+
+    /// The number of takes and drops, which are all events that change these counters.
+    pub fn events(&self) -> u64 {
+        [&self.takes, &self.voluntary_drops, &self.forced_drops]
+            .map(|n| n.load(Relaxed))
+            .iter()
+            .sum()
+    }
+
+    pub fn clear(&self) {
+        for counter in self.counters() {
+            counter.store(0, Relaxed);
+        }
+        self.longest().into_iter().for_each(|longest| longest.store(0, Relaxed));
+        self.wait_began_ns.store(0, Relaxed);
+        self.aggregated.store(0, Relaxed);
+        self.native_id.store(0, Relaxed);
+        self.name.set(b"");
+        self.wait.clear();
+        self.hold.clear();
+    }
+
+    /// The counters that are sums.
+    fn counters(&self) -> [&AtomicU64; 8] {
+        [
+            &self.takes,
+            &self.contended_takes,
+            &self.voluntary_drops,
+            &self.forced_drops,
+            &self.preemptions,
+            &self.forced_waits,
+            &self.forced_waited_ns,
+            &self.held_at_close_ns,
+        ]
+    }
+
+    /// The counters that are maxima.
+    fn longest(&self) -> [&AtomicU64; 2] {
+        [&self.longest_answer_ns, &self.longest_answer_cpu_ns]
+    }
+
+    /// The threads with the greatest weight stay separate after their end.
+    pub fn weight_ns(&self) -> u64 {
+        self.wait.sum_ns.load(Relaxed) + self.hold.sum_ns.load(Relaxed)
+    }
+}
+
+/// Raises a maximum that has one writer at a time.
+#[inline]
+pub(super) fn raise(maximum: &AtomicU64, value: u64) {
+    if value > maximum.load(Relaxed) {
+        maximum.store(value, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_of_threads_adds_counters_and_keeps_the_longest() {
+        let [sum, first, second] = [const { ThreadCounters::new() }; 3];
+        for (counters, preemptions, answer_ns) in [(&first, 3, 70), (&second, 4, 20)] {
+            counters.preemptions.store(preemptions, Relaxed);
+            counters.longest_answer_ns.store(answer_ns, Relaxed);
+            counters.longest_answer_cpu_ns.store(answer_ns / 2, Relaxed);
+        }
+        sum.merge(&first);
+        sum.merge(&second);
+        assert_eq!(sum.preemptions.load(Relaxed), 7);
+        assert_eq!(sum.longest_answer_ns.load(Relaxed), 70);
+        let copy = ThreadCounters::new();
+        copy.copy_from(&sum);
+        assert_eq!(copy.longest().map(|longest| longest.load(Relaxed)), [70, 35]);
+        sum.clear();
+        assert_eq!(sum.longest().map(|longest| longest.load(Relaxed)), [0, 0]);
+    }
+}

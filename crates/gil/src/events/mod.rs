@@ -1,0 +1,255 @@
+//! What an event of a GIL means: it changes the GIL's state and counters and drives the queue.
+//!
+//! - A *wait* begins when one `take_gil` finds the GIL's mutex locked, or else with its first timed
+//!   wait, and ends with that thread's take.
+//! - A drop is *forced* if a drop request against the hold was pending.
+//! - A gap between a drop and the next take is a *handoff* if a thread was waiting at the drop.
+//!
+//! Every function here runs in a hook, with the GIL's mutex held unless its comment says otherwise.
+//! It allocates nothing, does not block or panic, and preserves errno.
+
+pub mod scheduled_wait;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use headway_measure::add;
+use headway_measure::clock::now_ns;
+
+use crate::counters::{ProcessCounters, ThreadCounters};
+use crate::queue::waiters::LockedWaiters;
+use crate::registry::gil::{Gil, LONG_HOLD_NS, Locked};
+use crate::registry::rows;
+use crate::registry::threads::{self, this_thread};
+use crate::trace::{self, Kind};
+
+/// Opens the counters of a GIL, which is free.
+///
+/// # Safety
+/// As [`Gil::locked`].
+pub unsafe fn open(gil: &'static Gil, process: &'static ProcessCounters, now_ns: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { gil.open(process, now_ns) };
+    trace::name_gil(gil.serial.load(Relaxed), gil.interpreter_id.load(Relaxed), &gil.name);
+}
+
+/// The calling thread holds the GIL, whose counters have just opened. Returns false if there is no row
+/// for the thread.
+pub fn open_held(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    process: &'static ProcessCounters,
+) -> bool {
+    let Some((row, holder)) = rows::of_this_thread(gil, process) else { return false };
+    locked.held = true;
+    locked.holder = holder;
+    locked.last_holder = row;
+    gil.holder_thread.store(this_thread(), Relaxed);
+    let counters = gil.counters();
+    counters.holder.store(row, Relaxed);
+    counters.held_at_open.store(1, Relaxed);
+    counters.held_now.store(1, Relaxed);
+    true
+}
+
+/// A thread begins a timed wait. Returns the switch number to pass to [`timed_wait_ended`].
+pub fn timed_wait_began(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    process: &'static ProcessCounters,
+    now_ns: u64,
+) -> u64 {
+    locked.in_timed_wait += 1;
+    if let Some((row, counters)) = rows::of_this_thread(gil, process)
+        && row != gil.unmeasured.load(Relaxed)
+        && counters.wait_began_ns.load(Relaxed) == 0
+    {
+        let began_ns = mutex_wait_began_ns(gil).unwrap_or(now_ns);
+        counters.wait_began_ns.store(began_ns, Relaxed);
+        trace::record(Kind::Wait, gil.serial.load(Relaxed), counters, began_ns);
+    }
+    locked.switch_number
+}
+
+/// When the calling thread began to wait for the GIL's mutex, which it holds now; `None` if it did not
+/// wait. Only for a thread that has locked the mutex by `pthread_mutex_lock` since: its timed waits
+/// lock the mutex too.
+#[inline(always)]
+fn mutex_wait_began_ns(gil: &Gil) -> Option<u64> {
+    Some(gil.mutex_wait_began_ns.load(Relaxed)).filter(|began_ns| *began_ns != 0)
+}
+
+/// How a timed wait ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Woken,
+    /// The switch interval has passed.
+    TimedOut,
+    /// A policy ended the wait as if it had timed out.
+    RequestedEarly,
+}
+
+/// The timed wait is over. CPython requests a drop under the condition that is tested here.
+pub fn timed_wait_ended(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    process: &'static ProcessCounters,
+    outcome: Outcome,
+    switch_number: u64,
+) {
+    locked.in_timed_wait = locked.in_timed_wait.saturating_sub(1);
+    if outcome == Outcome::Woken || !locked.held || locked.switch_number != switch_number {
+        return;
+    }
+    let now_ns = now_ns();
+    if !locked.drop_requested {
+        locked.drop_requested = true;
+        locked.requested_ns = now_ns;
+        locked.unanswered.begin();
+    } else {
+        // SAFETY: the GIL is held, so a take stored the holder's counters, which are never unmapped.
+        let holder: &ThreadCounters = unsafe { &*locked.holder };
+        locked.unanswered.repeat(holder, now_ns.saturating_sub(locked.requested_ns));
+    }
+    locked.requested_last_ns = now_ns;
+    locked.requested_early |= outcome == Outcome::RequestedEarly;
+    add(&gil.counters().drop_requests, 1);
+    if trace::is_on()
+        && let Some((_, counters)) = rows::of_this_thread(gil, process)
+    {
+        trace::record(Kind::DropRequest, gil.serial.load(Relaxed), counters, now_ns);
+    }
+}
+
+/// The calling thread has taken the GIL.
+#[inline]
+pub fn take(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    process: &'static ProcessCounters,
+    now_ns: u64,
+) {
+    let counters = gil.counters();
+    if locked.held {
+        // A drop was not seen. Count it as if it happened now.
+        add(&counters.anomalies, 1);
+        drop_by_holder(gil, locked, now_ns);
+    }
+    counters.end_gap(now_ns);
+    let Some((row, taker)) = rows::of_this_thread(gil, process) else {
+        // There is no row, not even for unmeasured threads: this hold counts as idle time.
+        add(&counters.anomalies, 1);
+        return;
+    };
+    locked.held = true;
+    locked.holder = taker;
+    gil.holder_thread.store(this_thread(), Relaxed);
+    locked.drop_requested = false;
+    locked.requested_early = false;
+    if locked.last_holder != row {
+        locked.last_holder = row;
+        locked.switch_number += 1;
+    }
+    counters.begin_hold(row);
+    add(&taker.takes, 1);
+    let serial = gil.serial.load(Relaxed);
+    let mut wait_began_ns = taker.wait_began_ns.load(Relaxed);
+    if wait_began_ns == 0
+        && row != gil.unmeasured.load(Relaxed)
+        && let Some(began_ns) = mutex_wait_began_ns(gil)
+    {
+        wait_began_ns = began_ns;
+        trace::record(Kind::Wait, serial, taker, began_ns);
+    }
+    let contended = wait_began_ns != 0;
+    if contended {
+        taker.count_wait(wait_began_ns, now_ns);
+        add(&counters.contended_takes, 1);
+    }
+    let kind = if contended { Kind::ContendedTake } else { Kind::Take };
+    trace::record(kind, serial, taker, now_ns);
+    if locked.queue.schedules() {
+        // SAFETY: the GIL's mutex is held.
+        let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
+        if contended {
+            let cpu_bound = headway_sched::is_cpu_bound(waiters, row);
+            counters.note_wait(now_ns.saturating_sub(wait_began_ns), cpu_bound);
+        }
+        let own_slice_ns = threads::switch_interval_of_this_thread_ns();
+        if locked.queue.took(waiters, row, own_slice_ns, now_ns) {
+            gil.forced_switch.note_take();
+        }
+    }
+}
+
+/// `cond` was signalled. It is a drop if the calling thread holds the GIL. If the thread waits instead,
+/// it stops waiting without a take: in a free-threaded build, `take_gil` passes the signal on like this
+/// if the GIL was disabled meanwhile.
+#[inline]
+pub fn signal(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    process: &'static ProcessCounters,
+    now_ns: u64,
+) {
+    if locked.held && gil.holder_thread.load(Relaxed) == this_thread() {
+        drop_by_holder(gil, locked, now_ns);
+    } else if let Some((row, counters)) = rows::of_this_thread(gil, process) {
+        counters.wait_began_ns.store(0, Relaxed);
+        trace::record(Kind::GaveUp, gil.serial.load(Relaxed), counters, now_ns);
+        // SAFETY: the GIL's mutex is held.
+        let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
+        locked.queue.gave_up(waiters, row, now_ns);
+    }
+}
+
+#[inline]
+fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
+    let counters = gil.counters();
+    // SAFETY: the GIL is held, so a take stored the holder's counters, which are never unmapped.
+    let holder: &ThreadCounters = unsafe { &*locked.holder };
+    let forced = locked.drop_requested;
+    let hold_ns = counters.end_hold(now_ns, forced);
+    holder.count_hold(hold_ns, forced);
+    let unanswered_cpu_ns = if forced { locked.unanswered.end(holder) } else { None };
+    if hold_ns >= LONG_HOLD_NS {
+        gil.last_long_hold_cpu_ns.store(unanswered_cpu_ns.unwrap_or(0), Relaxed);
+        gil.last_long_hold_ns[0].store(now_ns - hold_ns, Relaxed);
+        gil.last_long_hold_ns[1].store(now_ns, Relaxed);
+    }
+    let kind = if forced { Kind::ForcedDrop } else { Kind::Drop };
+    trace::record(kind, gil.serial.load(Relaxed), holder, now_ns);
+    if forced {
+        holder.count_answer(now_ns.saturating_sub(locked.requested_ns), unanswered_cpu_ns);
+    }
+    if locked.requested_early {
+        add(&counters.preemptions, 1);
+        add(&holder.preemptions, 1);
+    }
+    locked.held = false;
+    gil.holder_thread.store(0, Relaxed);
+    counters.begin_gap(locked.in_timed_wait > 0 || gil.mutex_waiters.load(Relaxed) > 0);
+    if locked.queue.schedules() {
+        // SAFETY: the GIL's mutex is held.
+        let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
+        let woken = locked.queue.dropped(waiters, locked.last_holder, forced, now_ns);
+        gil.forced_switch.note_woken(woken);
+    }
+}
+
+/// The calling thread was forced to switch and has waited on `switch_cond`. Runs without the GIL's
+/// mutex: the counters that change have the thread as their writer.
+pub fn forced_wait(
+    gil: &'static Gil,
+    process: &'static ProcessCounters,
+    began_ns: u64,
+    now_ns: u64,
+) {
+    if let Some((row, counters)) = rows::of_this_thread(gil, process)
+        && row != gil.unmeasured.load(Relaxed)
+    {
+        counters.count_forced_wait(now_ns.saturating_sub(began_ns));
+        let serial = gil.serial.load(Relaxed);
+        trace::record(Kind::ForcedWait, serial, counters, began_ns);
+        trace::record(Kind::ForcedWaitEnded, serial, counters, now_ns);
+    }
+}

@@ -1,0 +1,94 @@
+//! The events of a timed wait that a policy schedules.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use headway_measure::clock::{self, now_ns};
+use headway_sched::ThreadId;
+
+use super::{Outcome, timed_wait_began, timed_wait_ended};
+use crate::counters::ProcessCounters;
+use crate::queue::Step;
+use crate::queue::waiters::LockedWaiters;
+use crate::registry::gil::{Gil, Locked};
+use crate::registry::{rows, threads};
+
+/// A wait of the calling thread.
+#[derive(Clone, Copy)]
+pub struct ScheduledWait {
+    pub row: ThreadId,
+    pub cpu_bound: bool,
+    switch_number: u64,
+}
+
+/// Puts the calling thread into the queue; `None` if its wait is not scheduled.
+pub fn begin(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    process: &'static ProcessCounters,
+    until: libc::timespec,
+    now_ns: u64,
+) -> Option<ScheduledWait> {
+    follow_policy(gil, locked, now_ns);
+    // CPython waits only while the GIL is held; if it is free here, the state is wrong. A thread
+    // without a row of its own has no waiter record.
+    if !locked.queue.schedules() || !locked.held {
+        return None;
+    }
+    let (row, _) = rows::of_this_thread(gil, process)?;
+    if row == gil.unmeasured.load(Relaxed) {
+        return None;
+    }
+    let switch_number = timed_wait_began(gil, locked, process, now_ns);
+    // SAFETY: this is an event, so the mutex is held.
+    let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
+    let own_slice_ns = threads::switch_interval_of_this_thread_ns();
+    locked.queue.begin_wait(waiters, row, interval_ns(until, now_ns), own_slice_ns, now_ns);
+    let cpu_bound = headway_sched::is_cpu_bound(waiters, row);
+    Some(ScheduledWait { row, cpu_bound, switch_number })
+}
+
+/// The switch interval, from which CPython has just computed the end of the wait: by CLOCK_MONOTONIC,
+/// or, where a platform lacks that for condition variables, by CLOCK_REALTIME.
+fn interval_ns(until: libc::timespec, now_ns: u64) -> u64 {
+    const LONGEST_NS: u64 = 1_000_000_000_000;
+    let until_ns = clock::nanoseconds(until);
+    let interval_ns = match until_ns.saturating_sub(now_ns) {
+        by_monotonic if by_monotonic <= LONGEST_NS => by_monotonic,
+        _ => until_ns.saturating_sub(clock::wall_ns()),
+    };
+    interval_ns.clamp(1, LONGEST_NS)
+}
+
+/// Decides what the waiter does next. Any step but `Wait` ends the timed wait.
+pub fn step(
+    gil: &'static Gil,
+    locked: &mut Locked,
+    process: &'static ProcessCounters,
+    wait: ScheduledWait,
+) -> Step {
+    let now_ns = now_ns();
+    follow_policy(gil, locked, now_ns);
+    let holder = locked.holder_id();
+    // SAFETY: this is an event, so the mutex is held.
+    let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
+    let requested_ns = locked.drop_requested.then_some(locked.requested_last_ns);
+    let step = locked.queue.step(waiters, wait.row, holder, requested_ns, now_ns);
+    let outcome = match step {
+        Step::Wait { .. } => return step,
+        Step::Recheck => Outcome::Woken,
+        Step::RequestDrop { early: true } => Outcome::RequestedEarly,
+        Step::RequestDrop { early: false } => Outcome::TimedOut,
+    };
+    timed_wait_ended(gil, locked, process, outcome, wait.switch_number);
+    step
+}
+
+fn follow_policy(gil: &Gil, locked: &mut Locked, now_ns: u64) {
+    if locked.queue.is_outdated() {
+        let holder = locked.holder_id();
+        // SAFETY: this is an event, so the mutex is held.
+        let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
+        locked.queue.follow(waiters, holder, now_ns);
+        gil.forced_switch.set_in_use(locked.queue.schedules());
+    }
+}
