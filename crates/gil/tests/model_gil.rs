@@ -650,3 +650,128 @@ fn swap_slot(slot: usize, value: usize) -> usize {
         (*(slot as *const AtomicUsize)).swap(value, SeqCst)
     }
 }
+
+/// A thread of `pthread_create`, which may be cancelled: no frame of `std` is in the way of unwinding.
+struct Cancellable(libc::pthread_t);
+
+impl Cancellable {
+    fn start(run: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void) -> Self {
+        let mut thread = 0;
+        // SAFETY: the function has the type that pthread_create calls, except for the unwinding.
+        let result = unsafe {
+            let run = std::mem::transmute::<_, extern "C" fn(*mut c_void) -> *mut c_void>(run);
+            libc::pthread_create(&mut thread, std::ptr::null(), run, std::ptr::null_mut())
+        };
+        assert_eq!(result, 0);
+        Self(thread)
+    }
+
+    /// Cancels the thread and waits for its end.
+    fn cancel(self) {
+        // SAFETY: the thread was started and is not joined yet.
+        unsafe { assert_eq!(libc::pthread_cancel(self.0), 0) };
+        self.join_cancelled();
+    }
+
+    fn join_cancelled(self) {
+        let mut result = std::ptr::null_mut();
+        // SAFETY: as above.
+        unsafe { assert_eq!(libc::pthread_join(self.0, &mut result), 0) };
+        assert_eq!(result as isize, -1, "PTHREAD_CANCELED");
+    }
+}
+
+unsafe extern "C" {
+    // A cancellation unwinds out of it.
+    fn pthread_testcancel();
+}
+
+/// A cancelled wait has locked its mutex again, and its thread has ended: as in CPython, nobody would
+/// unlock it.
+fn unlock(mutex: &UnsafeCell<libc::pthread_mutex_t>) {
+    // SAFETY: glibc's default mutex may be unlocked by another thread.
+    unsafe { libc::pthread_mutex_unlock(mutex.get()) };
+}
+
+unsafe extern "C-unwind" fn take_and_drop(_: *mut c_void) -> *mut c_void {
+    GIL.take(INTERVAL);
+    GIL.drop();
+    std::ptr::null_mut()
+}
+
+#[test]
+fn a_cancellation_unwinds_through_the_hook_of_a_timed_wait() {
+    let _turn = Turn::metered();
+    let waiter = Cancellable::start(take_and_drop);
+    while !GIL.drop_request.load(SeqCst) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    waiter.cancel();
+    unlock(&GIL.mutex);
+    GIL.drop_request.store(false, SeqCst);
+    GIL.drop();
+    GIL.take(INTERVAL);
+    let snapshot = books();
+    let gil = main_gil(&snapshot);
+    assert_eq!((gil.takes, gil.anomalies), (1, 0));
+    assert_eq!(threads_of(&snapshot, gil).filter(|row| row.alive).count(), 1);
+}
+
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// Takes, and drops when a drop is requested by a thread that has ended, so that none takes.
+unsafe extern "C-unwind" fn drop_for_a_thread_that_ended(_: *mut c_void) -> *mut c_void {
+    GIL.take(INTERVAL);
+    GIL.drop_request.store(true, SeqCst);
+    REQUESTED.store(true, SeqCst);
+    GIL.drop();
+    std::ptr::null_mut()
+}
+
+#[test]
+fn a_cancellation_unwinds_through_the_hook_of_a_forced_wait() {
+    let _turn = Turn::metered();
+    GIL.drop();
+    REQUESTED.store(false, SeqCst);
+    let waiter = Cancellable::start(drop_for_a_thread_that_ended);
+    // It drops, clears the request, and waits for a take.
+    while !REQUESTED.load(SeqCst) || GIL.drop_request.load(SeqCst) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    waiter.cancel();
+    unlock(&GIL.switch_mutex);
+    GIL.take(INTERVAL);
+    let snapshot = books();
+    assert_eq!((main_gil(&snapshot).takes, main_gil(&snapshot).anomalies), (2, 0));
+}
+
+static QUEUED: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C-unwind" fn take_drop_and_end_if_cancelled(_: *mut c_void) -> *mut c_void {
+    QUEUED.store(true, SeqCst);
+    GIL.take(INTERVAL);
+    GIL.drop();
+    // SAFETY: no frame here has anything to drop.
+    unsafe { pthread_testcancel() };
+    std::ptr::null_mut()
+}
+
+#[test]
+fn a_cancellation_waits_until_a_thread_has_left_the_queue_of_a_policy() {
+    let _turn = Turn::metered();
+    headway_gil::set_policy(PolicyName::Priority, false);
+    QUEUED.store(false, SeqCst);
+    let waiter = Cancellable::start(take_drop_and_end_if_cancelled);
+    while !QUEUED.load(SeqCst) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(20));
+    // SAFETY: the thread was started and is not joined yet.
+    unsafe { assert_eq!(libc::pthread_cancel(waiter.0), 0) };
+    GIL.drop();
+    waiter.join_cancelled();
+    GIL.take(INTERVAL);
+    headway_gil::set_policy(PolicyName::Interval, false);
+    let snapshot = books();
+    assert_eq!((main_gil(&snapshot).takes, main_gil(&snapshot).anomalies), (2, 0));
+}

@@ -47,7 +47,8 @@ impl Deadline {
             thread.turn = match thread.turn {
                 0 => now_ns,
                 deadline_ns => (deadline_ns + offset_ns)
-                    .clamp(now_ns.saturating_sub(offset_ns), now_ns + offset_ns),
+                    .max(now_ns.saturating_sub(offset_ns))
+                    .min(now_ns.saturating_add(offset_ns)),
             };
         }
     }

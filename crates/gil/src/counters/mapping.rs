@@ -382,9 +382,10 @@ pub fn reserve(start: *const u8, bytes: usize) -> bool {
     const MADV_POPULATE_WRITE: c_int = 23;
     let page = page_bytes();
     let first = start as usize & !(page - 1);
-    let length = (start as usize + bytes).next_multiple_of(page) - first;
-    // SAFETY: the range lies in our mapping. Fails cleanly (EFAULT, ENOMEM, EINVAL before Linux
-    // 5.14) where a plain write would raise SIGBUS for want of room.
+    let length = ((start as usize + bytes + page - 1) & !(page - 1)) - first;
+    // Fails cleanly (EFAULT, ENOMEM, EINVAL before Linux 5.14) where a plain write would raise SIGBUS
+    // for lack of space.
+    // SAFETY: the range lies in our mapping.
     let populated = unsafe { libc::madvise(first as *mut c_void, length, MADV_POPULATE_WRITE) };
     populated == 0 || errno() == libc::EINVAL
 }
