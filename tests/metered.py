@@ -19,6 +19,20 @@ def show(value):
     print(json.dumps(value))
 """
 
+# Cancels threads with pthread_cancel.
+CANCELLING = """
+        libc = ctypes.PyDLL(None)  # Its calls keep the GIL.
+        def cancel(thread):
+            libc.pthread_cancel(ctypes.c_void_p(thread.ident))
+            return f"/proc/self/task/{thread.native_id}".encode()
+        def started(target):
+            thread = threading.Thread(target=target, daemon=True)
+            thread.start()
+            while thread.native_id is None: time.sleep(0.001)
+            time.sleep(0.05)
+            return thread
+"""
+
 
 def run_metered(code: str, *options: str, **subprocess_options: Any) -> list[Any]:
     """What `code`, which finds `gil` imported, showed with `show(...)`; its status must be 0."""

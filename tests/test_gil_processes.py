@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from launch import GIL_ENABLED, environment, python
-from metered import PREAMBLE, assert_balanced, run_metered
+from metered import CANCELLING, PREAMBLE, assert_balanced, run_metered
 
 pytestmark = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 
@@ -231,3 +231,41 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path, content: bytes) -> 
     """
     (why,) = run_metered(code)
     assert "not a ledger" in why
+
+
+def test_a_cancelled_wait_unwinds_through_its_hook() -> None:
+    """The cancelled thread leaves the GIL's mutex locked, as it does without Headway."""
+    code = (
+        CANCELLING
+        + """
+        def compute():
+            while True: pass
+        gil.install()
+        # The thread waits for the GIL that the calls keep.
+        task = cancel(started(compute))
+        while libc.access(task, 0) == 0: libc.usleep(1000)
+        libc.puts(b"true")
+        libc.fflush(None)
+        libc._exit(0)
+    """
+    )
+    assert run_metered(code) == [True]
+
+
+def test_a_thread_in_the_queue_of_a_policy_is_cancelled_after_it() -> None:
+    code = (
+        CANCELLING
+        + """
+        def pause():
+            while True: time.sleep(0)
+        gil.install(policy="priority")
+        task = cancel(started(pause))
+        while os.path.exists(task): time.sleep(0.001)
+        report = gil.snapshot().to_dict()
+        show(report)
+        sys.stdout.flush()
+        os._exit(0)
+    """
+    )
+    (report,) = run_metered(code)
+    assert_balanced(report)

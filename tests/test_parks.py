@@ -10,7 +10,7 @@ from typing import Any
 import made_reports
 import pytest
 from launch import headway, read_json
-from metered import assert_balanced, run_metered
+from metered import CANCELLING, assert_balanced, run_metered
 
 from headway import schema, terminal
 
@@ -304,3 +304,22 @@ def test_a_report_that_lacks_something_is_told_what(place: tuple[Any, ...], bad:
     problem = schema.find_problem(report)
     assert problem.startswith("free_threading.")
     assert all(str(key) in problem for key in place)
+
+
+@free_threaded
+def test_a_cancelled_wait_on_a_semaphore_unwinds_through_its_hook() -> None:
+    """The cancelled thread leaves the parking lot as it is, as without Headway."""
+    code = (
+        CANCELLING
+        + """
+        lock = threading.Lock()
+        lock.acquire()
+        gil.install()
+        task = cancel(started(lock.acquire))
+        while libc.access(task, 0) == 0: libc.usleep(1000)
+        libc.puts(b"true")
+        libc.fflush(None)
+        libc._exit(0)
+    """
+    )
+    assert run_metered(code) == [True]
