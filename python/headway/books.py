@@ -30,8 +30,8 @@ THREAD_COUNTS = (
     "forced_waits",
     "preemptions",
 )
-# The waits of a thread of a free-threaded build (crates/gil, `parks`): for locks and events, and
-# because another thread stopped the world.
+# The waits of a thread of a free-threaded build (`parked_waits` in crates/gil): for locks and events,
+# and because another thread stopped the world.
 PARK_TIMES = ("parked", "suspended")
 # Raw figures that are the longest of something: they have no sum and no difference. A policy other
 # than interval keeps the first two, by the class of the thread that waited.
@@ -61,7 +61,7 @@ def sum_distributions(distributions: Iterable[Report]) -> Report:
 
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-# The scale of the buckets, in nanoseconds: see crates/gil/src/histogram.rs.
+# The scale of the buckets, in nanoseconds: see crates/measure/src/scale.rs.
 FIRST_BOUND_NS = 512
 LAST_BOUND_NS = 2**38
 UNBOUNDED_NS = 2**64 - 1
@@ -88,7 +88,7 @@ def _percentile_ns(
     extremes: tuple[int | None, int | None],
     share: float,
 ) -> int | None:
-    """As `percentile_ns` in crates/gil/src/histogram.rs."""
+    """As `percentile_ns` in crates/measure/src/histogram.rs."""
     rank = max(-int(-share * count // 1), 1)  # rounded up, without `math`
     least_ns, longest_ns = extremes
     below = 0

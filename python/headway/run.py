@@ -384,7 +384,7 @@ def runtime_folder() -> str:
 
 
 def remove_ledgers_of_dead_processes(folder: str) -> None:
-    """A ledger is locked while a process has it mapped (crates/gil, ledger/region.rs). One without
+    """A ledger is locked while a process has it mapped (`mapping.rs` in crates/gil). One without
     a lock may still be about to be, or lie on a file system that forgets locks (overlayfs): then
     its process is alive."""
     for name in os.listdir(folder):

@@ -1,4 +1,4 @@
-// Histograms of durations made ready to be drawn: the log-linear scale of headway_gil, whose buckets
+// Histograms of durations made ready to be drawn: the log-linear scale of headway_measure, whose buckets
 // are sixteenths of a power of two from 512 ns on, rebuilt from the upper bounds that the API names.
 
 import type { Histogram } from "./model";

@@ -12,7 +12,7 @@ import {
   weights,
 } from "../src/scales";
 
-/** As the API answers: upper bounds of headway_gil's buckets. */
+/** As the API answers: upper bounds of headway_measure's buckets. */
 function histogram(buckets: [number, number][]): Histogram {
   const count = buckets.reduce((sum, [, number]) => sum + number, 0);
   const max = buckets.at(-1)?.[0] ?? null;

@@ -1,5 +1,5 @@
 """Single times as a HIST of DESIGN.md: percentiles of the times themselves, and their counts on the
-log-linear scale of crates/gil/src/histogram.rs (as HdrHistogram has it). Pure.
+log-linear scale of crates/measure/src/scale.rs (as HdrHistogram has it). Pure.
 """
 
 from __future__ import annotations

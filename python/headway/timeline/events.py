@@ -24,7 +24,7 @@ from headway.timeline.timeline import (
     TimelineThread,
 )
 
-# As `Kind` in crates/gil/src/trace/mod.rs.
+# As `Kind` in crates/gil/src/trace/recording.rs.
 HELD, WAITS, TAKES, TAKES_AFTER_WAIT, DROPS, DROPS_FORCED = 1, 2, 3, 4, 5, 6
 ASKS, GAVE_UP, FORCED_TO_WAIT, FORCED_WAIT_ENDED, CLOSED = 7, 8, 9, 10, 11
 
