@@ -30,7 +30,7 @@ THREAD_COUNTS = (
     "forced_waits",
     "preemptions",
 )
-# The waits of a thread of a free-threaded build (`parked_waits` in crates/gil): for locks and events,
+# How threads of a free-threaded build wait (`parked_waits` in crates/gil): for locks and events,
 # and because another thread stopped the world.
 PARK_TIMES = ("parked", "suspended")
 # Raw figures that are the longest of something: they have no sum and no difference. A policy other

@@ -1,9 +1,9 @@
 //! Fork: the child begins with empty counters in a slot of its own, and with a working GIL.
 //!
-//! `child` runs inside `fork()`, before CPython's own child code, in the only thread of the child. It
-//! makes system calls and accesses memory, and allocates nothing. Then CPython initializes its GIL
-//! again in place, which `gil_creation` sees. `vfork` and `posix_spawn` share the parent's memory or
-//! run no Python, and call no handlers.
+//! `child` runs inside `fork()`, before CPython's own child code, in the only thread of the child.
+//! It makes system calls and accesses memory, and allocates nothing. Then CPython initializes its
+//! GIL again in place, which `gil_creation` sees. `vfork` and `posix_spawn` share the parent's
+//! memory or run no Python, and call no handlers.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -18,7 +18,7 @@ use crate::{
     events, gil_creation, installation, kernel_hints, learning, parked_waits, registry_lock, trace,
 };
 
-/// Whether the handlers are registered. Writer: install, by swap.
+/// True once the handlers are registered. Writer: install, by swap.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 pub fn register() {

@@ -11,15 +11,15 @@ use crate::registry::threads::this_thread;
 use crate::registry::{gils, interpreters};
 use crate::{counters, events, installation};
 
-/// The last condition variables that were initialized, so that the pair of a GIL is found even while
-/// several interpreters are made at the same time. Writers: hooks. Relaxed: a lost value only delays
-/// that a GIL is known.
+/// The last condition variables that were initialized, so that the pair of a GIL is found even
+/// while several interpreters are made at the same time. Writers: hooks. Relaxed: a lost value only
+/// delays that a GIL is known.
 static RECENT: [AtomicUsize; RECENT_LENGTH] = [const { AtomicUsize::new(0) }; RECENT_LENGTH];
 const RECENT_LENGTH: usize = 8;
 /// The number of values written to `RECENT`. Writers: hooks, by atomic addition.
 static RECENT_NEXT: AtomicUsize = AtomicUsize::new(0);
-/// Whether a forked child has yet to initialize its main GIL again. Writer: the only thread of the
-/// child.
+/// True while a forked child has yet to initialize its main GIL again. Writer: the only thread of
+/// the child.
 static MAIN_IS_EXPECTED: AtomicBool = AtomicBool::new(false);
 
 /// In a forked child: CPython initializes the main GIL again next.
@@ -68,8 +68,9 @@ fn saw_unknown_init(address: usize) {
     }
 }
 
-/// A known GIL is initialized again: in a forked child; when an interpreter gets the memory of one that
-/// ended; or when an embedding program starts Python again. No thread holds the GIL or waits for it.
+/// A known GIL is initialized again: in a forked child; when an interpreter gets the memory of one
+/// that ended; or when an embedding program starts Python again. No thread holds the GIL or waits
+/// for it.
 fn initialized_again(gil: &'static Gil, cond: usize) {
     let Some(process) = counters::of_this_process() else { return };
     if !std::ptr::eq(gil, gils::main()) {

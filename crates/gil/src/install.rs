@@ -18,28 +18,29 @@ use crate::registry::thread_end::end_of_thread;
 use crate::registry::{gils, threads};
 use crate::{events, fork, learning, membarrier, registry_lock};
 
-/// What the meter needs to know of the CPython that it is installed into.
+/// Facts about the CPython that the meter is installed into.
 pub struct Host {
     /// The address of a function in the object that has `take_gil`, such as `PyEval_RestoreThread`.
     pub anchor: *const c_void,
-    /// Whether a GIL is enabled; false on a free-threaded build that runs without.
+    /// True if a GIL is enabled; false on a free-threaded build that runs without.
     pub gil_enabled: bool,
     /// The address of the main `PyInterpreterState`.
     pub main_interpreter: usize,
-    /// Whether an own GIL lies inside its `PyInterpreterState` (CPython 3.12 and later).
+    /// True if an own GIL lies inside its `PyInterpreterState` (CPython 3.12 and later).
     pub gil_in_interpreter: bool,
     /// The addresses and IDs of the interpreters that exist.
     pub interpreters: Vec<(usize, i64)>,
-    /// `PyInterpreterState_Head`, which returns the newest interpreter. Called without a thread state.
+    /// `PyInterpreterState_Head`, which returns the newest interpreter. Called without a thread
+    /// state.
     pub newest_interpreter: NewestInterpreter,
     /// `PyInterpreterState_GetID`.
     pub interpreter_id: InterpreterId,
     /// Starts a thread that calls `this_thread_is_the_probe`, takes the GIL and drops it. Drops the
-    /// caller's GIL once `probe_waits` returns true, takes it again, and returns when the thread has
-    /// ended. Returns false if the probe never waited.
+    /// caller's GIL once `probe_waits` returns true, takes it again, and returns when the thread
+    /// has ended. Returns false if the probe never waited.
     pub contend: fn() -> bool,
-    /// On a free-threaded build, with its GIL enabled or not: how a thread finds its thread state. With
-    /// `None`, the waits of such a build are not counted.
+    /// On a free-threaded build, with its GIL enabled or not: how a thread finds its thread state.
+    /// With `None`, the waits of such a build are not counted.
     pub thread_states: Option<ThreadStates>,
     /// The version of the interpreter, for the report.
     pub python: String,
@@ -111,8 +112,8 @@ impl std::fmt::Display for Refusal {
 /// The `cond` of the main GIL once it is learned; 0 before. Writer and reader: install.
 static MAIN_COND: AtomicUsize = AtomicUsize::new(0);
 
-/// Installs the meter with empty counters. Has no effect if it is installed. The caller holds the main
-/// GIL, and is the only thread that does until this returns, except during `contend`.
+/// Installs the meter with empty counters. Has no effect if it is installed. The caller holds the
+/// main GIL, and is the only thread that does until this returns, except during `contend`.
 pub fn install(host: &Host, location: Location) -> Result<(), Refusal> {
     let _change = Change::begin().ok_or(Refusal::Busy)?;
     if is_installed() {
@@ -203,8 +204,8 @@ fn learn(host: &Host) -> Result<Option<Addresses>, Refusal> {
     Ok(Some(learned))
 }
 
-/// Removes the meter. The counters close and stay readable. The caller holds the main GIL. Threads inside
-/// a hook finish there, because the code stays loaded.
+/// Removes the meter. The counters close and stay readable. The caller holds the main GIL. Threads
+/// inside a hook finish there, because the code stays loaded.
 pub fn uninstall() -> Result<(), Refusal> {
     let _change = Change::begin().ok_or(Refusal::Busy)?;
     if !is_installed() {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 /// The number of the next installation. Writer: the holder of [`Change`].
 static NEXT_EPOCH: AtomicU32 = AtomicU32::new(1);
-/// 1 while a thread installs or removes the meter. Set by swap, with acquire; cleared by that thread,
-/// with release, or by a forked child, which has only another thread.
+/// 1 while a thread installs or removes the meter. Set by swap, with acquire; cleared by that
+/// thread, with release, or by a forked child, which has only another thread.
 static CHANGING: AtomicU32 = AtomicU32::new(0);
 
 /// The installation in force; 0 for none.

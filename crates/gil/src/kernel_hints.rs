@@ -2,8 +2,8 @@
 //!
 //! A thread that wakes up on the core of a computing one may wait there for the kernel's tick, some
 //! milliseconds, before it can even ask for the GIL. With a shorter slice (`sched_setattr`, EEVDF,
-//! Linux 6.12 and later; no effect before) it runs at once. Its share of the processor, its scheduling
-//! policy and its nice value do not change.
+//! Linux 6.12 and later; no effect before) it runs at once. Its share of the processor, its
+//! scheduling policy and its nice value do not change.
 //!
 //! A hint is given to the calling thread only, without a mutex held, and only if the thread is in
 //! `SCHED_OTHER` with the slice of all other threads. It is taken back when the thread becomes
@@ -19,11 +19,11 @@ use crate::queue::waiters;
 /// An EEVDF slice: the shortest that Linux accepts.
 const SHORT_SLICE_NS: u64 = 100_000;
 
-/// Whether hints are given. Writers: the holder of the main GIL, and a thread whose hint the kernel
-/// refused. Readers: all threads, relaxed.
+/// True while hints are given. Writers: the holder of the main GIL, and a thread whose hint the
+/// kernel refused. Readers: all threads, relaxed.
 static ALLOWED: AtomicBool = AtomicBool::new(false);
-/// The slice of a thread without a hint, which is that of the first thread before its hint; 0 before.
-/// Writers: threads that get a hint; all store the same value. Relaxed.
+/// The slice of a thread without a hint, which is that of the first thread before its hint; 0
+/// before. Writers: threads that get a hint; all store the same value. Relaxed.
 static COMMON_SLICE_NS: AtomicU64 = AtomicU64::new(0);
 
 /// `struct sched_attr` of Linux, in its first version.

@@ -4,8 +4,8 @@
 //! with `mutex`, and signals `switch_cond` before it leaves `take_gil`.
 //!
 //! A free-threaded build without a GIL has nothing to contend for. There the hooks keep watching: a
-//! thread that signals one address (`switch_cond`, in a take) and then another one that lies before it
-//! by the size of a condition variable and a mutex (`cond`, in a drop) has shown a GIL.
+//! thread that signals one address (`switch_cond`, in a take) and then another one that lies before
+//! it by the size of a condition variable and a mutex (`cond`, in a drop) has shown a GIL.
 //!
 //! The `saw_*` functions run in hooks, under the rules of `hook`.
 
@@ -15,7 +15,7 @@ use crate::registry::addresses::Addresses;
 use crate::registry::gils;
 use crate::registry::threads::this_thread;
 
-/// What the hooks watch for.
+/// The calls that hooks watch for.
 ///
 /// | value | meaning |
 /// |---|---|
@@ -33,11 +33,12 @@ const ANY_GIL: u32 = 2;
 /// The probe thread; while watching for any GIL, the thread of the last signal. Writers: the probe,
 /// with release; hooks, by swap.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
-/// What the probe waited on, or 0. Writer: its hook, `MUTEX` first, `COND` with release.
+/// The address that the probe waited on, or 0. Writer: its hook, `MUTEX` first, `COND` with
+/// release.
 static COND: AtomicUsize = AtomicUsize::new(0);
 static MUTEX: AtomicUsize = AtomicUsize::new(0);
-/// What the probe signalled; while watching for any GIL, the address of the last signal. Writers:
-/// hooks, with release.
+/// The address that the probe signalled; while watching for any GIL, the address of the last
+/// signal. Writers: hooks, with release.
 static SWITCH_COND: AtomicUsize = AtomicUsize::new(0);
 
 pub fn watch_for_probe() {
@@ -67,8 +68,9 @@ pub fn probe_waits() -> bool {
     COND.load(Acquire) != 0
 }
 
-/// What the probe showed, if it is complete and has the layout of `struct _gil_runtime_state` in every
-/// known CPython: `cond`, `mutex` and `switch_cond`, one behind the other.
+/// The addresses that the probe showed, if they are complete and have the layout of `struct
+/// _gil_runtime_state` in every known CPython: `cond`, `mutex` and `switch_cond`, one behind the
+/// other.
 pub fn learned() -> Option<Addresses> {
     WATCHING_FOR.store(NOTHING, Release);
     let (cond, mutex) = (COND.load(Acquire), MUTEX.load(Acquire));

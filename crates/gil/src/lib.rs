@@ -1,11 +1,12 @@
-//! The meter and scheduler behind `headway.gil`: it observes every take, wait, hold, drop and forced
-//! switch of CPython's GILs, counts them exactly per thread and per GIL, and can decide who is next.
+//! The meter and scheduler behind `headway.gil`: it observes every take, wait, hold, drop and
+//! forced switch of CPython's GILs, counts them exactly per thread and per GIL, and can decide who
+//! is next.
 //!
 //! # How
 //! `take_gil` and `drop_gil` (CPython's `Python/ceval_gil.c`) call `pthread_cond_timedwait`,
 //! `pthread_cond_signal` and `pthread_cond_wait` through the global offset table of the object that
-//! contains the interpreter. The meter writes functions of its own into these slots. Each counts what
-//! happens and calls the original. Under a policy that schedules, the waits are replaced.
+//! contains the interpreter. The meter writes functions of its own into these slots. Each counts
+//! what happens and calls the original. Under a policy that schedules, the waits are replaced.
 //!
 //! # Layout
 //! An event flows from [`hook`] through [`events`] to [`counters`] and the [`queue`]:
@@ -81,8 +82,8 @@ pub fn waited_ns_by_this_thread() -> Option<u64> {
     sum_for_this_thread(|counters| counters.wait.sum_ns.load(Relaxed))
 }
 
-/// Nanoseconds that the calling thread has held GILs since the meter was installed, without a hold that
-/// has not ended. `None` if nothing is measured for this thread.
+/// Nanoseconds that the calling thread has held GILs since the meter was installed, without a hold
+/// that has not ended. `None` if nothing is measured for this thread.
 pub fn held_ns_by_this_thread() -> Option<u64> {
     sum_for_this_thread(|counters| counters.hold.sum_ns.load(Relaxed))
 }
@@ -112,9 +113,9 @@ pub fn times_of_this_thread() -> Option<ThreadTimes> {
     })
 }
 
-/// Informs the policy that the next work of the calling thread is unrelated to its last, as in a thread
-/// pool: a thread that computed for one client is not CPU-bound for the next. Call it between the two,
-/// without a GIL.
+/// Informs the policy that the next work of the calling thread is unrelated to its last, as in a
+/// thread pool: a thread that computed for one client is not CPU-bound for the next. Call it
+/// between the two, without a GIL.
 pub fn begin_anew() {
     if is_installed() {
         // The lock keeps a GIL that closes from giving its rows to other threads meanwhile.
@@ -127,9 +128,9 @@ pub fn begin_anew() {
 }
 
 /// Gives the calling thread a switch interval of its own, from its next wait for a GIL or take, or
-/// removes it. Under a policy that schedules, it is the thread's slice: how long the thread holds, and so
-/// how long others wait, before their turn. Threads that Python starts in this one inherit it. It has no
-/// effect under `interval`, where CPython schedules, and before the first install.
+/// removes it. Under a policy that schedules, it is the thread's slice: how long the thread holds,
+/// and so how long others wait, before their turn. Threads that Python starts in this one inherit
+/// it. It has no effect under `interval`, where CPython schedules, and before the first install.
 pub fn set_switch_interval_of_this_thread(interval_ns: Option<u64>) {
     threads::set_switch_interval_of_this_thread_ns(interval_ns.unwrap_or(0));
 }
@@ -148,8 +149,8 @@ pub fn switch_interval_ns() -> Option<u64> {
 }
 
 /// Compares with the interpreters that exist, by address and ID: closes the counters of those that
-/// ended, and aggregates rows if there are many. The caller holds the main GIL, and no interpreter is
-/// made without it.
+/// ended, and aggregates rows if there are many. The caller holds the main GIL, and no interpreter
+/// is made without it.
 pub fn match_interpreters(existing: &[(usize, i64)]) {
     names::keep_only(existing);
     if let Some(process) = counters::of_this_process()
@@ -165,8 +166,8 @@ pub fn run_identity() -> Option<u64> {
     counters::mapping::header().map(|header| header.run.load(Relaxed))
 }
 
-/// Removes the meter and its policy: CPython schedules again. The counters close and stay readable. The
-/// caller holds the main GIL.
+/// Removes the meter and its policy: CPython schedules again. The counters close and stay readable.
+/// The caller holds the main GIL.
 pub fn uninstall() -> Result<(), Refusal> {
     install::uninstall()?;
     queue::set_policy(PolicyName::Interval);
@@ -175,8 +176,8 @@ pub fn uninstall() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Sets the policy, with or without hints to the kernel. Each GIL follows at its next event. The caller
-/// holds the main GIL.
+/// Sets the policy, with or without hints to the kernel. Each GIL follows at its next event. The
+/// caller holds the main GIL.
 pub fn set_policy(policy: PolicyName, kernel_hints: bool) {
     let hints = kernel_hints && policy != PolicyName::Interval;
     kernel_hints::allow(hints);
@@ -189,8 +190,8 @@ pub fn set_policy(policy: PolicyName, kernel_hints: bool) {
     }
 }
 
-/// Writes the used part of the counters to a file, and the trace, if there is one, behind it. The error
-/// is an errno. Async-signal-safe.
+/// Writes the used part of the counters to a file, and the trace, if there is one, behind it. The
+/// error is an errno. Async-signal-safe.
 pub fn write_ledger(fd: c_int) -> Result<(), c_int> {
     counters::file::write_to(fd)?;
     trace::control::write_to(fd)

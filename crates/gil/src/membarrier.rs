@@ -3,14 +3,14 @@
 const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-/// Prepares the barrier. The kernel does this at once while the process has one thread, and may take
-/// milliseconds later.
+/// Prepares the barrier. The kernel does this at once while the process has one thread, and may
+/// take milliseconds later.
 pub fn register() {
     membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
 }
 
-/// Makes every thread of the process pass a full memory barrier. Returns false if the kernel does not
-/// support it.
+/// Makes every thread of the process pass a full memory barrier. Returns false if the kernel does
+/// not support it.
 pub fn in_all_threads() -> bool {
     membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
 }

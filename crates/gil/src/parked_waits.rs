@@ -1,8 +1,8 @@
 //! The waits of threads where there is no GIL to wait for: on free-threaded builds.
 //!
 //! There CPython's threads wait on semaphores: for a `PyMutex`, a critical section or an event (its
-//! parking lot), or, up to 3.13, for a lock of `threading`. The thread state shows what a wait is for
-//! when it begins:
+//! parking lot), or, up to 3.13, for a lock of `threading`. The thread state shows the kind of a
+//! wait when it begins:
 //!
 //! | thread state | wait | kind |
 //! |---|---|---|
@@ -10,8 +10,9 @@
 //! | current and not attached | without a limit | *suspended*: another thread has stopped the world, and this thread waits on its way to its thread state |
 //! | attached | with a limit of a millisecond | *stopping*: this thread stops the world and waits for the others; CPython checks again after each millisecond |
 //!
-//! A wait is counted when it ends. A thread counts in a row under [`NO_GIL`](crate::counters::NO_GIL),
-//! which no other thread writes. `wait_began` and `wait_ended` run in hooks.
+//! A wait is counted when it ends. A thread counts in a row under
+//! [`NO_GIL`](crate::counters::NO_GIL), which no other thread writes. `wait_began` and `wait_ended`
+//! run in hooks.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
@@ -53,7 +54,7 @@ pub fn open(process: &ProcessCounters) {
     process.sees_parks.store(1, Relaxed);
 }
 
-/// What a thread waits for, as its thread state shows.
+/// The kind of a wait, as the thread state shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Parked,
@@ -77,8 +78,8 @@ pub fn wait_began(limit_ns: impl FnOnce(u64) -> Option<u64>) -> Option<Wait> {
     if epoch == 0 || current == 0 {
         return None;
     }
-    // SAFETY: `know` stored a function of this type, and the offset before it. Only the thread itself
-    // frees its current thread state.
+    // SAFETY: `know` stored a function of this type, and the offset before it. Only the thread
+    // itself frees its current thread state.
     let attached = unsafe {
         let current: unsafe extern "C" fn() -> *mut c_void = std::mem::transmute(current);
         let state = current().cast::<u8>();

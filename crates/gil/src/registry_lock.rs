@@ -1,8 +1,8 @@
 //! The registry lock. It guards names, the aggregation of counters and the reuse of rows.
 //!
-//! A holder never waits for the GIL, for a GIL's mutex or for Python, so a thread that holds a GIL may
-//! wait for the lock. A hook that holds a GIL's mutex never takes it. A thread that adds a GIL to the
-//! table takes it after the lock of the table, never before.
+//! A holder never waits for the GIL, for a GIL's mutex or for Python, so a thread that holds a GIL
+//! may wait for the lock. A hook that holds a GIL's mutex never takes it. A thread that adds a GIL
+//! to the table takes it after the lock of the table, never before.
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -44,7 +44,7 @@ pub fn forget_holder() {
 
 fn futex(operation: libc::c_int, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is static. A wait without a timeout returns after a wake, a changed word or a
-    // signal, and the caller checks the word again.
+    // SAFETY: the word is static. A wait without a timeout returns after a wake, a changed word or
+    // a signal, and the caller checks the word again.
     unsafe { libc::syscall(libc::SYS_futex, LOCK.as_ptr(), operation, value, 0, 0, 0) };
 }

@@ -1,8 +1,8 @@
 //! The engine on a GIL without Python: `take` and `drop` step by step as CPython's do
 //! (`Python/ceval_gil.c`, with FORCE_SWITCHING), in this test's own executable.
 //!
-//! Rust links executables with full RELRO, so these tests also cover slots in the executable that are
-//! bound at start and write-protected. They take turns: the meter is one per process.
+//! Rust links executables with full RELRO, so these tests also cover slots in the executable that
+//! are bound at start and write-protected. They take turns: the meter is one per process.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -153,7 +153,7 @@ fn contend() -> bool {
     joined
 }
 
-/// A test's turn, during which it holds the GIL but where it says otherwise.
+/// The turn of a test. The test holds the GIL unless it says otherwise.
 struct Turn {
     _lock: MutexGuard<'static, ()>,
 }
@@ -195,7 +195,7 @@ fn install() {
     headway_gil::install(&host, Location::Memory).expect("the model is a GIL as CPython's");
 }
 
-fn books() -> Snapshot {
+fn snapshot_of_all() -> Snapshot {
     let snapshot = headway_gil::snapshot().expect("installed");
     for gil in &snapshot.gils {
         let held: u64 = threads_of(&snapshot, gil).map(|row| row.held_ns).sum();
@@ -224,7 +224,7 @@ fn uncontended_takes_are_counted_without_waits() {
         GIL.drop();
         GIL.take(INTERVAL);
     }
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     let gil = main_gil(&snapshot);
     assert_eq!(
         (gil.takes, gil.voluntary_drops, gil.held_at_open, gil.held_now),
@@ -247,7 +247,7 @@ fn a_waiter_forces_a_drop_and_its_wait_is_one() {
     GIL.drop();
     waiter.join().unwrap();
     GIL.take(INTERVAL);
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     let gil = main_gil(&snapshot);
     assert_eq!((gil.forced_drops, gil.voluntary_drops, gil.drop_requests), (1, 1, 1));
     assert_eq!((gil.takes, gil.contended_takes), (2, 1));
@@ -277,7 +277,7 @@ fn sums_of_time_only_grow_from_one_snapshot_to_the_next() {
         }
         let sums: Vec<_> = (0..1_000)
             .map(|_| {
-                let snapshot = books();
+                let snapshot = snapshot_of_all();
                 let gil = main_gil(&snapshot);
                 [gil.held_ns, gil.handoff_ns, gil.idle_ns, gil.wall_ns]
             })
@@ -291,16 +291,16 @@ fn sums_of_time_only_grow_from_one_snapshot_to_the_next() {
     GIL.take(INTERVAL);
 }
 
-/// Runs `contend` in a thread while the calling thread holds the mutex, which it gives up once that thread
-/// has slept in it for a while. How long, in nanoseconds.
+/// Runs `contend` in a thread while the calling thread holds the mutex, which it gives up once that
+/// thread has slept in it for a while. How long, in nanoseconds.
 fn while_the_mutex_is_held(contend: impl FnOnce() + Send + 'static) -> u64 {
     let tid = std::sync::Arc::new(AtomicU64::new(0));
-    let told = tid.clone();
+    let stored = tid.clone();
     // SAFETY: an initialized mutex.
     unsafe { libc::pthread_mutex_lock(GIL.mutex.get()) };
     let thread = thread::spawn(move || {
         // SAFETY: no preconditions.
-        told.store(unsafe { libc::gettid() } as u64, SeqCst);
+        stored.store(unsafe { libc::gettid() } as u64, SeqCst);
         contend();
     });
     let sleeps = || {
@@ -330,7 +330,7 @@ fn a_thread_that_waits_for_the_mutex_to_take_the_gil_waits_for_the_gil() {
             GIL.drop();
         });
         GIL.take(INTERVAL);
-        let snapshot = books();
+        let snapshot = snapshot_of_all();
         let gil = main_gil(&snapshot);
         assert_eq!((gil.takes, gil.contended_takes, gil.drop_requests), (2, 1, 0), "{policy:?}");
         let waiter = snapshot.threads.iter().find(|row| !row.alive).expect("it has ended");
@@ -356,7 +356,7 @@ fn a_thread_that_locks_the_mutex_and_takes_nothing_does_not_wait() {
         GIL.drop();
     });
     GIL.take(INTERVAL);
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     assert_eq!((main_gil(&snapshot).takes, main_gil(&snapshot).contended_takes), (2, 0));
 }
 
@@ -367,10 +367,10 @@ fn a_holder_that_waits_for_the_mutex_to_drop_the_gil_holds_on() {
     let dropping = std::sync::Arc::new(AtomicBool::new(false));
     let may_drop = dropping.clone();
     let taken = std::sync::Arc::new(AtomicBool::new(false));
-    let told = taken.clone();
+    let stored = taken.clone();
     let holder = thread::spawn(move || {
         GIL.take(INTERVAL);
-        told.store(true, SeqCst);
+        stored.store(true, SeqCst);
         while !may_drop.load(SeqCst) {
             std::hint::spin_loop();
         }
@@ -387,7 +387,7 @@ fn a_holder_that_waits_for_the_mutex_to_drop_the_gil_holds_on() {
     });
     holder.join().unwrap();
     GIL.take(INTERVAL);
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     let gil = main_gil(&snapshot);
     assert_eq!((gil.takes, gil.contended_takes), (3, 1));
     assert!(gil.handoff_ns > 0, "a thread waited at the drop");
@@ -405,7 +405,7 @@ fn a_signal_by_a_thread_that_does_not_hold_is_no_drop() {
     })
     .join()
     .unwrap();
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     assert_eq!(main_gil(&snapshot).voluntary_drops, 0);
     assert_eq!(main_gil(&snapshot).held_now, 1);
 }
@@ -433,7 +433,7 @@ fn threads_that_wait_while_the_meter_comes_and_goes_get_the_gil() {
     });
     assert_eq!(taken.into_inner(), 4);
     GIL.take(INTERVAL);
-    books();
+    snapshot_of_all();
 }
 
 #[test]
@@ -444,22 +444,22 @@ fn another_gil_of_the_same_layout_gets_books_of_its_own() {
     SECOND.init();
     SECOND.take(INTERVAL);
     SECOND.drop();
-    assert_eq!(books().gils.len(), 1);
+    assert_eq!(snapshot_of_all().gils.len(), 1);
     NEWEST.store(&raw const SECOND as usize, SeqCst);
     SECOND.init();
     for _ in 0..3 {
         SECOND.take(INTERVAL);
         SECOND.drop();
     }
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     let second = &snapshot.gils[1];
     assert_eq!((second.takes, second.voluntary_drops, second.held_at_open), (3, 3, 0));
     assert_eq!(second.interpreter, Some(7));
     assert_eq!(main_gil(&snapshot).takes, 0);
-    // Made anew in the same place: the first one's books close and stay.
+    // Initialized again in the same place: the counters of the first one close and stay.
     SECOND.init();
     SECOND.take(INTERVAL);
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     assert!(!snapshot.gils[1].alive && snapshot.gils[1].takes == 3);
     assert!(snapshot.gils[2].alive && snapshot.gils[2].takes == 1);
     SECOND.drop();
@@ -480,7 +480,7 @@ fn snapshots_balance_at_any_moment() {
         }
         GIL.drop();
         for _ in 0..2000 {
-            books();
+            snapshot_of_all();
         }
         stop.store(true, SeqCst);
     });
@@ -489,7 +489,7 @@ fn snapshots_balance_at_any_moment() {
 
 const POLICIES: [PolicyName; 2] = [PolicyName::Priority, PolicyName::Deadline];
 
-/// A holder of the GIL that computes until it is told to stop, and drops whenever it is asked.
+/// A holder of the GIL that computes until `stop`, and drops at each request.
 fn compute(stop: &AtomicBool) {
     GIL.take(INTERVAL);
     while !stop.load(SeqCst) {
@@ -519,7 +519,7 @@ fn a_policy_has_a_computing_holder_asked_before_the_interval_is_over() {
             stop.store(true, SeqCst);
         });
         GIL.take(INTERVAL);
-        let snapshot = books();
+        let snapshot = snapshot_of_all();
         let gil = main_gil(&snapshot);
         // Under CPython's own rule there is none.
         assert!(gil.preemptions >= 10, "{policy:?}: {gil:?}");
@@ -562,7 +562,7 @@ fn threads_that_wait_while_the_policy_changes_get_the_gil() {
     });
     assert_eq!(taken.into_inner(), 4 * ROUNDS);
     GIL.take(INTERVAL);
-    books();
+    snapshot_of_all();
 }
 
 #[test]
@@ -579,7 +579,7 @@ fn threads_that_a_policy_has_queued_get_the_gil_when_the_meter_goes() {
                     GIL.drop();
                 });
             }
-            while main_gil(&books()).drop_requests == 0 {
+            while main_gil(&snapshot_of_all()).drop_requests == 0 {
                 thread::sleep(Duration::from_millis(1));
             }
             headway_gil::uninstall().unwrap();
@@ -613,12 +613,13 @@ fn a_hook_put_over_ours_is_left_there_and_not_called_in_circles() {
     install();
     GIL.drop();
     GIL.take(INTERVAL);
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     assert_eq!(main_gil(&snapshot).takes, 1);
     swap_slot(slot, BELOW.load(SeqCst));
 }
 
-/// What this executable's calls of pthread_cond_signal go to now: the hook, while it is installed.
+/// The function that this executable's calls of pthread_cond_signal reach: the hook, while
+/// installed.
 fn current_signal() -> usize {
     libc::pthread_cond_signal as unsafe extern "C" fn(*mut libc::pthread_cond_t) -> libc::c_int
         as *const () as usize
@@ -651,15 +652,19 @@ fn swap_slot(slot: usize, value: usize) -> usize {
     }
 }
 
-/// A thread of `pthread_create`, which may be cancelled: no frame of `std` is in the way of unwinding.
+type ThreadStart = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+/// A thread of `pthread_create`, which may be cancelled: no frame of `std` is in the way of
+/// unwinding.
 struct Cancellable(libc::pthread_t);
 
 impl Cancellable {
-    fn start(run: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void) -> Self {
+    fn start(run: ThreadStart) -> Self {
         let mut thread = 0;
         // SAFETY: the function has the type that pthread_create calls, except for the unwinding.
         let result = unsafe {
-            let run = std::mem::transmute::<_, extern "C" fn(*mut c_void) -> *mut c_void>(run);
+            let run =
+                std::mem::transmute::<ThreadStart, extern "C" fn(*mut c_void) -> *mut c_void>(run);
             libc::pthread_create(&mut thread, std::ptr::null(), run, std::ptr::null_mut())
         };
         assert_eq!(result, 0);
@@ -675,7 +680,7 @@ impl Cancellable {
 
     fn join_cancelled(self) {
         let mut result = std::ptr::null_mut();
-        // SAFETY: as above.
+        // SAFETY: the thread is not joined yet.
         unsafe { assert_eq!(libc::pthread_join(self.0, &mut result), 0) };
         assert_eq!(result as isize, -1, "PTHREAD_CANCELED");
     }
@@ -686,8 +691,8 @@ unsafe extern "C" {
     fn pthread_testcancel();
 }
 
-/// A cancelled wait has locked its mutex again, and its thread has ended: as in CPython, nobody would
-/// unlock it.
+/// A cancelled wait has locked its mutex again, and its thread has ended: as in CPython, no thread
+/// would unlock it.
 fn unlock(mutex: &UnsafeCell<libc::pthread_mutex_t>) {
     // SAFETY: glibc's default mutex may be unlocked by another thread.
     unsafe { libc::pthread_mutex_unlock(mutex.get()) };
@@ -711,7 +716,7 @@ fn a_cancellation_unwinds_through_the_hook_of_a_timed_wait() {
     GIL.drop_request.store(false, SeqCst);
     GIL.drop();
     GIL.take(INTERVAL);
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     let gil = main_gil(&snapshot);
     assert_eq!((gil.takes, gil.anomalies), (1, 0));
     assert_eq!(threads_of(&snapshot, gil).filter(|row| row.alive).count(), 1);
@@ -741,7 +746,7 @@ fn a_cancellation_unwinds_through_the_hook_of_a_forced_wait() {
     waiter.cancel();
     unlock(&GIL.switch_mutex);
     GIL.take(INTERVAL);
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     assert_eq!((main_gil(&snapshot).takes, main_gil(&snapshot).anomalies), (2, 0));
 }
 
@@ -772,6 +777,6 @@ fn a_cancellation_waits_until_a_thread_has_left_the_queue_of_a_policy() {
     waiter.join_cancelled();
     GIL.take(INTERVAL);
     headway_gil::set_policy(PolicyName::Interval, false);
-    let snapshot = books();
+    let snapshot = snapshot_of_all();
     assert_eq!((main_gil(&snapshot).takes, main_gil(&snapshot).anomalies), (2, 0));
 }

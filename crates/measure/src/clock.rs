@@ -47,7 +47,8 @@ pub fn nanoseconds(time: libc::timespec) -> u64 {
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid place to write to. The call cannot fail for the clocks that callers
-    // pass, so errno keeps its value. The vDSO answers, except for CPU time, which is a system call.
+    // pass, so errno keeps its value. The vDSO answers, except for CPU time, which is a system
+    // call.
     unsafe { libc::clock_gettime(clock, &mut now) };
     nanoseconds(now)
 }

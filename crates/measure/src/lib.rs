@@ -1,8 +1,9 @@
-//! What every part of Headway measures with: the clocks, and the one histogram of durations.
+//! The clocks and the histogram of durations that every part of Headway measures with.
 //!
 //! - [`clock`]: the clocks of the operating system.
 //! - [`scale`]: the log-linear buckets, shared by both forms of the histogram.
-//! - [`AtomicHistogram`]: the form that a thread writes while others read it, also in shared memory.
+//! - [`AtomicHistogram`]: the form that a thread writes while others read it, also in shared
+//!   memory.
 //! - [`Histogram`]: the form that is merged, subtracted, sent and asked for percentiles.
 
 mod atomic;

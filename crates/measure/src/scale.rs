@@ -28,13 +28,13 @@ fn unbounded_bucket(ns: u64) -> i64 {
 
 /// Entries of a table that is indexed by [`wrapped_bucket`].
 pub const WRAPPED_BUCKETS: usize = 1_024;
-/// The lowest entry for durations below bucket 1: behind the longest duration, a century, and before
-/// the shortest, a nanosecond.
+/// The lowest entry for durations below bucket 1: behind the longest duration, a century, and
+/// before the shortest, a nanosecond.
 const FIRST_WRAPPED: usize = WRAPPED_BUCKETS - 143;
 
-/// The index of a duration in a table of `WRAPPED_BUCKETS` entries, which is cheaper to compute than
-/// [`bucket`]: durations outside of the scale have entries of their own. [`bucket_of_wrapped`] maps
-/// an index to its bucket.
+/// The index of a duration in a table of `WRAPPED_BUCKETS` entries, which is cheaper to compute
+/// than [`bucket`]: durations outside of the scale have entries of their own. [`bucket_of_wrapped`]
+/// maps an index to its bucket.
 #[inline(always)]
 pub fn wrapped_bucket(ns: u64) -> usize {
     unbounded_bucket(ns) as usize % WRAPPED_BUCKETS

@@ -1,8 +1,8 @@
-//! Counters of ended threads and GILs, kept within bounds: those that waited and held least are added
-//! up by name.
+//! Counters of ended threads and GILs, kept within bounds: those that waited and held least are
+//! added up by name.
 //!
-//! Everything here runs without a GIL's mutex: where a thread ends, in a snapshot, and in the hook of
-//! `pthread_cond_init`, where a new interpreter needs the counters of a GIL that ended.
+//! Everything here runs without a GIL's mutex: where a thread ends, in a snapshot, and in the hook
+//! of `pthread_cond_init`, where a new interpreter needs the counters of a GIL that ended.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -54,8 +54,8 @@ pub fn aggregate_if_many(process: &ProcessCounters) {
     }
 }
 
-/// Aggregates ended rows until at most [`ENDED_KEPT`] are left: those that waited and held most. Not
-/// for hooks.
+/// Aggregates ended rows until at most [`ENDED_KEPT`] are left: those that waited and held most.
+/// Not for hooks.
 pub fn aggregate(process: &ProcessCounters, _registry: &RegistryGuard) {
     // Static, because a thread that ends may have as little as 32 KiB of stack.
     static ENDED_ROWS: EndedRows = EndedRows(UnsafeCell::new([(0, 0); ROWS]));
@@ -74,8 +74,8 @@ pub fn aggregate(process: &ProcessCounters, _registry: &RegistryGuard) {
     ended[..excess].iter().for_each(|(_, row)| aggregate_row(process, *row));
 }
 
-/// Adds one ended row to the aggregate of its name and frees the row. The first row of a name becomes
-/// the aggregate itself.
+/// Adds one ended row to the aggregate of its name and frees the row. The first row of a name
+/// becomes the aggregate itself.
 fn aggregate_row(process: &ProcessCounters, row: u32) {
     let counters = process.thread(row);
     let mut buffer = [0; NAME_BYTES];
@@ -104,7 +104,8 @@ fn free_row(row: u32, counters: &ThreadCounters) {
     free_list::push(row);
 }
 
-/// The aggregate for a stem, or that of all other names if there are many; else the name of a new one.
+/// The aggregate for a stem, or that of all other names if there are many; else the name of a new
+/// one.
 fn aggregate_of<'p, 's>(
     process: &'p ProcessCounters,
     gil: u32,

@@ -52,8 +52,8 @@ fn write_from(fd: c_int, start: *const u8, bytes: usize, offset: usize) -> Resul
     Ok(())
 }
 
-/// Appends `bytes` zero bytes, with space on the disk, to a counters file and maps them. The error is
-/// an errno; `EEXIST` if something lies behind the mapping already.
+/// Appends `bytes` zero bytes, with space on the disk, to a counters file and maps them. The error
+/// is an errno; `EEXIST` if something lies behind the mapping already.
 pub fn append(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
     // SAFETY: `path` is a C string.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };

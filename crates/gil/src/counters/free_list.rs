@@ -1,8 +1,8 @@
 //! The free rows of the process.
 //!
 //! A hook takes a row with `pop`, which neither allocates nor blocks. `prepare` runs where no GIL
-//! mutex is held: at install, before a thread is started, when one ends, and in a snapshot. It keeps
-//! rows that have real memory behind them in stock.
+//! mutex is held: at install, before a thread is started, when one ends, and in a snapshot. It
+//! keeps rows that have real memory behind them in stock.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -22,9 +22,11 @@ const STOCK: u32 = 256;
 /// | 0-31 | the top row; `NONE` for an empty stack |
 /// | 32-63 | the number of changes so far, so that a swap fails if the stack changed back in between |
 ///
-/// Writers: any thread, by compare-and-swap. A push publishes `NEXT` with release; a pop acquires it.
+/// Writers: any thread, by compare-and-swap. A push publishes `NEXT` with release; a pop acquires
+/// it.
 static HEAD: AtomicU64 = AtomicU64::new(NONE as u64);
-/// The row below each row on the stack. Writer: the thread that pushes the row. Relaxed: see `HEAD`.
+/// The row below each row on the stack. Writer: the thread that pushes the row. Relaxed: see
+/// `HEAD`.
 static NEXT: [AtomicU32; ROWS] = [const { AtomicU32::new(NONE) }; ROWS];
 /// The number of rows on the stack; may lag behind. Writers: any thread, by atomic addition.
 static FREE_COUNT: AtomicU32 = AtomicU32::new(0);

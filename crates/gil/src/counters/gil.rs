@@ -15,7 +15,7 @@ pub mod gap {
     pub const HANDOFF: u32 = 1;
 }
 
-/// What happened to one GIL.
+/// The counters of one GIL.
 ///
 /// Held, handoff and idle time add up to the lifetime by construction: the time since `changed_ns`
 /// belongs to one hold or one gap, and each event adds it to a counter and moves `changed_ns`.
@@ -52,8 +52,8 @@ pub struct GilCounters {
     pub forced_drops: AtomicU64,
     pub drop_requests: AtomicU64,
     pub preemptions: AtomicU64,
-    /// The longest wait that ended in a take, by the class of the thread. Under the policy `interval`
-    /// all threads count as I/O-bound.
+    /// The longest wait that ended in a take, by the class of the thread. Under the policy
+    /// `interval` all threads count as I/O-bound.
     pub longest_io_bound_wait_ns: AtomicU64,
     pub longest_cpu_bound_wait_ns: AtomicU64,
     /// Events that contradict the state. The counters were corrected at each.

@@ -1,8 +1,8 @@
 //! The shared mapping that holds the counters of a process and of its children.
 //!
 //! The mapping is divided into equal slots, one per process. It is shared memory, so that a parent
-//! reads what its children counted however they ended, or a file, so that any process can read it. A
-//! process that finds no free slot counts in private memory, and is itself counted as unlisted.
+//! reads what its children counted however they ended, or a file, so that any process can read it.
+//! A process that finds no free slot counts in private memory, and is itself counted as unlisted.
 //!
 //! A process maps the header and its own slot, because containers and monitoring count address
 //! space. It maps the slots of other processes while it reads them. No descriptor stays open for
@@ -50,8 +50,8 @@ pub const fn mapping_bytes(slots: usize) -> usize {
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(std::ptr::null_mut());
 /// The number of slots that the mapping has. Written at install, before `HEADER`.
 static MAPPED_SLOTS: AtomicU32 = AtomicU32::new(0);
-/// 1 if the mapping is a file: then a write to a page without room on the disk raises SIGBUS. Written
-/// at install.
+/// 1 if the mapping is a file: then a write to a page without room on the disk raises SIGBUS.
+/// Written at install.
 static FILE_BACKED: AtomicU32 = AtomicU32::new(0);
 /// The slot of this process, which stays mapped, and its index; null and `SLOTS` if it has none.
 /// Written at install and by a forked child, while no other thread reads them.
@@ -383,8 +383,8 @@ pub fn reserve(start: *const u8, bytes: usize) -> bool {
     let page = page_bytes();
     let first = start as usize & !(page - 1);
     let length = ((start as usize + bytes + page - 1) & !(page - 1)) - first;
-    // Fails cleanly (EFAULT, ENOMEM, EINVAL before Linux 5.14) where a plain write would raise SIGBUS
-    // for lack of space.
+    // Fails cleanly (EFAULT, ENOMEM, EINVAL before Linux 5.14) where a plain write would raise
+    // SIGBUS for lack of space.
     // SAFETY: the range lies in our mapping.
     let populated = unsafe { libc::madvise(first as *mut c_void, length, MADV_POPULATE_WRITE) };
     populated == 0 || errno() == libc::EINVAL

@@ -1,4 +1,4 @@
-//! What is counted, in memory that any thread and any other process can read without the GIL.
+//! The counters, in memory that any thread and any other process can read without the GIL.
 //!
 //! The memory is shared between the processes of a run: [`mapping`] creates and maps it, [`file`]
 //! writes and reads it as a file. Each process has one [`ProcessCounters`], which has

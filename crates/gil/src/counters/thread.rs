@@ -6,8 +6,8 @@ use headway_measure::{AtomicHistogram, add};
 
 use super::text::Name;
 
-/// What a thread did with one GIL; or, with [`NO_GIL`](super::NO_GIL), how it waited without one,
-/// which `parked_waits` explains.
+/// The counters of one thread on one GIL. With [`NO_GIL`](super::NO_GIL), they are the waits of the
+/// thread without a GIL, which `parked_waits` explains.
 #[repr(C)]
 pub struct ThreadCounters {
     /// See [`state`](super::state).

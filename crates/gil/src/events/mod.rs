@@ -1,4 +1,4 @@
-//! What an event of a GIL means: it changes the GIL's state and counters and drives the queue.
+//! The events of a GIL: each changes the GIL's state and counters and drives the queue.
 //!
 //! - A *wait* begins when one `take_gil` finds the GIL's mutex locked, or else with its first timed
 //!   wait, and ends with that thread's take.
@@ -32,8 +32,8 @@ pub unsafe fn open(gil: &'static Gil, process: &'static ProcessCounters, now_ns:
     trace::name_gil(gil.serial.load(Relaxed), gil.interpreter_id.load(Relaxed), &gil.name);
 }
 
-/// The calling thread holds the GIL, whose counters have just opened. Returns false if there is no row
-/// for the thread.
+/// The calling thread holds the GIL, whose counters have just opened. Returns false if there is no
+/// row for the thread.
 pub fn open_held(
     gil: &'static Gil,
     locked: &mut Locked,
@@ -70,9 +70,9 @@ pub fn timed_wait_began(
     locked.switch_number
 }
 
-/// When the calling thread began to wait for the GIL's mutex, which it holds now; `None` if it did not
-/// wait. Only for a thread that has locked the mutex by `pthread_mutex_lock` since: its timed waits
-/// lock the mutex too.
+/// When the calling thread began to wait for the GIL's mutex, which it holds now; `None` if it did
+/// not wait. Only for a thread that has locked the mutex by `pthread_mutex_lock` since: its timed
+/// waits lock the mutex too.
 #[inline(always)]
 fn mutex_wait_began_ns(gil: &Gil) -> Option<u64> {
     Some(gil.mutex_wait_began_ns.load(Relaxed)).filter(|began_ns| *began_ns != 0)
@@ -106,7 +106,8 @@ pub fn timed_wait_ended(
         locked.requested_ns = now_ns;
         locked.unanswered.begin();
     } else {
-        // SAFETY: the GIL is held, so a take stored the holder's counters, which are never unmapped.
+        // SAFETY: the GIL is held, so a take stored the holder's counters, which are never
+        // unmapped.
         let holder: &ThreadCounters = unsafe { &*locked.holder };
         locked.unanswered.repeat(holder, now_ns.saturating_sub(locked.requested_ns));
     }
@@ -181,9 +182,9 @@ pub fn take(
     }
 }
 
-/// `cond` was signalled. It is a drop if the calling thread holds the GIL. If the thread waits instead,
-/// it stops waiting without a take: in a free-threaded build, `take_gil` passes the signal on like this
-/// if the GIL was disabled meanwhile.
+/// `cond` was signalled. It is a drop if the calling thread holds the GIL. If the thread waits
+/// instead, it stops waiting without a take: in a free-threaded build, `take_gil` passes the signal
+/// on like this if the GIL was disabled meanwhile.
 #[inline]
 pub fn signal(
     gil: &'static Gil,

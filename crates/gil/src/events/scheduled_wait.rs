@@ -47,8 +47,8 @@ pub fn begin(
     Some(ScheduledWait { row, cpu_bound, switch_number })
 }
 
-/// The switch interval, from which CPython has just computed the end of the wait: by CLOCK_MONOTONIC,
-/// or, where a platform lacks that for condition variables, by CLOCK_REALTIME.
+/// The switch interval, from which CPython has just computed the end of the wait: by
+/// CLOCK_MONOTONIC, or, where a platform lacks that for condition variables, by CLOCK_REALTIME.
 fn interval_ns(until: libc::timespec, now_ns: u64) -> u64 {
     const LONGEST_NS: u64 = 1_000_000_000_000;
     let until_ns = clock::nanoseconds(until);

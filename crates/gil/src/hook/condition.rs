@@ -39,8 +39,8 @@ pub fn hooks() -> [Hook; 3] {
     ]
 }
 
-/// The counters of the process if those of the GIL are open. Opens the GIL if `free_ns` is a time at
-/// which this event shows that the GIL is free, just before or after it.
+/// The counters of the process if those of the GIL are open. Opens the GIL if `free_ns` is a time
+/// at which this event shows that the GIL is free, just before or after it.
 #[inline(always)]
 fn open_gil(gil: &'static Gil, free_ns: Option<u64>) -> Option<&'static ProcessCounters> {
     let process = counters::of_this_process()?;

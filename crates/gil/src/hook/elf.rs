@@ -127,8 +127,8 @@ impl Object {
     }
 
     fn string(&self, tables: &Tables, offset: u32) -> &'static CStr {
-        // SAFETY: string offsets of a loaded object's tables point at C strings in its string table;
-        // the interpreter's object is never unloaded.
+        // SAFETY: string offsets of a loaded object's tables point at C strings in its string
+        // table; the interpreter's object is never unloaded.
         unsafe { CStr::from_ptr((tables.strings as *const libc::c_char).add(offset as usize)) }
     }
 

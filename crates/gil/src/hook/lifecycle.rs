@@ -1,5 +1,5 @@
-//! The hooks that run without a GIL's mutex: where an interpreter is made or ends, and where a thread
-//! is started.
+//! The hooks that run without a GIL's mutex: where an interpreter is made or ends, and where a
+//! thread is started.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::*};

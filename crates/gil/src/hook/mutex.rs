@@ -1,9 +1,10 @@
-//! The hook of `pthread_mutex_lock`: since when a thread waits for a GIL's mutex, and how it locks it.
+//! The hook of `pthread_mutex_lock`: since when a thread waits for a GIL's mutex, and how it locks
+//! it.
 //!
 //! CPython holds this mutex for a fraction of a microsecond at a time. glibc's default mutex lets a
-//! thread that finds it locked sleep at once, and sleeping and waking take some 50 us. While a policy
-//! schedules the GIL, a thread therefore tries for a moment before it sleeps. Under `interval` it
-//! sleeps as it would without Headway.
+//! thread that finds it locked sleep at once, and sleeping and waking take some 50 us. While a
+//! policy schedules the GIL, a thread therefore tries for a moment before it sleeps. Under
+//! `interval` it sleeps as it would without Headway.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -46,8 +47,8 @@ unsafe extern "C-unwind" fn mutex_lock(mutex: Mutex) -> c_int {
     }
 }
 
-/// Replaces `pthread_mutex_lock` on a GIL's mutex. The holder of the GIL locks the mutex to drop it:
-/// its wait for the mutex prolongs the hold. Any other thread waits for the GIL.
+/// Replaces `pthread_mutex_lock` on a GIL's mutex. The holder of the GIL locks the mutex to drop
+/// it: its wait for the mutex prolongs the hold. Any other thread waits for the GIL.
 ///
 /// # Safety
 /// As `real`, which is `pthread_mutex_lock`; `mutex` is that of `gil`.

@@ -1,7 +1,7 @@
-//! What the hooks of the two waits do while a policy schedules the GIL; see `queue`.
+//! The two waits of the hooks while a policy schedules the GIL; see `queue`.
 //!
-//! A thread releases the mutex that it came with, waits, and locks it again, like the functions that
-//! these replace.
+//! A thread releases the mutex that it came with, waits, and locks it again, like the functions
+//! that these replace.
 
 use std::ffi::c_int;
 
@@ -17,8 +17,8 @@ use crate::registry::rows;
 
 type Mutex = *mut libc::pthread_mutex_t;
 
-/// How long a thread spins before it sleeps: about the cost of sleeping and waking on a core that is
-/// not idle. A holder that runs Python answers a drop request within a microsecond.
+/// How long a thread spins before it sleeps: about the cost of sleeping and waking on a core that
+/// is not idle. A holder that runs Python answers a drop request within a microsecond.
 const SPIN_NS: u64 = 20_000;
 
 /// Replaces a timed wait on `cond` that began at `began_ns`. Returns `None`, without an effect, if

@@ -1,9 +1,9 @@
 //! Writes hooks into slots of the interpreter's global offset table, and removes them again.
 //!
 //! The value of a slot is not always the function to call. Before the first call of a lazily bound
-//! symbol it is a stub inside the object itself, which makes the dynamic linker overwrite the slot and
-//! so the hook. In this case the function is looked up, by the version that the object requires. Any
-//! other value, libc's function or another program's hook, is called as it is.
+//! symbol it is a stub inside the object itself, which makes the dynamic linker overwrite the slot
+//! and so the hook. In this case the function is looked up, by the version that the object
+//! requires. Any other value, libc's function or another program's hook, is called as it is.
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::Mutex;
@@ -58,8 +58,8 @@ pub fn patch(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
     Ok(())
 }
 
-/// Writes hooks that [`unpatch`] leaves into the slots of the object that has the function `anchor`.
-/// Skips symbols without a slot, and slots that have their hook already.
+/// Writes hooks that [`unpatch`] leaves into the slots of the object that has the function
+/// `anchor`. Skips symbols without a slot, and slots that have their hook already.
 pub fn patch_for_good(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
     let object = Object::containing(anchor).ok_or(SlotError::NoObject)?;
     // The lock keeps two threads from changing the protection of one page at the same time.
@@ -101,8 +101,8 @@ fn find(object: &Object, hooks: &[Hook], patched: &[Patched]) -> Result<Vec<Patc
     Ok(found)
 }
 
-/// Restores hooks that the dynamic linker has overwritten, because another thread made the first call
-/// through the slot while it was patched.
+/// Restores hooks that the dynamic linker has overwritten, because another thread made the first
+/// call through the slot while it was patched.
 pub fn patch_again() {
     let patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for slot in patched.iter() {
@@ -114,8 +114,8 @@ pub fn patch_again() {
     }
 }
 
-/// Removes our hooks from the slots. A slot that another program has hooked since stays as it is: that
-/// hook calls ours, which then only calls the original.
+/// Removes our hooks from the slots. A slot that another program has hooked since stays as it is:
+/// that hook calls ours, which then only calls the original.
 pub fn unpatch() {
     let mut patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     patched.retain(|slot| {

@@ -1,4 +1,4 @@
-//! What a thread inherits from the one that starts it: its own switch interval.
+//! Inheritance: a thread gets the switch interval of the thread that starts it.
 //!
 //! Nothing is allocated. The new thread runs `begin` before the function that it was started for.
 
@@ -9,8 +9,9 @@ use crate::registry::threads;
 
 pub type ThreadStart = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
-/// What one new thread inherits. Writer: the starting thread, between its claim and `pthread_create`,
-/// relaxed. Reader: the new thread, which then frees it. `pthread_create` orders the two.
+/// The inheritance of one new thread. Writer: the starting thread, between its claim and
+/// `pthread_create`, relaxed. Reader: the new thread, which then frees it. `pthread_create` orders
+/// the two.
 ///
 /// | `claimed` | meaning | becomes |
 /// |---|---|---|
@@ -67,7 +68,8 @@ impl Started {
 
 /// Runs first in the new thread. `pthread_exit` and `pthread_cancel` unwind through its frame.
 unsafe extern "C-unwind" fn begin(inheritance: *mut c_void) -> *mut c_void {
-    // SAFETY: `inherit` passed an entry of ON_THE_WAY; `pthread_create` orders its stores before this.
+    // SAFETY: `inherit` passed an entry of ON_THE_WAY; `pthread_create` orders its stores before
+    // this.
     let inheritance = unsafe { &*inheritance.cast::<Inheritance>() };
     // SAFETY: `inherit` stored a function of this type.
     let start: ThreadStart = unsafe { std::mem::transmute(inheritance.start.load(Relaxed)) };

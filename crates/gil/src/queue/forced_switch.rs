@@ -12,18 +12,18 @@ use super::futex::{Futex, ProcessFutex};
 
 /// The state of the wait, one for each GIL.
 pub struct ForcedSwitch<F = ProcessFutex> {
-    /// Whether takes are noted here, which is while a policy schedules. Writer: an event, with the
-    /// GIL's mutex held. Relaxed; see `takes()`.
+    /// True while takes are noted here, which is while a policy schedules. Writer: an event, with
+    /// the GIL's mutex held. Relaxed; see `takes()`.
     in_use: AtomicBool,
     /// The number of takes by threads that waited, and of all takes while none waits. Writer: the
     /// take, with the GIL's mutex and its switch mutex held.
     takes: F,
     /// Threads that sleep on `takes`, or are about to. Writers: these threads. A thread adds itself
-    /// before it reads `takes` for the last time, and the take changes `takes` before it reads this:
-    /// both are sequentially consistent, so one of them sees the other.
+    /// before it reads `takes` for the last time, and the take changes `takes` before it reads
+    /// this: both are sequentially consistent, so one of them sees the other.
     sleepers: AtomicU32,
-    /// The thread that the last drop woke, or `NOBODY`. Writer: the drop, with the GIL's mutex held.
-    /// Relaxed: a reader only decides by it whether to spin.
+    /// The thread that the last drop woke, or `NOBODY`. Writer: the drop, with the GIL's mutex
+    /// held. Relaxed: a reader only decides by it whether to spin.
     woken: AtomicU32,
 }
 
@@ -89,8 +89,8 @@ impl<F: Futex> ForcedSwitch<F> {
         }
     }
 
-    /// Waits until a take is noted after `seen`, and spins for the first `spin_ns`. The caller holds
-    /// no mutex.
+    /// Waits until a take is noted after `seen`, and spins for the first `spin_ns`. The caller
+    /// holds no mutex.
     pub fn wait(&self, seen: u32, spin_ns: u64) {
         let taken = || self.takes.load() != seen;
         if spin_ns > 0 && self.takes.spin(spin_ns, taken) {

@@ -1,10 +1,10 @@
 //! The queue of the threads that wait for a GIL, while a policy schedules it.
 //!
-//! A thread that would wait on `cond` waits here instead, on a futex of its own, and the thread that
-//! drops the GIL wakes the one that the policy chose. To make the holder drop, a waiter returns to
-//! `take_gil` as if its timed wait had timed out; CPython then makes the drop request itself. This
-//! keeps CPython's protocol, so a waiter may return to `take_gil` at any time and check the GIL
-//! itself. That happens when the policy changes or the meter is removed.
+//! A thread that would wait on `cond` waits here instead, on a futex of its own, and the thread
+//! that drops the GIL wakes the one that the policy chose. To make the holder drop, a waiter
+//! returns to `take_gil` as if its timed wait had timed out; CPython then makes the drop request
+//! itself. This keeps CPython's protocol, so a waiter may return to `take_gil` at any time and
+//! check the GIL itself. That happens when the policy changes or the meter is removed.
 //!
 //! Everything in this file runs with the GIL's mutex held. `forced_switch` is the wait of a thread
 //! that was forced to drop.
@@ -47,7 +47,7 @@ pub trait Waiters: Threads {
     fn share_a_core(&self, one: ThreadId, other: ThreadId) -> bool;
 }
 
-/// What a waiter does next.
+/// The next step of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Return from the timed wait, to check whether the GIL is free.
@@ -109,8 +109,8 @@ impl Queue {
         }
     }
 
-    /// `me` found the GIL held, and waits with this switch interval. `own_slice_ns` is the slice of the
-    /// calling thread, or 0 for one switch interval of the GIL.
+    /// `me` found the GIL held, and waits with this switch interval. `own_slice_ns` is the slice of
+    /// the calling thread, or 0 for one switch interval of the GIL.
     pub fn begin_wait<W: Waiters>(
         &mut self,
         waiters: &mut W,
@@ -126,9 +126,9 @@ impl Queue {
         }
     }
 
-    /// What the waiter `me` does next. `requested_ns` is the time of the last drop request against the
-    /// present hold. `Recheck` and `RequestDrop` remove the waiter from the queue; it keeps its position
-    /// if it waits again.
+    /// Decides the next step of the waiter `me`. `requested_ns` is the time of the last drop
+    /// request against the present hold. `Recheck` and `RequestDrop` remove the waiter from the
+    /// queue; it keeps its position if it waits again.
     pub fn step<W: Waiters>(
         &mut self,
         waiters: &mut W,
@@ -161,8 +161,9 @@ impl Queue {
     }
 
     /// `me` has taken the GIL. Wakes the next waiter if it may now request a drop earlier than it
-    /// expects. Returns false if `me` did not wait while others do. Then a thread in a forced-switch
-    /// wait continues to wait, so that it passes such a waiter only once after each request.
+    /// expects. Returns false if `me` did not wait while others do. Then a thread in a
+    /// forced-switch wait continues to wait, so that it passes such a waiter only once after each
+    /// request.
     pub fn took<W: Waiters>(
         &mut self,
         waiters: &mut W,
@@ -202,8 +203,8 @@ impl Queue {
         Some(next)
     }
 
-    /// `me` signalled `cond` without holding the GIL: it stops waiting. Wakes the next waiter, so that it
-    /// checks the GIL too.
+    /// `me` signalled `cond` without holding the GIL: it stops waiting. Wakes the next waiter, so
+    /// that it checks the GIL too.
     pub fn gave_up<W: Waiters>(&mut self, waiters: &mut W, me: ThreadId, now_ns: u64) {
         let Some(scheduler) = &mut self.scheduler else { return };
         scheduler.leave(waiters, me);

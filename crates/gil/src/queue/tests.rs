@@ -1,14 +1,14 @@
 //! The queue, the futexes that its threads wait on and the forced-switch wait, explored by a model
 //! checker.
 //!
-//! `Gil` is CPython's `take_gil` and `drop_gil`, step by step, with the hooks of `hook::scheduling` and
-//! `events` in their places. `Queue`, `wakeup` and `ForcedSwitch` are the real ones, on futexes that
-//! shuttle schedules. Each run has other threads, other scripts and another interleaving.
+//! `Gil` is CPython's `take_gil` and `drop_gil`, step by step, with the hooks of `hook::scheduling`
+//! and `events` in their places. `Queue`, `wakeup` and `ForcedSwitch` are the real ones, on futexes
+//! that shuttle schedules. Each run has other threads, other scripts and another interleaving.
 //!
-//! Time passes only while a thread holds the GIL and computes, and only this ends a timed wait. So no
-//! time limit can make up for a lost wakeup: neither `RECHECK_NS` nor the limit of the forced-switch
-//! wait exists here, and a timed wait never ends while the GIL is free. A thread that waits for a
-//! missing wakeup waits forever, which shuttle reports as a deadlock.
+//! Time passes only while a thread holds the GIL and computes, and only this ends a timed wait. So
+//! no time limit can make up for a lost wakeup: neither `RECHECK_NS` nor the limit of the
+//! forced-switch wait exists here, and a timed wait never ends while the GIL is free. A thread that
+//! waits for a missing wakeup waits forever, which shuttle reports as a deadlock.
 //!
 //! Bugs that were put in, one at a time, and whether the tests found them (400 to 1,000 runs each):
 //!
@@ -28,9 +28,9 @@
 //! | `step` without `prepare` | the run did not end: the waiter never sleeps again |
 //! | `note_take` wakes one of several | the run did not end within a minute; no failure |
 //!
-//! Not tried yet: the order of reads in `ForcedSwitch::takes`, `set_in_use` without its take, a sleeper
-//! that adds itself late, `Scheduler::take` without `leave`, an uninstall that wakes no thread. The
-//! uninstall and the hooks themselves are the model's own copies.
+//! Not tried yet: the order of reads in `ForcedSwitch::takes`, `set_in_use` without its take, a
+//! sleeper that adds itself late, `Scheduler::take` without `leave`, an uninstall that wakes no
+//! thread. The uninstall and the hooks themselves are the model's own copies.
 //!
 //! `HEADWAY_MODEL_RUNS` sets the number of runs for each scheduler and test.
 
@@ -63,7 +63,7 @@ struct ModelFutex {
     sleepers: Mutex<Vec<Sleeper>>,
     changed: Condvar,
     clock: Arc<Clock>,
-    /// Whether sleep on it ends at a time.
+    /// True if sleep on it has a time limit.
     has_time_limit: bool,
 }
 
@@ -189,7 +189,7 @@ impl Waiters for Table {
     }
 }
 
-/// What the GIL's mutex guards: first CPython's, then the engine's.
+/// The state that the GIL's mutex guards: first CPython's, then the meter's.
 struct Locked {
     locked: bool,
     switch_number: u64,
@@ -272,8 +272,8 @@ impl Gil {
 
     // CPython's side.
 
-    /// `take_gil`. Whether the GIL was taken: a thread that `exits` leaves instead of asking, if it has
-    /// not got the GIL before, and takes back a request that it made earlier.
+    /// `take_gil`. Whether the GIL was taken: a thread that `exits` leaves instead of asking, if it
+    /// has not got the GIL before, and takes back a request that it made earlier.
     fn take(&self, me: ThreadId, exits: &SharedBool) -> bool {
         let mut locked = self.mutex.lock().unwrap();
         let mut requested = false;
@@ -284,8 +284,8 @@ impl Gil {
             if timed_out && locked.locked && locked.switch_number == switch_number {
                 if exits.load(SeqCst) {
                     if requested {
-                        // CPython does this after it has let go of the mutex; then a holder that drops just
-                        // between waits for a switch, with or without us.
+                        // CPython does this after it has let go of the mutex; then a holder that
+                        // drops just between waits for a switch, with or without us.
                         self.drop_request.store(false, SeqCst);
                     }
                     return false;
@@ -439,7 +439,8 @@ impl Gil {
         }
     }
 
-    /// As `install::uninstall`: the counters close, a running event ends, and all waiters are woken.
+    /// As `install::uninstall`: the counters close, a running event ends, and all waiters are
+    /// woken.
     fn uninstall(&self) {
         self.installed.store(false, SeqCst);
         drop(self.event.lock().unwrap());
@@ -449,7 +450,7 @@ impl Gil {
         self.switch.set_in_use(false);
     }
 
-    // What a thread does with the GIL.
+    // Threads that use the GIL.
 
     /// Computes until it is asked to drop, or nobody is left who could ask. The time passes to the
     /// next moment at which a timed wait ends, again and again.
@@ -533,7 +534,7 @@ impl Gil {
     }
 }
 
-/// What happens besides takes and drops.
+/// Events other than takes and drops.
 #[derive(Clone, Copy, Default)]
 struct What {
     policies: bool,
@@ -567,7 +568,7 @@ fn run(what: What) {
     let locked = gil.mutex.lock().unwrap();
     assert!(!locked.locked);
     let queued = locked.table.threads.iter().filter(|thread| thread.is_queued()).count();
-    // An uninstall sends the waiters away as they are; the books that they get afterwards are new.
+    // An uninstall removes the waiters as they are; the rows that they get afterwards are new.
     assert!(queued == 0 || !gil.installed.load(SeqCst), "{queued} do not wait and are in a queue");
 }
 
@@ -575,7 +576,8 @@ fn explore(what: What) {
     let runs = std::env::var("HEADWAY_MODEL_RUNS").ok().and_then(|text| text.parse().ok());
     let runs = runs.unwrap_or(2_000);
     shuttle::check_random(move || run(what), runs);
-    // This one may keep a thread from running for good while others pass the time; that is no deadlock.
+    // This one may keep a thread from running for good while others pass the time; that is no
+    // deadlock.
     let mut config = Config::new();
     config.max_steps = MaxSteps::ContinueAfter(100_000);
     Runner::new(PctScheduler::new(3, runs), config).run(move || run(what));

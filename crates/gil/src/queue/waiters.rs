@@ -14,7 +14,7 @@ use crate::counters::{ProcessCounters, ROWS, free_list};
 /// The record of one row.
 #[repr(align(64))]
 struct WaiterRecord {
-    /// What the policies know of the thread. Guarded by the GIL's mutex; see [`LockedWaiters`] and
+    /// The thread as the policies know it. Guarded by the GIL's mutex; see [`LockedWaiters`] and
     /// [`forced_wait_ended`].
     thread: UnsafeCell<Thread>,
     /// The futex that the thread waits on; see `wakeup`.
@@ -22,7 +22,7 @@ struct WaiterRecord {
     /// The core that the thread was last seen on. Writer: the thread. Readers: threads of the same
     /// GIL. Relaxed: any value is valid.
     core: AtomicU32,
-    /// Whether the kernel has the hint of `kernel_hints` for the thread. Writers: the thread, and
+    /// True if the kernel has the hint of `kernel_hints` for the thread. Writers: the thread, and
     /// the thread that ends the policy. Relaxed: a hint too many or too few is harmless.
     has_hint: AtomicBool,
 }
@@ -68,7 +68,8 @@ impl Index<ThreadId> for LockedWaiters {
 
 impl IndexMut<ThreadId> for LockedWaiters {
     fn index_mut(&mut self, row: ThreadId) -> &mut Thread {
-        // SAFETY: the GIL's mutex is held, and `self` is the only value, as `of_locked_gil` requires.
+        // SAFETY: the GIL's mutex is held, and `self` is the only value, as `of_locked_gil`
+        // requires.
         unsafe { &mut *record(row).thread.get() }
     }
 }

@@ -23,8 +23,8 @@ pub fn prepare(futex: &impl Futex) {
     futex.store(AWAKE);
 }
 
-/// Waits to be woken, until `until_ns` at most, and spins for the first `spin_ns`. Returns whether it
-/// was woken. The caller has prepared the futex and holds no mutex.
+/// Waits to be woken, until `until_ns` at most, and spins for the first `spin_ns`. Returns whether
+/// it was woken. The caller has prepared the futex and holds no mutex.
 pub fn wait(futex: &impl Futex, spin_ns: u64, until_ns: u64) -> bool {
     if spin_ns > 0 && futex.spin(spin_ns, || futex.load() != AWAKE) {
         return true;

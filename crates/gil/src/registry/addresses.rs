@@ -11,8 +11,8 @@ const MUTEX_BYTES: usize = size_of::<libc::pthread_mutex_t>();
 /// The distance from `cond` to `switch_cond`.
 const SWITCH_COND_AFTER_COND: usize = COND_BYTES + MUTEX_BYTES;
 
-/// The distance from a `PyInterpreterState` to the `cond` of its own GIL; 0 if GILs do not lie in it.
-/// Writer: install. Readers: hooks and snapshots, relaxed.
+/// The distance from a `PyInterpreterState` to the `cond` of its own GIL; 0 if GILs do not lie in
+/// it. Writer: install. Readers: hooks and snapshots, relaxed.
 static COND_AFTER_INTERPRETER: AtomicUsize = AtomicUsize::new(0);
 
 /// The addresses of a GIL. They are compared, never followed: CPython frees an own GIL with its

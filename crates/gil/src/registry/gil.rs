@@ -28,8 +28,8 @@ pub enum Role {
 /// The end of a hold of this length is stored, for a watchdog that observes holds.
 pub const LONG_HOLD_NS: u64 = 10_000_000;
 
-/// The present state of a GIL. Guarded by the GIL's mutex, which CPython holds around every call that
-/// the hooks see.
+/// The present state of a GIL. Guarded by the GIL's mutex, which CPython holds around every call
+/// that the hooks see.
 pub struct Locked {
     pub held: bool,
     /// The holder's counters; null before the first hold.
@@ -40,13 +40,13 @@ pub struct Locked {
     pub switch_number: u64,
     /// Threads inside a timed wait whose beginning the hook saw.
     pub in_timed_wait: u32,
-    /// Whether a drop request against the present hold is pending.
+    /// True while a drop request against the present hold is pending.
     pub drop_requested: bool,
     /// When the pending request was made for the first time.
     pub requested_ns: u64,
     /// When the pending request was made for the last time.
     pub requested_last_ns: u64,
-    /// Whether the policy made the request before the switch interval was over: a preemption.
+    /// True if the policy made the request before the switch interval was over: a preemption.
     pub requested_early: bool,
     /// The CPU time of the holder while the request is pending.
     pub unanswered: Unanswered,
@@ -119,15 +119,17 @@ pub struct Gil {
     pub interpreter_id: AtomicI64,
     /// See `names`. Writers: holders of the registry lock, and the thread that adds the GIL.
     pub name: Name,
-    /// Odd while an event changes the counters of this GIL, so that a reader knows whether its copy is
-    /// consistent. Writer: the event, with the GIL's mutex held. See [`Gil::event`], [`Gil::read`].
+    /// Odd while an event changes the counters of this GIL, so that a reader knows whether its copy
+    /// is consistent. Writer: the event, with the GIL's mutex held. See [`Gil::event`],
+    /// [`Gil::read`].
     sequence: AtomicU32,
-    /// Readers that got no consistent copy and ask events to pause. Writers: these readers, by atomic
-    /// addition. Reader: the event, relaxed.
+    /// Readers that got no consistent copy and ask events to pause. Writers: these readers, by
+    /// atomic addition. Reader: the event, relaxed.
     readers: AtomicU32,
-    /// The latest moment that a copy of the counters shows. An event that the copy does not show has
-    /// no earlier time, so that sums of time only grow from one copy to the next. Writers: readers of
-    /// the counters. Reader: the event, between its two changes of `sequence`. See `moment_ns`.
+    /// The latest moment that a copy of the counters shows. An event that the copy does not show
+    /// has no earlier time, so that sums of time only grow from one copy to the next. Writers:
+    /// readers of the counters. Reader: the event, between its two changes of `sequence`. See
+    /// `moment_ns`.
     shown_ns: AtomicU64,
     /// The counters of this opening. Writer: the opening. Relaxed: `life` orders it.
     counters: AtomicPtr<GilCounters>,
@@ -135,22 +137,23 @@ pub struct Gil {
     pub unmeasured: AtomicU32,
     /// The wait of threads that are forced to switch, while a policy schedules.
     pub forced_switch: ForcedSwitch,
-    /// `threads::this_thread` of the holder; 0 while no thread holds. Writers: the take and the drop,
-    /// with the GIL's mutex held. Readers: these, and without the mutex a thread that asks whether it
-    /// is the holder: it reads its own value only if its own last store of this field was a take.
+    /// `threads::this_thread` of the holder; 0 while no thread holds. Writers: the take and the
+    /// drop, with the GIL's mutex held. Readers: these, and without the mutex a thread that asks
+    /// whether it is the holder: it reads its own value only if its own last store of this field
+    /// was a take.
     pub holder_thread: AtomicUsize,
     /// Threads that found the GIL's mutex locked and wait for it to take the GIL. Writers: these
-    /// threads, by atomic addition. Reader: the drop, with the mutex held. Relaxed: the mutex orders
-    /// what depends on it.
+    /// threads, by atomic addition. Reader: the drop, with the mutex held. Relaxed: the mutex
+    /// orders what depends on it.
     pub mutex_waiters: AtomicU32,
-    /// When the thread that locked the GIL's mutex last began to wait for it; 0 if it did not wait, or
-    /// does not take the GIL. Writers and readers: holders of the mutex, which orders them.
+    /// When the thread that locked the GIL's mutex last began to wait for it; 0 if it did not wait,
+    /// or does not take the GIL. Writers and readers: holders of the mutex, which orders them.
     pub mutex_wait_began_ns: AtomicU64,
-    /// When the last long hold began, and when it ended. Writer: the event that ends it. Readers: as
-    /// those of the counters.
+    /// When the last long hold began, and when it ended. Writer: the event that ends it. Readers:
+    /// as those of the counters.
     pub last_long_hold_ns: [AtomicU64; 2],
-    /// The CPU time that the holder used in that hold while a drop request was pending; 0 if it is not
-    /// known. Writer and readers: as `last_long_hold_ns`.
+    /// The CPU time that the holder used in that hold while a drop request was pending; 0 if it is
+    /// not known. Writer and readers: as `last_long_hold_ns`.
     pub last_long_hold_cpu_ns: AtomicU64,
     locked: UnsafeCell<Locked>,
 }
@@ -186,8 +189,8 @@ impl Gil {
     }
 
     /// # Safety
-    /// The caller holds this GIL's mutex, or is the only thread that can reach the GIL, for as long as
-    /// the reference lives.
+    /// The caller holds this GIL's mutex, or is the only thread that can reach the GIL, for as long
+    /// as the reference lives.
     #[allow(clippy::mut_from_ref)]
     #[inline]
     pub unsafe fn locked(&self) -> &mut Locked {
@@ -206,8 +209,9 @@ impl Gil {
         }
     }
 
-    /// Runs the changes of an event so that a reader sees all of them or none. Returns `None`, without
-    /// a change, if this GIL's counters are not open under the installation `epoch`. For hooks.
+    /// Runs the changes of an event so that a reader sees all of them or none. Returns `None`,
+    /// without a change, if this GIL's counters are not open under the installation `epoch`. For
+    /// hooks.
     ///
     /// # Safety
     /// As [`Gil::locked`].
@@ -218,8 +222,8 @@ impl Gil {
         }
         let sequence = self.sequence.load(Relaxed);
         self.sequence.store(sequence.wrapping_add(1), Relaxed);
-        // `gils::close_all` writes `life`, runs a barrier in all threads, and then waits for an even
-        // sequence. This half of the barrier only keeps the compiler from reordering.
+        // `gils::close_all` writes `life`, runs a barrier in all threads, and then waits for an
+        // even sequence. This half of the barrier only keeps the compiler from reordering.
         compiler_fence(SeqCst);
         fence(Release);
         let current = self.life.load(Relaxed) == life::OPEN && installation::is_in_force(epoch);
@@ -229,8 +233,8 @@ impl Gil {
         result
     }
 
-    /// Spins for a bounded time: long enough to copy the rows of hundreds of threads, short enough not
-    /// to matter if the reader has lost its core.
+    /// Spins for a bounded time: long enough to copy the rows of hundreds of threads, short enough
+    /// not to matter if the reader has lost its core.
     #[cold]
     fn pause_for_readers(&self) {
         for _ in 0..2_000 {

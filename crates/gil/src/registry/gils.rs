@@ -26,8 +26,8 @@ static TABLE: [Gil; GILS] = {
 /// child. Readers: every search, with acquire.
 static HIGH_WATER: AtomicUsize = AtomicUsize::new(1);
 /// 1 while a thread adds an entry. Set by swap, with acquire; cleared with release, and in a forked
-/// child. A thread takes it without a GIL's mutex and without the registry lock, which its holder may
-/// take.
+/// child. A thread takes it without a GIL's mutex and without the registry lock, which its holder
+/// may take.
 static ADDING: AtomicUsize = AtomicUsize::new(0);
 
 pub fn main() -> &'static Gil {
@@ -131,8 +131,8 @@ pub fn close_all(process: &'static ProcessCounters) {
     }
 }
 
-/// Closes the counters of a GIL that ended with its interpreter, as of its last event. Its addresses
-/// may belong to something else. No thread runs an event of it any more.
+/// Closes the counters of a GIL that ended with its interpreter, as of its last event. Its
+/// addresses may belong to something else. No thread runs an event of it any more.
 pub fn close_ended(gil: &'static Gil, process: &'static ProcessCounters) {
     gil.forget_addresses();
     if gil.life.swap(life::CLOSED, SeqCst) == life::OPEN {

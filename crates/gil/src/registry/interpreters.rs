@@ -30,9 +30,9 @@ pub fn id_if_newest(interpreter: usize) -> Option<i64> {
     if newest == 0 || get_id == 0 {
         return None;
     }
-    // SAFETY: `know_functions` stored functions of these types. Each reads one field, without a lock,
-    // a thread state or an allocation. The newest interpreter of CPython's own list exists, because
-    // the caller is making it.
+    // SAFETY: `know_functions` stored functions of these types. Each reads one field, without a
+    // lock, a thread state or an allocation. The newest interpreter of CPython's own list exists,
+    // because the caller is making it.
     unsafe {
         let newest: NewestInterpreter = std::mem::transmute(newest);
         let get_id: InterpreterId = std::mem::transmute(get_id);

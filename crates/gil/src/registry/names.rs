@@ -1,8 +1,8 @@
 //! The names that the program gives its threads and GILs. A GIL is named after its interpreter.
 //!
 //! The program may name a GIL before the meter is installed, and the name outlives its removal. So
-//! names are stored here by the ID of the interpreter, which CPython uses once; the name of the main
-//! GIL is stored with the GIL. Nothing here runs in hooks.
+//! names are stored here by the ID of the interpreter, which CPython uses once; the name of the
+//! main GIL is stored with the GIL. Nothing here runs in hooks.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -18,8 +18,8 @@ struct StoredName {
     name: Name,
 }
 
-/// Guarded by the registry lock. If a process names more interpreters than it has counters for GILs,
-/// the last names are lost.
+/// Guarded by the registry lock. If a process names more interpreters than it has counters for
+/// GILs, the last names are lost.
 static STORED_NAMES: [StoredName; GILS] =
     [const { StoredName { interpreter_id: AtomicI64::new(-1), name: Name::new() } }; GILS];
 
@@ -32,7 +32,8 @@ pub fn name_this_thread(name: &[u8]) {
     }
 }
 
-/// Names the live thread with this kernel thread ID. Stores the name if no hook has seen the thread.
+/// Names the live thread with this kernel thread ID. Stores the name if no hook has seen the
+/// thread.
 pub fn name_thread(native_id: u32, name: &[u8]) {
     let registry = registry_lock::lock();
     let Some(process) = counters::of_this_process() else { return };
@@ -49,8 +50,8 @@ pub fn name_thread(native_id: u32, name: &[u8]) {
     }
 }
 
-/// The name of the live thread with this kernel thread ID: the one that Python reported, or else the
-/// kernel's.
+/// The name of the live thread with this kernel thread ID: the one that Python reported, or else
+/// the kernel's.
 pub fn name_of(native_id: u32) -> Option<String> {
     let reported = {
         let registry = registry_lock::lock();
@@ -64,8 +65,8 @@ pub fn name_of(native_id: u32) -> Option<String> {
 }
 
 /// Names the GIL that an interpreter owns, in its present and future counters. An interpreter that
-/// shares the main GIL owns none, and the call has no effect. The caller runs in that interpreter, so
-/// its GIL neither opens nor ends meanwhile.
+/// shares the main GIL owns none, and the call has no effect. The caller runs in that interpreter,
+/// so its GIL neither opens nor ends meanwhile.
 pub fn name_gil_of(interpreter_id: i64, name: &[u8]) {
     let _registry = registry_lock::lock();
     if interpreter_id == 0 {
@@ -79,8 +80,8 @@ pub fn name_gil_of(interpreter_id: i64, name: &[u8]) {
     give_all(interpreter_id, name);
 }
 
-/// Gives each own GIL that is known its stored name. A GIL that opens at this moment gets it the next
-/// time.
+/// Gives each own GIL that is known its stored name. A GIL that opens at this moment gets it the
+/// next time.
 pub fn name_known_gils() {
     let _registry = registry_lock::lock();
     for stored in &STORED_NAMES {

@@ -10,8 +10,9 @@ use super::threads::{Link, Thread, current, current_or_new};
 use crate::counters::{ProcessCounters, ThreadCounters, free_list, state};
 use crate::queue::waiters;
 
-/// The row of the calling thread for `gil`, and its counters; a new row in the thread's first event.
-/// If no row is free, the GIL's row for unmeasured threads. For hooks, with the GIL's mutex held.
+/// The row of the calling thread for `gil`, and its counters; a new row in the thread's first
+/// event. If no row is free, the GIL's row for unmeasured threads. For hooks, with the GIL's mutex
+/// held.
 #[inline]
 pub fn of_this_thread(
     gil: &'static Gil,
@@ -89,8 +90,8 @@ fn link_to_write(thread: &'static Thread) -> &'static Link {
     thread.links.iter().find(is_free).unwrap_or_else(|| thread.next_link_to_replace())
 }
 
-/// The links of the calling thread to open GILs. A GIL that ends leaves its threads' links, whose rows
-/// may belong to other threads.
+/// The links of the calling thread to open GILs. A GIL that ends leaves its threads' links, whose
+/// rows may belong to other threads.
 pub fn open_links_of_this_thread() -> impl Iterator<Item = &'static Link> {
     let links = current().map_or(&[][..], |thread| &thread.links);
     links.iter().filter(|link| {

@@ -8,8 +8,8 @@ use super::threads::Thread;
 use crate::counters::{self, NAME_BYTES, aggregation, free_list};
 use crate::{registry_lock, trace};
 
-/// The destructor of the key of `threads`. Runs in each measured thread as it ends, usually after its
-/// last event. If a later destructor uses Python, the thread gets a new entry.
+/// The destructor of the key of `threads`. Runs in each measured thread as it ends, usually after
+/// its last event. If a later destructor uses Python, the thread gets a new entry.
 ///
 /// # Safety
 /// `thread` is an entry of the table of threads, that of the calling thread.

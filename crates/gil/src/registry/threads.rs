@@ -105,7 +105,8 @@ static THREADS: [Thread; ROWS] = [const {
 /// The entry at which the search for a free one begins. Any value is valid. Writers: threads that
 /// take an entry.
 static SEARCH_FROM: AtomicUsize = AtomicUsize::new(0);
-/// The number of entries that are taken. Writers: threads that take or free one, by atomic addition.
+/// The number of entries that are taken. Writers: threads that take or free one, by atomic
+/// addition.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// The number of entries with `unseen` set. Writers: as of `unseen`, by atomic addition.
 static UNSEEN: AtomicUsize = AtomicUsize::new(0);
@@ -113,8 +114,8 @@ static UNSEEN: AtomicUsize = AtomicUsize::new(0);
 /// Never deleted.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Creates the key. `destructor` gets the entry of each thread that ends. Returns false if the process
-/// has used up the keys that need no allocation.
+/// Creates the key. `destructor` gets the entry of each thread that ends. Returns false if the
+/// process has used up the keys that need no allocation.
 pub fn create_key(destructor: unsafe extern "C" fn(*mut c_void)) -> bool {
     if KEY.load(Relaxed) != 0 {
         return true;
@@ -213,8 +214,8 @@ pub fn switch_interval_of_this_thread_ns() -> u64 {
     current().map_or(0, |thread| thread.switch_interval_ns.load(Relaxed))
 }
 
-/// Gives the calling thread a switch interval of its own, or, with 0, none. Without effect before the
-/// first install, or if the table is full. For hooks.
+/// Gives the calling thread a switch interval of its own, or, with 0, none. Without effect before
+/// the first install, or if the table is full. For hooks.
 pub fn set_switch_interval_of_this_thread_ns(interval_ns: u64) {
     let thread = if interval_ns == 0 { current() } else { current_or_new() };
     if let Some(thread) = thread {
@@ -222,8 +223,8 @@ pub fn set_switch_interval_of_this_thread_ns(interval_ns: u64) {
     }
 }
 
-/// In a forked child, or at a new install: no thread has counters. Only while no other thread runs a
-/// hook.
+/// In a forked child, or at a new install: no thread has counters. Only while no other thread runs
+/// a hook.
 pub fn forget_links() {
     for thread in THREADS.iter().filter(|thread| thread.native_id.load(Relaxed) != 0) {
         thread.links.iter().for_each(|link| link.serial.store(0, Relaxed));

@@ -1,9 +1,9 @@
 //! The CPU time that a holder uses while a drop request against it is pending.
 //!
 //! Python code answers a drop request within microseconds of its own CPU time, at the next check of
-//! the interpreter loop. A holder that takes longer either runs C code that never checks, or does not
-//! run: the kernel runs other threads, or a call blocks with the GIL held. The CPU time tells the two
-//! cases apart.
+//! the interpreter loop. A holder that takes longer either runs C code that never checks, or does
+//! not run: the kernel runs other threads, or a call blocks with the GIL held. The CPU time tells
+//! the two cases apart.
 //!
 //! Requests that are answered cost nothing: the clock of the holder is read when a request is
 //! repeated, one switch interval after the first, and when that hold ends. Runs in hooks, with the

@@ -1,7 +1,7 @@
 //! Copies of the thread counters of one GIL, repeated until they are consistent.
 //!
-//! Each try copies only counters that changed since the last one. So even with hundreds of busy threads
-//! the last try takes microseconds. Runs under the registry lock.
+//! Each try copies only counters that changed since the last one. So even with hundreds of busy
+//! threads the last try takes microseconds. Runs under the registry lock.
 
 use std::sync::atomic::{Ordering::*, fence};
 
@@ -26,8 +26,8 @@ impl Copies {
         Self { gil, copies: Vec::new(), copy_of_row: vec![None; ROWS] }
     }
 
-    /// Copies the GIL's rows that `selected` accepts, except those whose copy is up to date. `sequence`
-    /// is the GIL's: odd, or different from before, if an event ran in between.
+    /// Copies the GIL's rows that `selected` accepts, except those whose copy is up to date.
+    /// `sequence` is the GIL's: odd, or different from before, if an event ran in between.
     pub fn copy(
         &mut self,
         process: &ProcessCounters,

@@ -1,8 +1,8 @@
 //! Long holds: for a watchdog, which must not need the GIL.
 //!
-//! The functions read what hooks write, in any thread, and never wait for the holder, because a thread
-//! that never drops the GIL is what they look for. They cost a few loads for each GIL, and read the
-//! threads only if a hold is long.
+//! The functions read what hooks write, in any thread, and never wait for the holder, because a
+//! thread that never drops the GIL is what they look for. They cost a few loads for each GIL, and
+//! read the threads only if a hold is long.
 
 use std::sync::atomic::Ordering::*;
 
@@ -41,8 +41,9 @@ impl Hold {
 }
 
 /// The holds that have lasted longer than `held_ns` while one thread waited for longer than
-/// `waited_ns`. A computing thread drops the GIL at the first drop request. So if `waited_ns` is longer
-/// than the switch interval, its holds are not included, however long no other thread needed the GIL.
+/// `waited_ns`. A computing thread drops the GIL at the first drop request. So if `waited_ns` is
+/// longer than the switch interval, its holds are not included, however long no other thread needed
+/// the GIL.
 pub fn holds_longer_than(held_ns: u64, waited_ns: u64) -> Vec<Hold> {
     let Some(process) = counters::of_this_process().filter(|_| is_installed()) else {
         return Vec::new();
@@ -70,9 +71,9 @@ pub fn end_of_hold_ns(hold: &Hold) -> Option<u64> {
     }
 }
 
-/// The CPU time that the holder used in an ended hold of 10 ms or more, while a drop request was pending
-/// for longer than Python code takes to answer. `None` if it is not known, or if another long hold has
-/// followed.
+/// The CPU time that the holder used in an ended hold of 10 ms or more, while a drop request was
+/// pending for longer than Python code takes to answer. `None` if it is not known, or if another
+/// long hold has followed.
 pub fn cpu_of_unanswered_ns(hold: &Hold) -> Option<u64> {
     let gil = gils::all().get(hold.gil)?;
     let (began_ns, cpu_ns) = gil
@@ -88,8 +89,8 @@ pub struct ThreadTimes {
     pub contended_takes: u64,
 }
 
-/// The times of any thread, including its present hold or wait; `None` if it has no row. A hold or wait
-/// that ends meanwhile may be counted twice or not at all.
+/// The times of any thread, including its present hold or wait; `None` if it has no row. A hold or
+/// wait that ends meanwhile may be counted twice or not at all.
 pub fn times_of_thread(native_id: u32) -> Option<ThreadTimes> {
     let process = counters::of_this_process().filter(|_| is_installed())?;
     let now_ns = now_ns();

@@ -1,8 +1,8 @@
 //! Copies of the counters at one moment: of this process, of its children, or of a counters file.
 //!
-//! A snapshot needs no GIL and locks none of CPython's mutexes. It copies the rows of one GIL until no
-//! event of that GIL ran in between, so they are of one moment and balance. Counters of other processes
-//! are copied while they change, and are off by at most the running event.
+//! A snapshot needs no GIL and locks none of CPython's mutexes. It copies the rows of one GIL until
+//! no event of that GIL ran in between, so they are of one moment and balance. Counters of other
+//! processes are copied while they change, and are off by at most the running event.
 
 mod copies;
 pub mod holds;
@@ -26,7 +26,7 @@ use copies::Copies;
 pub use rows::{GilRow, ParkRow, ThreadRow};
 use rows::{gil_row, holding, park_row, thread_row};
 
-/// What a free-threaded process did.
+/// The waits of a free-threaded process.
 #[derive(Clone, Debug, Default)]
 pub struct Parks {
     /// CPU time of all threads, Python or not, while the process was measured; `None` if another
@@ -45,8 +45,8 @@ pub struct Snapshot {
     pub forked_from: Option<i32>,
     /// The parent process when the counters opened.
     pub parent_pid: Option<i32>,
-    /// The arguments of the process; of a forked process, those of its parent. Empty if they are not
-    /// known.
+    /// The arguments of the process; of a forked process, those of its parent. Empty if they are
+    /// not known.
     pub command: Vec<String>,
     pub gil_enabled: bool,
     /// The name of the policy in force, or the last one after the counters closed.
@@ -65,8 +65,8 @@ pub struct Snapshot {
     pub unlisted_children: u32,
 }
 
-/// The counters of this process and of its descendants; `None` before the first install. If the process
-/// replaced itself by exec, its earlier image is one of the descendants.
+/// The counters of this process and of its descendants; `None` before the first install. If the
+/// process replaced itself by exec, its earlier image is one of the descendants.
 pub fn snapshot() -> Option<Snapshot> {
     let own = counters::of_this_process()?;
     let mut snapshot = own_snapshot(own);
@@ -155,8 +155,8 @@ fn own_snapshot(process: &'static ProcessCounters) -> Snapshot {
 }
 
 /// The counters of another process; `None` if it never opened them. A process without a GIL has no
-/// rows, but is a process. It `is_over` if a later slot has its pid: then it became another image by
-/// exec, or ended and its pid was used again.
+/// rows, but is a process. It `is_over` if a later slot has its pid: then it became another image
+/// by exec, or ended and its pid was used again.
 fn other_snapshot(process: &ProcessCounters, is_over: bool) -> Option<Snapshot> {
     let mut snapshot = head(process);
     // SAFETY: signal 0 only checks whether the process exists.

@@ -1,10 +1,10 @@
-//! Counters for frequent readers: sums of all threads' histograms for each GIL, and the counters of each
-//! thread, without copies of the rows.
+//! Counters for frequent readers: sums of all threads' histograms for each GIL, and the counters of
+//! each thread, without copies of the rows.
 //!
 //! They are for differences between two readings. Every figure only grows, but the figures are not
-//! consistent with each other: a running event may be in some of them and not in others. A `snapshot`
-//! is consistent and costs more. A reading needs no GIL, and only delays events while it reads the
-//! counters of a single GIL.
+//! consistent with each other: a running event may be in some of them and not in others. A
+//! `snapshot` is consistent and costs more. A reading needs no GIL, and only delays events while it
+//! reads the counters of a single GIL.
 
 use std::sync::atomic::Ordering::*;
 
@@ -21,8 +21,8 @@ use crate::{parked_waits, registry_lock};
 #[derive(Clone, Debug, Default)]
 pub struct GilTotals {
     pub row: GilRow,
-    /// When the counters opened; together with `row.id` it identifies the GIL. 0 for the sum of those
-    /// that ended.
+    /// When the counters opened; together with `row.id` it identifies the GIL. 0 for the sum of
+    /// those that ended.
     pub opened_ns: u64,
     /// The number of live threads with a row for this GIL.
     pub threads: u64,

@@ -13,8 +13,8 @@ use crate::registry::gil::life;
 use crate::registry::{gils, rows};
 
 /// Begins a trace with room for this number of events, or a few more. The ring lies behind the
-/// counters in the counters file at `path`, so that it can be read after a crash, or in memory. For a
-/// thread that holds the main GIL. The error is an errno, `EALREADY` while a trace is on.
+/// counters in the counters file at `path`, so that it can be read after a crash, or in memory. For
+/// a thread that holds the main GIL. The error is an errno, `EALREADY` while a trace is on.
 pub fn begin(events: u64, path: Option<&CStr>) -> Result<(), i32> {
     if is_on() {
         return Err(libc::EALREADY);
@@ -46,8 +46,8 @@ pub fn begin(events: u64, path: Option<&CStr>) -> Result<(), i32> {
     Ok(())
 }
 
-/// Memory that a fork shares until one of the processes writes to it. It is allocated at once, so that
-/// no hook waits for a page.
+/// Memory that a fork shares until one of the processes writes to it. It is allocated at once, so
+/// that no hook waits for a page.
 fn private_memory(bytes: usize) -> Result<*mut c_void, i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
     let access = libc::PROT_READ | libc::PROT_WRITE;

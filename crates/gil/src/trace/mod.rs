@@ -1,4 +1,5 @@
-//! The trace: every take, wait, drop and drop request as an event of its own, the last of them kept.
+//! The trace: every take, wait, drop and drop request as an event of its own, the last of them
+//! kept.
 //!
 //! [`recording`] is for hooks: it stores events in the [`ring`] of the present trace. [`control`]
 //! begins, ends and reads a trace.

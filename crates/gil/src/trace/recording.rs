@@ -1,7 +1,7 @@
 //! The trace that is on, for hooks.
 //!
-//! Without a trace, an event costs one load and a branch. A fork ends the trace in the child, because
-//! nothing would read the child's events.
+//! Without a trace, an event costs one load and a branch. A fork ends the trace in the child,
+//! because nothing would read the child's events.
 
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -10,7 +10,7 @@ use headway_measure::clock::now_ns;
 use super::ring::{Head, KIND_BITS, Ring, THREAD_BITS};
 use crate::counters::{Name, ThreadCounters};
 
-/// What an event was. `headway.timeline.events` in Python has the same numbers.
+/// The kind of an event. `headway.timeline.events` in Python has the same numbers.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Kind {
@@ -34,8 +34,8 @@ pub enum Kind {
 
 const _: () = assert!((Kind::Closed as u64) < 1 << KIND_BITS);
 
-/// The ring that hooks write to. Writers: `begin`, with release; `end`, in any thread; a forked child.
-/// Readers: hooks, with acquire. The memory is never unmapped.
+/// The ring that hooks write to. Writers: `begin`, with release; `end`, in any thread; a forked
+/// child. Readers: hooks, with acquire. The memory is never unmapped.
 ///
 /// | `RING` | `LAST` | meaning | set by |
 /// |---|---|---|---|
@@ -43,8 +43,8 @@ const _: () = assert!((Kind::Closed as u64) < 1 << KIND_BITS);
 /// | a ring | the same | events are recorded | `begin` |
 /// | null | a ring | there was a trace, or one is about to begin | `end`; `begin`, on its way |
 static RING: AtomicPtr<Head> = AtomicPtr::new(std::ptr::null_mut());
-/// The ring of the present or last trace. Writers: `begin`, with release, before it stores `RING`; a
-/// forked child. Readers: threads that begin or read a trace, with acquire.
+/// The ring of the present or last trace. Writers: `begin`, with release, before it stores `RING`;
+/// a forked child. Readers: threads that begin or read a trace, with acquire.
 static LAST: AtomicPtr<Head> = AtomicPtr::new(std::ptr::null_mut());
 
 fn ring_at(ring: &AtomicPtr<Head>) -> Option<Ring> {

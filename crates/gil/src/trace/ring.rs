@@ -1,8 +1,8 @@
 //! The memory of a trace: the last events, and the names of their threads and GILs.
 //!
-//! The memory is one mapping: a [`Head`], then a power of two of [`Event`] entries. The event of claim
-//! `n` has entry `n` modulo their number, so the newest events overwrite the oldest. No field is a
-//! pointer, so a copy in a file has the same meaning.
+//! The memory is one mapping: a [`Head`], then a power of two of [`Event`] entries. The event of
+//! claim `n` has entry `n` modulo their number, so the newest events overwrite the oldest. No field
+//! is a pointer, so a copy in a file has the same meaning.
 //!
 //! `keep` and the two `name_` functions run in hooks, in any thread. They access only this memory.
 
@@ -25,9 +25,9 @@ const GILS: usize = 128;
 /// | 26-31 | the lap: `n` divided by the number of entries, so that a reader recognizes an event of the last lap |
 /// | 32-63 | the serial number of the GIL's opening |
 ///
-/// Writer: the thread that has claimed `n`, the time first, both with release. Reader: `copy`. If that
-/// thread does not run for a whole lap in between, it damages the event of another thread, which the
-/// lap reveals in most cases.
+/// Writer: the thread that has claimed `n`, the time first, both with release. Reader: `copy`. If
+/// that thread does not run for a whole lap in between, it damages the event of another thread,
+/// which the lap reveals in most cases.
 #[repr(C)]
 pub struct Event {
     time_ns: AtomicU64,
@@ -47,8 +47,8 @@ struct ThreadName {
     name: Name,
 }
 
-/// The interpreter and the name of the GIL of an opening. Writers: hooks of that GIL, and holders of
-/// the registry lock.
+/// The interpreter and the name of the GIL of an opening. Writers: hooks of that GIL, and holders
+/// of the registry lock.
 #[repr(C)]
 struct GilName {
     /// 0 while the entry is empty or being written.
@@ -84,7 +84,8 @@ pub struct Copy {
     pub events: Vec<[u64; 2]>,
     /// The number of events that were recorded and overwritten.
     pub lost: u64,
-    /// Ended threads: the kernel's thread ID and the name. Of two with one ID, the later one is last.
+    /// Ended threads: the kernel's thread ID and the name. Of two with one ID, the later one is
+    /// last.
     pub threads: Vec<(u32, String)>,
     /// Openings of GILs: serial number, interpreter ID and name.
     pub gils: Vec<(u32, i64, String)>,
@@ -106,8 +107,8 @@ impl Ring {
     /// Makes a ring of new memory.
     ///
     /// # Safety
-    /// `memory` is a mapping of `ring_bytes(entries)` zero bytes, aligned to a page, that no other thread
-    /// uses. `entries` is a power of two.
+    /// `memory` is a mapping of `ring_bytes(entries)` zero bytes, aligned to a page, that no other
+    /// thread uses. `entries` is a power of two.
     pub unsafe fn begin(memory: *mut Head, entries: u64, now_ns: u64) -> Self {
         // SAFETY: the caller's promise; all zero bytes are a valid head.
         let head = unsafe { &*memory };
@@ -165,7 +166,8 @@ impl Ring {
     pub fn keep(&self, time_ns: u64, word: u64) {
         let claim = self.head().next.fetch_add(1, Relaxed);
         let event = self.event(claim);
-        // Release: a reader that sees the time sees the claim, and one that sees the word sees the time.
+        // Release: a reader that sees the time sees the claim, and one that sees the word sees the
+        // time.
         event.time_ns.store(time_ns, Release);
         event.word.store(word | self.lap_of(claim) << LAP_SHIFT, Release);
     }

@@ -1,4 +1,4 @@
-//! What a ring keeps, loses and tells, also while others write to it.
+//! The contents of a ring, what it loses, and readings while other threads write to it.
 
 use super::*;
 use crate::counters::NAME_BYTES;
@@ -80,7 +80,7 @@ fn who_copies_while_others_write_sees_whole_events() {
         for thread in 1..=3_u64 {
             scope.spawn(move || {
                 for number in 1..=40_000 {
-                    // The time tells the thread, and its number, which the serial tells too.
+                    // The time contains the thread and its number, which the serial contains too.
                     made.ring().keep(number << 8 | thread, number << 32 | KIND | thread);
                 }
             });
