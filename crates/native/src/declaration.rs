@@ -1,32 +1,29 @@
-//! `_native.declares_no_gil`: what an extension module has declared of the GIL (PEP 703), for
-//! `headway.server`. CPython keeps it for itself: where `-X gil=0` was given it heeds no such
-//! declaration, and does not warn either.
-//!
-//! Called with a thread state attached.
+//! `_native.declares_no_gil`: an extension module's declaration about the GIL (PEP 703), for
+//! `headway.server`. CPython does not export it: with `-X gil=0` it ignores the declaration and gives
+//! no warning either.
 
-use headway_python::object::{Object, raise};
+use headway_python::attached::Attached;
+use headway_python::convert::{ToPython, arguments};
+use headway_python::exception::Exception;
+use headway_python::function::{END, Methods, function};
+use headway_python::object::{Object, PyResult};
 use pyo3_ffi::*;
-use std::ptr;
 
-use crate::{Methods, method};
-
-/// Of `moduleobject.h` since 3.13; `pyo3_ffi` names them for some versions only.
+/// Of `moduleobject.h` since 3.13; `pyo3_ffi` has them for some versions only.
 const SLOT_OF_GIL: i32 = 4;
 const NOT_USED: usize = 1;
 
-static METHODS: Methods<2> = Methods([
-    method(
+pub static FUNCTIONS: Methods<2> = Methods::new([
+    function(
         c"declares_no_gil",
         declares_no_gil,
-        c"declares_no_gil(module)\nWhether the extension module declares that it can run without \
-          a GIL; None where that cannot be told.",
+        c"declares_no_gil(module) -> bool | None\n\
+          \n\
+          Whether the extension module declares that it can run without a GIL; None if that is not\n\
+          known.",
     ),
-    PyMethodDef::zeroed(),
+    END,
 ]);
-
-pub fn methods() -> *mut PyMethodDef {
-    METHODS.0.as_ptr().cast_mut()
-}
 
 /// What follows the head of a `PyModuleObject` in the free-threaded builds of 3.13 and 3.14.
 #[repr(C)]
@@ -39,36 +36,29 @@ struct Fields {
     gil: usize,
 }
 
-unsafe extern "C" fn declares_no_gil(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let mut module: *mut PyObject = ptr::null_mut();
-    // SAFETY: the format has one place, for an object that the tuple keeps alive.
-    unsafe {
-        if PyArg_ParseTuple(arguments, c"O:declares_no_gil".as_ptr(), &raw mut module) == 0 {
-            return ptr::null_mut();
-        }
+fn declares_no_gil<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (module,): (&Object,) = arguments(py, "declares_no_gil", given)?;
+    let module = module.as_ptr();
+    // SAFETY: a live object, used as a module only if it is one.
+    let declared = unsafe {
         if PyModule_Check(module) == 0 {
-            raise(PyExc_TypeError, "declares_no_gil() takes a module");
-            return ptr::null_mut();
+            return Err(Exception::TypeError.raise(py, "declares_no_gil() takes a module"));
         }
-        let answer = match field_of(module).or_else(|| slot_of(module)) {
-            Some(true) => Py_True(),
-            Some(false) => Py_False(),
-            None => Py_None(),
-        };
-        Object::from_borrowed(answer).into_ptr()
-    }
+        field_of(module).or_else(|| slot_of(module))
+    };
+    declared.to_python(py)
 }
 
-/// What CPython has noted in the module, which is of the GIL where modules of one phase declare it.
+/// CPython's note in the module, where modules with single-phase initialization declare it.
 ///
 /// # Safety
-/// `module` is a live module. Called attached.
+/// `module` is a live module.
 unsafe fn field_of(module: *mut PyObject) -> Option<bool> {
     if !cfg!(Py_GIL_DISABLED) {
         return None;
     }
-    // SAFETY: a module is at least as large up to 3.14, and larger since. No field is believed
-    // unless its neighbours are what the C API says that they are.
+    // SAFETY: a module is at least as large up to 3.14, and larger since. The field is used only if
+    // its neighbours have the values that the C API returns.
     unsafe {
         let fields = module.add(1).cast::<Fields>();
         let is_known = (*fields).dict == PyModule_GetDict(module)
@@ -81,10 +71,11 @@ unsafe fn field_of(module: *mut PyObject) -> Option<bool> {
     }
 }
 
-/// What the module's definition says, for modules of several phases; `None` for all others.
+/// The declaration in the module's definition, for modules with multi-phase initialization; `None`
+/// for all others.
 ///
 /// # Safety
-/// `module` is a live module. Called attached.
+/// `module` is a live module.
 unsafe fn slot_of(module: *mut PyObject) -> Option<bool> {
     // SAFETY: a definition outlives its modules, and its slots end with a zeroed one.
     unsafe {

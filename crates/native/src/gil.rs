@@ -1,96 +1,84 @@
-//! The meter's functions of the module. `headway.gil` wraps them; times are nanoseconds here.
+//! `_native.gil_*`: the meter, for `headway.gil`. Times are nanoseconds.
 //!
-//! Every function is called with a thread state attached. Errors of the meter become
-//! `RuntimeError`; `headway.gil` turns them into its own documented exceptions.
+//! Errors of the meter are RuntimeError; `headway.gil` turns them into its own documented exceptions.
 
-use std::ffi::{CStr, CString, c_char, c_int};
-use std::ptr;
+use crate::host::host;
+use crate::interpreters::{all_interpreters, match_interpreters, note_main_interpreter};
+use crate::report::{process_dict, trace_dict};
+use headway_gil::{Location, PolicyName, Refusal};
+use headway_python::attached::Attached;
+use headway_python::convert::{FromPython, ToPython, arguments, list, tuple};
+use headway_python::exception::Exception;
+use headway_python::function::{END, Methods, function};
+use headway_python::object::{Object, PyResult, Raised};
+use pyo3_ffi::PyInterpreterState_GetID;
+use std::ffi::CStr;
 
-use headway_gil::{Location, PolicyName};
-use pyo3_ffi::*;
-
-use crate::host::{all_interpreters, gil_enabled, host, interpreters_and_ids};
-use crate::report::{list, process_dict, string, trace_dict};
-use crate::{Methods, method};
-
-static METHODS: Methods<16> = Methods([
-    method(
+pub static FUNCTIONS: Methods<16> = Methods::new([
+    function(
         c"gil_install",
         install,
         c"gil_install(policy: str | None, kernel_hints: bool, ledger: bytes | int | None,\n\
           run: int | None)\n\
           \n\
-          `ledger` is a path, or the descriptor of an empty file.\n\
-          Where the meter is installed already, its policy changes and its books stay.",
+          `ledger` is a path, or the descriptor of an empty file. If the meter is installed already,\n\
+          its policy changes and its ledger stays.",
     ),
-    method(c"gil_policies", policies, c"gil_policies() -> list[tuple[str, str]]"),
-    method(c"gil_uninstall", uninstall, c"gil_uninstall()"),
-    method(c"gil_installed", installed, c"gil_installed() -> bool"),
-    method(c"gil_snapshot", snapshot, c"gil_snapshot() -> dict | None"),
-    method(c"gil_read_ledger", read_ledger, c"gil_read_ledger(path: bytes) -> dict"),
-    method(
+    function(c"gil_policies", policies, c"gil_policies() -> list[tuple[str, str]]"),
+    function(c"gil_uninstall", uninstall, c"gil_uninstall()"),
+    function(c"gil_installed", installed, c"gil_installed() -> bool"),
+    function(c"gil_snapshot", snapshot, c"gil_snapshot() -> dict | None"),
+    function(c"gil_read_ledger", read_ledger, c"gil_read_ledger(path: bytes) -> dict"),
+    function(
         c"gil_begin_trace",
         begin_trace,
         c"gil_begin_trace(events: int, ledger: bytes | None)\n\
           \n\
-          Has the last so many events, or a few more, be kept from now on: behind the books in the\n\
-          file that they are kept in, or in memory.",
+          Keeps the last `events` events, or a few more, from now on: in the file of the ledger,\n\
+          behind the counters, or in memory.",
     ),
-    method(
+    function(
         c"gil_read_trace",
         read_trace,
         c"gil_read_trace() -> dict | None\n\
           \n\
           Ends the trace of this process, if there is one.",
     ),
-    method(
+    function(
         c"gil_read_ledger_trace",
         read_ledger_trace,
         c"gil_read_ledger_trace(path: bytes) -> dict | None",
     ),
-    method(c"gil_name_thread", name_thread, c"gil_name_thread(native_id: int, name: bytes)"),
-    method(
+    function(c"gil_name_thread", name_thread, c"gil_name_thread(native_id: int, name: bytes)"),
+    function(
         c"gil_name_gil",
         name_gil,
         c"gil_name_gil(name: bytes)\n\
           \n\
-          Names the GIL of the interpreter that calls, if that has a GIL of its own.",
+          Names the GIL of the calling interpreter, if it has a GIL of its own.",
     ),
-    method(
+    function(
         c"gil_set_switch_interval",
         set_switch_interval,
         c"gil_set_switch_interval(ns: int | None)\n\
           \n\
-          Gives the calling thread a switch interval of its own, its slice under a policy; None\n\
-          takes it back.",
+          Gives the calling thread a switch interval of its own, which is its slice under a policy.\n\
+          None takes it back.",
     ),
-    method(
+    function(
         c"gil_match_interpreters",
-        match_interpreters,
+        match_ended_interpreters,
         c"gil_match_interpreters()\n\
           \n\
-          Closes the books of interpreters that ended. Where an interpreter is made by a thread\n\
-          that does not hold the main GIL, not meanwhile.",
+          Closes the counters of interpreters that ended. Must not run while a thread that does not\n\
+          hold the main GIL makes an interpreter.",
     ),
-    method(c"gil_interpreters", interpreters, c"gil_interpreters() -> list[int]"),
-    method(c"gil_run", run_identity, c"gil_run() -> int | None"),
-    PyMethodDef::zeroed(),
+    function(c"gil_interpreters", interpreters, c"gil_interpreters() -> list[int]"),
+    function(c"gil_run", run_identity, c"gil_run() -> int | None"),
+    END,
 ]);
 
-pub fn methods() -> *mut PyMethodDef {
-    METHODS.0.as_ptr().cast_mut()
-}
-
-pub fn none() -> *mut PyObject {
-    // SAFETY: a new reference to None, which always exists.
-    unsafe {
-        let none = Py_None();
-        Py_IncRef(none);
-        none
-    }
-}
-
-/// What a policy is for, in one line of `--help`.
+/// The purpose of a policy, in one line of `--help`.
 const fn purpose(policy: PolicyName) -> &'static str {
     match policy {
         PolicyName::Interval => "CPython's own rule, watched and not changed",
@@ -99,322 +87,139 @@ const fn purpose(policy: PolicyName) -> &'static str {
     }
 }
 
-/// The policies that can be installed, each with its purpose. Needs nothing of the meter.
-unsafe extern "C" fn policies(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
-    list(PolicyName::ALL, |policy| {
-        let (name, purpose) = (policy.as_str(), purpose(policy));
-        // SAFETY: `N` takes over a new reference.
-        unsafe { Py_BuildValue(c"(NN)".as_ptr(), string(name), string(purpose)) }
-    })
+/// The policies that can be installed, each with its purpose. Works without the meter.
+fn policies<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    list(py, PolicyName::ALL, |policy| tuple(py, &[&policy.as_str(), &purpose(policy)]))
 }
 
-fn raise(message: &str) -> *mut PyObject {
-    let message = CString::new(message).unwrap_or_default();
-    // SAFETY: the exception type is static, the message a C string.
-    unsafe { PyErr_SetString(PyExc_RuntimeError, message.as_ptr()) };
-    ptr::null_mut()
+fn refuse(py: Attached, reason: &str) -> Raised {
+    Exception::RuntimeError.raise(py, reason)
 }
 
-unsafe extern "C" fn install(_module: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let mut policy: *const c_char = ptr::null();
-    let mut kernel_hints: c_int = 0;
-    let mut ledger: *mut PyObject = ptr::null_mut();
-    let mut run: *mut PyObject = ptr::null_mut();
-    // SAFETY: `p` stores an int, `z` stores null or a C string that lives as long as the argument, `O` a borrowed reference,
-    // which PyLong_AsLong reads once it is known to be an int;
-    // PyBytes_AsString checks for bytes, and its C string lives as long as the argument.
-    let (policy, place) = unsafe {
-        if PyArg_ParseTuple(
-            arguments,
-            c"zpOO:gil_install".as_ptr(),
-            &mut policy,
-            &mut kernel_hints,
-            &mut ledger,
-            &mut run,
-        ) == 0
-        {
-            return ptr::null_mut();
+fn install<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (policy, kernel_hints, ledger, run): (Option<&str>, bool, &Object, Option<u64>) =
+        arguments(py, "gil_install", given)?;
+    let place = if ledger.is_none() {
+        Location::Memory
+    } else if ledger.is_int() {
+        Location::Descriptor(i32::from_python(ledger)?)
+    } else {
+        let path = <&CStr>::from_python(ledger)?.to_owned();
+        match run {
+            None => Location::File(path),
+            Some(run) => Location::Join(path, run),
         }
-        let place = if ledger == Py_None() {
-            Location::Memory
-        } else if PyLong_Check(ledger) != 0 {
-            Location::Descriptor(PyLong_AsLong(ledger) as c_int)
-        } else {
-            let path = PyBytes_AsString(ledger);
-            if path.is_null() {
-                return ptr::null_mut();
-            }
-            match run == Py_None() {
-                true => Location::File(CStr::from_ptr(path).into()),
-                false => {
-                    Location::Join(CStr::from_ptr(path).into(), PyLong_AsUnsignedLongLong(run))
-                }
-            }
-        };
-        let policy = (!policy.is_null()).then(|| CStr::from_ptr(policy).to_bytes());
-        (policy, place)
     };
-    // SAFETY: a thread state is attached.
-    if unsafe { !PyErr_Occurred().is_null() } {
-        return ptr::null_mut();
+    if !py.is_main_interpreter() {
+        return Err(refuse(py, "it is installed from the main interpreter only"));
     }
-    if !in_main_interpreter() {
-        return raise("it is installed from the main interpreter only");
+    let named = |name| PolicyName::ALL.into_iter().find(|policy| policy.as_str() == name);
+    let policy = policy
+        .map(|name| named(name).ok_or_else(|| refuse(py, "there is no such policy")))
+        .transpose()?;
+    headway_gil::install(&host(py), place).map_err(|error| refuse(py, &error.to_string()))?;
+    if let Some(policy) = policy {
+        headway_gil::set_policy(policy, kernel_hints);
     }
-    let named = |name: &[u8]| PolicyName::ALL.into_iter().find(|p| p.as_str().as_bytes() == name);
-    let policy = match policy.map(|name| named(name).ok_or(name)) {
-        Some(Err(_)) => return raise("there is no such policy"),
-        Some(Ok(policy)) => Some(policy),
-        None => None,
-    };
-    match headway_gil::install(&host(), place) {
-        Ok(()) => {
-            if let Some(policy) = policy {
-                headway_gil::set_policy(policy, kernel_hints != 0);
-            }
-            note();
-            none()
-        }
-        Err(refusal) => raise(&refusal.to_string()),
-    }
+    note_main_interpreter(py);
+    Ok(Object::none(py))
 }
 
-/// Whether the calling thread holds the main GIL.
-fn in_main_interpreter() -> bool {
-    // SAFETY: a thread state is attached.
-    unsafe { PyInterpreterState_Get() == PyInterpreterState_Main() }
+fn uninstall<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    if !py.is_main_interpreter() {
+        return Err(refuse(py, "it is removed from the main interpreter only"));
+    }
+    note_main_interpreter(py);
+    headway_gil::uninstall().map_err(|error| refuse(py, &error.to_string()))?;
+    Ok(Object::none(py))
 }
 
-unsafe extern "C" fn uninstall(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
-    if !in_main_interpreter() {
-        return raise("it is removed from the main interpreter only");
-    }
-    note();
-    match headway_gil::uninstall() {
-        Ok(()) => none(),
-        Err(refusal) => raise(&refusal.to_string()),
-    }
+fn installed<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    headway_gil::is_installed().to_python(py)
 }
 
-unsafe extern "C" fn installed(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
-    // SAFETY: a thread state is attached.
-    unsafe { PyBool_FromLong(headway_gil::is_installed().into()) }
-}
-
-/// Notes in the ledger what only the interpreter knows: the main one, since each with a GIL of its own
-/// has a switch interval of its own.
-pub fn note() {
-    if !in_main_interpreter() {
-        return;
-    }
-    // SAFETY: a thread state is attached; the reference is dropped.
-    unsafe {
-        let function = PySys_GetObject(c"getswitchinterval".as_ptr());
-        if function.is_null() {
-            return;
-        }
-        let interval = PyObject_CallNoArgs(function);
-        if interval.is_null() {
-            return PyErr_Clear();
-        }
-        let microseconds = (PyFloat_AsDouble(interval) * 1e6).round() as u64;
-        Py_DecRef(interval);
-        headway_gil::note_interpreter(gil_enabled(), microseconds);
-    }
-}
-
-unsafe extern "C" fn snapshot(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
+fn snapshot<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     if headway_gil::is_installed() {
-        note();
-        close_books_of_ended_interpreters();
+        note_main_interpreter(py);
+        match_interpreters(py);
     }
-    // SAFETY: the state that is saved is restored; no Python runs between.
-    let snapshot = unsafe {
-        let state = PyEval_SaveThread();
-        let snapshot = headway_gil::snapshot();
-        PyEval_RestoreThread(state);
-        snapshot
-    };
-    snapshot.map_or_else(none, |snapshot| process_dict(&snapshot))
+    match py.detach(headway_gil::snapshot) {
+        Some(snapshot) => process_dict(py, &snapshot),
+        None => Ok(Object::none(py)),
+    }
 }
 
-unsafe extern "C" fn read_ledger(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-) -> *mut PyObject {
-    let mut path: *const c_char = ptr::null();
-    // SAFETY: `y` stores a C string that lives as long as the argument.
-    let path = unsafe {
-        if PyArg_ParseTuple(arguments, c"y:gil_read_ledger".as_ptr(), &mut path) == 0 {
-            return ptr::null_mut();
-        }
-        CStr::from_ptr(path)
-    };
+fn read_ledger<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (path,): (&CStr,) = arguments(py, "gil_read_ledger", given)?;
     match headway_gil::read_ledger(path) {
-        Ok(snapshot) => process_dict(&snapshot),
-        Err(error) => raise(&headway_gil::Refusal::Ledger(error).to_string()),
+        Ok(snapshot) => process_dict(py, &snapshot),
+        Err(error) => Err(refuse(py, &Refusal::Ledger(error).to_string())),
     }
 }
 
-unsafe extern "C" fn begin_trace(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-) -> *mut PyObject {
-    let (mut events, mut ledger): (u64, *mut PyObject) = (0, ptr::null_mut());
-    // SAFETY: `K` stores an unsigned long long, `O` a borrowed reference; PyBytes_AsString checks for bytes, and
-    // its C string lives as long as the argument.
-    let ledger = unsafe {
-        let format = c"KO:gil_begin_trace".as_ptr();
-        if PyArg_ParseTuple(arguments, format, &mut events, &mut ledger) == 0 {
-            return ptr::null_mut();
-        }
-        match ledger == Py_None() {
-            true => None,
-            false => match PyBytes_AsString(ledger) {
-                path if path.is_null() => return ptr::null_mut(),
-                path => Some(CStr::from_ptr(path)),
-            },
-        }
-    };
-    if !in_main_interpreter() {
-        return raise("a trace is begun from the main interpreter only");
+fn begin_trace<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (events, ledger): (u64, Option<&CStr>) = arguments(py, "gil_begin_trace", given)?;
+    if !py.is_main_interpreter() {
+        return Err(refuse(py, "a trace is begun from the main interpreter only"));
     }
     match headway_gil::begin_trace(events, ledger) {
-        Ok(()) => none(),
-        Err(errno) => raise(&std::io::Error::from_raw_os_error(errno).to_string()),
+        Ok(()) => Ok(Object::none(py)),
+        Err(errno) => Err(refuse(py, &std::io::Error::from_raw_os_error(errno).to_string())),
     }
 }
 
-unsafe extern "C" fn read_trace(
-    _module: *mut PyObject,
-    _arguments: *mut PyObject,
-) -> *mut PyObject {
-    // SAFETY: the state that is saved is restored; no Python runs between.
-    let trace = unsafe {
-        let state = PyEval_SaveThread();
-        let trace = headway_gil::read_trace();
-        PyEval_RestoreThread(state);
-        trace
-    };
-    trace.map_or_else(none, |trace| trace_dict(&trace))
+fn read_trace<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    match py.detach(headway_gil::read_trace) {
+        Some(trace) => trace_dict(py, &trace),
+        None => Ok(Object::none(py)),
+    }
 }
 
-unsafe extern "C" fn read_ledger_trace(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-) -> *mut PyObject {
-    let mut path: *const c_char = ptr::null();
-    // SAFETY: `y` stores a C string that lives as long as the argument.
-    let path = unsafe {
-        if PyArg_ParseTuple(arguments, c"y:gil_read_ledger_trace".as_ptr(), &mut path) == 0 {
-            return ptr::null_mut();
-        }
-        CStr::from_ptr(path)
-    };
+fn read_ledger_trace<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (path,): (&CStr,) = arguments(py, "gil_read_ledger_trace", given)?;
     match headway_gil::read_trace_in_ledger(path) {
-        Ok(trace) => trace.map_or_else(none, |trace| trace_dict(&trace)),
-        Err(error) => raise(&headway_gil::Refusal::Ledger(error).to_string()),
+        Ok(Some(trace)) => trace_dict(py, &trace),
+        Ok(None) => Ok(Object::none(py)),
+        Err(error) => Err(refuse(py, &Refusal::Ledger(error).to_string())),
     }
 }
 
-unsafe extern "C" fn name_thread(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-) -> *mut PyObject {
-    let (mut native_id, mut name): (u32, *const c_char) = (0, ptr::null());
-    // SAFETY: `I` stores an unsigned int, `y` a C string that lives as long as the argument.
-    let name = unsafe {
-        let format = c"Iy:gil_name_thread".as_ptr();
-        if PyArg_ParseTuple(arguments, format, &mut native_id, &mut name) == 0 {
-            return ptr::null_mut();
-        }
-        CStr::from_ptr(name).to_bytes()
-    };
+fn name_thread<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (native_id, name): (u32, &CStr) = arguments(py, "gil_name_thread", given)?;
     // SAFETY: no preconditions.
     match unsafe { libc::gettid() } as u32 == native_id {
-        true => headway_gil::name_this_thread(name),
-        false => headway_gil::name_thread(native_id, name),
+        true => headway_gil::name_this_thread(name.to_bytes()),
+        false => headway_gil::name_thread(native_id, name.to_bytes()),
     }
-    none()
+    Ok(Object::none(py))
 }
 
-unsafe extern "C" fn name_gil(_module: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let mut name: *const c_char = ptr::null();
-    // SAFETY: `y` stores a C string that lives as long as the argument.
-    let name = unsafe {
-        if PyArg_ParseTuple(arguments, c"y:gil_name_gil".as_ptr(), &mut name) == 0 {
-            return ptr::null_mut();
-        }
-        CStr::from_ptr(name).to_bytes()
-    };
-    name_gil_of_this_thread(name);
-    none()
+fn name_gil<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (name,): (&CStr,) = arguments(py, "gil_name_gil", given)?;
+    headway_gil::name_gil_of(py.interpreter_id(), name.to_bytes());
+    Ok(Object::none(py))
 }
 
-/// Names the GIL that the calling thread holds, unless its interpreter shares that of another. A thread
-/// state is attached.
-pub fn name_gil_of_this_thread(name: &[u8]) {
-    // SAFETY: a thread state is attached, so its interpreter lives.
-    let interpreter_id = unsafe { PyInterpreterState_GetID(PyInterpreterState_Get()) };
-    headway_gil::name_gil_of(interpreter_id, name);
-}
-
-unsafe extern "C" fn set_switch_interval(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-) -> *mut PyObject {
-    let mut interval: *mut PyObject = ptr::null_mut();
-    // SAFETY: `O` stores a borrowed reference; the number is checked, and an exception set if it is none.
-    let interval_ns = unsafe {
-        if PyArg_ParseTuple(arguments, c"O:gil_set_switch_interval".as_ptr(), &mut interval) == 0 {
-            return ptr::null_mut();
-        }
-        match interval == Py_None() {
-            true => None,
-            false => Some(PyLong_AsUnsignedLongLong(interval)),
-        }
-    };
-    // SAFETY: a thread state is attached.
-    if unsafe { !PyErr_Occurred().is_null() } {
-        return ptr::null_mut();
-    }
+fn set_switch_interval<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (interval_ns,): (Option<u64>,) = arguments(py, "gil_set_switch_interval", given)?;
     headway_gil::set_switch_interval_of_this_thread(interval_ns);
-    none()
+    Ok(Object::none(py))
 }
 
-unsafe extern "C" fn match_interpreters(
-    _module: *mut PyObject,
-    _arguments: *mut PyObject,
-) -> *mut PyObject {
-    match close_books_of_ended_interpreters() {
-        true => none(),
-        false => raise("interpreters are matched from the main interpreter only"),
+fn match_ended_interpreters<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    match match_interpreters(py) {
+        true => Ok(Object::none(py)),
+        false => Err(refuse(py, "interpreters are matched from the main interpreter only")),
     }
 }
 
-/// To be called when an interpreter has ended, in the main interpreter: `false`, with nothing done, elsewhere.
-pub fn close_books_of_ended_interpreters() -> bool {
-    let main = in_main_interpreter();
-    if main {
-        headway_gil::match_interpreters(&interpreters_and_ids());
-    }
-    main
-}
-
-unsafe extern "C" fn interpreters(
-    _module: *mut PyObject,
-    _arguments: *mut PyObject,
-) -> *mut PyObject {
-    list(all_interpreters(), |interpreter| {
-        // SAFETY: a thread state is attached; see `host`.
-        unsafe { PyLong_FromLongLong(PyInterpreterState_GetID(interpreter)) }
+fn interpreters<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    list(py, all_interpreters(py), |interpreter| {
+        // SAFETY: the interpreter is in CPython's list.
+        unsafe { PyInterpreterState_GetID(interpreter) }.to_python(py)
     })
 }
 
-unsafe extern "C" fn run_identity(
-    _module: *mut PyObject,
-    _arguments: *mut PyObject,
-) -> *mut PyObject {
-    // SAFETY: a thread state is attached.
-    headway_gil::run_identity().map_or_else(none, |run| unsafe { PyLong_FromUnsignedLongLong(run) })
+fn run_identity<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    headway_gil::run_identity().to_python(py)
 }

@@ -1,33 +1,30 @@
-//! What the meter needs to know of the CPython that it is installed into, asked by its C API.
-//!
-//! Called with a thread state attached. Knows nothing of books.
+//! The CPython that the meter is installed into, as its C API describes it.
 
+use crate::interpreters::{gil_enabled, interpreters_and_ids};
+use headway_gil::{Host, ThreadStates};
+use headway_python::attached::Attached;
+use headway_python::thread_state::ThreadState;
+use pyo3_ffi::*;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use headway_gil::{Host, ThreadStates};
-use pyo3_ffi::*;
-
-pub fn host() -> Host {
-    // SAFETY: a thread state is attached, so versions and interpreters can be asked for; the list of
-    // interpreters is walked as CPython's own `list_all` does.
-    unsafe {
-        let main = PyInterpreterState_Main();
-        let version = CStr::from_ptr(Py_GetVersion()).to_string_lossy();
-        Host {
-            anchor: anchor(),
-            gil_enabled: gil_enabled(),
-            main_interpreter: main as usize,
-            gil_in_interpreter: cfg!(Py_3_12),
-            interpreters: interpreters_and_ids(),
-            newest_interpreter,
-            interpreter_id: get_interpreter_id,
-            contend,
-            thread_states: thread_states(),
-            python: version.split_whitespace().next().unwrap_or_default().to_owned(),
-        }
+pub fn host(py: Attached) -> Host {
+    // SAFETY: the version is a constant of CPython's, and the runtime exists.
+    let (version, main) = unsafe { (CStr::from_ptr(Py_GetVersion()), PyInterpreterState_Main()) };
+    let version = version.to_string_lossy();
+    Host {
+        anchor: anchor(),
+        gil_enabled: gil_enabled(py),
+        main_interpreter: main as usize,
+        gil_in_interpreter: cfg!(Py_3_12),
+        interpreters: interpreters_and_ids(py),
+        newest_interpreter,
+        interpreter_id: get_interpreter_id,
+        contend,
+        thread_states: thread_states(py),
+        python: version.split_whitespace().next().unwrap_or_default().to_owned(),
     }
 }
 
@@ -36,22 +33,6 @@ pub fn host() -> Host {
 pub fn anchor() -> *const c_void {
     // SAFETY: a C string; the symbol is exported by every CPython.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyEval_RestoreThread".as_ptr()) }
-}
-
-pub fn all_interpreters() -> impl Iterator<Item = *mut PyInterpreterState> {
-    // SAFETY: called with a thread state attached; see `host`.
-    let first = unsafe { PyInterpreterState_Head() };
-    std::iter::successors((!first.is_null()).then_some(first), |interpreter| {
-        // SAFETY: as above.
-        let next = unsafe { PyInterpreterState_Next(*interpreter) };
-        (!next.is_null()).then_some(next)
-    })
-}
-
-pub fn interpreters_and_ids() -> Vec<(usize, i64)> {
-    // SAFETY: as above.
-    let id = |interpreter| unsafe { PyInterpreterState_GetID(interpreter) };
-    all_interpreters().map(|interpreter| (interpreter as usize, id(interpreter))).collect()
 }
 
 unsafe extern "C" fn newest_interpreter() -> *mut c_void {
@@ -64,32 +45,9 @@ unsafe extern "C" fn get_interpreter_id(interpreter: *mut c_void) -> i64 {
     unsafe { PyInterpreterState_GetID(interpreter.cast()) }
 }
 
-/// Whether the GIL is on; always, but in free-threaded builds. Asks `sys._is_gil_enabled`, the only
-/// public way.
-pub fn gil_enabled() -> bool {
-    #[cfg(not(Py_GIL_DISABLED))]
-    return true;
-    #[cfg(Py_GIL_DISABLED)]
-    // SAFETY: a thread state is attached; references are dropped as they are made.
-    unsafe {
-        let function = PySys_GetObject(c"_is_gil_enabled".as_ptr());
-        if function.is_null() {
-            return true;
-        }
-        let answer = PyObject_CallNoArgs(function);
-        if answer.is_null() {
-            PyErr_Clear();
-            return true;
-        }
-        let enabled = PyObject_IsTrue(answer) == 1;
-        Py_DecRef(answer);
-        enabled
-    }
-}
-
-/// How a thread tells what it waits for, in a free-threaded build; `None` elsewhere, and where a thread
-/// state does not look as it does in every known one.
-fn thread_states() -> Option<ThreadStates> {
+/// Where a thread's state shows what it waits for, in a free-threaded build. `None` in other builds,
+/// and if a thread state does not look as it does in every known build.
+fn thread_states(py: Attached) -> Option<ThreadStates> {
     if !cfg!(Py_GIL_DISABLED) {
         return None;
     }
@@ -98,56 +56,55 @@ fn thread_states() -> Option<ThreadStates> {
     let ints_before = 2 + cfg!(Py_3_14) as usize + cfg!(Py_3_15) as usize;
     let state_offset = 4 * size_of::<*const ()>() + ints_before * size_of::<c_int>();
     // SAFETY: a symbol that every free-threaded CPython exports, as a function of the type of
-    // `ThreadStates::current`. The thread state is this thread's, before and after it was detached.
-    unsafe {
+    // `ThreadStates::current`.
+    let current = unsafe {
         let current = libc::dlsym(libc::RTLD_DEFAULT, c"PyThreadState_GetUnchecked".as_ptr());
         if current.is_null() {
             return None;
         }
-        let current: unsafe extern "C" fn() -> *mut c_void = std::mem::transmute(current);
-        let state = |thread_state: *mut PyThreadState| {
-            AtomicI32::from_ptr(thread_state.cast::<u8>().add(state_offset).cast()).load(Relaxed)
-        };
-        let attached = state(current().cast());
-        let thread_state = PyEval_SaveThread();
-        let (detached, none) = (state(thread_state), current().is_null());
-        PyEval_RestoreThread(thread_state);
-        (attached == 1 && detached != 1 && none).then_some(ThreadStates { current, state_offset })
-    }
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(current)
+    };
+    let thread_state = ThreadState::current(py);
+    let state = || {
+        let address = thread_state.as_ptr().cast::<u8>();
+        // SAFETY: this thread's own state, attached or not, which is larger than that.
+        unsafe { AtomicI32::from_ptr(address.add(state_offset).cast()).load(Relaxed) }
+    };
+    let attached = state();
+    // SAFETY: the function takes nothing and needs no thread state.
+    let (detached, is_none) = py.detach(|| (state(), unsafe { current() }.is_null()));
+    (attached == 1 && detached != 1 && is_none).then_some(ThreadStates { current, state_offset })
 }
 
-/// The probe of `headway_gil::Host::contend`: a thread of our own takes the main GIL once, while we
-/// hold it.
+/// The probe of `headway_gil::Host::contend`: a thread of our own takes the main GIL once, while the
+/// calling thread holds it.
 fn contend() -> bool {
     const PATIENCE: Duration = Duration::from_secs(10);
-    // SAFETY: a thread state is attached. The new thread makes a state of its own, takes the GIL, and
-    // deletes its state with the GIL, which drops it.
-    unsafe {
-        let interpreter = PyInterpreterState_Get() as usize;
-        let made = Arc::new(Barrier::new(2));
-        let held = Arc::clone(&made);
-        let probe = std::thread::Builder::new().stack_size(256 * 1024).spawn(move || {
-            let state = PyThreadState_New(interpreter as *mut PyInterpreterState);
-            made.wait();
-            made.wait();
-            headway_gil::this_thread_is_the_probe();
-            PyEval_RestoreThread(state);
-            PyThreadState_Clear(state);
-            PyThreadState_DeleteCurrent();
-        });
-        let Ok(probe) = probe else { return false };
-        // Free-threaded builds may stop the world to make a thread state, and would wait for us.
-        let state = PyEval_SaveThread();
-        held.wait();
-        PyEval_RestoreThread(state);
-        held.wait();
-        let began = Instant::now();
-        while !headway_gil::probe_waits() && began.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_micros(100));
+    // SAFETY: `headway_gil::install` calls this in the thread that called it, attached.
+    let py = unsafe { Attached::assume() };
+    // SAFETY: a thread state is attached.
+    let interpreter = unsafe { PyInterpreterState_Get() } as usize;
+    let created = Arc::new(Barrier::new(2));
+    let may_take = Arc::clone(&created);
+    let probe = std::thread::Builder::new().stack_size(256 * 1024).spawn(move || {
+        // SAFETY: the caller's interpreter, which lives while the caller waits for this thread.
+        let state = unsafe { ThreadState::new(interpreter as *mut PyInterpreterState) };
+        created.wait();
+        created.wait();
+        headway_gil::this_thread_is_the_probe();
+        if let Some(state) = state {
+            // SAFETY: this thread's own state, and it has none attached.
+            unsafe { state.delete_after(|_| {}) };
         }
-        let state = PyEval_SaveThread();
-        let joined = probe.join().is_ok();
-        PyEval_RestoreThread(state);
-        joined && headway_gil::probe_waits()
+    });
+    let Ok(probe) = probe else { return false };
+    // Free-threaded builds may stop the world to make a thread state, and would wait for this thread.
+    py.detach(|| may_take.wait().is_leader());
+    may_take.wait();
+    let began = Instant::now();
+    while !headway_gil::probe_waits() && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_micros(100));
     }
+    let joined = py.detach(|| probe.join().is_ok());
+    joined && headway_gil::probe_waits()
 }

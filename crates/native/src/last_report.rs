@@ -1,30 +1,30 @@
-//! A last report for a process that a signal ends (SIGTERM, say), where the program leaves it at its
-//! default.
+//! The last report of a process that a signal such as SIGTERM ends, if the program leaves the signal
+//! at its default.
 //!
 //! Python code cannot run then: the main thread may be in a C call that never returns. So a C-level
-//! handler copies the ledger to a memfd, starts a prepared command that reports it, waits a
-//! while for that, and lets the signal end the process as it would have. Python does not see the
-//! handler: `signal.getsignal()` was filled in before it and stays SIG_DFL. A program that sets a
-//! handler of its own simply replaces it; where it puts the default back, so does `defaults` the
-//! handler.
+//! handler copies the ledger to a memfd, starts a prepared command that reports it, waits for the
+//! command for a limited time, and lets the signal end the process. Python does not see the handler:
+//! CPython filled in `signal.getsignal()` before, and it stays SIG_DFL. A program that sets a handler
+//! of its own replaces this one; if it restores the default, `defaults` restores the handler.
 //!
-//! `replaced` sees to the books when the program replaces itself by exec, `privileges` keeps the way
-//! to the report's file open when it gives up its rights.
+//! `replaced` saves the ledger when the program replaces itself by exec. `privileges` keeps the
+//! report's file reachable when the program gives up its rights.
 //!
-//! Knows nothing of what the command does or what a ledger holds. `arm` and `disarm` run in the
-//! thread that calls `_native.report_on_signals`, with a thread state; `on_signal` in whichever
-//! thread the kernel chose, at any point of it, so there only async-signal-safe calls are made
-//! (signal-safety(7), raw system calls, `headway_gil::write_ledger`).
+//! `arm` and `disarm` run in the thread that calls `_native.report_on_signals`, attached. `on_signal`
+//! runs in any thread, at any point, so that it makes only async-signal-safe calls (signal-safety(7),
+//! raw system calls, `headway_gil::write_ledger`).
 //!
-//! A forked child inherits the handler and is not the owner: there it does what the default would.
+//! A forked child inherits the handler and is not the owner: there the handler does what the default
+//! would.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-use pyo3_ffi::*;
-
-use crate::{Methods, method};
+use headway_python::attached::Attached;
+use headway_python::convert::{FromPython, arguments, tuple};
+use headway_python::function::{END, Methods, function};
+use headway_python::object::{Object, PyResult};
 
 mod defaults;
 mod privileges;
@@ -32,190 +32,116 @@ mod replaced;
 
 use defaults::SIGNALS;
 
-/// How long the dying process waits for its report: it holds on to its sockets meanwhile. The
-/// command goes on by itself after that.
+/// How long the ending process waits for its report: it keeps its sockets open meanwhile. The command
+/// continues by itself after that.
 const PATIENCE_MS: u32 = 10_000;
 const POLL_MS: u32 = 2;
 const POLL_NS: c_long = POLL_MS as c_long * 1_000_000;
 
-/// What the handler needs, made before any signal.
+/// The handler's data, made before any signal.
 struct Prepared {
     /// The process that reports.
     owner: libc::pid_t,
     /// Null-terminated arrays for execve; their strings are leaked with them.
     arguments: Box<[*const c_char]>,
     environment: Box<[*const c_char]>,
-    /// A file to remove: in any case, or once the command has succeeded.
+    /// A file to remove: in any case, or with `keep_ledger` after the command has succeeded.
     ledger: Option<CString>,
     keep_ledger: bool,
-    /// Of the thread that reports to a recorder; 0 if there is none.
+    /// The number of the thread that reports to a recorder; 0 if there is none.
     bell: u32,
-    /// The line that says where the books are if the command cannot be started.
+    /// The message with the ledger's path, for a command that cannot be started.
     failure: CString,
 }
 
-/// Writers: `arm`, under the GIL or its critical section; reader: `on_signal`. A replaced one is
-/// leaked, since a handler may be reading it.
+/// Writer: `arm` (Release); readers: `on_signal` and the hooks (Acquire). A replaced value is leaked,
+/// since a handler may be reading it.
 static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
 
 /// | STATE | meaning | set by | next |
 /// |---|---|---|---|
-/// | `DISARMED` | a signal ends the process, no more | `disarm`, initially | `ARMED` |
-/// | `ARMED` | the next signal reports | `arm` | `REPORTING`, `DISARMED` |
-/// | `REPORTING` | a report is being made; another signal ends the process at once | `on_signal` | `DISARMED` |
+/// | `DISARMED` | a signal ends the process without a report | `disarm`, `on_signal`, initially | `ARMED` |
+/// | `ARMED` | the next signal or exec reports | `arm`, `replaced` | `REPORTING`, `DISARMED` |
+/// | `REPORTING` | a report is being made; a signal ends the process at once | `on_signal`, `replaced` | `DISARMED`, `ARMED` |
+///
+/// Release and Acquire: `ARMED` publishes `PREPARED`.
 static STATE: AtomicU32 = AtomicU32::new(DISARMED);
 const DISARMED: u32 = 0;
 const ARMED: u32 = 1;
 const REPORTING: u32 = 2;
 
-static METHODS: Methods<4> = Methods([
-    method(
+pub static FUNCTIONS: Methods<4> = Methods::new([
+    function(
         c"report_on_signals",
         report_on_signals,
         c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool,\n\
           bell: int = 0, json: bytes | None = None)\n\
           \n\
-          Has SIGTERM and other signals whose default ends the process, while they are at it,\n\
-          first run `command` with the ledger on its stdin and stdout turned to stderr, then\n\
-          remove the file `ledger` (with\n\
-          `keep_ledger`: only if the command succeeded). Meanwhile the reporter with this\n\
-          telemetry_bell() tells its recorder. `json` is a file that the command writes: it is\n\
-          opened before the program gives up rights, and is then descriptor 3 of the command. None\n\
-          takes all that back.",
+          Makes SIGTERM and other signals whose default ends the process run `command` first, while\n\
+          they are at their default: with the ledger on its stdin and stdout redirected to stderr.\n\
+          Then the file `ledger` is removed (with `keep_ledger`: only if the command succeeded).\n\
+          Meanwhile the reporter with this telemetry_bell() reports to its recorder. `json` is a file\n\
+          that the command writes: it is opened before the program gives up rights, and is then\n\
+          descriptor 3 of the command. A command of None takes all this back.",
     ),
-    method(
+    function(
         c"report_after_exec",
         report_after_exec,
         c"report_after_exec(settings: bytes, interpreter: bytes, in_file: bool)\n\
           \n\
-          Has the program go on being measured where it replaces itself, by exec, by `interpreter`:\n\
+          Continues the measurement if the program replaces itself, by exec, by `interpreter`:\n\
           HEADWAY_RUN is set there to `settings`, `:`, a descriptor of a copy of the ledger (-1 with\n\
-          `in_file`), `:` and the run. Where it becomes anything else, or report_after_exec() was\n\
-          not called, the command of report_on_signals() runs before.",
+          `in_file`), `:` and the run. If the program becomes anything else, or\n\
+          report_after_exec() was not called, the command of report_on_signals() runs before.",
     ),
-    method(
+    function(
         c"kept_open",
         kept_open,
         c"kept_open() -> tuple[int, int]\n\
           \n\
           Descriptors of the report's file and of the ledger's folder, which were opened when the\n\
-          program gave up rights; -1 for one that was not, or is closed.",
+          program gave up rights; -1 for one that was not opened, or is closed.",
     ),
-    PyMethodDef::zeroed(),
+    END,
 ]);
 
-pub fn methods() -> *mut PyMethodDef {
-    METHODS.0.as_ptr().cast_mut()
-}
-
-unsafe extern "C" fn report_on_signals(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-) -> *mut PyObject {
-    let mut command: *mut PyObject = ptr::null_mut();
-    let mut ledger: *mut PyObject = ptr::null_mut();
-    let mut keep_ledger: c_int = 0;
-    let mut bell: c_uint = 0;
-    let mut json: *mut PyObject = ptr::null_mut();
-    // SAFETY: `O` stores a borrowed reference that lives as long as `arguments`, `p` an int, `I` an
-    // unsigned one.
-    let parsed = unsafe {
-        PyArg_ParseTuple(
-            arguments,
-            c"OOp|IO:report_on_signals".as_ptr(),
-            &mut command,
-            &mut ledger,
-            &mut keep_ledger,
-            &mut bell,
-            &mut json,
-        )
+fn report_on_signals<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let none = Object::none(py);
+    let (required, optional) = given.split_at(given.len().min(3));
+    let (command, ledger, keep_ledger): (Option<&Object>, Option<&CStr>, bool) =
+        arguments(py, "report_on_signals", required)?;
+    let (bell, json): (u32, Option<&CStr>) = match optional {
+        [] => (0, None),
+        [bell] => (u32::from_python(bell)?, None),
+        more => arguments(py, "report_on_signals", more)?,
     };
-    if parsed == 0 {
-        return ptr::null_mut();
-    }
-    // SAFETY: they are live objects for as long as `arguments` is.
-    unsafe {
-        if command == Py_None() {
-            disarm();
-        } else {
-            let Some(words) = c_strings(command) else { return ptr::null_mut() };
-            let Some(ledger) = optional_path(ledger) else { return ptr::null_mut() };
-            let Some(json) = optional_path(json) else { return ptr::null_mut() };
-            privileges::announce(json, ledger.clone());
-            arm(words, ledger, keep_ledger != 0, bell);
-        }
-    }
-    crate::gil::none()
+    let Some(command) = command else {
+        disarm();
+        return Ok(none);
+    };
+    let words = command.items()?;
+    let words = words.iter().map(|word| <&CStr>::from_python(word).map(CStr::to_owned));
+    let words = words.collect::<PyResult<Vec<_>>>()?;
+    let ledger = ledger.map(CStr::to_owned);
+    privileges::announce(json.map(CStr::to_owned), ledger.clone());
+    arm(words, ledger, keep_ledger, bell);
+    Ok(none)
 }
 
-unsafe extern "C" fn report_after_exec(
-    _module: *mut PyObject,
-    arguments: *mut PyObject,
-) -> *mut PyObject {
-    let mut settings: *const c_char = ptr::null();
-    let mut interpreter: *const c_char = ptr::null();
-    let mut in_file: c_int = 0;
-    // SAFETY: `y` stores C strings that live as long as `arguments`, and are copied; `p` an int.
-    unsafe {
-        let format = c"yyp:report_after_exec".as_ptr();
-        if PyArg_ParseTuple(arguments, format, &mut settings, &mut interpreter, &mut in_file) == 0 {
-            return ptr::null_mut();
-        }
-        replaced::announce(replaced::Successor {
-            settings: CStr::from_ptr(settings).to_owned(),
-            interpreter: CStr::from_ptr(interpreter).to_owned(),
-            in_file: in_file != 0,
-        });
-    }
-    crate::gil::none()
+fn report_after_exec<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (settings, interpreter, in_file): (&CStr, &CStr, bool) =
+        arguments(py, "report_after_exec", given)?;
+    replaced::announce(replaced::Successor {
+        settings: settings.to_owned(),
+        interpreter: interpreter.to_owned(),
+        in_file,
+    });
+    Ok(Object::none(py))
 }
 
-unsafe extern "C" fn kept_open(_module: *mut PyObject, _arguments: *mut PyObject) -> *mut PyObject {
+fn kept_open<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     let (file, folder) = privileges::kept_open();
-    // SAFETY: two ints, as the format says.
-    unsafe { Py_BuildValue(c"(ii)".as_ptr(), file, folder) }
-}
-
-/// A copy of a bytes object, `Some(None)` of None or null; `None` with a Python exception set if it is
-/// neither.
-///
-/// # Safety
-/// `path` is a live object or null, and a thread state is attached.
-unsafe fn optional_path(path: *mut PyObject) -> Option<Option<CString>> {
-    // SAFETY: as the caller promises.
-    unsafe {
-        match path.is_null() || path == Py_None() {
-            true => Some(None),
-            false => c_string(path).map(Some),
-        }
-    }
-}
-
-/// A copy of a bytes object; `None` with a Python exception set if it is none.
-///
-/// # Safety
-/// `bytes` is a live object or null with an exception set, and a thread state is attached.
-unsafe fn c_string(bytes: *mut PyObject) -> Option<CString> {
-    // SAFETY: PyBytes_AsString checks for bytes; the string is copied before anything else runs.
-    unsafe {
-        let text = if bytes.is_null() { ptr::null_mut() } else { PyBytes_AsString(bytes) };
-        (!text.is_null()).then(|| CStr::from_ptr(text).to_owned())
-    }
-}
-
-/// The elements of a list of bytes; `None` with a Python exception set if it is none.
-///
-/// # Safety
-/// `list` is a live object, and a thread state is attached.
-unsafe fn c_strings(list: *mut PyObject) -> Option<Vec<CString>> {
-    // SAFETY: PyList_GetItem checks the type and the index, and gives a borrowed reference.
-    unsafe {
-        let length = PyList_Size(list);
-        if length < 0 {
-            return None;
-        }
-        (0..length).map(|index| c_string(PyList_GetItem(list, index))).collect()
-    }
+    tuple(py, &[&file, &folder])
 }
 
 /// A leaked array for execve, with its null at the end.
@@ -245,8 +171,8 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: 
     });
     PREPARED.store(Box::into_raw(prepared), Release);
     STATE.store(ARMED, Release);
-    // An interpreter without such slots is like a program whose C code makes these calls: it has
-    // the report at its end.
+    // Without such slots the interpreter is like a program whose C code makes these calls: it has the
+    // report at its end.
     let anchor = crate::host::anchor();
     let _ = headway_gil::patch_for_good(anchor, &replaced::hooks());
     let _ = headway_gil::patch_for_good(anchor, &privileges::hooks());
@@ -273,10 +199,10 @@ fn failure_line(ledger: Option<&CStr>) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// The action with which a signal reports. Async-signal-safe.
+/// The action of a signal that reports. Async-signal-safe.
 fn handled_action() -> libc::sigaction {
     // SAFETY: zero bytes are a valid action; the set is our own. SA_ONSTACK: runtimes with small
-    // stacks of their own ask for it.
+    // stacks of their own need it.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as *const () as usize;
@@ -290,9 +216,9 @@ fn is_on_signal(action: &libc::sigaction) -> bool {
     action.sa_sigaction == on_signal as *const () as usize
 }
 
-/// Whether this process is the one that reports, and has not done so. Async-signal-safe.
+/// Whether this process reports and has not done so. Async-signal-safe.
 fn may_report() -> bool {
-    // SAFETY: null, or a leaked `Prepared` that stays as it was made; getpid has no preconditions.
+    // SAFETY: null, or a leaked `Prepared` that never changes; getpid has no preconditions.
     let owner = unsafe {
         PREPARED.load(Acquire).as_ref().is_some_and(|prepared| prepared.owner == libc::getpid())
     };
@@ -329,10 +255,10 @@ fn restore_default(signal: c_int) {
 
 /// The handler. Allowed: what signal-safety(7) lists, raw system calls, atomics.
 extern "C" fn on_signal(signal: c_int) {
-    // SAFETY: errno is this thread's own; it is put back because the interrupted code may be about
-    // to read it.
+    // SAFETY: errno is this thread's own. It is restored because the interrupted code may be about to
+    // read it.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: null, or a leaked `Prepared` that stays as it was made.
+    // SAFETY: null, or a leaked `Prepared` that never changes.
     if let Some(prepared) = unsafe { PREPARED.load(Acquire).as_ref() } {
         // SAFETY: getpid has no preconditions.
         let owner = unsafe { libc::getpid() } == prepared.owner;
@@ -375,12 +301,13 @@ fn report(prepared: &Prepared) {
     if let Some(ledger) = &prepared.ledger
         && (reported || !prepared.keep_ledger)
     {
-        // SAFETY: a C string; if the file is gone already, so much the better.
+        // SAFETY: a C string. The file may be gone already.
         unsafe { libc::unlink(ledger.as_ptr()) };
     }
 }
 
-/// In the new process: the ledger on stdin, everything that is said on stderr, nothing else open.
+/// In the new process: runs the command with the ledger on stdin, stdout redirected to stderr, and no
+/// other descriptors.
 ///
 /// # Safety
 /// Only in a process that was just cloned from a handler; `copy` is open.
@@ -394,7 +321,7 @@ unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
             libc::dup2(copy, 0);
         }
         libc::dup2(2, 1);
-        // Its number is above 3: see `privileges`. Without it, nothing else may be taken for it.
+        // Its number is above 3: see `privileges`. Without it, descriptor 3 must not be another file.
         let first_unneeded = match json >= 0 && libc::dup2(json, 3) == 3 {
             true => 4,
             false => {
@@ -419,7 +346,7 @@ unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
     }
 }
 
-/// Whether the command ended well within our patience.
+/// Whether the command succeeded within `PATIENCE_MS`.
 fn wait_for(child: libc::pid_t) -> bool {
     let mut status: c_int = 0;
     let pause = libc::timespec { tv_sec: 0, tv_nsec: POLL_NS };
@@ -432,7 +359,7 @@ fn wait_for(child: libc::pid_t) -> bool {
         if ended < 0 {
             return false;
         }
-        // SAFETY: a valid timespec; whether the sleep was whole does not matter.
+        // SAFETY: a valid timespec. The sleep may end early.
         unsafe { libc::nanosleep(&pause, ptr::null_mut()) };
     }
     false

@@ -1,80 +1,68 @@
-//! `_native.process_*`: what prctl(2) can say about the calling process, for `headway.server`.
+//! `_native.process_*`: prctl(2) on the calling process, for `headway.server`.
 
-use headway_python::object::{Object, raise};
-use pyo3_ffi::*;
-use std::ffi::{c_char, c_int, c_ulong};
+use headway_python::attached::Attached;
+use headway_python::convert::arguments;
+use headway_python::exception::Exception;
+use headway_python::function::{END, Methods, function};
+use headway_python::object::{Object, PyResult};
+use std::ffi::{CStr, c_int, c_ulong};
 use std::io::Error;
-use std::ptr;
 
-use crate::{Methods, method};
-
-static METHODS: Methods<4> = Methods([
-    method(
+pub static FUNCTIONS: Methods<4> = Methods::new([
+    function(
         c"process_set_name",
         set_name,
-        c"process_set_name(name)\nThe first 15 bytes become what ps calls this thread, and the \
-          process if it is the main one.",
+        c"process_set_name(name: bytes)\n\
+          \n\
+          Sets the name of this thread, and of the process if this is the main thread, to the first\n\
+          15 bytes.",
     ),
-    method(
+    function(
         c"process_end_with_parent",
         end_with_parent,
-        c"process_end_with_parent(signal)\nThis process gets the signal when the thread that \
-          started it ends. Cleared by a change of user.",
+        c"process_end_with_parent(signal: int)\n\
+          \n\
+          This process gets the signal when the thread that started it ends. A change of user takes\n\
+          this back.",
     ),
-    method(
+    function(
         c"process_adopt_orphans",
         adopt_orphans,
-        c"process_adopt_orphans()\nDescendants whose parent ends become children of this process.",
+        c"process_adopt_orphans()\n\
+          \n\
+          Descendants whose parent ends become children of this process.",
     ),
-    PyMethodDef::zeroed(),
+    END,
 ]);
 
-pub fn methods() -> *mut PyMethodDef {
-    METHODS.0.as_ptr().cast_mut()
+fn set_name<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (name,): (&CStr,) = arguments(py, "process_set_name", given)?;
+    // SAFETY: PR_SET_NAME takes a C string, of which it copies up to 16 bytes.
+    unsafe { control(py, libc::PR_SET_NAME, name.as_ptr() as c_ulong) }
 }
 
-unsafe extern "C" fn set_name(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let mut name: *const c_char = ptr::null();
-    // SAFETY: the format has one place, for a C string that lives as long as the tuple.
-    unsafe {
-        if PyArg_ParseTuple(arguments, c"y:process_set_name".as_ptr(), &raw mut name) == 0 {
-            return ptr::null_mut();
-        }
-        control(libc::PR_SET_NAME, name as c_ulong)
-    }
+fn end_with_parent<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (signal,): (c_int,) = arguments(py, "process_end_with_parent", given)?;
+    // SAFETY: PR_SET_PDEATHSIG takes a number.
+    unsafe { control(py, libc::PR_SET_PDEATHSIG, signal as c_ulong) }
 }
 
-unsafe extern "C" fn end_with_parent(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let mut number: c_int = 0;
-    // SAFETY: the format has one place, for an int.
-    unsafe {
-        let format = c"i:process_end_with_parent".as_ptr();
-        if PyArg_ParseTuple(arguments, format, &raw mut number) == 0 {
-            return ptr::null_mut();
-        }
-        control(libc::PR_SET_PDEATHSIG, number as c_ulong)
-    }
-}
-
-unsafe extern "C" fn adopt_orphans(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    // SAFETY: the format has no place.
-    unsafe {
-        if PyArg_ParseTuple(arguments, c":process_adopt_orphans".as_ptr()) == 0 {
-            return ptr::null_mut();
-        }
-        control(libc::PR_SET_CHILD_SUBREAPER, 1)
-    }
+fn adopt_orphans<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    () = arguments(py, "process_adopt_orphans", given)?;
+    // SAFETY: PR_SET_CHILD_SUBREAPER takes a number.
+    unsafe { control(py, libc::PR_SET_CHILD_SUBREAPER, 1) }
 }
 
 /// # Safety
-/// `argument` is what `operation` takes. Called attached.
-unsafe fn control(operation: c_int, argument: c_ulong) -> *mut PyObject {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if libc::prctl(operation, argument, 0, 0, 0) < 0 {
-            raise(PyExc_OSError, &Error::last_os_error().to_string());
-            return ptr::null_mut();
-        }
-        Object::from_borrowed(Py_None()).into_ptr()
+/// `argument` is what `operation` takes.
+unsafe fn control<'py>(
+    py: Attached<'py>,
+    operation: c_int,
+    argument: c_ulong,
+) -> PyResult<Object<'py>> {
+    // SAFETY: the caller's.
+    match unsafe { libc::prctl(operation, argument, 0, 0, 0) } {
+        -1 => Err(Exception::OSError.raise(py, &Error::last_os_error().to_string())),
+        _ => Ok(Object::none(py)),
     }
 }

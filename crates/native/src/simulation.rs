@@ -1,57 +1,38 @@
 //! `_native.simulate`: threads and their GILs in virtual time. Scenarios and outcomes are JSON; see
 //! `headway.simulate.scenario`.
 
-use headway_python::object::{raise, without_gil};
+use headway_python::attached::Attached;
+use headway_python::convert::arguments;
+use headway_python::exception::{Exception, check_signals};
+use headway_python::function::{END, Methods, function};
+use headway_python::object::{Object, PyResult};
 use headway_simulation::{Scenario, Simulation};
-use pyo3_ffi::*;
-use std::ptr;
 
-use crate::{Methods, method, text_argument};
-
-/// A tenth of a second or so.
+/// About a tenth of a second.
 const EVENTS_BETWEEN_SIGNALS: u64 = 200_000;
 
-static METHODS: Methods<2> = Methods([
-    method(
+pub static FUNCTIONS: Methods<2> = Methods::new([
+    function(
         c"simulate",
         simulate,
-        c"simulate(scenario) -> str\nRuns a scenario, and tells the outcome; both are JSON. Raises\n\
-          ValueError for a scenario that cannot be, with the place and the reason. The GIL is dropped\n\
-          meanwhile, and signals are handled now and then.",
+        c"simulate(scenario: str) -> str\n\
+          \n\
+          Simulates a scenario and returns the outcome; both are JSON. Raises ValueError for an\n\
+          impossible scenario, with the place and the reason. The GIL is released meanwhile, and\n\
+          signals are handled from time to time.",
     ),
-    PyMethodDef::zeroed(),
+    END,
 ]);
 
-pub fn methods() -> *mut PyMethodDef {
-    METHODS.0.as_ptr().cast_mut()
-}
-
-unsafe extern "C" fn simulate(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    // SAFETY: a call of CPython's, whose arguments outlive it; attached but for the time in `without_gil`.
-    unsafe {
-        let Some(scenario) = text_argument(arguments, c"U:simulate") else {
-            return ptr::null_mut();
-        };
-        let mut simulation = match simulation(scenario) {
-            Ok(simulation) => simulation,
-            Err(why) => {
-                raise(PyExc_ValueError, &why);
-                return ptr::null_mut();
-            }
-        };
-        while !without_gil(|| simulation.go_on(EVENTS_BETWEEN_SIGNALS)) {
-            if PyErr_CheckSignals() != 0 {
-                return ptr::null_mut();
-            }
-        }
-        match without_gil(|| serde_json::to_string(&simulation.outcome())) {
-            Ok(told) => PyUnicode_FromStringAndSize(told.as_ptr().cast(), told.len() as Py_ssize_t),
-            Err(why) => {
-                raise(PyExc_ValueError, &why.to_string());
-                ptr::null_mut()
-            }
-        }
+fn simulate<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (scenario,): (&str,) = arguments(py, "simulate", given)?;
+    let refuse = |reason: String| Exception::ValueError.raise(py, &reason);
+    let mut simulation = simulation(scenario).map_err(refuse)?;
+    while !py.detach(|| simulation.go_on(EVENTS_BETWEEN_SIGNALS)) {
+        check_signals(py)?;
     }
+    let outcome = py.detach(|| serde_json::to_string(&simulation.outcome()));
+    Object::from_text(py, &outcome.map_err(|error| refuse(error.to_string()))?)
 }
 
 fn simulation(scenario: &str) -> Result<Simulation, String> {

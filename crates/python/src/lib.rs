@@ -1,3 +1,19 @@
-//! The safe layer over CPython's C API: owned references, exceptions, conversions.
+//! The safe layer over CPython's C API.
+//!
+//! - [`attached`]: the token that proves that the calling thread has a thread state attached.
+//! - [`object`]: owned references, and references that outlive the token.
+//! - [`exception`]: raising, taking and clearing exceptions.
+//! - [`convert`]: arguments and results as Rust values.
+//! - [`function`], [`module`], [`class`], [`capsule`]: what CPython calls and keeps.
+//! - [`thread_state`], [`interpreter`]: thread states, and interpreters beside the main one.
 
+pub mod attached;
+pub mod capsule;
+pub mod class;
+pub mod convert;
+pub mod exception;
+pub mod function;
+pub mod interpreter;
+pub mod module;
 pub mod object;
+pub mod thread_state;

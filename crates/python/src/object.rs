@@ -1,71 +1,463 @@
-//! Owned references and errors: the thin safe layer over `pyo3-ffi`.
-//!
-//! Rule: a thread state of the object's interpreter is attached wherever an [`Object`] is made,
-//! used or dropped (the GIL is held, where there is one). The functions here rely on it.
+//! References to Python objects.
 
+use crate::attached::Attached;
 use pyo3_ffi::*;
 use std::ffi::CStr;
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// An owned reference.
-pub struct Object(NonNull<PyObject>);
+/// An owned reference, for as long as the thread state stays attached.
+///
+/// `&Object` also stands for a borrowed reference: `Object` has the layout of a `PyObject *`.
+#[repr(transparent)]
+pub struct Object<'py> {
+    pointer: NonNull<PyObject>,
+    py: Attached<'py>,
+}
 
 /// A Python exception is set in this thread.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Raised;
 
 pub type PyResult<T> = Result<T, Raised>;
 
-impl Object {
+impl<'py> Object<'py> {
     /// Takes over a new reference, or the error that stands for it.
     ///
     /// # Safety
-    /// `pointer` is a reference that nobody else will drop, or null with an exception set.
-    pub unsafe fn from_new(pointer: *mut PyObject) -> PyResult<Self> {
-        NonNull::new(pointer).map(Self).ok_or(Raised)
+    /// `pointer` is a reference that the caller owns and gives away, or null with an exception set.
+    pub unsafe fn from_new(py: Attached<'py>, pointer: *mut PyObject) -> PyResult<Self> {
+        NonNull::new(pointer).map(|pointer| Self { pointer, py }).ok_or(Raised)
     }
 
-    /// A reference of our own to what somebody else holds.
+    /// Adds a reference to an object that somebody else keeps alive.
     ///
     /// # Safety
     /// `pointer` is a live object.
-    pub unsafe fn from_borrowed(pointer: *mut PyObject) -> Self {
-        // SAFETY: a live object, so not null.
+    pub unsafe fn from_borrowed(py: Attached<'py>, pointer: *mut PyObject) -> Self {
+        // SAFETY: a live object, so its address is not null.
         unsafe {
             Py_INCREF(pointer);
-            Self(NonNull::new_unchecked(pointer))
+            Self { pointer: NonNull::new_unchecked(pointer), py }
         }
     }
 
+    /// Views a pointer as a borrowed reference.
+    ///
+    /// # Safety
+    /// The pointer is an object that stays alive for `'a`.
+    pub unsafe fn borrow<'a>(_: Attached<'py>, pointer: &'a *mut PyObject) -> &'a Self {
+        // SAFETY: `Object` is a transparent wrapper of a non-null pointer, which a live object's is.
+        unsafe { &*ptr::from_ref(pointer).cast() }
+    }
+
+    /// Views an array of pointers as borrowed references.
+    ///
+    /// # Safety
+    /// `pointers` points to `count` objects that stay alive for `'a`. It may be null if `count` is
+    /// 0: `_PyObject_CallNoArgs` calls so.
+    pub unsafe fn borrow_array<'a>(
+        _: Attached<'py>,
+        pointers: *const *mut PyObject,
+        count: Py_ssize_t,
+    ) -> &'a [Self]
+    where
+        'py: 'a,
+    {
+        match count {
+            // A slice's pointer is never null.
+            0 => &[],
+            // SAFETY: the caller's; `Object` is a transparent wrapper of a non-null pointer.
+            _ => unsafe { std::slice::from_raw_parts(pointers.cast(), count as usize) },
+        }
+    }
+
+    pub fn py(&self) -> Attached<'py> {
+        self.py
+    }
+
     pub fn as_ptr(&self) -> *mut PyObject {
-        self.0.as_ptr()
+        self.pointer.as_ptr()
     }
 
     /// Gives the reference away.
     pub fn into_ptr(self) -> *mut PyObject {
-        let pointer = self.as_ptr();
-        std::mem::forget(self);
-        pointer
+        ManuallyDrop::new(self).as_ptr()
     }
 
-    pub fn from_latin1(bytes: &[u8]) -> PyResult<Self> {
+    /// Keeps the reference beyond the time that the thread state is attached.
+    pub fn store(self) -> Stored {
+        let interpreter = self.py.interpreter_id();
+        Stored { pointer: ManuallyDrop::new(self).pointer, interpreter }
+    }
+
+    pub fn none(py: Attached<'py>) -> Self {
+        // SAFETY: None is always alive.
+        unsafe { Self::from_borrowed(py, Py_None()) }
+    }
+
+    pub fn from_latin1(py: Attached<'py>, bytes: &[u8]) -> PyResult<Self> {
+        let length = bytes.len() as Py_ssize_t;
         // SAFETY: pointer and length are those of `bytes`; a null `errors` means strict.
         unsafe {
-            Self::from_new(PyUnicode_DecodeLatin1(
-                bytes.as_ptr().cast(),
-                bytes.len() as Py_ssize_t,
-                ptr::null(),
-            ))
+            Self::from_new(py, PyUnicode_DecodeLatin1(bytes.as_ptr().cast(), length, ptr::null()))
         }
     }
 
-    pub fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
+    pub fn from_bytes(py: Attached<'py>, bytes: &[u8]) -> PyResult<Self> {
+        let length = bytes.len() as Py_ssize_t;
         // SAFETY: pointer and length are those of `bytes`.
+        unsafe { Self::from_new(py, PyBytes_FromStringAndSize(bytes.as_ptr().cast(), length)) }
+    }
+
+    pub fn from_text(py: Attached<'py>, text: &str) -> PyResult<Self> {
+        let length = text.len() as Py_ssize_t;
+        // SAFETY: pointer and length are those of `text`.
+        unsafe { Self::from_new(py, PyUnicode_FromStringAndSize(text.as_ptr().cast(), length)) }
+    }
+
+    /// A str of bytes that should be UTF-8; others are replaced.
+    pub fn from_utf8_lossy(py: Attached<'py>, bytes: &[u8]) -> PyResult<Self> {
+        let (start, length) = (bytes.as_ptr().cast(), bytes.len() as Py_ssize_t);
+        // SAFETY: pointer and length are those of `bytes`; the handler's name ends with zero.
+        unsafe { Self::from_new(py, PyUnicode_DecodeUTF8(start, length, c"replace".as_ptr())) }
+    }
+
+    /// A str of a path's bytes, which need not be text (`os.fsdecode`).
+    pub fn from_path_bytes(py: Attached<'py>, bytes: &[u8]) -> PyResult<Self> {
+        let (start, length) = (bytes.as_ptr().cast(), bytes.len() as Py_ssize_t);
+        // SAFETY: pointer and length are those of `bytes`.
+        unsafe { Self::from_new(py, PyUnicode_DecodeFSDefaultAndSize(start, length)) }
+    }
+
+    /// The bytes of a path that is a str (`os.fsencode`).
+    pub fn to_path_bytes(&self) -> PyResult<Self> {
+        // SAFETY: a live object; TypeError unless it is a str.
+        unsafe { Self::from_new(self.py, PyUnicode_EncodeFSDefault(self.as_ptr())) }
+    }
+
+    /// An interned string, for keys.
+    pub fn interned(py: Attached<'py>, text: &CStr) -> PyResult<Self> {
+        // SAFETY: the text ends with zero.
+        unsafe { Self::from_new(py, PyUnicode_InternFromString(text.as_ptr())) }
+    }
+
+    pub fn new_list(py: Attached<'py>) -> PyResult<Self> {
+        // SAFETY: a new reference, or null with an exception set.
+        unsafe { Self::from_new(py, PyList_New(0)) }
+    }
+
+    pub fn new_dict(py: Attached<'py>) -> PyResult<Self> {
+        // SAFETY: a new reference, or null with an exception set.
+        unsafe { Self::from_new(py, PyDict_New()) }
+    }
+
+    pub fn import(py: Attached<'py>, module: &CStr) -> PyResult<Self> {
+        // SAFETY: the name ends with zero.
+        unsafe { Self::from_new(py, PyImport_ImportModule(module.as_ptr())) }
+    }
+
+    /// An attribute of the `sys` module, if it is there.
+    pub fn from_sys(py: Attached<'py>, name: &CStr) -> Option<Self> {
+        // SAFETY: the name ends with zero; a borrowed reference that is held at once, or null.
         unsafe {
-            Self::from_new(PyBytes_FromStringAndSize(
-                bytes.as_ptr().cast(),
-                bytes.len() as Py_ssize_t,
-            ))
+            let value = PySys_GetObject(name.as_ptr());
+            (!value.is_null()).then(|| Self::from_borrowed(py, value))
+        }
+    }
+
+    pub fn is(&self, other: &Self) -> bool {
+        self.pointer == other.pointer
+    }
+
+    pub fn is_none(&self) -> bool {
+        // SAFETY: compares addresses.
+        unsafe { Py_IsNone(self.as_ptr()) != 0 }
+    }
+
+    /// `bool(self)`
+    pub fn is_true(&self) -> PyResult<bool> {
+        // SAFETY: a live object.
+        match unsafe { PyObject_IsTrue(self.as_ptr()) } {
+            -1 => Err(Raised),
+            truth => Ok(truth != 0),
+        }
+    }
+
+    pub fn is_text(&self) -> bool {
+        // SAFETY: reads the type of a live object; so do the next ones.
+        unsafe { PyUnicode_Check(self.as_ptr()) != 0 }
+    }
+
+    pub fn is_exact_text(&self) -> bool {
+        // SAFETY: as `is_text`.
+        unsafe { PyUnicode_CheckExact(self.as_ptr()) != 0 }
+    }
+
+    pub fn is_int(&self) -> bool {
+        // SAFETY: as `is_text`.
+        unsafe { PyLong_Check(self.as_ptr()) != 0 }
+    }
+
+    pub fn is_dict(&self) -> bool {
+        // SAFETY: as `is_text`.
+        unsafe { PyDict_Check(self.as_ptr()) != 0 }
+    }
+
+    pub fn is_list(&self) -> bool {
+        // SAFETY: as `is_text`.
+        unsafe { PyList_Check(self.as_ptr()) != 0 }
+    }
+
+    pub fn is_exact_list(&self) -> bool {
+        // SAFETY: as `is_text`.
+        unsafe { PyList_CheckExact(self.as_ptr()) != 0 }
+    }
+
+    pub fn is_exact_tuple(&self) -> bool {
+        // SAFETY: as `is_text`.
+        unsafe { PyTuple_CheckExact(self.as_ptr()) != 0 }
+    }
+
+    /// Whether the object's type is `class` itself.
+    pub fn is_exactly_a(&self, class: &Self) -> bool {
+        // SAFETY: reads the type of a live object.
+        unsafe { ptr::eq(Py_TYPE(self.as_ptr()), class.as_ptr().cast()) }
+    }
+
+    pub fn class(&self) -> Self {
+        // SAFETY: a live object keeps its type alive.
+        unsafe { Self::from_borrowed(self.py, Py_TYPE(self.as_ptr()).cast()) }
+    }
+
+    /// The name of the object's type, for messages.
+    pub fn type_name(&self) -> String {
+        // SAFETY: a type's name ends with zero and lives as long as the type.
+        unsafe { CStr::from_ptr((*Py_TYPE(self.as_ptr())).tp_name).to_string_lossy().into_owned() }
+    }
+
+    pub fn attribute(&self, name: &CStr) -> PyResult<Self> {
+        // SAFETY: a live object, and a name that ends with zero.
+        unsafe { Self::from_new(self.py, PyObject_GetAttrString(self.as_ptr(), name.as_ptr())) }
+    }
+
+    /// The attribute with an interned name; `None` instead of AttributeError.
+    pub fn find_attribute(&self, name: &Self) -> PyResult<Option<Self>> {
+        // SAFETY: live objects. An exception is set where its type is compared.
+        unsafe {
+            match Self::from_new(self.py, PyObject_GetAttr(self.as_ptr(), name.as_ptr())) {
+                Ok(value) => Ok(Some(value)),
+                Err(Raised) if PyErr_ExceptionMatches(PyExc_AttributeError) != 0 => {
+                    PyErr_Clear();
+                    Ok(None)
+                }
+                Err(Raised) => Err(Raised),
+            }
+        }
+    }
+
+    pub fn set_attribute(&self, name: &CStr, value: &Self) -> PyResult<()> {
+        // SAFETY: live objects, and a name that ends with zero.
+        check(unsafe { PyObject_SetAttrString(self.as_ptr(), name.as_ptr(), value.as_ptr()) })
+    }
+
+    pub fn call<const N: usize>(&self, arguments: [&Self; N]) -> PyResult<Self> {
+        let arguments = arguments.map(Self::as_ptr);
+        // SAFETY: a live object and N live arguments, without keywords.
+        unsafe {
+            let no_keywords = ptr::null_mut();
+            let result = PyObject_Vectorcall(self.as_ptr(), arguments.as_ptr(), N, no_keywords);
+            Self::from_new(self.py, result)
+        }
+    }
+
+    pub fn call_method<const N: usize>(
+        &self,
+        name: &CStr,
+        arguments: [&Self; N],
+    ) -> PyResult<Self> {
+        self.attribute(name)?.call(arguments)
+    }
+
+    pub fn iterate(&self) -> PyResult<Self> {
+        // SAFETY: a live object.
+        unsafe { Self::from_new(self.py, PyObject_GetIter(self.as_ptr())) }
+    }
+
+    /// The next item of an iterator, which `iterate` returned.
+    pub fn next_item(&self) -> PyResult<Option<Self>> {
+        // SAFETY: a live object with `__next__`, as `iter()` checks. Null without an exception
+        // means the end.
+        unsafe {
+            match Self::from_new(self.py, PyIter_Next(self.as_ptr())) {
+                Ok(item) => Ok(Some(item)),
+                Err(Raised) if PyErr_Occurred().is_null() => Ok(None),
+                Err(Raised) => Err(Raised),
+            }
+        }
+    }
+
+    /// `dict[key] = value`; SystemError unless this is a dict, as for all functions of dicts.
+    pub fn set_item(&self, key: &Self, value: &Self) -> PyResult<()> {
+        // SAFETY: live objects; CPython checks that the first is a dict.
+        check(unsafe { PyDict_SetItem(self.as_ptr(), key.as_ptr(), value.as_ptr()) })
+    }
+
+    /// `dict.get(key)`
+    ///
+    /// The value is an owned reference: without a GIL another thread may take the value out of the
+    /// dict, and free it, before the caller could hold a borrowed one.
+    pub fn get_item(&self, key: &Self) -> PyResult<Option<Self>> {
+        let mut value = ptr::null_mut();
+        // SAFETY: live objects; CPython checks that the first is a dict. The value is a new
+        // reference, or null.
+        unsafe {
+            match compat::PyDict_GetItemRef(self.as_ptr(), key.as_ptr(), &mut value) {
+                0 => Ok(None),
+                _ => Self::from_new(self.py, value).map(Some),
+            }
+        }
+    }
+
+    /// `del dict[key]`
+    pub fn remove_item(&self, key: &Self) -> PyResult<()> {
+        // SAFETY: live objects; CPython checks that the first is a dict.
+        check(unsafe { PyDict_DelItem(self.as_ptr(), key.as_ptr()) })
+    }
+
+    /// `key in dict`
+    pub fn has_item(&self, key: &Self) -> PyResult<bool> {
+        // SAFETY: live objects, of which the first is asked only if it is a dict.
+        match unsafe {
+            match PyDict_Check(self.as_ptr()) {
+                0 => 0,
+                _ => PyDict_Contains(self.as_ptr(), key.as_ptr()),
+            }
+        } {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Raised),
+        }
+    }
+
+    /// `dict.copy()`
+    pub fn copy_dict(&self) -> PyResult<Self> {
+        // SAFETY: a live object; CPython checks that it is a dict.
+        unsafe { Self::from_new(self.py, PyDict_Copy(self.as_ptr())) }
+    }
+
+    /// `list(dict.items())`
+    pub fn dict_items(&self) -> PyResult<Self> {
+        // SAFETY: a live object; CPython checks that it is a dict.
+        unsafe { Self::from_new(self.py, PyDict_Items(self.as_ptr())) }
+    }
+
+    /// `len(dict)`
+    pub fn dict_length(&self) -> PyResult<usize> {
+        // SAFETY: a live object; CPython checks that it is a dict.
+        usize::try_from(unsafe { PyDict_Size(self.as_ptr()) }).map_err(|_| Raised)
+    }
+
+    /// `dict.clear()`; nothing happens to an object that is no dict.
+    pub fn clear_dict(&self) {
+        // SAFETY: a live object; CPython checks that it is a dict.
+        unsafe { PyDict_Clear(self.as_ptr()) }
+    }
+
+    /// `list.append(item)`; SystemError unless this is a list.
+    pub fn append(&self, item: &Self) -> PyResult<()> {
+        // SAFETY: live objects; CPython checks that the first is a list.
+        check(unsafe { PyList_Append(self.as_ptr(), item.as_ptr()) })
+    }
+
+    /// `len(list)`; SystemError unless this is a list.
+    pub fn list_length(&self) -> PyResult<usize> {
+        // SAFETY: a live object; CPython checks that it is a list.
+        usize::try_from(unsafe { PyList_Size(self.as_ptr()) }).map_err(|_| Raised)
+    }
+
+    /// `list[index]`; IndexError if another thread has shortened the list meanwhile.
+    pub fn list_item(&self, index: usize) -> PyResult<Self> {
+        // SAFETY: a live object; CPython checks that it is a list. A new reference, or null.
+        unsafe {
+            let item = compat::PyList_GetItemRef(self.as_ptr(), index as Py_ssize_t);
+            Self::from_new(self.py, item)
+        }
+    }
+
+    /// The length of a sequence or a mapping.
+    pub fn length(&self) -> PyResult<usize> {
+        // SAFETY: a live object; TypeError if it has no length.
+        usize::try_from(unsafe { PyObject_Size(self.as_ptr()) }).map_err(|_| Raised)
+    }
+
+    /// The length, unless the type of the object has none. Cheap where it has none.
+    pub fn find_length(&self) -> Option<usize> {
+        // SAFETY: a live object's type, whose slots are read.
+        unsafe {
+            let class = Py_TYPE(self.as_ptr());
+            if PyType_GetSlot(class, Py_sq_length).is_null()
+                && PyType_GetSlot(class, Py_mp_length).is_null()
+            {
+                return None;
+            }
+        }
+        self.length().inspect_err(|Raised| clear()).ok()
+    }
+
+    /// `sequence[index]`
+    pub fn item(&self, index: usize) -> PyResult<Self> {
+        // SAFETY: a live object; TypeError unless it is a sequence.
+        unsafe { Self::from_new(self.py, PySequence_GetItem(self.as_ptr(), index as Py_ssize_t)) }
+    }
+
+    /// The items of a sequence.
+    pub fn items(&self) -> PyResult<Vec<Self>> {
+        (0..self.length()?).map(|index| self.item(index)).collect()
+    }
+
+    /// `tuple(self)`
+    pub fn to_tuple(&self) -> PyResult<Self> {
+        // SAFETY: a live object; TypeError unless it is iterable.
+        unsafe { Self::from_new(self.py, PySequence_Tuple(self.as_ptr())) }
+    }
+
+    /// The items of a tuple, which never change.
+    pub fn as_tuple(&self) -> Option<&[Self]> {
+        // SAFETY: a live tuple, whose items are live objects and the same as long as it lives.
+        unsafe {
+            if PyTuple_Check(self.as_ptr()) == 0 {
+                return None;
+            }
+            let items = &raw const (*self.as_ptr().cast::<PyTupleObject>()).ob_item;
+            Some(Self::borrow_array(self.py, items.cast(), PyTuple_Size(self.as_ptr())))
+        }
+    }
+
+    /// The content of a bytes object, which never changes.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        // SAFETY: a live bytes object; its content lives as long as it.
+        unsafe {
+            if PyBytes_Check(self.as_ptr()) == 0 {
+                return None;
+            }
+            let start = PyBytes_AsString(self.as_ptr()).cast();
+            Some(std::slice::from_raw_parts(start, PyBytes_Size(self.as_ptr()) as usize))
+        }
+    }
+
+    /// The text of a str; TypeError for anything else, UnicodeEncodeError for lone surrogates.
+    pub fn as_text(&self) -> PyResult<&str> {
+        // SAFETY: a live object, which CPython checks to be a str; its UTF-8 form lives in it.
+        unsafe {
+            let mut length = 0;
+            let utf8 = PyUnicode_AsUTF8AndSize(self.as_ptr(), &mut length);
+            if utf8.is_null() {
+                return Err(Raised);
+            }
+            let bytes = std::slice::from_raw_parts(utf8.cast(), length as usize);
+            Ok(std::str::from_utf8_unchecked(bytes))
         }
     }
 
@@ -80,157 +472,102 @@ impl Object {
         }
     }
 
-    /// The text of a str; TypeError for anything else.
-    pub fn to_text(&self) -> PyResult<String> {
-        // SAFETY: a live object; the UTF-8 form lives in it.
-        unsafe {
-            let mut length = 0;
-            let utf8 = PyUnicode_AsUTF8AndSize(self.as_ptr(), &mut length);
-            if utf8.is_null() {
-                return Err(Raised);
-            }
-            let bytes = std::slice::from_raw_parts(utf8.cast::<u8>(), length as usize);
-            Ok(String::from_utf8_lossy(bytes).into_owned())
-        }
+    /// `str(self)`
+    pub fn to_str(&self) -> PyResult<Self> {
+        // SAFETY: a live object.
+        unsafe { Self::from_new(self.py, PyObject_Str(self.as_ptr())) }
     }
 
-    /// An interned string, for keys.
-    pub fn interned(text: &CStr) -> PyResult<Self> {
-        // SAFETY: a string that ends with zero.
-        unsafe { Self::from_new(PyUnicode_InternFromString(text.as_ptr())) }
+    /// `self == other`
+    pub fn equals(&self, other: &Self) -> PyResult<bool> {
+        // SAFETY: live objects.
+        match unsafe { PyObject_RichCompareBool(self.as_ptr(), other.as_ptr(), Py_EQ) } {
+            -1 => Err(Raised),
+            equal => Ok(equal != 0),
+        }
     }
 }
 
-impl Drop for Object {
+impl Clone for Object<'_> {
+    fn clone(&self) -> Self {
+        // SAFETY: a live object.
+        unsafe { Self::from_borrowed(self.py, self.as_ptr()) }
+    }
+}
+
+impl Drop for Object<'_> {
     fn drop(&mut self) {
-        // SAFETY: the reference is ours; a thread state is attached (the rule above).
-        unsafe { Py_DECREF(self.0.as_ptr()) }
+        // SAFETY: the reference is ours, and the token proves that a thread state is attached.
+        unsafe { Py_DECREF(self.as_ptr()) }
     }
 }
 
-/// `dict[key] = value`.
-pub fn set_item(dict: &Object, key: &Object, value: &Object) -> PyResult<()> {
-    // SAFETY: live objects; the first is a dict wherever this is called.
-    match unsafe { PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(Raised),
-    }
+fn check(status: i32) -> PyResult<()> {
+    if status == 0 { Ok(()) } else { Err(Raised) }
 }
 
-/// `dict.get(key)`, as a reference of the caller's: where there is no GIL, another thread may take
-/// a borrowed value out of the dict, and free it, before the caller holds it.
-pub fn get_item(dict: &Object, key: &Object) -> PyResult<Option<Object>> {
-    let mut value = ptr::null_mut();
-    // SAFETY: live objects; SystemError if the first is no dict. The value is a new reference, or
-    // null.
-    unsafe {
-        match compat::PyDict_GetItemRef(dict.as_ptr(), key.as_ptr(), &mut value) {
-            0 => Ok(None),
-            _ => Object::from_new(value).map(Some),
-        }
-    }
+/// Forgets the exception that was just raised.
+fn clear() {
+    // SAFETY: called where an exception was raised, so a thread state is attached.
+    unsafe { PyErr_Clear() }
 }
 
-/// Sets an exception of type `class` with `message`.
+/// A reference that is kept while no thread state is attached.
 ///
-/// # Safety
-/// `class` is a live exception class, such as a `PyExc_…` of this interpreter.
-pub unsafe fn raise(class: *mut PyObject, message: &str) -> Raised {
-    // SAFETY: as the caller promises; the message's pointer and length are valid.
-    unsafe {
-        let text =
-            PyUnicode_DecodeUTF8(message.as_ptr().cast(), message.len() as Py_ssize_t, ptr::null());
-        if !text.is_null() {
-            PyErr_SetObject(class, text);
-            Py_DECREF(text);
-        }
+/// It knows its interpreter. Dropped by a thread that has a thread state of this interpreter
+/// attached it gives the reference back; dropped by any other it leaks the reference and counts
+/// that in [`leaked_references`].
+pub struct Stored {
+    pointer: NonNull<PyObject>,
+    interpreter: i64,
+}
+
+// SAFETY: the object is used with a token only and its reference given back with a thread state
+// attached. Reference counts may change on any attached thread.
+unsafe impl Send for Stored {}
+// SAFETY: as for Send; a shared `Stored` gives out nothing without a token.
+unsafe impl Sync for Stored {}
+
+impl Stored {
+    /// An interned string, for a key.
+    pub fn interned(py: Attached, text: &CStr) -> PyResult<Self> {
+        Object::interned(py, text).map(Object::store)
     }
-    Raised
+
+    /// The object, for a thread that is attached to its interpreter.
+    ///
+    /// Only debug builds check that it is attached to this one: see [`Attached`].
+    pub fn get<'py>(&self, py: Attached<'py>) -> &Object<'py> {
+        debug_assert_eq!(py.interpreter_id(), self.interpreter);
+        // SAFETY: `Object` is a transparent wrapper of this pointer, whose reference `self` owns.
+        unsafe { &*ptr::from_ref(&self.pointer).cast() }
+    }
 }
 
-/// The name of an object's type, for messages.
-///
-/// # Safety
-/// `object` is a live object.
-pub unsafe fn type_name(object: *mut PyObject) -> String {
-    // SAFETY: a live object has a type, and a type has a name that ends with zero.
-    unsafe { CStr::from_ptr((*Py_TYPE(object)).tp_name).to_string_lossy().into_owned() }
-}
-
-/// Calls `take` with the bytes of a str in latin-1. Raises TypeError for anything but a str and
-/// UnicodeEncodeError for characters beyond latin-1; `what` names the value in the message.
-///
-/// # Safety
-/// `text` is a live object.
-pub unsafe fn with_latin1<T>(
-    text: *mut PyObject,
-    what: &str,
-    take: impl FnOnce(&[u8]) -> PyResult<T>,
-) -> PyResult<T> {
-    // SAFETY: `text` is live, and a str where its UTF-8 form is asked for. That form lives in the
-    // str, the latin-1 bytes in `encoded`; both outlive the call of `take`.
-    unsafe {
-        if PyUnicode_Check(text) == 0 {
-            let found = type_name(text);
-            return Err(raise(PyExc_TypeError, &format!("{what} must be a str, not {found}")));
-        }
-        let mut length = 0;
-        let utf8 = PyUnicode_AsUTF8AndSize(text, &mut length);
-        if utf8.is_null() {
-            PyErr_Clear();
+impl Drop for Stored {
+    fn drop(&mut self) {
+        if attached_interpreter() == Some(self.interpreter) {
+            // SAFETY: the reference is ours, and a thread state of its interpreter is attached.
+            unsafe { Py_DECREF(self.pointer.as_ptr()) }
         } else {
-            let bytes = std::slice::from_raw_parts(utf8.cast::<u8>(), length as usize);
-            if bytes.is_ascii() {
-                return take(bytes);
-            }
+            LEAKED.fetch_add(1, Relaxed);
         }
-        let encoded = Object::from_new(PyUnicode_AsLatin1String(text))?;
-        take(bytes_of(encoded.as_ptr()))
     }
 }
 
-/// The content of a bytes object.
-///
-/// # Safety
-/// `bytes` is a live bytes object and outlives the slice.
-pub unsafe fn bytes_of<'a>(bytes: *mut PyObject) -> &'a [u8] {
-    // SAFETY: as the caller promises; bytes objects do not change.
+/// The number of the interpreter that the calling thread is attached to, if it is attached.
+fn attached_interpreter() -> Option<i64> {
+    // SAFETY: reads the thread's current state. Where there is one, its interpreter is alive.
     unsafe {
-        let length = PyBytes_Size(bytes) as usize;
-        std::slice::from_raw_parts(PyBytes_AsString(bytes).cast::<u8>(), length)
+        let state = compat::PyThreadState_GetUnchecked();
+        (!state.is_null()).then(|| PyInterpreterState_GetID(PyThreadState_GetInterpreter(state)))
     }
 }
 
-/// Takes the exception that is set out of the thread, with its traceback.
-pub fn take_raised() -> Option<Object> {
-    #[cfg(Py_3_12)]
-    // SAFETY: returns a new reference, or null if nothing is set.
-    unsafe {
-        Object::from_new(PyErr_GetRaisedException()).ok()
-    }
-    #[cfg(not(Py_3_12))]
-    // SAFETY: the three are owned by us after the fetch; each may be null.
-    unsafe {
-        let (mut class, mut value, mut traceback) =
-            (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        PyErr_Fetch(&mut class, &mut value, &mut traceback);
-        PyErr_NormalizeException(&mut class, &mut value, &mut traceback);
-        if !value.is_null() && !traceback.is_null() {
-            PyException_SetTraceback(value, traceback);
-        }
-        Py_XDECREF(class);
-        Py_XDECREF(traceback);
-        Object::from_new(value).ok()
-    }
-}
+/// Written by `Stored::drop` in any thread, read by `leaked_references`; a counter, so relaxed.
+static LEAKED: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `wait` with the GIL dropped (the thread state detached), and takes it again.
-pub fn without_gil<T>(wait: impl FnOnce() -> T) -> T {
-    // SAFETY: a thread state is attached, and `wait` touches nothing of Python (the callers').
-    unsafe {
-        let state = PyEval_SaveThread();
-        let result = wait();
-        PyEval_RestoreThread(state);
-        result
-    }
+/// References that this process leaked since no thread state of their interpreter was attached.
+pub fn leaked_references() -> u64 {
+    LEAKED.load(Relaxed)
 }

@@ -1,13 +1,13 @@
-//! Keeps the handler in its place when the program puts a signal's default back.
+//! Keeps the handler installed when the program restores a signal's default.
 //!
-//! Servers install a handler of their own and restore what was there when they end; Python's
-//! `signal` module and `faulthandler` do so through libpython's `sigaction`, which is hooked here.
-//! The program sees SIG_DFL wherever `on_signal` stands: its old action is reported as the default,
+//! Servers install a handler of their own and restore the previous action when they end. Python's
+//! `signal` module and `faulthandler` do so through libpython's `sigaction`, which is hooked here. The
+//! program sees SIG_DFL in the place of `on_signal`: the hook returns the default as the old action,
 //! and the signal ends the process as the default would. C code outside libpython that calls
-//! `sigaction` itself is not hooked: where it restores the default, the signal brings no report.
+//! `sigaction` itself is not hooked: if it restores the default, the signal makes no report.
 //!
-//! The hook runs in any thread, in signal handlers and in vforked children: it makes one system
-//! call and reads atomics.
+//! The hook runs in any thread, in signal handlers and in vforked children: it makes one system call
+//! and reads atomics.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -16,7 +16,7 @@ use headway_gil::Hook;
 
 use super::{handled_action, is_on_signal, may_report};
 
-/// The signals that bring a report: their default ends the process and leaves no core file.
+/// The signals that make a report: their default ends the process and leaves no core file.
 pub const SIGNALS: [c_int; 7] = [
     libc::SIGTERM,
     libc::SIGHUP,
@@ -27,7 +27,8 @@ pub const SIGNALS: [c_int; 7] = [
     libc::SIGUSR2,
 ];
 
-/// libpython's own `sigaction`. Writer: `patch_for_good`, before the slot; readers: the hook.
+/// libpython's own `sigaction`. Writer: `patch_for_good`, before the slot; reader: the hook
+/// (Acquire).
 static SIGACTION: AtomicUsize = AtomicUsize::new(0);
 
 pub fn hook() -> Hook {

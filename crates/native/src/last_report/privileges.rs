@@ -1,11 +1,11 @@
-//! Keeps the way to the report's file open when the program gives up its rights.
+//! Keeps the report's file reachable when the program gives up its rights.
 //!
-//! After setuid or chroot the process may no longer open the file that the report goes to, nor
-//! remove the ledger. libpython's functions for that are hooked: the first call in the process that
-//! reports opens both before, the file for writing (it is made where there is none) and the
-//! ledger's folder. So only programs that make such a call have these descriptors. Their numbers
-//! are 100 and more, where no program expects its own. A program that closes them loses no more
-//! than the JSON: what is at a number is compared with what was opened there.
+//! After setuid or chroot the process may no longer open the report's file, nor remove the ledger.
+//! libpython's functions for that are hooked: the first call in the process that reports opens both
+//! before, the file for writing (it is created if it does not exist) and the ledger's folder. So only
+//! programs that make such a call have these descriptors. Their numbers are 100 and more, where no
+//! program expects its own. A program that closes them loses no more than the JSON: the device and
+//! inode of a descriptor are compared with those of the opened file.
 //!
 //! The hooks run in a Python thread. `kept_open` is async-signal-safe.
 
@@ -25,12 +25,12 @@ struct Paths {
     folder: Option<CString>,
 }
 
-/// Null where there is nothing to keep open. Writer: `announce`, in a thread with a thread state;
-/// readers: the hooks. A replaced one is leaked.
+/// Null if there is nothing to keep open. Writer: `announce` (Release), attached; readers: the hooks
+/// (Acquire). A replaced value is leaked.
 static PATHS: AtomicPtr<Paths> = AtomicPtr::new(ptr::null_mut());
 
-/// A descriptor and what was opened there. Writer: `open`, which stores the number last, releasing
-/// the rest; reader: `number`.
+/// A descriptor, and the device and inode of its file. Writer: `open`, which stores the number last
+/// (Release); reader: `number` (Acquire).
 struct Kept {
     number: AtomicI32,
     device: AtomicU64,
@@ -49,7 +49,7 @@ pub fn announce(json: Option<CString>, ledger: Option<CString>) {
     PATHS.store(Box::into_raw(Box::new(Paths { json, folder })), Release);
 }
 
-/// The descriptors of the report's file and of the ledger's folder; -1 for what is not open.
+/// The descriptors of the report's file and of the ledger's folder; -1 if not open.
 pub fn kept_open() -> (c_int, c_int) {
     (JSON.number(), FOLDER.number())
 }
@@ -86,7 +86,7 @@ impl Kept {
     }
 }
 
-/// Device and inode of what is open at `fd`.
+/// Device and inode of an open file.
 fn identity(fd: c_int) -> Option<(u64, u64)> {
     // SAFETY: zero bytes are a valid stat, which is only read if the call filled it.
     unsafe {
@@ -96,7 +96,7 @@ fn identity(fd: c_int) -> Option<(u64, u64)> {
 }
 
 fn open_both() {
-    // SAFETY: null, or a leaked value that stays as it was made.
+    // SAFETY: null, or a leaked value that never changes.
     if let Some(paths) = unsafe { PATHS.load(Acquire).as_ref() }
         && may_report()
     {
@@ -109,11 +109,12 @@ fn open_both() {
     }
 }
 
-/// A function of libpython's, with its hook.
+/// Hooks of libpython's functions that call `open_both` first.
 macro_rules! before {
     ($($name:ident: $cell:ident ($($argument:ident: $type:ty),*);)*) => {
         $(
-            /// libpython's own function. Writer: `patch_for_good`, before the slot; reader: the hook.
+            /// libpython's own function. Writer: `patch_for_good`, before the slot; reader: the hook
+            /// (Acquire).
             static $cell: AtomicUsize = AtomicUsize::new(0);
 
             unsafe extern "C" fn $name($($argument: $type),*) -> c_int {

@@ -1,19 +1,19 @@
-//! Saves the books when the program replaces itself by exec.
+//! Saves the ledger when the program replaces itself by exec.
 //!
-//! libpython's `execv`, `execve` and `fexecve` are hooked. In the process that reports, a call that
-//! can succeed does one of two things first:
+//! libpython's `execv`, `execve` and `fexecve` are hooked. In the process that reports, a call that can
+//! succeed does one of two things first:
 //!
-//! - The new image is the same interpreter, or a script for it: HEADWAY_RUN in its environment hands
-//!   the settings and the books on, and `headway.follow` goes on with them. The books are in the
-//!   ledger file; those in memory are copied to a memfd.
-//! - Anything else cannot report: the report comes before it.
+//! - If the new image is the same interpreter, or a script for it, HEADWAY_RUN in its environment
+//!   passes the settings and the ledger on, and `headway.follow` continues with them. A ledger in
+//!   memory is copied to a memfd.
+//! - Any other image cannot report, so the report is made before.
 //!
 //! An exec that fails leaves the program as it was: it reports at its end. Failures that can be
-//! foreseen bring no report before; the rest (ENOMEM, ETXTBSY) brings one, and lines say so.
+//! foreseen make no report before; other failures (ENOMEM, ETXTBSY) make one, with a message.
 //!
 //! All other calls are passed on: those of forked and vforked children, and of a process that has
-//! reported. `_posixsubprocess` is an object of its own and not hooked. In the process that
-//! reports a hook may allocate: a Python thread calls it.
+//! reported. `_posixsubprocess` is an object of its own and not hooked. In the process that reports a
+//! hook may allocate: a Python thread calls it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -23,25 +23,25 @@ use headway_gil::Hook;
 
 use super::{ARMED, PREPARED, REPORTING, STATE, may_report, report};
 
-/// Settings for the image that goes on, and where it finds the books.
+/// How the new image continues the measurement.
 pub struct Successor {
-    /// The settings, as HEADWAY_RUN has them.
+    /// The settings in HEADWAY_RUN.
     pub settings: CString,
-    /// The interpreter that goes on: `sys.executable`.
+    /// The interpreter that can continue: `sys.executable`.
     pub interpreter: CString,
-    /// Whether the books lie in a file that the new image finds by its name.
+    /// Whether the ledger is in a file that the new image finds by its name.
     pub in_file: bool,
 }
 
-/// Null where no image goes on. Writer: `announce`, in a thread with a thread state; reader: the
-/// hooks. A replaced one is leaked.
+/// Null if no image can continue. Writer: `announce` (Release), attached; readers: the hooks
+/// (Acquire). A replaced value is leaked.
 static SUCCESSOR: AtomicPtr<Successor> = AtomicPtr::new(ptr::null_mut());
 
 pub fn announce(successor: Successor) {
     SUCCESSOR.store(Box::into_raw(Box::new(successor)), Release);
 }
 
-/// libpython's own functions. Writer: `patch_for_good`, before the slots; readers: the hooks.
+/// libpython's own functions. Writer: `patch_for_good`, before the slots; readers: the hooks (Acquire).
 static EXECV: AtomicUsize = AtomicUsize::new(0);
 static EXECVE: AtomicUsize = AtomicUsize::new(0);
 static FEXECVE: AtomicUsize = AtomicUsize::new(0);
@@ -116,7 +116,7 @@ unsafe extern "C" fn fexecve(fd: c_int, arguments: Words, environment: Words) ->
     }
 }
 
-/// Sees to the books, and execs. Returns only if that failed, with its errno.
+/// Saves the ledger and execs. Returns only if exec failed, with its errno.
 ///
 /// # Safety
 /// `arguments` and `environment` are as execve takes them.
@@ -126,7 +126,7 @@ unsafe fn replace(
     environment: Words,
     exec: impl FnOnce(Words) -> c_int,
 ) -> c_int {
-    // SAFETY: null, or a leaked value that stays as it was made.
+    // SAFETY: null, or a leaked value that never changes.
     let successor = unsafe { SUCCESSOR.load(Acquire).as_ref() };
     let image = Image::of(path);
     // SAFETY: the caller's arrays.
@@ -146,18 +146,18 @@ unsafe fn replace(
                         arguments
                     }) =>
             {
-                hand_on(successor, environment, exec)
+                pass_on(successor, environment, exec)
             }
             _ => report_and(path, || exec(environment)),
         }
     }
 }
 
-/// The kind of file at a path, as exec sees it.
+/// The kind of file that exec finds at a path.
 enum Image {
-    /// Nothing that can be executed.
+    /// No executable file.
     None,
-    /// A program; of a script, the interpreter that its first line names.
+    /// A program, or a script with the interpreter of its first line.
     Program(Option<CString>),
 }
 
@@ -175,7 +175,7 @@ impl Image {
             _ => return Self::None,
         }
         let mut head = [0; 256];
-        // A program that cannot be read can be executed all the same.
+        // A program that cannot be read can still be executed.
         let Ok(length) = std::fs::File::open(name).and_then(|mut file| file.read(&mut head)) else {
             return Self::Program(None);
         };
@@ -192,8 +192,8 @@ impl Image {
     }
 }
 
-/// Whether both paths are the same name of the same file: one of a virtual environment is a link
-/// to an interpreter that others are links to, and finds other packages.
+/// Whether both paths are the same name of the same file. A virtual environment's interpreter is a link
+/// to a file that other environments link to as well, and each finds other packages.
 fn is_same_file(one: &CStr, other: &CStr) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let path = |name: &CStr| {
@@ -204,8 +204,8 @@ fn is_same_file(one: &CStr, other: &CStr) -> bool {
     path(one).is_some_and(|one| Some(one) == path(other))
 }
 
-/// Whether an interpreter with these arguments imports `site`, and with it `headway.follow`: not
-/// with -S, and not with --version and the like. Null: none are known.
+/// Whether an interpreter with these arguments imports `site`, and with it `headway.follow`: not with
+/// -S, and not with options such as --version. Null: the arguments are not known.
 ///
 /// # Safety
 /// `arguments` is null or as execve takes them.
@@ -237,7 +237,7 @@ unsafe fn imports_site(arguments: Words) -> bool {
     true
 }
 
-/// The words of a null-terminated array; none of null.
+/// The words of a null-terminated array; null has no words.
 ///
 /// # Safety
 /// `words` is as execve takes it.
@@ -255,7 +255,7 @@ unsafe fn words_of(words: Words) -> impl Iterator<Item = *const c_char> {
 unsafe fn are_too_long(arguments: Words, environment: Words) -> bool {
     const MOST_BYTES: u64 = 6 << 20;
     const LEAST_BYTES: u64 = 128 << 10;
-    // SAFETY: zero bytes are a valid limit; as the caller promises.
+    // SAFETY: zero bytes are a valid limit; the caller's.
     unsafe {
         let mut stack: libc::rlimit = std::mem::zeroed();
         libc::getrlimit(libc::RLIMIT_STACK, &mut stack);
@@ -273,41 +273,41 @@ unsafe fn are_too_long(arguments: Words, environment: Words) -> bool {
     }
 }
 
-/// Whether the environment has settings already: the program becomes `headway run`, which has begun
-/// a run of its own.
+/// Whether the environment has settings already: the program becomes `headway run`, which has begun a
+/// run of its own.
 ///
 /// # Safety
 /// `environment` is as execve takes it.
 unsafe fn has_settings(environment: Words) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's.
     unsafe {
         words_of(environment)
             .any(|word| CStr::from_ptr(word).to_bytes().starts_with(b"HEADWAY_RUN="))
     }
 }
 
-/// Execs with the settings and the books in the environment.
+/// Execs with the settings and the ledger in the environment.
 ///
 /// # Safety
 /// `environment` is as execve takes it.
-unsafe fn hand_on(
+unsafe fn pass_on(
     successor: &Successor,
     environment: Words,
     exec: impl FnOnce(Words) -> c_int,
 ) -> c_int {
     let copy = match successor.in_file {
         true => -1,
-        false => copy_of_books(),
+        false => copy_of_ledger(),
     };
     let run = headway_gil::run_identity().unwrap_or(0);
     let settings = successor.settings.to_bytes();
     let mut entry = [b"HEADWAY_RUN=", settings, format!(":{copy}:{run}").as_bytes()].concat();
     entry.push(0);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's.
     let mut words: Vec<_> = unsafe { words_of(environment) }.collect();
     words.extend([entry.as_ptr().cast(), ptr::null()]);
     let result = exec(words.as_ptr());
-    // It failed.
+    // Exec has failed.
     if copy >= 0 {
         // SAFETY: errno is this thread's own; the descriptor is ours.
         unsafe {
@@ -319,8 +319,8 @@ unsafe fn hand_on(
     result
 }
 
-/// A descriptor that exec leaves open, of a copy of the ledger; -1 if there can be none.
-fn copy_of_books() -> c_int {
+/// A descriptor of a copy of the ledger that exec leaves open; -1 if no copy can be made.
+fn copy_of_ledger() -> c_int {
     // SAFETY: system calls on a descriptor of our own.
     unsafe {
         let copy = libc::memfd_create(c"headway-ledger".as_ptr(), 0);
@@ -332,15 +332,15 @@ fn copy_of_books() -> c_int {
     }
 }
 
-/// Reports, and execs.
+/// Reports and execs.
 fn report_and(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
-    // SAFETY: null, or a leaked `Prepared` that stays as it was made.
+    // SAFETY: null, or a leaked `Prepared` that never changes.
     let Some(prepared) = (unsafe { PREPARED.load(Acquire).as_ref() }) else { return exec() };
     if STATE.compare_exchange(ARMED, REPORTING, AcqRel, Relaxed).is_err() {
         return exec();
     }
     let name = path.to_string_lossy();
-    say(&format!(
+    print(&format!(
         "headway run: the program replaces itself by {name:?}, and is reported until then"
     ));
     report(prepared);
@@ -348,15 +348,15 @@ fn report_and(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: errno is this thread's own.
     let errno = unsafe { *libc::__errno_location() };
     let reason = std::io::Error::from_raw_os_error(errno);
-    say(&format!("headway run: the program did not replace itself ({reason}), and goes on"));
+    print(&format!("headway run: the program did not replace itself ({reason}), and goes on"));
     STATE.store(ARMED, Release);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     result
 }
 
-fn say(text: &str) {
-    // SAFETY: writes a buffer of ours; if that fails, there is no other place for it.
+fn print(text: &str) {
+    // SAFETY: pointer and length are those of `line`. An error has nowhere else to go.
     unsafe {
         let line = format!("{text}\n");
         libc::write(2, line.as_ptr().cast(), line.len());

@@ -1,224 +1,139 @@
-//! `_native.interpreter_*`: interpreters that requests are run in, each a capsule.
+//! `_native.interpreter_*`: interpreters that run requests, each a capsule.
 
-use headway_python::object::{Object, PyResult, Raised, bytes_of, raise};
-use headway_server::interpreters::interpreter::{Interpreter, take_raised_as_text};
+use headway_python::attached::Attached;
+use headway_python::capsule::{self, InCapsule};
+use headway_python::convert::{ToPython, arguments, list};
+use headway_python::exception::{Exception, take_raised_as_text};
+use headway_python::function::{END, Methods, function};
+use headway_python::object::{Object, PyResult, Raised};
+use headway_server::interpreters::interpreter::Interpreter;
 use headway_server::wsgi::adapter::{Adapter, Entry};
-use pyo3_ffi::*;
-use std::ffi::{CStr, c_char, c_int};
-use std::ptr;
+use std::ffi::CStr;
 use std::sync::Arc;
 
-use super::options::items;
-use crate::{Methods, method};
+/// The function that runs first in a sub-interpreter.
+const ENTRY: (&CStr, &CStr) = (c"headway.server.sub_interpreter", c"enter");
 
-const CAPSULE_NAME: &CStr = c"headway._native.interpreter";
-/// What runs first in a sub-interpreter.
-const ENTRANCE: (&CStr, &CStr) = (c"headway.server.sub_interpreter", c"enter");
-
-static METHODS: Methods<5> = Methods([
-    method(
+pub static FUNCTIONS: Methods<5> = Methods::new([
+    function(
         c"interpreter_of_caller",
         of_caller,
         c"interpreter_of_caller(application, report, environs, interruption) -> interpreter\n\
-          The one that calls. report(exception, request) tells what an application raised, environs()\n\
-          makes a list with the part of the environ that never changes, a dict for each listener,\n\
-          interruption is a class of exceptions.",
+          \n\
+          The calling interpreter. report(exception, request) reports what an application raised,\n\
+          environs() makes a list with the items of the environ that never change, a dict for each\n\
+          listener, and interruption is a class of exceptions.",
     ),
-    method(
+    function(
         c"interpreter_create",
         create,
-        c"interpreter_create(own_gil, threads) -> interpreter\n\
-          A new sub-interpreter, for so many worker threads. RuntimeError says why there is none.\n\
-          Whoever creates interpreters must be one thread, which also enters and ends them.",
+        c"interpreter_create(own_gil: bool, threads: int) -> interpreter\n\
+          \n\
+          A new sub-interpreter for so many worker threads. RuntimeError gives the reason if there is\n\
+          none. One thread makes, enters and ends all interpreters.",
     ),
-    method(
+    function(
         c"interpreter_enter",
         enter,
-        c"interpreter_enter(interpreter, path, task) -> str or None\n\
-          In the sub-interpreter: sets sys.path and calls headway.server.sub_interpreter.enter(task),\n\
-          which returns what interpreter_of_caller takes, or a str that says what is in the way.",
+        c"interpreter_enter(interpreter, path: list[str], task: str) -> str | None\n\
+          \n\
+          Inside the sub-interpreter: sets sys.path and calls\n\
+          headway.server.sub_interpreter.enter(task), which returns the arguments of\n\
+          interpreter_of_caller, or a str with the reason for a failure.",
     ),
-    method(
+    function(
         c"interpreter_end",
         end,
         c"interpreter_end(interpreter) -> int\n\
-          Ends an interpreter that is retired, with its atexit handlers. If threads of the application\n\
-          are left it stays as it is; returns how many.",
+          \n\
+          Ends a retired interpreter, with its atexit handlers. If threads of the application are left\n\
+          the interpreter stays as it is; returns their number.",
     ),
-    PyMethodDef::zeroed(),
+    END,
 ]);
 
-pub fn methods() -> *mut PyMethodDef {
-    METHODS.0.as_ptr().cast_mut()
+struct InterpreterCapsule(Arc<Interpreter>);
+
+// SAFETY: no other type has this name.
+unsafe impl InCapsule for InterpreterCapsule {
+    const NAME: &'static CStr = c"headway._native.interpreter";
 }
 
-unsafe extern "C" fn of_caller(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    // SAFETY: CPython calls with a live tuple of arguments.
-    unsafe {
-        let arguments = Object::from_borrowed(arguments);
-        let made = items(&arguments).and_then(adapter_of).map(Interpreter::of_callers);
-        to_capsule(made)
-    }
+fn to_capsule(py: Attached<'_>, interpreter: Interpreter) -> PyResult<Object<'_>> {
+    capsule::new(py, InterpreterCapsule(Arc::new(interpreter)))
 }
 
-unsafe extern "C" fn create(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let (mut own_gil, mut threads): (c_int, c_int) = (0, 0);
-    // SAFETY: the format matches the places that follow it.
-    unsafe {
-        let format = c"pi:interpreter_create".as_ptr();
-        if PyArg_ParseTuple(arguments, format, &raw mut own_gil, &raw mut threads) == 0 {
-            return ptr::null_mut();
-        }
-        let created = Interpreter::create(own_gil != 0, threads.max(0) as usize);
-        to_capsule(created.map_err(|reason| raise(PyExc_RuntimeError, &reason)))
-    }
+pub fn interpreter_in(capsule: &Object) -> PyResult<Arc<Interpreter>> {
+    capsule::value(capsule).map(|InterpreterCapsule(interpreter)| Arc::clone(interpreter))
 }
 
-unsafe extern "C" fn enter(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let (mut capsule, mut path) = (ptr::null_mut(), ptr::null_mut());
-    let mut task: *const c_char = ptr::null();
-    // SAFETY: the format matches the places that follow it; the tuple keeps all of them alive. What is
-    // inside and what is outside of the interpreter share text only.
-    unsafe {
-        let format = c"OOs:interpreter_enter".as_ptr();
-        let parsed =
-            PyArg_ParseTuple(arguments, format, &raw mut capsule, &raw mut path, &raw mut task);
-        if parsed == 0 {
-            return ptr::null_mut();
+fn of_caller<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    to_capsule(py, Interpreter::main(adapter_of(py, given)?))
+}
+
+fn create<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (own_gil, threads): (bool, i32) = arguments(py, "interpreter_create", given)?;
+    let created = Interpreter::create(py, own_gil, threads.max(0) as usize);
+    to_capsule(py, created.map_err(|reason| Exception::RuntimeError.raise(py, &reason))?)
+}
+
+fn enter<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (capsule, path, task): (&Object, &Object, &str) =
+        arguments(py, "interpreter_enter", given)?;
+    let interpreter = interpreter_in(capsule)?;
+    // Only text crosses from one interpreter to the other.
+    let path = path.items()?.iter().map(path_bytes).collect::<PyResult<Vec<_>>>()?;
+    let inside = |py: Attached| match prepare(py, &path, task) {
+        Ok(Ok(adapter)) => {
+            interpreter.set_adapter(adapter);
+            None
         }
-        let entered = interpreter_in(capsule).and_then(|interpreter| {
-            let path = items(&Object::from_borrowed(path))?;
-            let path = path.iter().map(encode_path).collect::<PyResult<Vec<_>>>()?;
-            let task = CStr::from_ptr(task);
-            let inside = || match prepare(&path, task) {
-                Ok(Ok(adapter)) => {
-                    interpreter.settle(adapter);
-                    None
-                }
-                Ok(Err(reason)) => Some(reason),
-                Err(Raised) => Some(take_raised_as_text()),
-            };
-            interpreter.enter(inside).ok_or_else(no_sub_interpreter)
-        });
-        match entered {
-            Ok(None) => Object::from_borrowed(Py_None()).into_ptr(),
-            Ok(Some(reason)) => PyUnicode_DecodeUTF8(
-                reason.as_ptr().cast(),
-                reason.len() as Py_ssize_t,
-                ptr::null(),
-            ),
-            Err(Raised) => ptr::null_mut(),
-        }
-    }
+        Ok(Err(reason)) => Some(reason),
+        Err(Raised) => Some(take_raised_as_text(py)),
+    };
+    let Some(failure) = interpreter.enter(py, inside) else {
+        let message = "not a sub-interpreter, or one that has ended";
+        return Err(Exception::ValueError.raise(py, message));
+    };
+    failure.to_python(py)
 }
 
 /// The bytes of a path, which need not be text.
-fn encode_path(path: &Object) -> PyResult<Vec<u8>> {
-    // SAFETY: a live object; the bytes live until they are copied.
-    unsafe {
-        let bytes = Object::from_new(PyUnicode_EncodeFSDefault(path.as_ptr()))?;
-        Ok(bytes_of(bytes.as_ptr()).to_vec())
-    }
+fn path_bytes(path: &Object) -> PyResult<Vec<u8>> {
+    Ok(path.to_path_bytes()?.as_bytes().unwrap_or_default().to_vec())
 }
 
-/// Inside: has Python load the application.
-fn prepare(path: &[Vec<u8>], task: &CStr) -> PyResult<Result<Adapter, String>> {
-    // SAFETY: live objects of the interpreter that is attached; lengths are those of the texts.
-    unsafe {
-        let list = Object::from_new(PyList_New(0))?;
-        for directory in path {
-            let length = directory.len() as Py_ssize_t;
-            let text = PyUnicode_DecodeFSDefaultAndSize(directory.as_ptr().cast(), length);
-            if PyList_Append(list.as_ptr(), Object::from_new(text)?.as_ptr()) < 0 {
-                return Err(Raised);
-            }
-        }
-        if PySys_SetObject(c"path".as_ptr(), list.as_ptr()) < 0 {
-            return Err(Raised);
-        }
-        let (module, function) = ENTRANCE;
-        let module = Object::from_new(PyImport_ImportModule(module.as_ptr()))?;
-        let function = PyObject_GetAttrString(module.as_ptr(), function.as_ptr());
-        let function = Object::from_new(function)?;
-        let task = Object::from_new(PyUnicode_FromString(task.as_ptr()))?;
-        let arguments = [task.as_ptr()];
-        let result = Object::from_new(PyObject_Vectorcall(
-            function.as_ptr(),
-            arguments.as_ptr(),
-            arguments.len(),
-            ptr::null_mut(),
-        ))?;
-        if PyUnicode_Check(result.as_ptr()) != 0 {
-            return Ok(Err(result.to_text()?));
-        }
-        adapter_of(items(&result)?).map(Ok)
+/// Inside the sub-interpreter: has Python load the application. The inner error is Python's reason.
+fn prepare(py: Attached, path: &[Vec<u8>], task: &str) -> PyResult<Result<Adapter, String>> {
+    let path = list(py, path, |directory| Object::from_path_bytes(py, directory))?;
+    Object::import(py, c"sys")?.set_attribute(c"path", &path)?;
+    let (module, function) = ENTRY;
+    let task = Object::from_text(py, task)?;
+    let result = Object::import(py, module)?.call_method(function, [&task])?;
+    if result.is_text() {
+        return Ok(Err(result.as_text()?.to_owned()));
     }
+    adapter_of(py, &result.items()?).map(Ok)
 }
 
-fn adapter_of(entry: Vec<Object>) -> PyResult<Adapter> {
-    match <[Object; 4]>::try_from(entry) {
-        Ok([application, report, environs, interruption]) => {
-            Adapter::new(Entry { application, report, environs, interruption })
-        }
-        // SAFETY: an exception class of this interpreter.
-        Err(_) => Err(unsafe {
-            raise(PyExc_TypeError, "wanted: application, report, environs, interruption")
-        }),
-    }
+fn adapter_of<'py>(py: Attached<'py>, entry: &[Object<'py>]) -> PyResult<Adapter> {
+    let [application, report, environs, interruption] = entry else {
+        let message = "expected application, report, environs, interruption";
+        return Err(Exception::TypeError.raise(py, message));
+    };
+    let stored = |object: &Object| object.clone().store();
+    Adapter::new(
+        py,
+        Entry {
+            application: stored(application),
+            report: stored(report),
+            environs: stored(environs),
+            interruption: stored(interruption),
+        },
+    )
 }
 
-unsafe extern "C" fn end(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let mut capsule = ptr::null_mut();
-    // SAFETY: the format matches the place that follows it; the tuple keeps the capsule alive.
-    unsafe {
-        if PyArg_ParseTuple(arguments, c"O:interpreter_end".as_ptr(), &raw mut capsule) == 0 {
-            return ptr::null_mut();
-        }
-        match interpreter_in(capsule) {
-            Ok(interpreter) => PyLong_FromSize_t(interpreter.end().err().unwrap_or(0)),
-            Err(Raised) => ptr::null_mut(),
-        }
-    }
-}
-
-fn no_sub_interpreter() -> Raised {
-    // SAFETY: an exception class of this interpreter.
-    unsafe { raise(PyExc_ValueError, "not a sub-interpreter, or one that has ended") }
-}
-
-/// # Safety
-/// A thread state is attached.
-unsafe fn to_capsule(interpreter: PyResult<Interpreter>) -> *mut PyObject {
-    match interpreter {
-        Ok(interpreter) => {
-            let pointer = Arc::into_raw(Arc::new(interpreter)).cast_mut();
-            // SAFETY: the capsule owns the reference.
-            unsafe { PyCapsule_New(pointer.cast(), CAPSULE_NAME.as_ptr(), Some(drop_interpreter)) }
-        }
-        Err(Raised) => ptr::null_mut(),
-    }
-}
-
-/// # Safety
-/// `capsule` is a live object.
-pub unsafe fn interpreter_in(capsule: *mut PyObject) -> PyResult<Arc<Interpreter>> {
-    // SAFETY: a capsule of this name holds a reference until it is dropped; for anything else an
-    // exception is set and the pointer is null.
-    unsafe {
-        let pointer = PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<Interpreter>();
-        if pointer.is_null() {
-            return Err(Raised);
-        }
-        Arc::increment_strong_count(pointer);
-        Ok(Arc::from_raw(pointer))
-    }
-}
-
-/// The capsule's destructor.
-unsafe extern "C" fn drop_interpreter(capsule: *mut PyObject) {
-    // SAFETY: made by `to_capsule` and dropped once.
-    unsafe {
-        let pointer = PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr());
-        drop(Arc::from_raw(pointer.cast::<Interpreter>()));
-    }
+fn end<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (capsule,): (&Object,) = arguments(py, "interpreter_end", given)?;
+    interpreter_in(capsule)?.end(py).err().unwrap_or(0).to_python(py)
 }

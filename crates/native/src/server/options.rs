@@ -1,7 +1,9 @@
-//! What `server_open` is told, as the settings of a server. `headway.server` has checked it, and
-//! knows the defaults; here nothing is optional.
+//! The arguments of `server_open` as the settings of a server. `headway.server` checks them and has
+//! the defaults; here nothing is optional.
 
-use headway_python::object::{Object, PyResult, Raised, raise};
+use headway_python::convert::FromPython;
+use headway_python::exception::Exception;
+use headway_python::object::{Object, PyResult, Raised};
 use headway_server::connection::preamble::Entrance;
 use headway_server::http::Limits;
 use headway_server::http::forwarding::{Believed, FIELDS};
@@ -11,7 +13,6 @@ use headway_server::net::networks::Networks;
 use headway_server::net::socket::Listener;
 use headway_server::pool::{PoolSettings, Timeouts};
 use headway_server::stats::{AccessLog, LogForm};
-use pyo3_ffi::*;
 use std::ffi::{CStr, c_int};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -37,12 +38,12 @@ impl From<Raised> for OpenError {
 /// The caller gives these descriptors away. `listeners` is a sequence, `options` a dict.
 pub unsafe fn pool_settings(
     listeners: &Object,
-    options: Object,
+    options: &Object,
 ) -> Result<PoolSettings, OpenError> {
     let options = Options(options);
     let number = |name| options.number(name);
     let mut opened = Vec::new();
-    for item in items(listeners)? {
+    for item in listeners.items()? {
         // SAFETY: the descriptor is ours, as the caller promises.
         let fd = unsafe { OwnedFd::from_raw_fd(item.to_i64()? as c_int) };
         opened.push(Listener::from_fd(fd).map_err(OpenError::System)?);
@@ -100,17 +101,17 @@ pub unsafe fn pool_settings(
 /// switch_interval_ns, 0 for none), not empty.
 pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<ApplicationGroups> {
     let mut read_routes = Vec::new();
-    for route in items(routes)? {
-        let parts = items(&route)?;
-        let [path, group] = &parts[..] else { return Err(malformed()) };
-        let path = path.to_text()?.into_bytes();
+    for route in routes.items()? {
+        let parts = route.items()?;
+        let [path, group] = &parts[..] else { return Err(malformed(routes)) };
+        let path = path.as_text()?.as_bytes().to_vec();
         read_routes.push(Route { path, group: group.to_i64()? as usize });
     }
     let mut read_groups = Vec::new();
-    for group in items(groups)? {
-        let parts = items(&group)?;
+    for group in groups.items()? {
+        let parts = group.items()?;
         let [interpreters, maximum_requests, switch_interval_ns] = &parts[..] else {
-            return Err(malformed());
+            return Err(malformed(groups));
         };
         read_groups.push(GroupSettings {
             interpreters: interpreters.to_i64()?.max(1) as usize,
@@ -119,20 +120,18 @@ pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<Applicat
         });
     }
     if read_groups.is_empty() || read_routes.iter().any(|route| route.group >= read_groups.len()) {
-        // SAFETY: an exception class of this interpreter.
-        return Err(unsafe { raise(PyExc_ValueError, "a route must lead to a group") });
+        let message = "a route must lead to a group";
+        return Err(Exception::ValueError.raise(routes.py(), message));
     }
     Ok(ApplicationGroups::new(read_routes, read_groups))
 }
 
-fn malformed() -> Raised {
-    // SAFETY: an exception class of this interpreter.
-    unsafe { raise(PyExc_ValueError, "routes are pairs, groups are triples") }
+fn malformed(found: &Object) -> Raised {
+    Exception::ValueError.raise(found.py(), "routes are pairs, groups are triples")
 }
 
 fn entrance(options: &Options) -> PyResult<Entrance> {
-    // SAFETY: an exception class of this interpreter.
-    let refuse = |message: &str| unsafe { raise(PyExc_ValueError, message) };
+    let refuse = |message: &str| Exception::ValueError.raise(options.0.py(), message);
     let networks = |name: &CStr| {
         Networks::parse(&options.strings(name)?).map_err(|text| {
             let name = name.to_string_lossy();
@@ -140,10 +139,8 @@ fn entrance(options: &Options) -> PyResult<Entrance> {
         })
     };
     let tls = options.value(c"tls")?;
-    // SAFETY: a live object.
-    let has_tls = unsafe { Py_IsNone(tls.as_ptr()) == 0 };
     Ok(Entrance {
-        tls: if has_tls { Some(tls::config_in(&tls)?) } else { None },
+        tls: if tls.is_none() { None } else { Some(tls::config_in(&tls)?) },
         proxy_protocol_from: networks(c"proxy_protocol_from")?,
         trusted_proxies: networks(c"trusted_proxies")?,
         believed: Believed::parse(&options.strings(c"trusted_proxy_headers")?).map_err(|name| {
@@ -154,19 +151,14 @@ fn entrance(options: &Options) -> PyResult<Entrance> {
 }
 
 /// A dict.
-struct Options(Object);
+struct Options<'a, 'py>(&'a Object<'py>);
 
-impl Options {
+impl<'py> Options<'_, 'py> {
     /// KeyError if there is no such name.
-    fn value(&self, name: &CStr) -> PyResult<Object> {
-        // SAFETY: a dict; its value is borrowed, and nothing of Python runs before it is held.
-        unsafe {
-            let value = PyDict_GetItemString(self.0.as_ptr(), name.as_ptr());
-            if value.is_null() {
-                return Err(raise(PyExc_KeyError, &name.to_string_lossy()));
-            }
-            Ok(Object::from_borrowed(value))
-        }
+    fn value(&self, name: &CStr) -> PyResult<Object<'py>> {
+        let py = self.0.py();
+        let key = Object::interned(py, name)?;
+        self.0.get_item(&key)?.ok_or_else(|| Exception::KeyError.raise(py, &name.to_string_lossy()))
     }
 
     fn number(&self, name: &CStr) -> PyResult<i64> {
@@ -174,18 +166,6 @@ impl Options {
     }
 
     fn strings(&self, name: &CStr) -> PyResult<Vec<String>> {
-        items(&self.value(name)?)?.iter().map(Object::to_text).collect()
-    }
-}
-
-pub fn items(sequence: &Object) -> PyResult<Vec<Object>> {
-    // SAFETY: a live object; an item is a new reference.
-    unsafe {
-        let count = PySequence_Size(sequence.as_ptr());
-        if count < 0 {
-            return Err(Raised);
-        }
-        let item = |index| Object::from_new(PySequence_GetItem(sequence.as_ptr(), index));
-        (0..count).map(item).collect()
+        self.value(name)?.items()?.iter().map(String::from_python).collect()
     }
 }

@@ -1,20 +1,21 @@
-//! `_native.telemetry_arrived()`: takes datagrams off a socket without the GIL, and hands them over some milliseconds' worth at
-//! a time.
+//! `_native.telemetry_arrived()`: receives datagrams from a socket without the GIL, and returns those of
+//! some milliseconds at a time.
 //!
-//! The queue of a UNIX datagram socket may be as short as ten (`net.unix.max_dgram_qlen`), and who finds it full goes
-//! without. So it has to be emptied at once, also while Python merges and compresses; and entering Python for each datagram
-//! would cost more than what is done with it there.
-//!
-//! Called with a thread state attached, by the recorder's receiving thread alone.
+//! The queue of a UNIX datagram socket may be as short as ten (`net.unix.max_dgram_qlen`), and a sender
+//! that finds it full drops its datagram. So the queue must be emptied at once, even while Python
+//! merges and compresses; and entering Python for each datagram would cost more than Python's work on
+//! it. Only the recorder's receiving thread calls it.
 
-use headway_python::object::{Object, PyResult, Raised, without_gil};
+use headway_python::attached::Attached;
+use headway_python::convert::{arguments, tuple};
+use headway_python::exception::raise_errno;
+use headway_python::object::{Object, PyResult};
 use headway_telemetry::datagram::peek;
 use headway_telemetry::fields::kind;
 use libc::{
     CMSG_DATA, CMSG_FIRSTHDR, CMSG_NXTHDR, MSG_DONTWAIT, MSG_TRUNC, POLLIN, SCM_CREDENTIALS,
     SOL_SOCKET, c_int, iovec, msghdr, pollfd, recvmsg, ucred,
 };
-use pyo3_ffi::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -24,7 +25,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 const MAX_DATAGRAM_BYTES: usize = 65_536;
-/// Beyond so much the caller is asked to work on what there is.
+/// Limits of one batch.
 const MAX_DATAGRAMS: usize = 2_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
@@ -52,43 +53,22 @@ struct Batch {
 }
 
 thread_local! {
-    /// The rates of the senders of the one socket that this thread reads: it lives as long as the receiving thread.
+    /// The rates of the senders to the one socket that this thread reads.
     static ADMISSION: RefCell<Admission> = RefCell::new(Admission::new(Instant::now()));
 }
 
-pub unsafe extern "C" fn arrived(_: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject {
-    let (mut socket, mut wake, mut patience_ns): (c_int, c_int, i64) = (-1, -1, 0);
-    // SAFETY: each place has the type that the format says.
-    let parsed = unsafe {
-        PyArg_ParseTuple(
-            arguments,
-            c"iiL".as_ptr(),
-            &raw mut socket,
-            &raw mut wake,
-            &raw mut patience_ns,
-        )
-    };
-    if parsed == 0 {
-        return ptr::null_mut();
-    }
+pub fn arrived<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (socket, wake, patience_ns): (c_int, c_int, i64) =
+        arguments(py, "telemetry_arrived", given)?;
     let patience = Duration::from_nanos(patience_ns.max(0) as u64);
-    let taken = without_gil(|| take(socket, wake, patience));
-    let answer = match taken {
-        Ok((batch, is_woken)) => objects(&batch, is_woken),
-        Err(error) => {
-            // SAFETY: a thread state is attached again; errno is what the error was made of.
-            unsafe {
-                *libc::__errno_location() = error.raw_os_error().unwrap_or(0);
-                PyErr_SetFromErrno(PyExc_OSError);
-            }
-            Err(Raised)
-        }
-    };
-    answer.map_or(ptr::null_mut(), Object::into_ptr)
+    match py.detach(|| take(socket, wake, patience)) {
+        Ok((batch, is_woken)) => objects(py, &batch, is_woken),
+        Err(error) => Err(raise_errno(py, error.raw_os_error().unwrap_or(0))),
+    }
 }
 
-/// Waits for a first datagram, and takes all that come within the patience; whether `wake` has something to read,
-/// which ends the wait. What has come by then is taken even so.
+/// Waits for a first datagram, and takes all that arrive within the patience. True if `wake` has
+/// something to read, which ends the wait; datagrams that have arrived by then are taken too.
 fn take(socket: c_int, wake: c_int, patience: Duration) -> Result<(Batch, bool), Error> {
     ADMISSION.with_borrow_mut(|admission| take_admitted(socket, wake, patience, admission))
 }
@@ -116,13 +96,13 @@ fn take_admitted(
     }
 }
 
-/// Until there is something to read, or for so long. Whether there is on `wake`.
+/// Waits until there is something to read, or for so long. True if there is on `wake`.
 fn wait(socket: c_int, wake: c_int, left: Option<Duration>) -> Result<bool, Error> {
     let of = |fd| pollfd { fd, events: POLLIN, revents: 0 };
     let mut fds = [of(socket), of(wake)];
-    // Rounded up, or the last millisecond would be spun through.
+    // Rounded up: a timeout of 0 would spin through the last millisecond.
     let timeout_ms = left.map_or(-1, |left| left.as_micros().div_ceil(1000) as c_int);
-    // SAFETY: as many entries as it says.
+    // SAFETY: pointer and length are those of `fds`.
     if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) } < 0 {
         let error = Error::last_os_error();
         if error.kind() != ErrorKind::Interrupted {
@@ -138,8 +118,8 @@ impl Batch {
         self.datagrams.is_empty() && self.refused == 0
     }
 
-    /// Takes the datagrams that are there now, up to `MAX_DATAGRAMS` of them, refused ones included, so that a flood does
-    /// not keep the caller here. Returns whether there is room for more.
+    /// Takes the datagrams that are in the queue now, up to `MAX_DATAGRAMS` of them, refused ones
+    /// included, so that a flood does not keep the caller here. Returns whether there is room for more.
     fn receive_all(
         &mut self,
         socket: c_int,
@@ -170,12 +150,13 @@ impl Batch {
     }
 }
 
-/// One datagram: its length, who sent it, and whether it was longer than the buffer.
+/// Receives one datagram: its length, its sender, and whether it was longer than the buffer.
 fn receive(socket: c_int, buffer: &mut [u8]) -> Result<(usize, Option<Credentials>, bool), Error> {
-    // As aligned as a cmsghdr wants to be, with room for one ucred.
+    // Aligned for a cmsghdr, with room for one ucred.
     let mut control = [0_u64; 8];
     let mut part = iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all zero is a msghdr without a name; its pointers and lengths are set to memory that lives longer.
+    // SAFETY: zero bytes are a msghdr without a name; its pointers and lengths are those of memory
+    // that outlives the call.
     unsafe {
         let mut message: msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;
@@ -191,9 +172,12 @@ fn receive(socket: c_int, buffer: &mut [u8]) -> Result<(usize, Option<Credential
     }
 }
 
-/// SAFETY: `message` is as recvmsg left it, and so is the memory that it points to.
+/// The credentials in the control data of a message.
+///
+/// # Safety
+/// recvmsg has filled `message` and the memory that it points to.
 unsafe fn sender(message: &msghdr) -> Option<Credentials> {
-    // SAFETY: the kernel has written whole entries, and says how far.
+    // SAFETY: the kernel has written whole entries, and their length.
     unsafe {
         let mut entry = CMSG_FIRSTHDR(message);
         while !entry.is_null() {
@@ -207,9 +191,10 @@ unsafe fn sender(message: &msghdr) -> Option<Credentials> {
     None
 }
 
-/// Which datagrams are worked on. A sender that sends more than any process has to tell does not keep others from being
-/// heard: what is beyond its rate is dropped before Python sees it. The kernel attests who sends. A process of another PID
-/// namespace has the attested pid 0, and is told apart by its uid and by the pid that it claims.
+/// Drops datagrams beyond a sender's rate before Python sees them, so that a sender that sends more
+/// than any process has to report does not crowd out others. The kernel attests the sender. A process
+/// of another PID namespace has the attested pid 0, and is identified by its uid and the pid that it
+/// claims.
 struct Admission {
     began: Instant,
     senders: HashMap<(u32, bool, u32), Rates>,
@@ -223,7 +208,8 @@ struct Rates {
     others: Rate,
 }
 
-/// A rate with a burst, by the generic cell rate algorithm: the time at which a sender at exactly the rate would be due.
+/// A rate with a burst, by the generic cell rate algorithm: the time at which a sender at exactly the
+/// rate would be due.
 #[derive(Clone, Copy, Default)]
 struct Rate {
     due: Duration,
@@ -232,16 +218,16 @@ struct Rate {
 /// Datagrams in a second, and how many at once.
 type Limit = (u32, u32);
 
-/// A process reports twice a second at most; the burst is what waits where the recorder is late.
+/// A process reports twice a second at most; the burst is for a recorder that is late.
 const TICKS_OF_SENDER: Limit = (20, 600);
 /// Containers have the same pids, so that many processes of one user may share an entry.
 const TICKS_OF_CLAIMED: Limit = (500, 2_000);
-/// Of mod_wsgi each garbage collection is a datagram.
+/// mod_wsgi sends a datagram for each garbage collection.
 const OTHERS_OF_SENDER: Limit = (500, 2_000);
 /// All processes of one user: 500 that report twice a second, and more.
 const TICKS_OF_USER: Limit = (1_500, 5_000);
 const OTHERS_OF_USER: Limit = (3_000, 10_000);
-/// Idle entries go when there are so many; if none is idle, unknown senders are refused.
+/// With so many entries, idle ones are removed; if none is idle, unknown senders are refused.
 const MAX_RATES: usize = 8_192;
 
 impl Rate {
@@ -288,37 +274,19 @@ fn rates<K: Eq + Hash>(known: &mut HashMap<K, Rates>, key: K, now: Duration) -> 
     Some(known.entry(key).or_default())
 }
 
-fn objects(batch: &Batch, is_woken: bool) -> PyResult<Object> {
-    // SAFETY: a thread state is attached; formats and arguments agree; `N` takes over the references.
-    unsafe {
-        let list = Object::from_new(PyList_New(0))?;
-        let mut start = 0;
-        for datagram in &batch.datagrams {
-            let bytes = Object::from_bytes(&batch.bytes[start..datagram.end])?;
-            start = datagram.end;
-            let credentials = match datagram.credentials {
-                Some(Credentials { pid, uid }) => {
-                    Object::from_new(Py_BuildValue(c"(iI)".as_ptr(), pid, uid))?
-                }
-                None => Object::from_borrowed(Py_None()),
-            };
-            let row = Object::from_new(Py_BuildValue(
-                c"(NNN)".as_ptr(),
-                bytes.into_ptr(),
-                credentials.into_ptr(),
-                PyBool_FromLong(datagram.is_cut.into()),
-            ))?;
-            if PyList_Append(list.as_ptr(), row.as_ptr()) < 0 {
-                return Err(Raised);
-            }
-        }
-        Object::from_new(Py_BuildValue(
-            c"(NNK)".as_ptr(),
-            list.into_ptr(),
-            PyBool_FromLong(is_woken.into()),
-            batch.refused,
-        ))
+fn objects<'py>(py: Attached<'py>, batch: &Batch, is_woken: bool) -> PyResult<Object<'py>> {
+    let rows = Object::new_list(py)?;
+    let mut start = 0;
+    for datagram in &batch.datagrams {
+        let bytes = Object::from_bytes(py, &batch.bytes[start..datagram.end])?;
+        start = datagram.end;
+        let credentials = datagram
+            .credentials
+            .map(|Credentials { pid, uid }| tuple(py, &[&pid, &uid]))
+            .transpose()?;
+        rows.append(&tuple(py, &[&bytes, &credentials, &datagram.is_cut])?)?;
     }
+    tuple(py, &[&rows, &is_woken, &batch.refused])
 }
 
 #[cfg(test)]
@@ -354,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn claimed_pids_are_told_apart_and_their_user_is_bounded() {
+    fn claimed_pids_have_rates_of_their_own_and_their_user_is_bounded() {
         let began = Instant::now();
         let mut admission = Admission::new(began);
         let from = Credentials { pid: 0, uid: 33 };

@@ -1,4 +1,10 @@
 //! The interpreters that run the application, and a worker thread's state in each of them.
+//!
+//! - [`mounts`]: application groups; which interpreter runs which request.
+//! - [`interpreter`]: one interpreter, from its first request to its end.
+//! - [`thread_state`]: what a worker thread keeps of one interpreter.
+//! - [`server`]: the server as Python holds it.
+//! - [`interruption`]: carries out interrupt-timeout.
 
 pub mod interpreter;
 pub mod interruption;

@@ -1,22 +1,22 @@
 //! Application groups: which interpreter runs which request.
 //!
-//! A group has one or more interpreters, each in a *place*, where it may be replaced by a newer one.
-//! The longest URL path that fits decides on the group; with several interpreters a thread always
-//! goes to the same, so that as many threads run beside each other as there are GILs.
+//! A group has one or more interpreter slots. Each slot has a current interpreter, which a newer one
+//! may replace. The longest URL path that matches selects the group. Within a group a thread always
+//! goes to the same slot, so that as many threads run in parallel as there are GILs.
 
 use crate::http::Rejection;
 use crate::interpreters::interpreter::Interpreter;
-use crate::interpreters::thread_state::{Attachment, ThreadMeter};
+use crate::interpreters::thread_state::{ThreadMeter, WorkerThreadState};
 use crate::limits::inbox::Inbox;
 use crate::request::{Application, Exchange};
 use crate::wsgi::path::{Target, decode_path};
+use headway_python::attached::Attached;
 use headway_python::object::PyResult;
-use pyo3_ffi::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-/// How long the end of the server may go unnoticed.
+/// How long a waiting thread may miss the end of the server.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// An application's URL path ("" for the root), and the index of its group.
@@ -26,7 +26,7 @@ pub struct Route {
 }
 
 impl Route {
-    fn fits(&self, path: &[u8]) -> bool {
+    fn matches(&self, path: &[u8]) -> bool {
         path.strip_prefix(&self.path[..]).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     }
 }
@@ -34,9 +34,9 @@ impl Route {
 pub struct GroupSettings {
     /// At least 1.
     pub interpreters: usize,
-    /// After so many requests an interpreter is to be replaced; 0: never.
+    /// An interpreter is replaced after so many requests; 0: never.
     pub maximum_requests: u64,
-    /// For threads while they serve this group, where it shares a GIL with others.
+    /// The switch interval of threads while they serve this group, if it shares a GIL with others.
     pub switch_interval_ns: Option<u64>,
 }
 
@@ -44,45 +44,49 @@ pub struct ApplicationGroups {
     /// The longest path first.
     routes: Vec<Route>,
     groups: Vec<Group>,
-    places: Vec<Place>,
-    /// Worker threads so far.
+    slots: Vec<InterpreterSlot>,
+    /// The number of worker threads so far. Written by each as it joins; relaxed.
     threads: AtomicUsize,
-    /// Places that need an interpreter, or another one.
+    /// Slots that need an interpreter, or a newer one.
     pub wanted: Inbox<usize>,
-    /// All that were admitted and are there. Locked by the keeper and by interrupters.
+    /// Interpreters that were admitted and still exist. Locked by the interpreter manager and by the
+    /// thread that interrupts requests.
     admitted: Mutex<Vec<Weak<Interpreter>>>,
-    /// How often worker threads were told to leave interpreters that are vacant. Written by the keeper,
-    /// read by them between requests; `SeqCst`, after the interpreter says that it is.
-    calls: AtomicUsize,
+    /// How often worker threads were asked to leave draining interpreters. Written by the interpreter
+    /// manager after an interpreter's `is_draining`, read by worker threads between requests;
+    /// `SeqCst`.
+    drains: AtomicUsize,
+    /// Written by `end`, read by waiting threads; `SeqCst`.
     has_ended: AtomicBool,
 }
 
 struct Group {
-    /// The first of its places.
+    /// The index of its first slot.
     first: usize,
     settings: GroupSettings,
 }
 
 #[derive(Default)]
-struct Place {
-    /// Changes with `tenant`, while that is locked; read by worker threads before each request.
+struct InterpreterSlot {
+    /// The number of the current interpreter. Written by the interpreter manager while it has
+    /// `current` locked (Release), read by worker threads before each request (Acquire).
     generation: AtomicU64,
-    tenant: Mutex<Tenant>,
+    current: Mutex<Current>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Tenant {
+struct Current {
     interpreter: Option<Arc<Interpreter>>,
-    /// The place is in `wanted`, or the keeper has it in hand.
+    /// The slot is in `wanted`, or the interpreter manager is working on it.
     is_wanted: bool,
     /// How often no interpreter could be made.
     failures: u64,
 }
 
-impl Place {
-    fn lock(&self) -> MutexGuard<'_, Tenant> {
-        self.tenant.lock().expect("no panic under this lock")
+impl InterpreterSlot {
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().expect("no panic under this lock")
     }
 }
 
@@ -90,27 +94,27 @@ impl Place {
 pub struct WorkerThread {
     number: usize,
     meter: ThreadMeter,
-    /// What the meter was told.
+    /// The switch interval that the meter has for the thread.
     switch_interval_ns: Option<u64>,
-    /// In the interpreter that the thread comes from, if requests are run there.
-    own: Option<Attachment>,
-    /// By place, with the generation that it is of.
-    tenants: Vec<Option<(u64, Arc<Interpreter>)>>,
-    /// Those that were replaced, where the thread may have something.
+    /// The thread's state in the main interpreter, if requests run there.
+    main: Option<WorkerThreadState>,
+    /// The current interpreter of each slot when the thread last used it, with its generation.
+    current: Vec<Option<(u64, Arc<Interpreter>)>>,
+    /// Interpreters that were replaced, in which the thread may have a thread state.
     former: Vec<Arc<Interpreter>>,
-    /// Of `ApplicationGroups::calls`, those that it has followed.
-    calls: usize,
+    /// The value of `ApplicationGroups::drains` that the thread has obeyed.
+    drains: usize,
 }
 
 impl WorkerThread {
-    /// The place has another tenant, or will have.
-    fn forget(&mut self, place: usize) {
-        self.former.extend(self.tenants[place].take().map(|(_, interpreter)| interpreter));
+    /// The slot has another interpreter, or will have.
+    fn forget(&mut self, slot: usize) {
+        self.former.extend(self.current[slot].take().map(|(_, interpreter)| interpreter));
     }
 }
 
 impl ApplicationGroups {
-    /// `groups` is not empty; the first one gets what no path fits.
+    /// `groups` is not empty; the first group gets requests that no path matches.
     pub fn new(mut routes: Vec<Route>, groups: Vec<GroupSettings>) -> Self {
         routes.sort_by_key(|route| std::cmp::Reverse(route.path.len()));
         let mut first = 0;
@@ -125,79 +129,80 @@ impl ApplicationGroups {
         Self {
             routes,
             groups,
-            places: (0..first).map(|_| Place::default()).collect(),
+            slots: (0..first).map(|_| InterpreterSlot::default()).collect(),
             threads: AtomicUsize::new(0),
             wanted: Inbox::default(),
             admitted: Mutex::default(),
-            calls: AtomicUsize::new(0),
+            drains: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
         }
     }
 
-    /// Has an interpreter run the requests of a place.
-    pub fn admit(&self, place: usize, interpreter: Arc<Interpreter>) {
-        let Some(place) = self.places.get(place) else { return };
+    /// Makes an interpreter the current one of a slot.
+    pub fn admit(&self, slot: usize, interpreter: Arc<Interpreter>) {
+        let Some(slot) = self.slots.get(slot) else { return };
         let mut admitted = self.admitted.lock().expect("no panic under this lock");
         admitted.retain(|each| each.strong_count() > 0);
         admitted.push(Arc::downgrade(&interpreter));
         drop(admitted);
-        let mut tenant = place.lock();
-        // Its capsule holds the former one, too: it is not dropped here.
-        tenant.interpreter = Some(interpreter);
-        tenant.is_wanted = false;
-        place.generation.fetch_add(1, Release);
-        place.changed.notify_all();
+        let mut current = slot.lock();
+        // The capsule of the former interpreter holds it too, so that it is not dropped here.
+        current.interpreter = Some(interpreter);
+        current.is_wanted = false;
+        slot.generation.fetch_add(1, Release);
+        slot.changed.notify_all();
     }
 
-    /// No interpreter could be made for the place: requests that wait for one are answered with an error,
-    /// the next one asks again.
-    pub fn fail(&self, place: usize) {
-        let Some(place) = self.places.get(place) else { return };
-        let mut tenant = place.lock();
-        tenant.failures += 1;
-        tenant.is_wanted = false;
-        place.changed.notify_all();
+    /// No interpreter could be made for the slot. Requests that wait for one are answered with an
+    /// error; the next request asks again.
+    pub fn fail(&self, slot: usize) {
+        let Some(slot) = self.slots.get(slot) else { return };
+        let mut current = slot.lock();
+        current.failures += 1;
+        current.is_wanted = false;
+        slot.changed.notify_all();
     }
 
-    /// Nobody waits for an interpreter any more.
+    /// No thread waits for an interpreter any more.
     pub fn end(&self) {
         self.has_ended.store(true, SeqCst);
-        self.places.iter().for_each(|place| place.changed.notify_all());
+        self.slots.iter().for_each(|slot| slot.changed.notify_all());
     }
 
-    /// The interpreter of that number, also if it was replaced and has requests left.
+    /// The interpreter of a number, even if it was replaced and has requests left.
     pub fn interpreter(&self, number: usize) -> Option<Arc<Interpreter>> {
         let admitted = self.admitted.lock().expect("no panic under this lock");
         admitted.iter().filter_map(Weak::upgrade).find(|each| each.number == number)
     }
 
-    /// Worker threads are to leave interpreters that are vacant. Whoever calls this wakes them.
-    pub fn call_out(&self) {
-        self.calls.fetch_add(1, SeqCst);
+    /// Asks worker threads to leave draining interpreters. The caller wakes them.
+    pub fn drain(&self) {
+        self.drains.fetch_add(1, SeqCst);
     }
 
-    /// Called attached, by a thread that is going to work here, with its own thread state.
-    pub fn join(&self, state: *mut PyThreadState) -> PyResult<WorkerThread> {
-        let of_callers = self
-            .places
+    /// Called by a new worker thread, attached to the main interpreter.
+    pub fn join(&self, py: Attached) -> PyResult<WorkerThread> {
+        let main = self
+            .slots
             .iter()
-            .filter_map(|place| place.lock().interpreter.clone())
-            .find(|interpreter| interpreter.is_of_callers());
-        let adapter = of_callers.and_then(|interpreter| interpreter.adapter());
+            .filter_map(|slot| slot.lock().interpreter.clone())
+            .find(|interpreter| interpreter.is_main());
+        let adapter = main.and_then(|interpreter| interpreter.adapter());
         Ok(WorkerThread {
             number: self.threads.fetch_add(1, Relaxed),
             meter: ThreadMeter::of_this_thread(),
             switch_interval_ns: None,
-            own: adapter.map(|adapter| Attachment::new(&adapter, state)).transpose()?,
-            tenants: self.places.iter().map(|_| None).collect(),
+            main: adapter.map(|adapter| WorkerThreadState::current(py, &adapter)).transpose()?,
+            current: self.slots.iter().map(|_| None).collect(),
             former: Vec::new(),
-            calls: 0,
+            drains: 0,
         })
     }
 
-    /// The thread states that the thread got here end. Called detached, by that thread.
+    /// Deletes the thread states that the thread has in sub-interpreters. Called detached, by that
+    /// thread.
     pub fn leave(&self, thread: &mut WorkerThread) {
-        (0..thread.tenants.len()).for_each(|place| thread.forget(place));
+        (0..thread.current.len()).for_each(|slot| thread.forget(slot));
         thread.former.drain(..).for_each(|interpreter| interpreter.leave(thread.number));
     }
 
@@ -208,51 +213,51 @@ impl ApplicationGroups {
         let (head, bytes) = exchange.head();
         let mut buffer = Vec::new();
         let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
-        let route = self.routes.iter().find(|route| route.fits(path));
+        let route = self.routes.iter().find(|route| route.matches(path));
         &self.groups[route.map_or(0, |route| route.group)]
     }
 
-    /// Which application the request is for, if it may be told of.
+    /// Describes the request's application, if slow requests are reported.
     fn describe_path(&self, exchange: &Exchange) {
         let Some(mut underway) = exchange.activity().describe() else { return };
         let (head, bytes) = exchange.head();
         let mut buffer = Vec::new();
         let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
-        let mount = self.routes.iter().find(|route| route.fits(path));
+        let mount = self.routes.iter().find(|route| route.matches(path));
         let (script_name, path_info) = path.split_at(mount.map_or(0, |route| route.path.len()));
         underway.description.script_name.set_path(script_name);
         underway.description.path_info.set_path(path_info);
     }
 
-    /// The interpreter at `place`, waited for if there is none yet.
-    fn settle(&self, place: usize, thread: &mut WorkerThread) {
-        let generation = self.places[place].generation.load(Acquire);
-        if thread.tenants[place].as_ref().is_none_or(|(of, _)| *of != generation) {
-            thread.forget(place);
-            thread.tenants[place] = self.wait_for(place);
+    /// Resolves the current interpreter of a slot, and waits for one if there is none yet.
+    fn resolve(&self, slot: usize, thread: &mut WorkerThread) {
+        let generation = self.slots[slot].generation.load(Acquire);
+        if thread.current[slot].as_ref().is_none_or(|(of, _)| *of != generation) {
+            thread.forget(slot);
+            thread.current[slot] = self.wait_for(slot);
         }
     }
 
     fn wait_for(&self, index: usize) -> Option<(u64, Arc<Interpreter>)> {
-        let place = &self.places[index];
-        let mut tenant = place.lock();
-        let failures = tenant.failures;
+        let slot = &self.slots[index];
+        let mut current = slot.lock();
+        let failures = current.failures;
         loop {
-            if let Some(interpreter) = &tenant.interpreter {
-                return Some((place.generation.load(Relaxed), Arc::clone(interpreter)));
+            if let Some(interpreter) = &current.interpreter {
+                return Some((slot.generation.load(Relaxed), Arc::clone(interpreter)));
             }
-            if tenant.failures != failures || self.has_ended.load(SeqCst) {
+            if current.failures != failures || self.has_ended.load(SeqCst) {
                 return None;
             }
-            self.ask(index, &mut tenant);
-            tenant = place.changed.wait_timeout(tenant, LOOK).expect("no panic under this lock").0;
+            self.request_interpreter(index, &mut current);
+            current = slot.changed.wait_timeout(current, LOOK).expect("no panic under this lock").0;
         }
     }
 
-    /// The place needs an interpreter, or another one.
-    fn ask(&self, index: usize, tenant: &mut Tenant) {
-        if !std::mem::replace(&mut tenant.is_wanted, true) {
-            self.wanted.push(index);
+    /// Asks the interpreter manager for an interpreter, or for a newer one.
+    fn request_interpreter(&self, slot: usize, current: &mut Current) {
+        if !std::mem::replace(&mut current.is_wanted, true) {
+            self.wanted.push(slot);
         }
     }
 }
@@ -262,9 +267,9 @@ impl Application for ApplicationGroups {
 
     fn handle(&self, thread: &mut WorkerThread, exchange: &mut Exchange) {
         let Group { first, settings: group } = self.group_of(exchange);
-        let place = first + thread.number % group.interpreters;
-        exchange.record.place = place;
-        exchange.activity().set_place(place);
+        let slot = first + thread.number % group.interpreters;
+        exchange.record.place = slot;
+        exchange.activity().set_place(slot);
         exchange.activity().set_holder(0);
         self.describe_path(exchange);
         if group.switch_interval_ns != thread.switch_interval_ns {
@@ -272,14 +277,16 @@ impl Application for ApplicationGroups {
             headway_gil::set_switch_interval_of_this_thread(group.switch_interval_ns);
         }
         loop {
-            self.settle(place, thread);
-            let Some((_, interpreter)) = &thread.tenants[place] else {
+            self.resolve(slot, thread);
+            let Some((_, interpreter)) = &thread.current[slot] else {
                 return exchange.refuse(Rejection::ApplicationUnavailable);
             };
             exchange.activity().set_holder(interpreter.number);
-            if interpreter.is_of_callers() {
-                match &mut thread.own {
-                    Some(attachment) => attachment.run(&mut thread.meter, exchange),
+            if interpreter.is_main() {
+                match &mut thread.main {
+                    // SAFETY: called detached, by the thread that `join` made the state for. The main
+                    // interpreter is alive while its threads work.
+                    Some(state) => unsafe { state.run(&mut thread.meter, exchange) },
                     None => exchange.refuse(Rejection::ApplicationUnavailable),
                 }
                 return;
@@ -287,28 +294,28 @@ impl Application for ApplicationGroups {
             if interpreter.run(thread.number, &mut thread.meter, exchange).is_ok() {
                 let limit = group.maximum_requests;
                 if limit != 0 && interpreter.count_request() % limit == 0 {
-                    self.ask(place, &mut self.places[place].lock());
+                    self.request_interpreter(slot, &mut self.slots[slot].lock());
                 }
                 return;
             }
-            thread.forget(place);
+            thread.forget(slot);
         }
     }
 
     fn tidy(&self, thread: &mut WorkerThread) {
-        let calls = self.calls.load(SeqCst);
-        if thread.calls == calls {
+        let drains = self.drains.load(SeqCst);
+        if thread.drains == drains {
             return;
         }
-        thread.calls = calls;
-        for place in 0..thread.tenants.len() {
-            if thread.tenants[place].as_ref().is_some_and(|(_, each)| each.is_vacant()) {
-                thread.forget(place);
+        thread.drains = drains;
+        for slot in 0..thread.current.len() {
+            if thread.current[slot].as_ref().is_some_and(|(_, each)| each.is_draining()) {
+                thread.forget(slot);
             }
         }
         let number = thread.number;
         thread.former.retain(|each| {
-            let stays = !each.is_vacant();
+            let stays = !each.is_draining();
             if !stays {
                 each.leave(number);
             }

@@ -1,4 +1,5 @@
-//! A server as Python holds it: opened, worked by Python's own threads, stopped, asked.
+//! A server as Python holds it: Python opens it, runs its worker threads, stops it and reads its
+//! counters.
 
 use crate::interpreters::interpreter::Interpreter;
 use crate::interpreters::mounts::ApplicationGroups;
@@ -6,16 +7,16 @@ use crate::limits::inbox::Received;
 use crate::limits::{Interruption, SlowRequests, Threads, note_journal};
 use crate::pool::{Pool, PoolSettings};
 use crate::stats::{Books, PathTables};
+use headway_python::attached::Attached;
 use headway_python::object::PyResult;
 use headway_reporter::stacks;
-use pyo3_ffi::*;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Made and dropped with a thread state attached. The worker threads are Python's
-/// (`threading.Thread`), so that their states, names and thread-locals are as anywhere in Python.
+/// The worker threads are Python's (`threading.Thread`), so that their thread states, names and
+/// thread-locals are as anywhere in Python.
 pub struct Server {
     pool: Arc<Pool<ApplicationGroups>>,
     /// Joined on drop.
@@ -37,48 +38,46 @@ impl Server {
         self.pool.application()
     }
 
-    /// Serves on the calling thread until the server has stopped. Called attached; detaches.
-    pub fn work(&self) -> PyResult<()> {
-        // SAFETY: attached on entry (a Python thread called), so attached on exit: what this thread keeps
-        // in its own interpreter is made and dropped so.
-        unsafe {
-            let mut thread = self.groups().join(PyThreadState_Get())?;
-            let state = PyEval_SaveThread();
+    /// Serves in the calling thread until the server has stopped.
+    pub fn work(&self, py: Attached) -> PyResult<()> {
+        let mut thread = self.groups().join(py)?;
+        py.detach(|| {
             let present = cfg!(not(Py_3_12)).then(stacks::join);
             self.pool.work(&mut thread);
             self.groups().leave(&mut thread);
             present.iter().for_each(stacks::leave);
-            PyEval_RestoreThread(state);
-        }
+        });
+        // Dropped attached, so that its objects give their references back.
+        drop(thread);
         Ok(())
     }
 
-    /// A place in `groups` that needs an interpreter, waited for until the server is over.
-    pub fn next_wanted(&self, patience: Duration) -> Received<usize> {
-        self.groups().wanted.wait(patience, || self.pool.is_over())
+    /// Waits for an interpreter slot that needs an interpreter, until the server is over.
+    pub fn next_wanted(&self, timeout: Duration) -> Received<usize> {
+        self.groups().wanted.wait(timeout, || self.pool.is_over())
     }
 
     /// See `Interpreter::retire`.
-    pub fn retire(&self, interpreter: &Interpreter, patience: Duration) -> bool {
-        interpreter.retire(patience, || {
-            self.groups().call_out();
+    pub fn retire(&self, interpreter: &Interpreter, timeout: Duration) -> bool {
+        interpreter.retire(timeout, || {
+            self.groups().drain();
             self.pool.call_everyone();
         })
     }
 
-    /// Stops accepting; `work` returns when the requests in flight are answered, and connections
-    /// without one, which are kept for up to `keep_idle_ns`, are closed.
+    /// Stops accepting. `work` returns when the requests in flight are answered and the idle
+    /// connections are closed, which are kept for up to `keep_idle_ns`.
     pub fn stop(&self, keep_idle_ns: u64) {
         self.pool.stop(keep_idle_ns);
     }
 
-    /// Lets `work` return as soon as the application does.
+    /// Makes `work` return as soon as the application does.
     pub fn abort(&self) {
         self.groups().end();
         self.pool.abort();
     }
 
-    /// Waits for a request that is to be interrupted; `None` once the server is over.
+    /// Waits for a request that exceeds interrupt-timeout; `None` once the server is over.
     pub fn next_interruption(&self) -> Option<Interruption> {
         self.pool.next_interruption()
     }
@@ -87,17 +86,17 @@ impl Server {
         self.pool.requests()
     }
 
-    /// The threads that serve, and what they serve; holds nothing of Python's.
+    /// The worker threads and their requests; holds no Python objects.
     pub fn threads(&self) -> &Arc<Threads> {
         &self.pool.watch().threads
     }
 
-    /// Those that run for long, if they are told of; likewise.
+    /// Slow requests, if they are reported; holds no Python objects.
     pub fn slow_requests(&self) -> Option<&Arc<SlowRequests>> {
         self.pool.watch().slow_requests.as_ref()
     }
 
-    /// What is counted of requests; holds nothing of Python's.
+    /// The counters of requests; holds no Python objects.
     pub fn books(&self) -> &Arc<Books> {
         self.pool.books()
     }
@@ -106,8 +105,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.pool.abort();
-        // The monitor never touches Python, so it may be waited for with the GIL held. It holds
-        // a reference to the pool; joined, it cannot be the one who drops Python's objects.
+        // The monitor uses no Python objects, so it can be joined with the GIL held. It has a
+        // reference to the pool: joined first, it cannot be the thread that drops the pool's objects.
         let monitor = self.monitor.lock().expect("no panic under this lock").take();
         if let Some(monitor) = monitor {
             let _ = monitor.join();

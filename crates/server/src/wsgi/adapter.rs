@@ -1,114 +1,108 @@
-//! An application in one interpreter, and what running requests of it needs of Python there.
-//!
-//! Everything of Python hangs on the adapter (one per interpreter) or on an `Attachment` (one per
-//! thread and interpreter).
+//! An application in one interpreter, and the Python objects that running its requests needs there.
 
 use crate::http::Response;
 use crate::http::connection::Finished;
-use crate::interpreters::interruption;
 use crate::request::Exchange;
 use crate::stats::Route;
 use crate::stats::clock::now_ns;
 use crate::wsgi::call;
 use crate::wsgi::environ::EnvironBuilder;
 use crate::wsgi::file_wrapper::FileWrappers;
-use crate::wsgi::handle::{self, Handle, InFlight};
+use crate::wsgi::handle::{Handle, InFlight};
+use crate::wsgi::input;
+use crate::wsgi::interruption;
 use crate::wsgi::route::RouteFinder;
-use headway_python::object::{Object, PyResult, Raised, raise, set_item, take_raised};
-use pyo3_ffi::*;
-use std::ptr;
+use headway_python::attached::Attached;
+use headway_python::exception::{Exception, take_raised, write_unraisable};
+use headway_python::object::{Object, PyResult, Raised, Stored};
 
-/// What an interpreter's own Python code gives, to have requests run there.
+/// What the Python code of an interpreter provides so that requests can run there.
 pub struct Entry {
-    pub application: Object,
+    pub application: Stored,
     /// `report(exception, request)`: writes a traceback to stderr.
-    pub report: Object,
-    /// `environs()`: new dicts, for each listener one with the part of the environ that never changes.
-    pub environs: Object,
+    pub report: Stored,
+    /// `environs()`: a list of new dicts, one for each listener, with the items of the environ that
+    /// never change.
+    pub environs: Stored,
     /// The class of exceptions that end a request which takes too long.
-    pub interruption: Object,
+    pub interruption: Stored,
 }
 
+/// Belongs to one interpreter. What a thread needs besides is an [`EnvironBuilder`] of its own.
 pub struct Adapter {
     entry: Entry,
-    handle_type: Object,
+    handle_type: Stored,
     files: FileWrappers,
 }
 
-// SAFETY: the references are used and dropped only with a thread state of their interpreter
-// attached; without a GIL, reference counts are safe to change from any attached thread.
-unsafe impl Send for Adapter {}
-// SAFETY: as above.
-unsafe impl Sync for Adapter {}
-
 impl Adapter {
-    pub fn new(entry: Entry) -> PyResult<Self> {
-        Ok(Self { entry, handle_type: handle::make_type()?, files: FileWrappers::new()? })
+    pub fn new(py: Attached, entry: Entry) -> PyResult<Self> {
+        let handle_type = input::make_type(py)?.store();
+        Ok(Self { entry, handle_type, files: FileWrappers::new(py)? })
     }
 
-    pub fn interruption(&self) -> &Object {
+    /// The class of exceptions that end a request which takes too long.
+    pub fn interruption(&self) -> &Stored {
         &self.entry.interruption
     }
 
-    /// For one thread: shared keys would make free-threaded threads fight for their reference counts.
-    pub fn environ_builder(&self) -> PyResult<EnvironBuilder> {
-        let file_wrapper = Object::interned(c"wsgi.file_wrapper")?;
-        let mut templates = Vec::new();
-        // SAFETY: live objects and an exception class of this interpreter.
-        unsafe {
-            let listed = Object::from_new(PyObject_CallNoArgs(self.entry.environs.as_ptr()))?;
-            if PyList_Check(listed.as_ptr()) == 0 {
-                return Err(raise(PyExc_TypeError, "the environ templates must be a list"));
-            }
-            for index in 0..PyList_Size(listed.as_ptr()) {
-                let template = compat::PyList_GetItemRef(listed.as_ptr(), index);
-                let template = Object::from_new(template)?;
-                if PyDict_Check(template.as_ptr()) == 0 {
-                    return Err(raise(PyExc_TypeError, "an environ template must be a dict"));
-                }
-                set_item(&template, &file_wrapper, self.files.class())?;
-                templates.push(template);
-            }
+    /// For one thread: shared keys would make free-threaded threads compete for their reference
+    /// counts.
+    pub fn environ_builder(&self, py: Attached) -> PyResult<EnvironBuilder> {
+        let file_wrapper = Object::interned(py, c"wsgi.file_wrapper")?;
+        let templates = self.entry.environs.get(py).call([])?;
+        if !templates.is_list() {
+            return Err(Exception::TypeError.raise(py, "the environ templates must be a list"));
         }
-        EnvironBuilder::new(templates)
+        let templates = templates.items()?;
+        for template in &templates {
+            if !template.is_dict() {
+                return Err(Exception::TypeError.raise(py, "an environ template must be a dict"));
+            }
+            template.set_item(&file_wrapper, self.files.class().get(py))?;
+        }
+        EnvironBuilder::new(py, templates.into_iter().map(Object::store).collect())
     }
 
-    /// Runs a request, attached.
+    /// Runs a request.
     pub fn run(
         &self,
+        py: Attached,
         environs: &mut EnvironBuilder,
         finder: &mut Option<RouteFinder>,
         response: &mut Response,
         exchange: &mut Exchange,
     ) {
-        let handle = match Handle::new(&self.handle_type) {
+        // SAFETY: `input::make_type` made the type.
+        let handle = match unsafe { Handle::new(self.handle_type.get(py)) } {
             Ok(handle) => handle,
-            Err(Raised) => return self.report_raised("a request"),
+            Err(Raised) => return self.report_raised(py, "a request"),
         };
-        let environ = environs.build(exchange, &handle.0);
+        let environ = environs.build(exchange, handle.object());
         let called_ns = now_ns();
         exchange.activity().note_called(called_ns);
         let routes = exchange.routes();
         if routes.is_some() && finder.is_none() {
-            *finder = RouteFinder::new().ok();
+            *finder = RouteFinder::new(py).ok();
         }
         exchange.record.server_ns = called_ns - exchange.started_ns();
-        let sighting = match (&environ, &finder) {
-            (Ok(environ), Some(finder)) if routes.is_some() => Some(finder.sight(environ)),
+        let probe = match (&environ, &finder) {
+            (Ok(environ), Some(finder)) if routes.is_some() => Some(finder.probe(environ)),
             _ => None,
         };
-        let sighting = sighting.as_ref();
-        let mut request = InFlight { exchange: &mut *exchange, response, started: false, sighting };
+        let probe = probe.as_ref();
+        let mut request = InFlight { exchange: &mut *exchange, response, started: false, probe };
         // SAFETY: `call::run` ends the loan, and `request` stays where it is until then.
         unsafe { handle.lend(&mut request) };
         let mut route = Route::NONE;
         let look_up = |iterable: Option<&Object>| {
-            if let (Some(finder), Some(sighting), Some(routes)) = (finder, sighting, routes) {
-                route = finder.find(sighting, iterable, routes);
+            if let (Some(finder), Some(probe), Some(routes)) = (finder, probe, routes) {
+                route = finder.find(py, probe, iterable, routes);
             }
         };
-        let raised = call::run(&self.entry.application, &self.files, &handle, environ, look_up);
-        interruption::end(exchange);
+        let application = self.entry.application.get(py);
+        let raised = call::run(application, &self.files, &handle, environ, look_up);
+        interruption::end(py, exchange);
         exchange.record.route = route;
         exchange.ended_ns = now_ns();
         exchange.record.application_ns = exchange.ended_ns - called_ns;
@@ -117,12 +111,12 @@ impl Adapter {
             self.report(&exception, &describe(exchange));
         }
         if !exchange.record.failed && exchange.broken().is_none() {
-            self.check_length(exchange);
+            self.check_length(py, exchange);
         }
     }
 
-    /// An application that announced another length than it sent is told.
-    fn check_length(&self, exchange: &mut Exchange) {
+    /// Reports an application that announced another length than it sent.
+    fn check_length(&self, py: Attached, exchange: &mut Exchange) {
         let message = if exchange.has_excess() {
             "the application sent more than its Content-Length; the rest was cut off"
         } else if matches!(exchange.finished(), Finished::Truncated { .. }) {
@@ -131,34 +125,25 @@ impl Adapter {
             return;
         };
         exchange.record.failed = true;
-        // SAFETY: an exception class of this interpreter.
-        unsafe { raise(PyExc_ValueError, message) };
-        self.report_raised(&describe(exchange));
+        Exception::ValueError.raise(py, message);
+        self.report_raised(py, &describe(exchange));
     }
 
-    pub fn report_raised(&self, request: &str) {
-        if let Some(exception) = take_raised() {
+    /// Reports the exception that is set, if there is one.
+    pub fn report_raised(&self, py: Attached, request: &str) {
+        if let Some(exception) = take_raised(py) {
             self.report(&exception, request);
         }
     }
 
-    /// What reporting raises in turn goes to `sys.unraisablehook`.
+    /// An exception in the report itself goes to `sys.unraisablehook`.
     fn report(&self, exception: &Object, request: &str) {
-        let result = Object::from_latin1(request.as_bytes()).and_then(|request| {
-            let arguments = [exception.as_ptr(), request.as_ptr()];
-            // SAFETY: two live arguments, no keywords.
-            unsafe {
-                Object::from_new(PyObject_Vectorcall(
-                    self.entry.report.as_ptr(),
-                    arguments.as_ptr(),
-                    arguments.len(),
-                    ptr::null_mut(),
-                ))
-            }
-        });
-        if result.is_err() {
-            // SAFETY: an exception is set and the object is live.
-            unsafe { PyErr_WriteUnraisable(self.entry.report.as_ptr()) };
+        let py = exception.py();
+        let report = self.entry.report.get(py);
+        let reported = Object::from_latin1(py, request.as_bytes())
+            .and_then(|request| report.call([exception, &request]));
+        if reported.is_err() {
+            write_unraisable(py, Some(report));
         }
     }
 }

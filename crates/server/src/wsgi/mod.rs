@@ -1,22 +1,31 @@
-//! The WSGI adapter (PEP 3333) on CPython's raw API.
+//! The WSGI adapter (PEP 3333).
 //!
-//! Everything of Python belongs to one interpreter: types are made for each, nothing of Python is in
-//! a static, and a thread has a state in each interpreter that it runs requests in. So one shared object
-//! serves in the main interpreter, in sub-interpreters with a GIL of their own or without, and without
-//! any GIL.
+//! Each interpreter has an adapter with types and objects of its own: no Python object is in a
+//! static. So one shared object serves in the main interpreter, in sub-interpreters with a GIL of
+//! their own or without, and without any GIL.
 //!
-//! `groups` says which interpreter runs a request; an `interpreter` has an `adapter`, and for each
-//! thread an `attachment`, which takes the GIL once per request. `environ` builds the environ
-//! (`path` and `origin` are its parts about the target, and about TLS and proxies), `call` calls the application and takes its iterable, `handle` is the Python object behind
-//! `wsgi.input`, `start_response` and `write`, `file_wrapper` the one around files, `route` asks the framework for its route, `object` the thin safe layer under all of them.
+//! - [`adapter`]: one application; runs its requests.
+//! - [`environ`]: builds the environ, with [`fields`] (header fields), [`origin`] (TLS and proxies),
+//!   [`path`] (the target) and [`text`] (its values).
+//! - [`call`]: calls the application and delivers its iterable.
+//! - [`handle`]: the object that lends the request to [`input`] and [`start_response`].
+//! - [`block`], [`detach`]: blocks of a body; sends without the GIL.
+//! - [`file_wrapper`]: files that are sent without being read.
+//! - [`interruption`]: the exception that ends a request which takes too long.
+//! - [`route`]: the framework's route of a request.
 
 pub mod adapter;
-pub mod call;
+mod block;
+mod call;
+mod detach;
 pub mod environ;
-pub mod file_wrapper;
-pub mod handle;
-pub mod input;
-pub mod origin;
+mod fields;
+mod file_wrapper;
+mod handle;
+mod input;
+pub mod interruption;
+mod origin;
 pub mod path;
 pub mod route;
-pub mod start_response;
+mod start_response;
+mod text;

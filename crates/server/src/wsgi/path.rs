@@ -1,10 +1,10 @@
-//! Which part of a request target is the path, and which bytes PATH_INFO has for it. Pure.
+//! Splits a request target and decodes its path.
 
 use crate::http::target::split_absolute;
 
-/// A request target (RFC 9112 section 3.2), taken apart.
+/// The parts of a request target (RFC 9112 section 3.2).
 pub struct Target<'a> {
-    /// Of the absolute form.
+    /// Only the absolute form has one.
     pub host: Option<&'a [u8]>,
     pub path: &'a [u8],
     /// Without the question mark; empty if there is none.
@@ -24,9 +24,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The bytes that a path stands for, made in `buffer` if they are others: `%41` is decoded, and what is
-/// no valid escape stays. `http://host` is `http://host/` (RFC 9110 section 4.2.3), and `OPTIONS *`
-/// asks about no path at all.
+/// Decodes the percent escapes of a path, in `buffer` if there are any; invalid escapes stay as they
+/// are. `http://host` is `http://host/` (RFC 9110 section 4.2.3), and `OPTIONS *` has no path.
 pub fn decode_path<'a>(path: &'a [u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
     match path {
         [] => b"/",
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_taken_apart() {
+    fn targets_are_split() {
         let target = Target::split(b"http://a:1/b?c?d");
         assert_eq!(
             (target.host, target.path, target.query),
