@@ -4,6 +4,7 @@
 use headway_python::convert::FromPython;
 use headway_python::exception::Exception;
 use headway_python::object::{Object, PyResult, Raised};
+use headway_server::connection::deadline::Timeouts;
 use headway_server::connection::preamble::Entrance;
 use headway_server::http::Limits;
 use headway_server::http::forwarding::{Believed, FIELDS};
@@ -11,7 +12,7 @@ use headway_server::interpreters::mounts::{ApplicationGroups, GroupSettings, Rou
 use headway_server::limits::ProcessLimits;
 use headway_server::net::networks::Networks;
 use headway_server::net::socket::Listener;
-use headway_server::pool::{PoolSettings, Timeouts};
+use headway_server::pool::PoolSettings;
 use headway_server::stats::{AccessLog, LogForm};
 use std::ffi::{CStr, c_int};
 use std::io;

@@ -4,20 +4,21 @@
 //! are at hand. Called with the connection owned (its word BUSY); never waits, except where the
 //! application does.
 
+use crate::connection::deadline::{Timeouts, has_gone_on};
 use crate::connection::deferred::{self, Held, Outbox};
-use crate::connection::lingering::{self, linger};
-use crate::connection::preamble::{Forwarding, Passage};
-use crate::connection::state::{Connection, Spares, Stage};
+use crate::connection::lingering;
+use crate::connection::preamble::{Entrance, Passage};
+use crate::connection::state::{Connection, Forwarding, Progress, Spares, Stage};
 use crate::connection::table::Queued;
 use crate::http::connection::Finished;
 use crate::http::{Event, Head, Rejection};
-use crate::limits::Activity;
+use crate::limits::{Activity, Watch};
 use crate::net::socket::{self, Transfer};
-use crate::pool::Pool;
-use crate::request::{Application, Exchange, Host, Patience, Progress, encode_refusal};
+use crate::pool::dispatcher::Dispatcher;
+use crate::request::{Application, Exchange, Patience, encode_refusal};
 use crate::stats::access_log::{Asked, LogBuffer, LogForm, Request};
 use crate::stats::clock::{CpuCharges, DateCache, now_ns};
-use crate::stats::{Books, RequestRecord, Slot, ThreadBook};
+use crate::stats::{AccessLog, Books, RequestRecord, Slot, ThreadBook};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
@@ -104,12 +105,19 @@ pub enum Outcome {
     Close,
 }
 
-impl<A: Application> Pool<A> {
-    pub(crate) fn turn(
-        &self,
-        connection: &mut Connection,
-        state: &mut TurnState<A::Thread>,
-    ) -> Outcome {
+/// What turns need of the server.
+pub struct Driver<A> {
+    pub application: A,
+    pub dispatcher: Arc<Dispatcher>,
+    pub entrance: Arc<Entrance>,
+    pub timeouts: Timeouts,
+    pub patience: Patience,
+    pub watch: Watch,
+    pub access_log: Option<AccessLog>,
+}
+
+impl<A: Application> Driver<A> {
+    pub fn turn(&self, connection: &mut Connection, state: &mut TurnState<A::Thread>) -> Outcome {
         connection.borrow_buffers(&mut state.spares);
         match std::mem::take(&mut connection.expired) {
             true => self.last_turn(connection, state),
@@ -117,11 +125,7 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    pub(crate) fn go_on(
-        &self,
-        connection: &mut Connection,
-        state: &mut TurnState<A::Thread>,
-    ) -> Outcome {
+    fn go_on(&self, connection: &mut Connection, state: &mut TurnState<A::Thread>) -> Outcome {
         let mut requests = 0;
         loop {
             match connection.stage {
@@ -129,20 +133,28 @@ impl<A: Application> Pool<A> {
                     Passage::Passed => {
                         connection.stage = Stage::Idle;
                         connection.readable = true;
-                        connection.owes_first_request = self.is_stopping();
+                        connection.owes_first_request = self.dispatcher.phase.is_stopping();
                     }
                     Passage::Refused(rejection) => {
                         begin_request(connection, state.now_ns);
                         self.refuse(connection, rejection, state);
                     }
-                    Passage::Silent if self.is_stopping() && !self.keeps_idle() => {
+                    Passage::Silent
+                        if self.dispatcher.phase.is_stopping() && !self.dispatcher.keeps_idle() =>
+                    {
                         return Outcome::Close;
                     }
                     Passage::Silent | Passage::Wait => return Outcome::Wait,
                     Passage::Close => return Outcome::Close,
                 },
                 Stage::Lingering { since_ns, expecting } => {
-                    return linger(connection, self.lingers_until_ns(since_ns, expecting));
+                    let is_stopping = self.dispatcher.phase.is_stopping();
+                    let end_ns = lingering::end_ns(since_ns, expecting, is_stopping);
+                    return match lingering::linger(connection, end_ns) {
+                        Transfer::Ended => Outcome::Close,
+                        Transfer::Unfinished => Outcome::Yield,
+                        Transfer::WouldBlock | Transfer::Moved(_) => Outcome::Wait,
+                    };
                 }
                 Stage::Writing(finished) => match connection.send() {
                     Transfer::Moved(_) => match after_response(connection, finished) {
@@ -188,7 +200,7 @@ impl<A: Application> Pool<A> {
                         if connection.stage == Stage::Idle && !connection.http.is_idle() {
                             connection.stage = Stage::Head;
                         }
-                    } else if self.is_stopping()
+                    } else if self.dispatcher.phase.is_stopping()
                         && connection.stage == Stage::Idle
                         && !connection.owes_first_request
                     {
@@ -199,7 +211,7 @@ impl<A: Application> Pool<A> {
                                 begin_request(connection, state.now_ns);
                                 connection.stage = Stage::Head;
                             }
-                            Transfer::WouldBlock if self.keeps_idle() => {
+                            Transfer::WouldBlock if self.dispatcher.keeps_idle() => {
                                 return Some(Outcome::Wait);
                             }
                             _ => return Some(Outcome::Close),
@@ -264,9 +276,17 @@ impl<A: Application> Pool<A> {
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let (date, activity) = (&state.date, &state.activity);
         let in_burst = state.outbox.is_open();
-        let routes = self.books.is_reported().then_some(&self.books.routes);
-        let mut exchange = Exchange::new(connection, date, self, activity, &state.outbox, routes);
-        self.application().handle(thread, &mut exchange);
+        let routes = self.dispatcher.books.is_reported().then_some(&self.dispatcher.books.routes);
+        let mut exchange = Exchange::new(
+            connection,
+            date,
+            &self.dispatcher,
+            self.patience,
+            activity,
+            &state.outbox,
+            routes,
+        );
+        self.application.handle(thread, &mut exchange);
         exchange.take_back();
         let (mut record, finished) = (exchange.record, exchange.finished());
         let (ended_ns, transmitted_ns) = (exchange.ended_ns, exchange.transmitted_ns);
@@ -295,9 +315,35 @@ impl<A: Application> Pool<A> {
         None
     }
 
+    /// A turn of a connection whose deadline has passed. What it waited for may be there, and no
+    /// thread was free to see it.
+    fn last_turn(&self, connection: &mut Connection, state: &mut TurnState<A::Thread>) -> Outcome {
+        connection.readable = true;
+        match self.go_on(connection, state) {
+            Outcome::Wait if !has_gone_on(connection) => self.give_up(connection, state),
+            outcome => outcome,
+        }
+    }
+
+    fn give_up(&self, connection: &mut Connection, state: &mut TurnState<A::Thread>) -> Outcome {
+        match connection.stage {
+            // Its request was answered.
+            Stage::Head if connection.http.is_discarding() => Outcome::Close,
+            Stage::Head | Stage::Body => {
+                self.refuse(connection, Rejection::RequestTimeout, state);
+                self.go_on(connection, state)
+            }
+            Stage::Writing(_) => {
+                socket::reset(connection.socket.as_fd());
+                Outcome::Close
+            }
+            Stage::Opening { .. } | Stage::Idle | Stage::Lingering { .. } => Outcome::Close,
+        }
+    }
+
     /// Hands over what is unsent as far as it goes, since `begun_ns`; returns when that was done. What
     /// was out by then was out then, even if this thread has lost its core since.
-    pub(crate) fn send_response(
+    pub fn send_response(
         &self,
         connection: &mut Connection,
         record: &mut RequestRecord,
@@ -316,7 +362,7 @@ impl<A: Application> Pool<A> {
     }
 
     /// The record is complete, and the next request of this connection may begin.
-    pub(crate) fn end_request(
+    pub fn end_request(
         &self,
         connection: &mut Connection,
         record: &RequestRecord,
@@ -340,7 +386,7 @@ impl<A: Application> Pool<A> {
     ) {
         let target = request.map_or(&b"-"[..], |(head, bytes)| &bytes[head.target.clone()]);
         state.book.lock().expect("no panic under this lock").record(target, record);
-        if let Some(log) = self.access_log() {
+        if let Some(log) = &self.access_log {
             let request = request.map(|(head, bytes)| {
                 let field = |name: &[u8]| match log.form {
                     LogForm::Combined => head.field(bytes, name),
@@ -360,7 +406,7 @@ impl<A: Application> Pool<A> {
     }
 
     /// Answers what is malformed, or came too late; the connection will close.
-    pub(crate) fn refuse(
+    fn refuse(
         &self,
         connection: &mut Connection,
         rejection: Rejection,
@@ -380,31 +426,6 @@ impl<A: Application> Pool<A> {
         connection.origin =
             connection.http.request().and_then(|_| self.entrance.origin_of(connection));
         self.keep_record(connection, connection.http.request(), &record, state);
-    }
-}
-
-impl<A: Application> Host for Pool<A> {
-    fn is_stopping(&self) -> bool {
-        Pool::is_stopping(self)
-    }
-
-    fn prepare_for_preemption(&self) -> bool {
-        // Among short requests it is theirs to drop it soon.
-        if self.parking.has_other_short_turn(now_ns()) {
-            return false;
-        }
-        if !self.is_light() && !self.is_polling() {
-            self.parking.wake_one();
-        }
-        true
-    }
-
-    fn wake_monitor(&self) {
-        self.monitor.wake_if_asleep();
-    }
-
-    fn patience(&self) -> Patience {
-        self.patience
     }
 }
 

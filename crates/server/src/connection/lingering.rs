@@ -3,11 +3,8 @@
 //! Closing with unread bytes would send RST, and so would bytes that come after that; and RST can destroy
 //! the response on its way (RFC 9112 section 9.6).
 
-use crate::connection::drive::Outcome;
 use crate::connection::state::{Connection, Stage};
 use crate::net::socket::{self, Transfer};
-use crate::pool::Pool;
-use crate::request::Application;
 use crate::stats::clock::now_ns;
 use std::os::fd::AsFd;
 
@@ -30,36 +27,36 @@ pub fn begin(connection: &Connection) -> Option<Stage> {
     is_wanted.then(|| Stage::Lingering { since_ns: now_ns(), expecting })
 }
 
-/// Drops what comes until the peer has closed too, or its time is over.
-pub fn linger(connection: &mut Connection, until_ns: u64) -> Outcome {
+/// Drops what comes. `Ended` if the peer has closed too, or the time is over; `Unfinished` if there
+/// is more.
+pub fn linger(connection: &mut Connection, until_ns: u64) -> Transfer {
     let mut dropped = [0; 16_384];
     for _ in 0..BYTES_PER_TURN / dropped.len() {
         match socket::receive(connection.socket.as_fd(), &mut dropped) {
             Transfer::Moved(_) => connection.moved = true,
-            Transfer::Ended => return Outcome::Close,
+            Transfer::Ended => return Transfer::Ended,
             Transfer::WouldBlock | Transfer::Unfinished if now_ns() < until_ns => {
-                return Outcome::Wait;
+                return Transfer::WouldBlock;
             }
-            Transfer::WouldBlock | Transfer::Unfinished => return Outcome::Close,
+            Transfer::WouldBlock | Transfer::Unfinished => return Transfer::Ended,
         }
     }
     // Of a connection that always has something the monitor never learns.
     match now_ns() < until_ns {
-        true => Outcome::Yield,
-        false => Outcome::Close,
+        true => Transfer::Unfinished,
+        false => Transfer::Ended,
     }
 }
 
-impl<A: Application> Pool<A> {
-    /// A server that stops waits no longer than it must, and not for what may never come.
-    pub(crate) fn lingers_until_ns(&self, since_ns: u64, expecting: bool) -> u64 {
-        since_ns
-            + match (self.is_stopping(), expecting) {
-                (false, _) => TOTAL_NS,
-                (true, true) => SILENCE_NS,
-                (true, false) => 0,
-            }
-    }
+/// When lingering ends that began at `since_ns`. A server that stops waits no longer than it must, and
+/// not for what may never come.
+pub fn end_ns(since_ns: u64, expecting: bool, is_stopping: bool) -> u64 {
+    since_ns
+        + match (is_stopping, expecting) {
+            (false, _) => TOTAL_NS,
+            (true, true) => SILENCE_NS,
+            (true, false) => 0,
+        }
 }
 
 #[cfg(test)]
@@ -85,13 +82,13 @@ mod tests {
     #[test]
     fn who_always_sends_keeps_no_thread() {
         let (mut connection, _client) = talkative();
-        assert!(matches!(linger(&mut connection, u64::MAX), Outcome::Yield));
+        assert!(matches!(linger(&mut connection, u64::MAX), Transfer::Unfinished));
         assert!(matches!(socket::peek(connection.socket.as_fd(), &mut [0]), Transfer::Moved(_)));
     }
 
     #[test]
     fn who_always_sends_is_left_when_its_time_is_over() {
         let (mut connection, _client) = talkative();
-        assert!(matches!(linger(&mut connection, now_ns()), Outcome::Close));
+        assert!(matches!(linger(&mut connection, now_ns()), Transfer::Ended));
     }
 }

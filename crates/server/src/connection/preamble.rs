@@ -5,7 +5,7 @@
 //! runs: certificates are read again by the next generation of workers. Any worker thread, as the
 //! owner of the peer.
 
-use crate::connection::state::{Connection, Stage};
+use crate::connection::state::{Connection, Forwarding, Stage};
 use crate::http::Rejection;
 use crate::http::forwarding::{Believed, Origin, read_origin};
 use crate::limits::say_on_stderr;
@@ -36,17 +36,6 @@ pub struct Entrance {
     pub believed: Believed,
     /// Connections refused for their PROXY header; relaxed, a count.
     pub refused: AtomicU64,
-}
-
-/// What the fields about a request's origin are worth on one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forwarding {
-    /// Nobody is trusted, so they mean nothing to the server and are the application's to read.
-    Unknown,
-    /// The peer is trusted as to these.
-    Believed(Believed),
-    /// Others are trusted, this peer is not: the application does not get them.
-    Hidden,
 }
 
 /// How far a connection has come.

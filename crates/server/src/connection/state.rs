@@ -2,14 +2,12 @@
 //!
 //! A peer is touched by one thread at a time, the owner of its slot's word.
 
-use crate::connection::preamble::Forwarding;
 use crate::http::connection::Finished;
-use crate::http::forwarding::Origin;
+use crate::http::forwarding::{Believed, Origin};
 use crate::http::{self, Limits};
 use crate::net::sendfile::FileBody;
 use crate::net::socket::{self, Direction, PeerAddress, Transfer};
 use crate::net::tls::TlsSession;
-use crate::request::Progress;
 use crate::request::body::RequestBody;
 use crate::stats::clock::now_ns;
 use std::os::fd::{AsFd, OwnedFd};
@@ -78,6 +76,26 @@ pub enum Stage {
     /// Everything is sent and FIN too. What still comes is dropped: see `lingering`.
     /// Expecting: something is known to come.
     Lingering { since_ns: u64, expecting: bool },
+}
+
+/// What the fields about a request's origin are worth on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forwarding {
+    /// Nobody is trusted, so they mean nothing to the server and are the application's to read.
+    Unknown,
+    /// The peer is trusted as to these.
+    Believed(Believed),
+    /// Others are trusted, this peer is not: the application does not get them.
+    Hidden,
+}
+
+/// How far a request has come, in case it takes several turns to arrive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Beginning of `queue_time`: when the event that brought the first bytes was seen.
+    pub noticed_ns: u64,
+    /// Beginning of `server_time`: when a thread took it up.
+    pub started_ns: u64,
 }
 
 impl Connection {
@@ -215,6 +233,13 @@ impl Connection {
         }
         socket::shut_down_sending(self.socket.as_fd());
         true
+    }
+
+    /// Sends the end of the TLS session if no request is under way.
+    pub fn close_tls_session_if_idle(&mut self) {
+        if self.stage == Stage::Idle && self.tls.is_some() {
+            self.close_sending();
+        }
     }
 
     /// The client's address and port, if need be by a proxy's word. Port 0: unknown.

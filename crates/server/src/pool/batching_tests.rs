@@ -1,16 +1,23 @@
 //! Responses that go out in bursts: that they wait, and that they do not wait for long. The tests
 //! take the turns and the monitor's part themselves, on real sockets.
 
+use crate::pool::poller::note_events;
+use crate::pool::runner::Runner;
 use crate::pool::tests::{Targets, ask, listen, read_answer, run, send, settings};
 use crate::pool::*;
 use crate::stats::LogForm;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 fn pool() -> (Pool<Targets>, SocketAddr) {
     let (listener, address) = listen();
     (Pool::new(Targets::default(), settings(listener)).unwrap(), address)
+}
+
+fn new_runner<'p>(pool: &'p Pool<Targets>, thread: Option<&'p mut ()>) -> Runner<'p, Targets> {
+    Runner::new(&pool.driver, &pool.acceptor, &pool.outboxes, thread)
 }
 
 /// Sends each target on a connection of its own.
@@ -27,25 +34,25 @@ fn run_requests(
     pool: &Pool<Targets>,
     count: usize,
     since_ns: impl Into<Option<u64>>,
-    state: &mut TurnState<()>,
+    runner: &mut Runner<Targets>,
 ) {
     let since_ns = since_ns.into();
     let mut events = Vec::new();
     while pool.application().seen.lock().unwrap().len() < count {
         events.clear();
-        pool.epoll.wait(-1, &mut events);
-        pool.note_events(&events);
-        while let Some((ready, _)) = pool.ready.pop() {
-            since_ns.inspect(|since_ns| state.outbox.open(*since_ns));
-            pool.drive(pool.table.resume(ready.connection), state);
+        pool.dispatcher.epoll.wait(-1, &mut events);
+        note_events(&pool.dispatcher, &pool.acceptor, &events);
+        while let Some((ready, _)) = pool.dispatcher.ready.pop() {
+            since_ns.inspect(|since_ns| runner.state.outbox.open(*since_ns));
+            runner.run(pool.dispatcher.table.resume(ready.connection));
         }
     }
 }
 
-fn end_burst(pool: &Pool<Targets>, state: &mut TurnState<()>) {
-    let seat = pool.parking.join();
-    pool.end_burst(&seat, state);
-    pool.parking.leave(&seat);
+fn end_burst(pool: &Pool<Targets>, runner: &mut Runner<Targets>) {
+    let seat = pool.dispatcher.parking.join();
+    runner.end_batch(&seat);
+    pool.dispatcher.parking.leave(&seat);
 }
 
 fn has_answer(connection: &TcpStream) -> bool {
@@ -59,25 +66,25 @@ fn has_answer(connection: &TcpStream) -> bool {
 fn responses_go_out_at_the_end_of_the_burst() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut state = pool.turn_state(Some(&mut thread));
+    let mut runner = new_runner(&pool, Some(&mut thread));
     let mut connections = send_all(address, ["/1", "/2"]);
-    run_requests(&pool, 2, now_ns(), &mut state);
+    run_requests(&pool, 2, now_ns(), &mut runner);
     assert!(!connections.iter().any(has_answer));
     assert!(pool.requests().rows().is_empty(), "a request ends when its response is out");
-    end_burst(&pool, &mut state);
+    end_burst(&pool, &mut runner);
     assert_eq!(connections.each_mut().map(read_answer), ["/1", "/2"]);
     assert_eq!(pool.requests().rows().len(), 2);
-    assert!(!state.outbox.is_open());
+    assert!(!runner.state.outbox.is_open());
 }
 
 #[test]
 fn the_monitor_leaves_alone_what_is_not_overdue() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut state = pool.turn_state(Some(&mut thread));
+    let mut runner = new_runner(&pool, Some(&mut thread));
     let connections = send_all(address, ["/1"]);
-    run_requests(&pool, 1, u64::MAX, &mut state);
-    pool.end_overdue_bursts(now_ns(), &mut pool.turn_state(None));
+    run_requests(&pool, 1, u64::MAX, &mut runner);
+    new_runner(&pool, None).send_overdue(now_ns());
     assert!(!connections.iter().any(has_answer));
 }
 
@@ -85,10 +92,10 @@ fn the_monitor_leaves_alone_what_is_not_overdue() {
 fn what_is_held_behind_a_long_request_goes_out_and_on_without_its_thread() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut stuck = pool.turn_state(Some(&mut thread));
+    let mut stuck = new_runner(&pool, Some(&mut thread));
     let mut connections = send_all(address, ["/1"]);
     run_requests(&pool, 1, 1, &mut stuck);
-    pool.end_overdue_bursts(now_ns(), &mut pool.turn_state(None));
+    new_runner(&pool, None).send_overdue(now_ns());
     assert_eq!(read_answer(&mut connections[0]), "/1");
     run(&pool, 1, true, || assert_eq!(ask(&mut connections[0], "/2"), "/2"));
 }
@@ -100,15 +107,15 @@ fn a_complete_response_goes_out_before_the_application_is_done() {
     let mut thread = ();
     std::thread::scope(|scope| {
         let stuck = scope.spawn(|| {
-            let mut state = pool.turn_state(Some(&mut thread));
-            run_requests(&pool, 1, 1, &mut state);
-            end_burst(&pool, &mut state);
+            let mut runner = new_runner(&pool, Some(&mut thread));
+            run_requests(&pool, 1, 1, &mut runner);
+            end_burst(&pool, &mut runner);
         });
         while !pool.application().waiting.load(SeqCst) {
             std::thread::yield_now();
         }
         assert!(!has_answer(&connections[0]));
-        pool.end_overdue_bursts(now_ns(), &mut pool.turn_state(None));
+        new_runner(&pool, None).send_overdue(now_ns());
         assert_eq!(read_answer(&mut connections[0]), "/closing");
         pool.application().gate.store(true, SeqCst);
         stuck.join().unwrap();
@@ -121,12 +128,12 @@ fn a_complete_response_goes_out_before_the_application_is_done() {
 fn nothing_is_held_for_a_thread_that_runs_one_request_for_ever() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut state = pool.turn_state(Some(&mut thread));
-    state.outbox.open(1);
-    pool.end_overdue_bursts(now_ns(), &mut pool.turn_state(None));
-    assert!(!state.outbox.is_open(), "the monitor may sleep");
+    let mut runner = new_runner(&pool, Some(&mut thread));
+    runner.state.outbox.open(1);
+    new_runner(&pool, None).send_overdue(now_ns());
+    assert!(!runner.state.outbox.is_open(), "the monitor may sleep");
     let mut connections = send_all(address, ["/1"]);
-    run_requests(&pool, 1, None, &mut state);
+    run_requests(&pool, 1, None, &mut runner);
     assert_eq!(read_answer(&mut connections[0]), "/1");
 }
 
@@ -142,7 +149,7 @@ fn pipeline(address: SocketAddr, first: &str, second: &str) -> TcpStream {
 fn a_long_request_behind_a_held_response_stops_nobody_else() {
     let (pool, address) = pool();
     // Long enough for bursts.
-    pool.service_ns.store(60_000, Relaxed);
+    pool.dispatcher.averages.set(60_000, 0);
     let _long = pipeline(address, "/spin", "/wait");
     let mut others = send_all(address, ["/spin"; 4]);
     run(&pool, 3, true, || {
@@ -161,11 +168,11 @@ fn a_long_request_behind_a_held_response_stops_nobody_else() {
 fn who_is_late_is_no_reason_to_refuse_what_follows_a_held_response() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut state = pool.turn_state(Some(&mut thread));
+    let mut runner = new_runner(&pool, Some(&mut thread));
     let mut connection = pipeline(address, "/1", "/2");
-    run_requests(&pool, 1, now_ns(), &mut state);
-    state.late = true;
-    end_burst(&pool, &mut state);
+    run_requests(&pool, 1, now_ns(), &mut runner);
+    runner.state.late = true;
+    end_burst(&pool, &mut runner);
     assert_eq!(read_answer(&mut connection), "/1");
     assert_eq!(*pool.application().seen.lock().unwrap(), ["/1", "/2"]);
 }
@@ -175,12 +182,12 @@ fn what_is_out_is_not_held() {
     let (pool, address) = pool();
     pool.application().gate.store(true, SeqCst);
     let mut thread = ();
-    let mut state = pool.turn_state(Some(&mut thread));
+    let mut runner = new_runner(&pool, Some(&mut thread));
     let mut connections = send_all(address, ["/preempted"]);
-    run_requests(&pool, 1, now_ns(), &mut state);
+    run_requests(&pool, 1, now_ns(), &mut runner);
     assert_eq!(read_answer(&mut connections[0]), "/preempted");
-    pool.end_overdue_bursts(u64::MAX, &mut state);
-    assert!(state.held.is_empty());
+    runner.send_overdue(u64::MAX);
+    assert!(runner.state.held.is_empty());
     assert_eq!(pool.requests().rows().len(), 1, "the request is over");
 }
 
@@ -191,8 +198,8 @@ fn who_holds_the_gil_does_not_wait_for_a_rest() {
     let mut thread = ();
     std::thread::scope(|scope| {
         let resting = scope.spawn(|| {
-            let mut state = pool.turn_state(Some(&mut thread));
-            run_requests(&pool, 1, None, &mut state);
+            let mut runner = new_runner(&pool, Some(&mut thread));
+            run_requests(&pool, 1, None, &mut runner);
         });
         while !pool.application().waiting.load(SeqCst) {
             std::thread::yield_now();
@@ -215,10 +222,10 @@ fn what_the_monitor_sends_is_in_the_access_log() {
     let settings = PoolSettings { access_log, ..settings(listener) };
     let pool = Pool::new(Targets::default(), settings).unwrap();
     let mut thread = ();
-    let mut stuck = pool.turn_state(Some(&mut thread));
+    let mut stuck = new_runner(&pool, Some(&mut thread));
     let _connections = send_all(address, ["/1"]);
     run_requests(&pool, 1, 1, &mut stuck);
-    pool.end_overdue_bursts(now_ns(), &mut pool.turn_state(None));
+    new_runner(&pool, None).send_overdue(now_ns());
     let mut lines = String::new();
     log.seek(SeekFrom::Start(0)).unwrap();
     log.read_to_string(&mut lines).unwrap();

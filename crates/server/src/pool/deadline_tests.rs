@@ -5,6 +5,7 @@ use crate::pool::tests::{LARGE_BYTES, Targets, ask, listen, read_answer, run, se
 use crate::pool::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 const SHORT_NS: u64 = 50_000_000;
@@ -132,7 +133,7 @@ fn a_request_that_no_thread_has_seen_before_the_deadline_is_answered() {
         }
         send(&mut connection, "/next");
         // Nobody polls, so this is the monitor's doing.
-        while pool.ready.is_empty() {
+        while pool.dispatcher.ready.is_empty() {
             std::thread::yield_now();
         }
         pool.application().gate.store(true, SeqCst);

@@ -10,8 +10,7 @@ use crate::connection::state::Stage;
 use crate::connection::table::SlotView;
 use crate::limits::say_on_stderr;
 use crate::net::socket::{self, Transfer};
-use crate::pool::Pool;
-use crate::request::Application;
+use crate::pool::dispatcher::Dispatcher;
 use crate::stats::clock::now_ns;
 use std::fmt::Display;
 use std::os::fd::AsFd;
@@ -31,7 +30,7 @@ const NEVER: u64 = u64::MAX;
 pub struct Eviction {
     /// Connections evicted since the last line on stderr. Written by threads that accept, relaxed:
     /// a count.
-    pub(crate) unreported: AtomicU64,
+    pub unreported: AtomicU64,
     /// When the last line was written; 0 before the first. Whoever accepts writes it, relaxed: the
     /// exchange lets one of two threads write the line.
     reported_ns: AtomicU64,
@@ -51,11 +50,11 @@ impl Default for Eviction {
     }
 }
 
-impl<A: Application> Pool<A> {
+impl Eviction {
     /// Closes connections that have sent no complete request. False if there are none to close now.
     /// `reason` is why there is no room.
-    pub(crate) fn make_room(&self, reason: &dyn Display) -> bool {
-        let mut candidates: Vec<(u64, SlotView)> = self
+    pub fn make_room(&self, dispatcher: &Dispatcher, reason: &dyn Display) -> bool {
+        let mut candidates: Vec<(u64, SlotView)> = dispatcher
             .table
             .slots()
             .map(|slot| (slot.without_request_since_ns(), slot))
@@ -65,65 +64,64 @@ impl<A: Application> Pool<A> {
         let now_ns = now_ns();
         let old = candidates.partition_point(|(since_ns, _)| since_ns + GRACE_NS <= now_ns);
         let due_ns = candidates.get(old).map_or(NEVER, |(since_ns, _)| since_ns + GRACE_NS);
-        self.eviction.due_ns.store(due_ns, Relaxed);
+        self.due_ns.store(due_ns, Relaxed);
         let limit = (candidates.len() / CANDIDATES_PER_EVICTION).clamp(1, MAX_EVICTIONS_AT_ONCE);
-        let evicted =
-            candidates[..old].iter().filter(|(_, slot)| self.evict(*slot)).take(limit).count();
+        let evicted = candidates[..old]
+            .iter()
+            .filter(|(_, slot)| evict(dispatcher, *slot))
+            .take(limit)
+            .count();
         if evicted > 0 {
-            self.report_eviction(evicted, reason, now_ns);
+            self.report(evicted, dispatcher.table.open(), reason, now_ns);
         }
         evicted > 0
     }
 
-    /// How long until the next eviction can make room, if accepting waits for it; accepts again when
-    /// that time has come.
-    pub(crate) fn time_until_eviction(&self) -> Option<u64> {
-        let due_ns = self.eviction.due_ns.load(Relaxed);
-        if due_ns == NEVER || !self.is_accepting_paused() {
+    /// How long until the next eviction can make room: 0, once, when that time has come; `None` if
+    /// nothing is to be evicted.
+    pub fn remaining_ns(&self, now_ns: u64) -> Option<u64> {
+        let due_ns = self.due_ns.load(Relaxed);
+        if due_ns == NEVER {
             return None;
         }
-        let remaining_ns = due_ns.saturating_sub(now_ns());
+        let remaining_ns = due_ns.saturating_sub(now_ns);
         if remaining_ns == 0 {
-            self.eviction.due_ns.store(NEVER, Relaxed);
-            self.resume_accepting();
-            return None;
+            self.due_ns.store(NEVER, Relaxed);
         }
         Some(remaining_ns)
     }
 
-    /// Closes the connection unless a thread works on it or it has sent something since.
-    fn evict(&self, slot: SlotView) -> bool {
-        let Some(mut connection) = slot.claim() else { return false };
-        let since_ns = slot.without_request_since_ns();
-        // The slot may hold another connection by now.
-        let is_due = since_ns != 0 && since_ns + GRACE_NS <= now_ns();
-        // What comes after the last response is dropped in any case.
-        let has_unread = !matches!(connection.stage, Stage::Lingering { .. })
-            && matches!(socket::peek(connection.socket.as_fd(), &mut [0]), Transfer::Moved(_));
-        if !is_due || has_unread {
-            connection.readable = true;
-            self.submit(connection);
-            return false;
-        }
-        self.discard(connection);
-        true
-    }
-
-    fn report_eviction(&self, evicted: usize, reason: &dyn Display, now_ns: u64) {
-        self.eviction.unreported.fetch_add(evicted as u64, Relaxed);
-        let reported_ns = self.eviction.reported_ns.load(Relaxed);
+    fn report(&self, evicted: usize, open: usize, reason: &dyn Display, now_ns: u64) {
+        self.unreported.fetch_add(evicted as u64, Relaxed);
+        let reported_ns = self.reported_ns.load(Relaxed);
         let is_due = reported_ns == 0 || now_ns.saturating_sub(reported_ns) >= REPORT_PERIOD_NS;
-        let exchange = |to| {
-            self.eviction.reported_ns.compare_exchange(reported_ns, to, Relaxed, Relaxed).is_ok()
-        };
+        let exchange =
+            |to| self.reported_ns.compare_exchange(reported_ns, to, Relaxed, Relaxed).is_ok();
         if is_due && exchange(now_ns) {
-            let count = self.eviction.unreported.swap(0, Relaxed);
+            let count = self.unreported.swap(0, Relaxed);
             let connections = if count == 1 { "connection was" } else { "connections were" };
             say_on_stderr(&format!(
                 "{count} {connections} closed before a complete request came, to make room for new \
-                 ones (open: {}): {reason}",
-                self.table.open()
+                 ones (open: {open}): {reason}"
             ));
         }
     }
+}
+
+/// Closes the connection unless a thread works on it or it has sent something since.
+fn evict(dispatcher: &Dispatcher, slot: SlotView) -> bool {
+    let Some(mut connection) = slot.claim() else { return false };
+    let since_ns = slot.without_request_since_ns();
+    // The slot may hold another connection by now.
+    let is_due = since_ns != 0 && since_ns + GRACE_NS <= now_ns();
+    // What comes after the last response is dropped in any case.
+    let has_unread = !matches!(connection.stage, Stage::Lingering { .. })
+        && matches!(socket::peek(connection.socket.as_fd(), &mut [0]), Transfer::Moved(_));
+    if !is_due || has_unread {
+        connection.readable = true;
+        dispatcher.submit(connection);
+        return false;
+    }
+    dispatcher.close(connection);
+    true
 }

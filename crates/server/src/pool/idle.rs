@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, O
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
-/// Requests that leave the GIL to others for so long are worth several threads.
-pub const LONG_TURN_NS: u64 = 200_000;
 /// A turn that has lasted this long may last for ever: its thread does not count as lively. A short
 /// request that waits for the GIL behind others is over before.
 const STUCK_TURN_NS: u64 = 1_000_000;

@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 const LIMIT_NS: u64 = 40_000_000;
@@ -156,7 +157,7 @@ fn a_pause_of_accepting_ends_though_nothing_was_closed() {
     let (listener, address) = listen();
     let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
     run(&pool, 1, true, || {
-        pool.pause_accepting(&pool.listeners.lock().unwrap());
+        pool.acceptor.pause();
         let mut connection = TcpStream::connect(address).unwrap();
         assert_eq!(ask(&mut connection, "/after"), "/after");
     });
@@ -222,7 +223,7 @@ fn connections_without_a_request_give_way_and_no_others_do() {
         assert_eq!(read_answer(&mut kept[2]), "/second");
         kept[..2].iter_mut().for_each(|one| assert_eq!(ask(one, "/kept"), "/kept"));
     });
-    assert_eq!(pool.eviction.unreported.load(Relaxed), 3, "the first is on stderr");
+    assert_eq!(pool.acceptor.unreported_evictions(), 3, "the first is on stderr");
 }
 
 #[test]
@@ -231,16 +232,16 @@ fn a_connection_with_unread_bytes_does_not_give_way() {
     let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
     let mut clients = [(); 3].map(|()| {
         let client = TcpStream::connect(address).unwrap();
-        assert!(pool.accept(&pool.listeners.lock().unwrap()[0], 0, 1));
+        assert!(pool.acceptor.accept_one());
         client
     });
     clients[0].write_all(b"GET").unwrap();
-    assert!(!pool.make_room(&"too early"));
+    assert!(!pool.acceptor.make_room("too early"));
     std::thread::sleep(Duration::from_millis(300));
-    assert!(pool.make_room(&"test"));
+    assert!(pool.acceptor.make_room("test"));
     assert_eq!(clients.each_mut().map(is_closed), [false, true, false]);
-    assert!(pool.make_room(&"test"));
-    assert!(!pool.make_room(&"test"));
+    assert!(pool.acceptor.make_room("test"));
+    assert!(!pool.acceptor.make_room("test"));
     assert_eq!(clients.each_mut().map(is_closed), [false, true, true]);
     assert_eq!(pool.open_connections(), 1);
 }

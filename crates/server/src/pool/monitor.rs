@@ -1,80 +1,71 @@
 //! The monitor: one thread of the server that looks after the others.
 //!
-//! Twice a millisecond, while work is under way: if nothing progressed and nobody polls, all
-//! active threads are stuck in their applications, and a parked one is woken; responses that a thread
-//! holds for too long are sent. Once a second, while
-//! connections are open or a limit is set: whatever has passed its deadline is handed to a worker,
-//! requests that have waited too long are answered, the limits of `watch` are looked at. When there
-//! is nothing to look after it sleeps. It never touches Python, and waits for no other thread:
-//! stacks are taken by a thread of their own (`watch::findings`).
+//! Every half millisecond, while requests are being run: where no turn has ended and no thread polls,
+//! all active threads are stuck in their applications, and a parked one is woken; responses that a
+//! thread holds for too long are sent. Once a second, while connections are open or a limit is set:
+//! connections that have passed their deadline are queued, requests that have waited longer than
+//! queue-timeout are answered, the process's own limits are checked. When there is nothing to look
+//! after, the monitor sleeps. It never touches Python, and waits for no other thread: stacks are taken
+//! by a thread of their own (`limits::findings`).
 
+use crate::connection::deferred::Outboxes;
+use crate::connection::drive::Driver;
 use crate::connection::table::SlotView;
-use crate::net::epoll::EVENTS_PER_WAIT;
-use crate::pool::Pool;
+use crate::net::epoll::{EVENTS_PER_WAIT, Event};
+use crate::pool::accept::Acceptor;
+use crate::pool::poller::poll_for_stuck_threads;
+use crate::pool::runner::Runner;
 use crate::request::Application;
 use crate::stats::clock::now_ns;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_micros(500);
 /// Ticks without anything to do until it sleeps.
 const QUIET_TICKS: u32 = 20;
-#[derive(Default)]
-pub struct Monitor {
-    thread: OnceLock<Thread>,
-    /// Set by the monitor before it sleeps for long, cleared by who wakes it. Against lost
-    /// wake-ups the monitor looks once more after setting it, and the others change what it looks
-    /// at before they test it: `SeqCst` on both sides.
-    asleep: AtomicBool,
+/// An end to looking for events, if clients keep sending.
+const POLLS_PER_SWEEP: usize = 64;
+
+pub struct Monitor<'p, A: Application> {
+    runner: Runner<'p, A>,
+    acceptor: &'p Acceptor,
+    outboxes: &'p Outboxes,
+    events: Vec<Event>,
 }
 
-impl Monitor {
-    /// Costs a load unless it sleeps.
-    pub fn wake_if_asleep(&self) {
-        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
-            self.wake();
-        }
+impl<'p, A: Application> Monitor<'p, A> {
+    pub fn new(driver: &'p Driver<A>, acceptor: &'p Acceptor, outboxes: &'p Outboxes) -> Self {
+        let runner = Runner::new(driver, acceptor, outboxes, None);
+        Self { runner, acceptor, outboxes, events: Vec::with_capacity(EVENTS_PER_WAIT) }
     }
 
-    pub fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-}
-
-impl<A: Application> Pool<A> {
-    /// Runs until the server is over. One thread calls this.
-    pub fn monitor(&self) {
-        let _ = self.monitor.thread.set(std::thread::current());
-        let sweep = self.watch.sweep();
-        let mut state = self.turn_state(None);
-        let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
+    /// Runs until the server is over.
+    pub fn work(&mut self) {
+        let (dispatcher, watch) = (self.runner.dispatcher, &self.runner.driver.watch);
+        dispatcher.monitor.join();
+        let sweep = watch.sweep();
         let mut turns = 0;
         let mut quiet = 0;
         let mut next_sweep = Instant::now() + sweep;
-        while !self.is_over() {
+        while !dispatcher.is_over() {
             if Instant::now() >= next_sweep {
                 let now_ns = now_ns();
-                self.end_what_is_overdue(now_ns);
-                self.answer_late(&mut events, &mut state);
-                self.watch.check(now_ns);
-                if self.is_accepting_paused() {
-                    self.resume_accepting();
+                self.queue_expired(now_ns);
+                self.refuse_late();
+                watch.check(now_ns);
+                if self.acceptor.is_accepting_paused() {
+                    self.acceptor.resume_accepting();
                 }
                 next_sweep = Instant::now() + sweep;
             }
             let holding = self.outboxes.are_used();
             if holding {
-                self.end_overdue_bursts(now_ns(), &mut state);
+                self.runner.send_overdue(now_ns());
             }
-            let turns_before = std::mem::replace(&mut turns, self.turns.load(Relaxed));
-            if self.needs_looking_after() {
+            let turns_before = std::mem::replace(&mut turns, dispatcher.averages.turns());
+            if dispatcher.load().needs_watching() {
                 quiet = 0;
                 if turns == turns_before {
-                    self.parking.wake_one();
+                    dispatcher.parking.wake_one();
                 }
             } else if holding {
                 quiet = 0;
@@ -85,9 +76,12 @@ impl<A: Application> Pool<A> {
                 std::thread::park_timeout(TICK);
                 continue;
             }
-            self.monitor.asleep.store(true, SeqCst);
-            if self.is_over() || self.needs_looking_after() || self.outboxes.are_used() {
-                self.monitor.asleep.store(false, SeqCst);
+            dispatcher.monitor.fall_asleep();
+            let misses_something = dispatcher.is_over()
+                || dispatcher.load().needs_watching()
+                || self.outboxes.are_used();
+            if misses_something {
+                dispatcher.monitor.wake_up();
                 continue;
             }
             if self.needs_sweeping() {
@@ -95,37 +89,58 @@ impl<A: Application> Pool<A> {
             } else {
                 std::thread::park();
             }
-            // Still set: nobody woke us, so there is nothing to tick for.
-            if !self.monitor.asleep.swap(false, SeqCst) {
+            // Nothing changed if nobody woke it, and there is nothing to tick for.
+            if dispatcher.monitor.wake_up() {
                 quiet = 0;
             }
         }
-        // Whoever aborts the server does not wait for applications, and for their threads' responses.
-        self.end_overdue_bursts(u64::MAX, &mut state);
-        self.watch.check_supervisor();
-        self.watch.finish();
-        self.leave(&state);
+        // A server that is aborted waits neither for applications nor for their threads' responses.
+        self.runner.send_overdue(u64::MAX);
+        watch.check_supervisor();
+        watch.finish();
     }
 
     /// Whether time alone may bring something to do.
     fn needs_sweeping(&self) -> bool {
-        self.open_connections() > 0 || self.is_accepting_paused() || self.watch.has_timers()
+        self.runner.dispatcher.table.open() > 0
+            || self.acceptor.is_accepting_paused()
+            || self.runner.driver.watch.has_timers()
     }
 
-    /// Nobody listens for events, and there is somebody who could.
-    fn needs_looking_after(&self) -> bool {
-        !self.is_polling() && self.parking.has_parked()
-    }
-
-    /// Claims every idle connection whose deadline has passed and queues it for a worker.
-    fn end_what_is_overdue(&self, now_ns: u64) {
+    /// Queues every connection that nobody owns and whose deadline has passed.
+    fn queue_expired(&self, now_ns: u64) {
+        let dispatcher = self.runner.dispatcher;
         let is_late = |slot: SlotView| (1..=now_ns).contains(&slot.deadline_ns());
-        for slot in self.table.slots().filter(|slot| is_late(*slot)) {
+        for slot in dispatcher.table.slots().filter(|slot| is_late(*slot)) {
             if let Some(mut connection) = slot.claim() {
                 // It may have got a later deadline, or be another connection, just before.
                 connection.expired = is_late(slot);
-                self.submit(connection);
+                dispatcher.submit(connection);
             }
         }
+    }
+
+    /// queue-timeout: answers requests that have waited too long for a thread. A worker thread that
+    /// takes one up refuses it as well; where all are stuck, the monitor looks for events itself. It
+    /// accepts nothing: another process that shares the listener may be free to.
+    fn refuse_late(&mut self) {
+        let limit_ns = self.runner.driver.watch.limits.queue_ns;
+        if limit_ns == 0 {
+            return;
+        }
+        let dispatcher = self.runner.dispatcher;
+        if !dispatcher.parking.has_parked() {
+            for _ in 0..POLLS_PER_SWEEP {
+                if !poll_for_stuck_threads(dispatcher, self.acceptor, &mut self.events) {
+                    break;
+                }
+            }
+        }
+        self.runner.state.late = true;
+        while let Some(ready) = dispatcher.ready.pop_late(limit_ns, now_ns()) {
+            self.runner.state.now_ns = now_ns();
+            self.runner.run(dispatcher.table.resume(ready.connection));
+        }
+        self.runner.flush_log();
     }
 }

@@ -6,6 +6,7 @@ use crate::pool::tests::{Targets, ask, listen, run, settings};
 use crate::pool::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 const HEADER: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n";
@@ -35,7 +36,7 @@ fn what_comes_before_http_has_the_time_of_a_head() {
             assert_eq!(read_to_end(&mut connection), b"");
         }
     });
-    assert_eq!(pool.entrance.refused.load(Relaxed), 0, "silence is no mistake");
+    assert_eq!(pool.driver.entrance.refused.load(Relaxed), 0, "silence is no mistake");
 }
 
 #[test]
@@ -96,6 +97,6 @@ fn who_owes_a_header_and_sends_a_request_is_closed_and_counted() {
         // Nothing, by an end or by a reset: what was sent is left unread.
         assert!(matches!(connection.read(&mut [0; 100]), Ok(0) | Err(_)));
     });
-    assert_eq!(pool.entrance.refused.load(Relaxed), 1);
+    assert_eq!(pool.driver.entrance.refused.load(Relaxed), 1);
     assert!(pool.application().seen.lock().unwrap().is_empty());
 }

@@ -1,11 +1,14 @@
 //! The pool with an application in Rust: whole conversations over real sockets, no Python.
 
 use crate::http::Response;
+use crate::pool::scheduling::LONG_TURN_NS;
 use crate::pool::*;
 use crate::request::Exchange;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -134,11 +137,12 @@ fn a_connection_that_somebody_can_claim_is_registered() {
         // As the monitor, which claims what has passed its deadline at any time.
         let claim = || {
             while !is_over.load(SeqCst) {
-                for slot in pool.table.slots() {
+                for slot in pool.dispatcher.table.slots() {
                     let Some(mut connection) = slot.claim() else { continue };
-                    let again = pool.epoll.add_connection(connection.socket.as_fd(), u64::MAX);
+                    let again =
+                        pool.dispatcher.epoll.add_connection(connection.socket.as_fd(), u64::MAX);
                     connection.readable = true;
-                    pool.submit(connection);
+                    pool.dispatcher.submit(connection);
                     claimed.store(true, SeqCst);
                     let error = again.expect_err("it was not registered");
                     assert_eq!(error.raw_os_error(), Some(libc::EEXIST));
@@ -278,7 +282,7 @@ fn the_monitor_finds_a_thread_when_the_only_active_one_is_stuck() {
 fn who_may_lose_its_core_has_answered_and_is_not_waited_for() {
     let (listener, address) = listen();
     let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
-    pool.parallel_ns.store(10 * LONG_TURN_NS, Relaxed);
+    pool.dispatcher.averages.set(0, 10 * LONG_TURN_NS);
     // Nobody else would find out that no thread polls.
     let monitor = false;
     run(&pool, 2, monitor, || {
@@ -300,7 +304,7 @@ fn who_is_woken_for_a_connection_does_not_leave_it_to_who_polls() {
     settings.timeouts.keep_alive_ns = 1;
     let pool = Pool::new(Targets::default(), settings).unwrap();
     run(&pool, 2, true, || {
-        while !(pool.is_polling() && pool.parking.has_parked()) {
+        while !(pool.dispatcher.is_polling() && pool.dispatcher.parking.has_parked()) {
             std::thread::yield_now();
         }
         let mut unused = TcpStream::connect(address).unwrap();
@@ -413,7 +417,7 @@ fn stopping_answers_what_was_sent_and_closes_the_rest() {
         let mut busy = TcpStream::connect(address).unwrap();
         ask(&mut idle, "/idle");
         send(&mut busy, "/wait");
-        while pool.is_polling() && pool.turns.load(Relaxed) < 2 {
+        while pool.dispatcher.is_polling() && pool.dispatcher.averages.turns() < 2 {
             std::thread::yield_now();
         }
         pool.stop(0);
@@ -431,7 +435,7 @@ fn stopping_waits_for_the_rest_of_a_head() {
     let requests = with_pool(1, |pool, address| {
         let mut slow = TcpStream::connect(address).unwrap();
         slow.write_all(b"GET /slow HTTP/1.1\r\nHo").unwrap();
-        while pool.open_connections() == 0 || pool.turns.load(Relaxed) == 0 {
+        while pool.open_connections() == 0 || pool.dispatcher.averages.turns() == 0 {
             std::thread::yield_now();
         }
         pool.stop(0);

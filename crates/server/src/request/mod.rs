@@ -10,26 +10,17 @@ mod response;
 pub use response::encode_refusal;
 
 use crate::connection::deferred::Outbox;
-use crate::connection::preamble::Forwarding;
-use crate::connection::state::Connection;
+use crate::connection::state::{Connection, Forwarding};
 use crate::http::connection::Finished;
 use crate::http::forwarding::Origin;
 use crate::http::{Event, Head, Limits, Rejection};
 use crate::limits::Activity;
 use crate::net::socket::{Direction, Transfer};
+use crate::pool::dispatcher::Dispatcher;
 use crate::request::forked::Ancestry;
 use crate::stats::RequestRecord;
 use crate::stats::clock::now_ns;
 use crate::stats::routes::Routes;
-
-/// How far a request has come, in case it takes several turns to arrive.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
-    /// Beginning of `queue_time`: when the event that brought the first bytes was seen.
-    pub noticed_ns: u64,
-    /// Beginning of `server_time`: when a thread took it up.
-    pub started_ns: u64,
-}
 
 /// Why a request could not be read or a response not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,22 +41,11 @@ pub struct Patience {
     pub send_ms: i32,
 }
 
-/// What an exchange asks of the pool that runs it.
-pub trait Host {
-    /// Asked when the head is framed, which may be long after the request began.
-    fn is_stopping(&self) -> bool;
-    /// The calling thread, which took the GIL from another, may lose its core to it. False if that
-    /// does not matter: it will soon have it back. Another thread looks for requests if need be.
-    fn prepare_for_preemption(&self) -> bool;
-    /// There is something for it in an outbox.
-    fn wake_monitor(&self);
-    fn patience(&self) -> Patience;
-}
-
 pub struct Exchange<'a> {
     connection: &'a mut Connection,
     date: &'a [u8],
-    host: &'a dyn Host,
+    dispatcher: &'a Dispatcher,
+    patience: Patience,
     activity: &'a Activity,
     /// Takes a complete response, which then need not go out by itself.
     outbox: &'a Outbox,
@@ -92,7 +72,8 @@ impl<'a> Exchange<'a> {
     pub fn new(
         connection: &'a mut Connection,
         date: &'a [u8],
-        host: &'a dyn Host,
+        dispatcher: &'a Dispatcher,
+        patience: Patience,
         activity: &'a Activity,
         outbox: &'a Outbox,
         routes: Option<&'a Routes>,
@@ -105,7 +86,8 @@ impl<'a> Exchange<'a> {
         Self {
             connection,
             date,
-            host,
+            dispatcher,
+            patience,
             activity,
             outbox,
             entrusted: false,
@@ -222,7 +204,7 @@ impl<'a> Exchange<'a> {
                 // An end is an event too: the connection knows whether it came too early.
                 Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
                 Transfer::WouldBlock => {
-                    self.wait_ready(Direction::Receive, self.host.patience().receive_ms)?;
+                    self.wait_ready(Direction::Receive, self.patience.receive_ms)?;
                 }
             }
         }

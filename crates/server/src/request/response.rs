@@ -26,7 +26,7 @@ impl Exchange<'_> {
             date: self.date,
             server: SERVER_FIELD,
             body_bytes,
-            closing: self.host.is_stopping() || self.broken.is_some(),
+            closing: self.dispatcher.phase.is_stopping() || self.broken.is_some(),
         };
         self.connection.http.encode_head(response, surroundings, &mut self.connection.outgoing);
     }
@@ -126,7 +126,7 @@ impl Exchange<'_> {
             Transfer::WouldBlock if self.connection.file.is_none() => {
                 self.outbox.entrust_rest(self.connection);
                 self.entrusted = true;
-                self.host.wake_monitor();
+                self.dispatcher.monitor.wake_if_asleep();
             }
             Transfer::WouldBlock | Transfer::Moved(_) | Transfer::Unfinished => {}
         }
@@ -160,7 +160,7 @@ impl Exchange<'_> {
     /// The thread, which took the GIL from another, may lose its core to it: hands over what takes
     /// no more than a moment. The monitor goes on with a rest; the GIL does not wait for that.
     pub fn prepare_for_preemption(&mut self) {
-        if self.host.prepare_for_preemption() && !self.outbox.has_rest() {
+        if self.dispatcher.prepare_for_preemption() && !self.outbox.has_rest() {
             self.take_back();
             if deferred::is_small(self.connection) {
                 self.transmit_without_waiting();
@@ -175,7 +175,7 @@ impl Exchange<'_> {
                 Transfer::Unfinished => {}
                 Transfer::Ended => return Err(Broken::PeerGone),
                 Transfer::WouldBlock => {
-                    self.wait_ready(Direction::Send, self.host.patience().send_ms)?;
+                    self.wait_ready(Direction::Send, self.patience.send_ms)?;
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! Each worker thread keeps its own template and its own keys: shared ones would make
 //! free-threaded threads compete for their reference counts.
 
-use crate::connection::preamble::Forwarding;
+use crate::connection::state::Forwarding;
 use crate::http::Framing;
 use crate::request::Exchange;
 use crate::wsgi::fields::Fields;

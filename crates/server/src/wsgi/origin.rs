@@ -5,7 +5,7 @@
 //! proxy sent them, as with mod_wsgi's WSGITrustedProxies. So a client cannot deceive an application
 //! that reads the fields itself.
 
-use crate::connection::preamble::Forwarding;
+use crate::connection::state::Forwarding;
 use crate::http::forwarding::{FIELDS, split_port};
 use crate::request::Exchange;
 use crate::wsgi::text::{set_decimal, set_latin1};
