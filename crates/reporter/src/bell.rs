@@ -2,7 +2,8 @@
 //!
 //! A futex: a signal handler may ring it, and the program cannot take it away. A descriptor would
 //! not do. Programs close whatever descriptors are open (daemons do) and open their own under the
-//! same numbers, and no check tells one eventfd from another before it is written to or closed.
+//! same numbers, and no check distinguishes one eventfd from another before it is written to or
+//! closed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};

@@ -1,8 +1,9 @@
-//! What the process's cgroups allow: cgroups(7), version 2, and of version 1 the controllers `cpu` and `memory` where
-//! they are usually mounted.
+//! What the process's cgroups allow: cgroups(7), version 2, and of version 1 the controllers `cpu`
+//! and `memory` where they are usually mounted.
 //!
-//! A limit may be set anywhere on the way to the root, and the least counts. Who is throttled is counted in the cgroup
-//! that has the limit. Limits change while a process runs, so they are read anew each time.
+//! A limit may be set anywhere on the way to the root, and the least counts. Who is throttled is
+//! counted in the cgroup that has the limit. Limits change while a process runs, so they are read
+//! anew each time.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,8 @@ enum Cgroup {
     V1 { cpu: PathBuf, memory: PathBuf },
 }
 
-/// The directories that have to do with this process, itself and what it lies in, the innermost first.
+/// The directories that have to do with this process, itself and what it lies in, the innermost
+/// first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups(Vec<Cgroup>);
 
@@ -101,7 +103,8 @@ impl Cgroups {
     }
 }
 
-/// Those that exist. In a namespace or container of its own a process may see less of its path than it is told.
+/// Those that exist. In a namespace or container of its own a process may see less of its path than
+/// it is told.
 fn ancestors(root: &Path, path: &str) -> impl Iterator<Item = PathBuf> + use<> {
     let whole = root.join(path.trim_start_matches('/'));
     let root = root.to_path_buf();
@@ -208,8 +211,8 @@ mod tests {
         assert_eq!(limits.memory_bytes, Some(1 << 20));
         let throttling = Throttling { periods: 7, throttled_periods: 3, throttled_ns: 2_500_000 };
         assert_eq!(limits.throttling, Some(throttling));
-        let told = Throttling { periods: 5, throttled_periods: 3, throttled_ns: 500_000 };
-        let since = throttling.since(told);
+        let reported = Throttling { periods: 5, throttled_periods: 3, throttled_ns: 500_000 };
+        let since = throttling.since(reported);
         assert_eq!((since.periods, since.throttled_periods), (2, 0));
         assert_eq!(since.throttled_ns, 2_000_000);
         assert_eq!(Cgroups::find("0::/a\n", &tree.0).limits().memory_bytes, None);

@@ -1,10 +1,11 @@
 //! Passes of CPython's garbage collector: how long each took and what it found, by interpreter.
 //!
-//! A callback in `gc.callbacks` of each interpreter (`crates/native/src/gc_watch.rs`) notes a pass in a
-//! ring that the reporter's thread empties. One pass at a time runs in an interpreter, with its GIL held
-//! or, without one, marked as the only one; so a ring has one writer and one reader, and neither waits.
+//! A callback in `gc.callbacks` of each interpreter (`crates/native/src/gc_watch.rs`) notes a pass
+//! in a ring that the reporter's thread empties. One pass at a time runs in an interpreter, with
+//! its GIL held or, without one, marked as the only one; so a ring has one writer and one reader,
+//! and neither waits.
 
-use super::post::{Post, wall_s};
+use super::datagram_sender::{DatagramSender, wall_s};
 use super::reporter::monotonic_ns;
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
@@ -41,8 +42,8 @@ pub struct Pass {
 pub struct Passes {
     /// What its application group is called.
     name: String,
-    /// Passes noted and passes read so far: those between are in the ring. Written by the callback and by
-    /// the reader; `SeqCst`, since what lies between belongs to the other side from then on.
+    /// Passes noted and passes read so far: those between are in the ring. Written by the callback
+    /// and by the reader; `SeqCst`, since what lies between belongs to the other side from then on.
     noted: AtomicU64,
     read: AtomicU64,
     /// Relaxed, ordered by `noted`.
@@ -52,8 +53,8 @@ pub struct Passes {
     facts: Facts,
 }
 
-/// What the interpreter says of its collector: as of a pass, and no more often than need be. Written by the
-/// callback; relaxed.
+/// What the interpreter says of its collector: as of a pass, and no more often than need be.
+/// Written by the callback; relaxed.
 #[derive(Default)]
 pub struct Facts {
     pub counts: [AtomicU64; GENERATIONS],
@@ -120,16 +121,17 @@ impl Passes {
 
 /// What the reporter tells of all interpreters.
 #[derive(Default)]
-pub struct GcPauses(Mutex<Told>);
+pub struct GcPauses(Mutex<Reported>);
 
 #[derive(Default)]
-struct Told {
+struct Reported {
     interpreters: Vec<Interpreter>,
     /// To be told of one by one, and how many there were too many.
     events: VecDeque<Pass>,
     dropped: u64,
-    dropped_told: u64,
-    /// Of interpreters that are gone: a process's sums do not shrink. And what of that no tick has told.
+    dropped_reported: u64,
+    /// Of interpreters that are gone: a process's sums do not shrink. And what of that no tick has
+    /// told.
     gone: [[u64; 3]; GENERATIONS],
     gone_since: Since,
 }
@@ -220,7 +222,7 @@ impl GcPauses {
     }
 }
 
-impl Told {
+impl Reported {
     fn drain(&mut self) {
         let Self { interpreters, events, dropped, .. } = self;
         for passes in lock(&WATCHED).iter() {
@@ -279,8 +281,8 @@ impl Told {
         });
     }
 
-    /// mod_wsgi's counters, of all interpreters together: its viewer cannot tell them apart, since the name of one
-    /// would be bytes, which it fails to show.
+    /// mod_wsgi's counters, of all interpreters together: its viewer cannot tell them apart, since
+    /// the name of one would be bytes, which it fails to show.
     fn write_snapshot(&self, out: &mut Writer) {
         let mut sums = self.gone;
         self.interpreters.iter().for_each(|interpreter| add_up(&mut sums, &interpreter.sums));
@@ -304,16 +306,16 @@ impl Told {
 
 impl Source for GcPauses {
     fn collect(&self, tick: &mut Tick) {
-        let mut told = lock(&self.0);
-        told.drain();
-        tick.rows(id::GCS, ROWS, told.rows());
+        let mut reported = lock(&self.0);
+        reported.drain();
+        tick.rows(id::GCS, ROWS, reported.rows());
     }
 
     fn sent(&self) {
-        let mut told = lock(&self.0);
-        told.interpreters.iter_mut().for_each(|each| each.since = Since::default());
-        told.gone_since = Since::default();
-        told.forget_ended();
+        let mut reported = lock(&self.0);
+        reported.interpreters.iter_mut().for_each(|each| each.since = Since::default());
+        reported.gone_since = Since::default();
+        reported.forget_ended();
     }
 
     fn look_every(&self) -> Option<Duration> {
@@ -324,20 +326,20 @@ impl Source for GcPauses {
         lock(&self.0).drain();
     }
 
-    fn post(&self, post: &mut Post) {
-        let mut told = lock(&self.0);
-        if told.interpreters.is_empty() {
+    fn post(&self, sender: &mut DatagramSender) {
+        let mut reported = lock(&self.0);
+        if reported.interpreters.is_empty() {
             return;
         }
-        post.lose(told.dropped - told.dropped_told);
-        told.dropped_told = told.dropped;
-        if !post.send(kind::GC_SNAPSHOT, |out| told.write_snapshot(out)) {
-            post.lose(1);
+        sender.lose(reported.dropped - reported.dropped_reported);
+        reported.dropped_reported = reported.dropped;
+        if !sender.send(kind::GC_SNAPSHOT, |out| reported.write_snapshot(out)) {
+            sender.lose(1);
         }
         let (now_s, now_ns) = (wall_s(), monotonic_ns());
         for _ in 0..EVENTS_PER_TURN {
-            let Some(pass) = told.events.front() else { break };
-            let sent = post.send(kind::GC_EVENT, |out| {
+            let Some(pass) = reported.events.front() else { break };
+            let sent = sender.send(kind::GC_EVENT, |out| {
                 let ago_s = now_ns.saturating_sub(pass.began_ns) as f64 / 1e9;
                 out.number(id::GC_EVENT_START_STAMP, now_s - ago_s);
                 out.seconds_of_ns(id::GC_EVENT_DURATION, pass.took_ns);
@@ -349,7 +351,7 @@ impl Source for GcPauses {
             if !sent {
                 break;
             }
-            told.events.pop_front();
+            reported.events.pop_front();
         }
     }
 }
@@ -417,46 +419,46 @@ mod tests {
     #[test]
     fn what_was_not_sent_is_told_again() {
         let _all = lock(&ALL);
-        let mut told = Told::default();
+        let mut reported = Reported::default();
         let passes = Arc::new(Passes::new("site"));
-        told.interpreters.push(Interpreter::new(Arc::clone(&passes)));
+        reported.interpreters.push(Interpreter::new(Arc::clone(&passes)));
         passes.note(pass(0, 1_000));
-        told.drain();
+        reported.drain();
         passes.note(pass(2, 5_000));
-        told.drain();
-        let since = &told.interpreters[0].since;
+        reported.drain();
+        let since = &reported.interpreters[0].since;
         assert_eq!(since.pauses, [1, 0, 1]);
         assert_eq!((since.pause.min_ns, since.pause.max_ns), (1_000, 5_000));
         assert_eq!((since.collected, since.uncollectable), (4, 2));
-        assert_eq!(told.events.len(), 2);
+        assert_eq!(reported.events.len(), 2);
         // Its interpreter ends.
-        told.forget_ended();
-        assert_eq!(told.interpreters.len(), 1);
+        reported.forget_ended();
+        assert_eq!(reported.interpreters.len(), 1);
         drop(passes);
-        told.forget_ended();
-        assert!(told.interpreters.is_empty());
-        assert_eq!(told.gone, [[1, 2, 1], [0; 3], [1, 2, 1]]);
+        reported.forget_ended();
+        assert!(reported.interpreters.is_empty());
+        assert_eq!(reported.gone, [[1, 2, 1], [0; 3], [1, 2, 1]]);
     }
 
     #[test]
     fn interpreters_that_ended_are_few_however_long_nobody_listens() {
         let _all = lock(&ALL);
-        let told = GcPauses::default();
+        let reported = GcPauses::default();
         for _ in 0..1_000 {
             let passes = watch("site");
             passes.note(pass(0, 1_000));
             drop(passes);
-            told.look();
+            reported.look();
         }
         let is_here = |each: &Arc<Passes>| each.name == "site";
         assert!(lock(&WATCHED).iter().filter(|each| is_here(each)).count() <= ROWS.rows);
-        let rows = lock(&told.0).rows();
+        let rows = lock(&reported.0).rows();
         assert!(rows.len() <= ROWS.rows + 1, "{}", rows.len());
         assert_eq!(rows.iter().map(|row| row.since.pauses[0]).sum::<u64>(), 1_000);
         assert!(rows.iter().any(|row| row.name == ENDED && row.since.pause.count() > 900));
         // Once it is told it is not told again.
-        told.sent();
-        assert_eq!(lock(&told.0).rows().iter().map(|row| row.since.passes()).sum::<u64>(), 0);
-        assert_eq!(lock(&told.0).gone[0][0], 1_000);
+        reported.sent();
+        assert_eq!(lock(&reported.0).rows().iter().map(|row| row.since.passes()).sum::<u64>(), 0);
+        assert_eq!(lock(&reported.0).gone[0][0], 1_000);
     }
 }

@@ -1,8 +1,8 @@
-//! What became of the GIL: a row for each GIL and for the threads that held and waited most.
+//! The meter's counters: a row for each GIL, and for the threads that held and waited most.
 //!
-//! The meter's books only ever grow, so an interval is the difference of two readings. Threads and GILs that ended in
-//! between are in the sums that they were folded into; what these grew by, less what had been told of the rows that
-//! went into them, is told as `(ended)`.
+//! Counters only grow, so an interval is the difference of two readings. Threads and GILs that
+//! ended in between are part of aggregates. The growth of these, less what was reported of the rows
+//! that became part of them, is reported as `(ended)`.
 
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
@@ -18,7 +18,7 @@ const THREAD_BOUNDS: Bounds = Bounds { rows: 32, bytes: 8_000 };
 const ENDED: &str = "(ended)";
 const MAIN: &str = "main";
 
-/// The meter's books, as a source. Says nothing while there are none.
+/// The meter's counters as a source. Writes nothing before the first install.
 #[derive(Default)]
 pub struct Gils {
     readings: Mutex<Readings>,
@@ -26,15 +26,15 @@ pub struct Gils {
 
 #[derive(Default)]
 struct Readings {
-    told: Totals,
+    reported: Totals,
     latest: Totals,
 }
 
 impl Gils {
-    /// Tells of what happens from now on.
+    /// Reports only what happens from now on.
     pub fn from_now() -> Self {
         let gils = Self::default();
-        gils.lock().told.read();
+        gils.lock().reported.read();
         gils
     }
 
@@ -45,7 +45,7 @@ impl Gils {
 
 impl Source for Gils {
     fn collect(&self, tick: &mut Tick) {
-        let Readings { told, latest } = &mut *self.lock();
+        let Readings { reported, latest } = &mut *self.lock();
         if !latest.read() {
             return;
         }
@@ -56,8 +56,8 @@ impl Source for Gils {
             out.number(id::SWITCH_INTERVAL, latest.switch_interval_us as f64 / 1e6);
         }
         out.count(id::UNMEASURED_EVENTS, latest.unmeasured_events);
-        tick.rows(id::GILS, GIL_BOUNDS, gil_rows(told, latest));
-        let mut threads = thread_rows(told, latest);
+        tick.rows(id::GILS, GIL_BOUNDS, gil_rows(reported, latest));
+        let mut threads = thread_rows(reported, latest);
         threads.sort_by_key(|row| std::cmp::Reverse(row.weight_ns()));
         for row in threads.iter_mut().take(THREAD_BOUNDS.rows) {
             row.name = match row.since.native_id {
@@ -69,8 +69,8 @@ impl Source for Gils {
     }
 
     fn sent(&self) {
-        let Readings { told, latest } = &mut *self.lock();
-        std::mem::swap(told, latest);
+        let Readings { reported, latest } = &mut *self.lock();
+        std::mem::swap(reported, latest);
     }
 }
 
@@ -85,11 +85,11 @@ struct GilInterval {
     hold: Histogram,
 }
 
-fn gil_rows(told: &Totals, latest: &Totals) -> Vec<GilInterval> {
+fn gil_rows(reported: &Totals, latest: &Totals) -> Vec<GilInterval> {
     let nothing = GilTotals::default();
     let mut rows = Vec::new();
     for now in &latest.gils {
-        let before = told.gils.iter().find(|each| is_same(each, now)).unwrap_or(&nothing);
+        let before = reported.gils.iter().find(|each| is_same(each, now)).unwrap_or(&nothing);
         let mut row = GilInterval {
             name: name_of_gil(now),
             interpreter: now.row.interpreter.unwrap_or(-1),
@@ -103,9 +103,9 @@ fn gil_rows(told: &Totals, latest: &Totals) -> Vec<GilInterval> {
             row.switch_interval_us = latest.switch_interval_us;
         }
         if now.row.folded > 0 {
-            // Those that went into the sum since: what was told of them is in it, too.
+            // The sum includes GILs that ended since, and what was reported of them.
             let gone =
-                told.gils.iter().filter(|each| !latest.gils.iter().any(|it| is_same(it, each)));
+                reported.gils.iter().filter(|each| !latest.gils.iter().any(|it| is_same(it, each)));
             for each in gone {
                 row.since = difference(&row.since, &each.row);
                 row.wait.subtract(&each.wait);
@@ -212,12 +212,12 @@ struct ThreadInterval {
     since: ThreadTotals,
 }
 
-fn thread_rows(told: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
-    let before: HashMap<_, _> = keys(told).zip(&told.threads).collect();
+fn thread_rows(reported: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
+    let before: HashMap<_, _> = keys(reported).zip(&reported.threads).collect();
     let names: HashMap<_, _> =
         latest.gils.iter().map(|gil| (gil.row.id, name_of_gil(gil))).collect();
     let mut rows = Vec::new();
-    // By GIL: what all its threads have together that was not told, less what rows tell.
+    // By GIL: what all its threads have together and was not reported, less what rows report.
     let mut ended: HashMap<Option<u32>, ThreadTotals> = HashMap::new();
     for (key, now) in keys(latest).zip(&latest.threads) {
         let since = match before.get(&key) {
@@ -233,9 +233,12 @@ fn thread_rows(told: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
     }
     if !ended.is_empty() {
         let here: HashSet<_> = keys(latest).collect();
-        for (_, gone) in keys(told).zip(&told.threads).filter(|(key, _)| !here.contains(key)) {
+        for (_, gone) in
+            keys(reported).zip(&reported.threads).filter(|(key, _)| !here.contains(key))
+        {
             // Its GIL may have gone, too, and its threads with it into the sum of those.
-            if let Some(sum) = ended.get_mut(&gone.gil.and_then(|gil| successor(gil, told, latest)))
+            if let Some(sum) =
+                ended.get_mut(&gone.gil.and_then(|gil| successor(gil, reported, latest)))
             {
                 *sum = change(sum, gone, u64::saturating_sub);
             }
@@ -253,8 +256,8 @@ fn thread_rows(told: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
         .collect()
 }
 
-/// What tells threads apart, in the order of `of.threads`: a GIL may be in the place of one that ended, and the book of a
-/// thread with it in the place of that thread's book of the other.
+/// What tells threads apart, in the order of `of.threads`: a GIL may be in the place of one that
+/// ended, and the book of a thread with it in the place of that thread's book of the other.
 fn keys(of: &Totals) -> impl Iterator<Item = (u32, u32, Option<(u32, u64)>)> {
     let opened_ns: HashMap<_, _> =
         of.gils.iter().map(|each| (each.row.id, each.opened_ns)).collect();
@@ -264,9 +267,9 @@ fn keys(of: &Totals) -> impl Iterator<Item = (u32, u32, Option<(u32, u64)>)> {
     })
 }
 
-/// The id under which what was `gil` is told of now.
-fn successor(gil: u32, told: &Totals, latest: &Totals) -> Option<u32> {
-    let was = told.gils.iter().find(|each| each.row.id == gil)?;
+/// The ID under which what was `gil` is reported now.
+fn successor(gil: u32, reported: &Totals, latest: &Totals) -> Option<u32> {
+    let was = reported.gils.iter().find(|each| each.row.id == gil)?;
     let is = latest.gils.iter().find(|each| is_same(was, each));
     is.or_else(|| latest.gils.iter().find(|each| each.row.folded > 0)).map(|each| each.row.id)
 }

@@ -1,4 +1,5 @@
-//! What a process says of itself in every datagram, so that each stands alone: names, versions, settings.
+//! The identity of the process: names, versions and settings, in every datagram, so that each
+//! stands alone.
 
 use headway_telemetry::Value;
 use headway_telemetry::datagram::{Datagram, Writer};

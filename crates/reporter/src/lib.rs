@@ -1,23 +1,30 @@
-//! The reporter: a thread that tells, once an interval, what this process has done since it last did.
+//! The reporter: a thread that reports, once an interval, what this process has done since the last
+//! report.
 //!
-//! It needs no GIL and waits for nobody: what it tells goes out in one datagram (`post`), or, where nobody listens
-//! or has time to, into the next one. What there is to tell comes from *sources* (`source`): `resources` with `cgroup`
-//! knows what the process takes of its machine, `gils` what became of the GIL, `long_holds` who kept it from others,
-//! `gc_pauses` what the garbage collector did; others are added by whoever has them, such as a server. `stacks` says
-//! what Python a thread runs. `identity` is what never changes, `bell` wakes the thread, `rows` keeps a tick within what a datagram holds,
-//! `mod_wsgi` converts histograms.
+//! It needs no GIL and never blocks. A report is one datagram (`datagram_sender`); if no receiver
+//! takes it, its contents are part of the next one. The contents come from *sources* (`source`):
+//! - `resources` with `cgroup`: what the process uses of its machine;
+//! - `gils`: the meter's counters;
+//! - `long_holds`: holds of a GIL that kept other threads waiting;
+//! - `gc_pauses`: the garbage collector;
+//! - others that the user of the crate adds, such as a server.
 //!
-//! Knows the format (`headway_telemetry`), the meter's books and Linux; nothing of Python, requests or
-//! who receives.
+//! `stacks` reads the Python stack of a thread. `identity` has the fields that never change, `bell`
+//! wakes the thread, `rows` limits a tick to the size of a datagram, and `mod_wsgi` converts
+//! histograms.
+//!
+//! The crate knows the format (`headway_telemetry`), the meter and Linux, but not Python, requests
+//! or receivers.
 
 mod bell;
 mod cgroup;
+mod datagram_sender;
 pub mod gc_pauses;
 mod gils;
 mod identity;
 pub mod long_holds;
 mod mod_wsgi;
-mod post;
+
 mod reporter;
 mod resources;
 mod rows;
@@ -25,10 +32,10 @@ mod source;
 pub mod stacks;
 
 pub use bell::ring_for_signal;
+pub use datagram_sender::{DatagramSender, TargetError};
 pub use gils::Gils;
 pub use identity::Identity;
 pub use mod_wsgi::{MOD_WSGI_BUCKETS, mod_wsgi_buckets};
-pub use post::{Post, TargetError};
 pub use reporter::{Ending, Reporter, Settings, monotonic_ns, wall_of_ns};
 pub use resources::Resources;
 pub use rows::{Bounds, OTHER, Row};

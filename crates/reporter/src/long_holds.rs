@@ -1,12 +1,14 @@
-//! Long holds of a GIL, with the stack that held it: what `headway_gil::holds` shows while it lasts.
+//! Long holds of a GIL, with the stack that held it: what `headway_gil::holds` shows while it
+//! lasts.
 //!
-//! A thread that runs Python code drops the GIL soon after another wants it, however long it computes. What holds
-//! on is a call in C that does not let go, or a thread that the kernel does not run; the CPU time that the holder used
-//! after it was asked tells them apart. Such a hold is looked at once, while it lasts: which Python called it is
-//! known by then; how long it took, when it is over.
+//! A thread that runs Python code drops the GIL soon after another wants it, however long it
+//! computes. What holds on is a call in C that does not let go, or a thread that the kernel does
+//! not run; the CPU time that the holder used after it was asked tells them apart. Such a hold is
+//! looked at once, while it lasts: which Python called it is known by then; how long it took, when
+//! it is over.
 
+use super::datagram_sender::DatagramSender;
 use super::gils;
-use super::post::Post;
 use super::reporter::{monotonic_ns, wall_of_ns};
 use super::source::{Source, Tick};
 use super::stacks;
@@ -20,7 +22,8 @@ use std::time::Duration;
 pub const THRESHOLD: Duration = Duration::from_millis(50);
 /// How often to look; the stack is of a hold that is between `THRESHOLD` and that much longer.
 const LOOK: Duration = Duration::from_millis(20);
-/// A thread that waits for so long, and for longer than a holder takes to answer, waits for one that does not.
+/// A thread that waits for so long, and for longer than a holder takes to answer, waits for one
+/// that does not.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 /// Told in one tick: the longest.
 const HOLDS_PER_TICK: usize = 16;
@@ -67,7 +70,8 @@ struct LongHold {
     endpoint: Option<String>,
     /// When it was seen last; once it is over, when it ended.
     until_ns: u64,
-    /// CPU time that the holder used while a drop request was pending, once it is over; `None` if that is not known.
+    /// CPU time that the holder used while a drop request was pending, once it is over; `None` if
+    /// that is not known.
     cpu_ns: Option<u64>,
 }
 
@@ -129,8 +133,8 @@ impl Source for LongHolds {
         seen.lost += std::mem::take(&mut seen.untold);
     }
 
-    fn post(&self, post: &mut Post) {
-        post.lose(std::mem::take(&mut lock(&self.seen).lost));
+    fn post(&self, sender: &mut DatagramSender) {
+        sender.lose(std::mem::take(&mut lock(&self.seen).lost));
     }
 }
 

@@ -7,7 +7,8 @@ use headway_measure::scale::{lower_bound_ns, upper_bound_ns};
 /// durations over 65 s. The first begins at 0.
 pub const MOD_WSGI_BUCKETS: usize = 65;
 
-/// The counts in mod_wsgi's buckets. A bucket of ours, which is narrower, counts where its middle is.
+/// The counts in mod_wsgi's buckets. A bucket of ours, which is narrower, counts where its middle
+/// is.
 pub fn mod_wsgi_buckets(of: &Histogram) -> [i32; MOD_WSGI_BUCKETS] {
     let mut buckets = [0_i32; MOD_WSGI_BUCKETS];
     for (bucket, count) in &of.counts {

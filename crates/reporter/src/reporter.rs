@@ -1,16 +1,18 @@
-//! The thread, and what is told of the process's beginning and end.
+//! The reporter's thread, and the reports of the beginning and the end of the process.
 //!
-//! | who | does |
+//! | thread | work |
 //! |---|---|
-//! | the reporter's thread | a tick every interval, until it is told to stop |
-//! | whoever begins, pauses or ends it | starts and joins the thread; tells of the lifecycle; the last tick |
+//! | the reporter's thread | a tick every interval, until it is stopped |
+//! | a thread that starts, pauses or stops the reporter | starts and joins the reporter's thread; reports the life cycle; sends the last tick |
 //!
-//! A forked child has no such thread: there a `Reporter` does nothing, and a new one may be begun.
+//! A forked child has no reporter's thread: there a `Reporter` has no effect, and a new one may be
+//! started.
 
 use super::bell::{Bell, Rung};
+use super::datagram_sender::{DatagramSender, TargetError, wall_s};
 use super::identity::Identity;
-use super::post::{Post, TargetError, wall_s};
 use super::source::{RequestCounts, Source, Tick};
+pub use headway_measure::clock::now_ns as monotonic_ns;
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
 use std::path::PathBuf;
@@ -25,17 +27,17 @@ pub struct Settings {
     pub path: PathBuf,
     pub interval: Duration,
     pub identity: Identity,
-    /// Seconds since 1970; names the process, with its host and pid.
+    /// Seconds since 1970; identifies the process, together with its host and pid.
     pub started_s: f64,
 }
 
 /// How a process ends.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
-    /// One of mod_wsgi's words, or of ours; see the field `shutdown_reason`.
+    /// One of the values of the field `shutdown_reason`.
     pub reason: String,
     pub detail: String,
-    /// Whether everything under way could end by itself.
+    /// True if everything in flight could finish.
     pub graceful: bool,
 }
 
@@ -47,22 +49,22 @@ pub struct Reporter {
 
 #[derive(Default)]
 struct Thread {
-    /// `None` while it is paused, and once it has ended.
+    /// `None` while the thread is paused, and after it has ended.
     handle: Option<JoinHandle<()>>,
-    /// `pause` without its `resume` yet: several threads may fork at once.
+    /// Calls of `pause` without `resume`: several threads may fork at the same time.
     pauses: usize,
 }
 
 struct Shared {
     interval: Duration,
-    desk: Mutex<Desk>,
+    encoder: Mutex<Encoder>,
     sources: Mutex<Vec<Arc<dyn Source>>>,
     bell: Bell,
 }
 
-/// What it takes to write and send; locked for a tick, or for another datagram.
-struct Desk {
-    post: Post,
+/// Writes and sends the datagrams; locked for each of them.
+struct Encoder {
+    sender: DatagramSender,
     identity: Identity,
     started_s: f64,
     interval_s: f64,
@@ -75,11 +77,12 @@ struct Desk {
 }
 
 impl Reporter {
-    /// Tells that the process has begun, and begins to tick. `sources` are asked in their order; more can be added.
+    /// Reports that the process has started, and begins to tick. `sources` are called in their
+    /// order; `add` appends more.
     pub fn start(settings: Settings, sources: Vec<Arc<dyn Source>>) -> Result<Self, TargetError> {
-        let post = Post::open(&settings.path)?;
-        let mut desk = Desk {
-            post,
+        let sender = DatagramSender::open(&settings.path)?;
+        let mut encoder = Encoder {
+            sender,
             identity: settings.identity,
             started_s: settings.started_s,
             interval_s: settings.interval.as_secs_f64(),
@@ -90,10 +93,10 @@ impl Reporter {
             rows_folded: 0,
             has_ended: false,
         };
-        desk.tell(kind::PROCESS_STARTED, settings.started_s, |_| ());
+        encoder.report(kind::PROCESS_STARTED, settings.started_s, |_| ());
         let shared = Shared {
             interval: settings.interval,
-            desk: Mutex::new(desk),
+            encoder: Mutex::new(encoder),
             sources: Mutex::new(sources),
             bell: Bell::new(),
         };
@@ -109,13 +112,13 @@ impl Reporter {
         }
     }
 
-    /// The decision to end was made. Ticks go on until `stop`.
+    /// Reports the decision to end. Ticks continue until `stop`.
     pub fn stopping(&self, ending: &Ending) {
         if !self.is_of_this_process() {
             return;
         }
         let counts = self.shared.counts();
-        lock(&self.shared.desk).tell(kind::PROCESS_STOPPING, wall_s(), |out| {
+        lock(&self.shared.encoder).report(kind::PROCESS_STOPPING, wall_s(), |out| {
             ending.write(out);
             if let Some(counts) = counts {
                 out.count(id::ACTIVE_REQUESTS_AT_DECISION, counts.active);
@@ -123,7 +126,7 @@ impl Reporter {
         });
     }
 
-    /// The last tick, and that the process ends. Only once.
+    /// Sends the last tick and reports the end of the process, once.
     pub fn stop(&self, ending: &Ending) {
         if !self.is_of_this_process() {
             return;
@@ -132,12 +135,13 @@ impl Reporter {
         self.shared.end(ending);
     }
 
-    /// What `ring_for_signal` takes in the handler of a signal that ends the process.
+    /// The argument for `ring_for_signal`, in the handler of a signal that ends the process.
     pub fn bell_number(&self) -> u32 {
         self.shared.bell.number()
     }
 
-    /// Ends the thread, and loses nothing: before a fork, for CPython warns of one in a process of several threads.
+    /// Ends the thread without loss: before a fork, because CPython warns of a fork in a process
+    /// with several threads.
     pub fn pause(&self) {
         if !self.is_of_this_process() {
             return;
@@ -150,7 +154,7 @@ impl Reporter {
         }
     }
 
-    /// Begins it again, once for each `pause`; not after `stop`.
+    /// Starts the thread again, after as many calls as of `pause`; not after `stop`.
     pub fn resume(&self) -> std::io::Result<()> {
         if !self.is_of_this_process() {
             return Ok(());
@@ -164,7 +168,7 @@ impl Reporter {
     }
 
     fn begin(&self, thread: &mut Thread) -> std::io::Result<()> {
-        if thread.handle.is_none() && !lock(&self.shared.desk).has_ended {
+        if thread.handle.is_none() && !lock(&self.shared.encoder).has_ended {
             let shared = Arc::clone(&self.shared);
             let _blocked = SignalsBlocked::begin();
             let builder =
@@ -187,16 +191,17 @@ impl Drop for Reporter {
 
 impl Shared {
     fn run(&self) {
-        // From the last tick on, although this thread may be younger: a program may fork all the time.
-        let mut due = lock(&self.desk).last_tick + self.interval;
+        // The interval begins at the last tick, not at the start of this thread: a program may fork
+        // all the time.
+        let mut due = lock(&self.encoder).last_tick + self.interval;
         while self.looks_until(due) {
-            self.tick(&mut lock(&self.desk));
-            // One that comes late, since the machine slept or had no time, is not made up for.
+            self.tick(&mut lock(&self.encoder));
+            // A tick that is late, because the machine slept or was busy, is not repeated.
             due = (due + self.interval).max(Instant::now());
         }
     }
 
-    /// Has the sources look around until a tick is due. False once it is over.
+    /// Calls `look` of the sources until a tick is due. Returns false at the end.
     fn looks_until(&self, due: Instant) -> bool {
         loop {
             let often = lock(&self.sources).iter().filter_map(|source| source.look_every()).min();
@@ -212,21 +217,21 @@ impl Shared {
             if next == due {
                 return true;
             }
-            // Whoever adds a source meanwhile holds no GIL.
+            // A thread that adds a source meanwhile holds no GIL.
             lock(&self.sources).iter().for_each(|source| source.look());
         }
     }
 
-    /// The last tick, and that the process ends; once.
+    /// Sends the last tick and reports the end of the process, once.
     fn end(&self, ending: &Ending) {
-        let mut desk = lock(&self.desk);
-        if std::mem::replace(&mut desk.has_ended, true) {
+        let mut encoder = lock(&self.encoder);
+        if std::mem::replace(&mut encoder.has_ended, true) {
             return;
         }
-        self.tick(&mut desk);
-        let uptime_s = wall_s() - desk.started_s;
+        self.tick(&mut encoder);
+        let uptime_s = wall_s() - encoder.started_s;
         let counts = self.counts();
-        desk.tell(kind::PROCESS_STOPPED, wall_s(), |out| {
+        encoder.report(kind::PROCESS_STOPPED, wall_s(), |out| {
             ending.write(out);
             out.number(id::PROCESS_UPTIME, uptime_s.max(0.0));
             out.count(id::GRACEFUL_DRAIN, u64::from(ending.graceful));
@@ -237,11 +242,11 @@ impl Shared {
         });
     }
 
-    fn tick(&self, desk: &mut Desk) {
+    fn tick(&self, encoder: &mut Encoder) {
         let sources = lock(&self.sources).clone();
-        if desk.tick(&sources) {
+        if encoder.tick(&sources) {
             sources.iter().for_each(|source| source.sent());
-            sources.iter().for_each(|source| source.post(&mut desk.post));
+            sources.iter().for_each(|source| source.post(&mut encoder.sender));
         }
     }
 
@@ -250,28 +255,28 @@ impl Shared {
     }
 }
 
-impl Desk {
-    fn tell(&mut self, kind: u8, stamp_s: f64, write: impl FnOnce(&mut Writer)) {
-        let Self { post, identity, started_s, .. } = self;
-        let told = post.send_as_of(kind, stamp_s, |out| {
+impl Encoder {
+    fn report(&mut self, kind: u8, stamp_s: f64, write: impl FnOnce(&mut Writer)) {
+        let Self { sender, identity, started_s, .. } = self;
+        let reported = sender.send_as_of(kind, stamp_s, |out| {
             identity.write(out);
             out.number(id::PROCESS_STARTED_STAMP, *started_s);
             write(out);
         });
-        if !told {
-            post.lose(1);
+        if !reported {
+            sender.lose(1);
         }
     }
 
-    /// False if it could not be sent.
+    /// Returns false if the tick could not be sent.
     fn tick(&mut self, sources: &[Arc<dyn Source>]) -> bool {
         let now = Instant::now();
         self.last_tick = now;
         let period_s = (now - self.last_sent).as_secs_f64();
-        let lost = self.post.lost();
-        let Self { post, identity, scratch, rows_folded, .. } = self;
+        let lost = self.sender.lost();
+        let Self { sender, identity, scratch, rows_folded, .. } = self;
         let folded_before = *rows_folded;
-        let sent = post.send(kind::REQUEST_METRICS, |out| {
+        let sent = sender.send(kind::REQUEST_METRICS, |out| {
             identity.write(out);
             out.number(id::PROCESS_STARTED_STAMP, self.started_s);
             out.number(id::TELEMETRY_INTERVAL, self.interval_s);
@@ -297,7 +302,7 @@ impl Desk {
             self.last_sent = now;
         } else {
             self.ticks_unsent += 1;
-            // They are folded again in the next one.
+            // The next tick folds them again.
             self.rows_folded = folded_before;
         }
         sent
@@ -313,8 +318,8 @@ impl Ending {
     }
 }
 
-/// A thread that is started now gets no signal: those of the process are for Python's threads, whose system calls
-/// they are to interrupt.
+/// Blocks signals in a thread that is started meanwhile. Signals of the process are for Python's
+/// threads, whose system calls they interrupt.
 struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
@@ -331,22 +336,14 @@ impl SignalsBlocked {
 
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
-        // SAFETY: the set that was in force.
+        // SAFETY: the set that was in force before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }
 
-/// Seconds since 1970 at a moment by CLOCK_MONOTONIC.
+/// Seconds since 1970 at a moment of CLOCK_MONOTONIC.
 pub fn wall_of_ns(moment_ns: u64) -> f64 {
     wall_s() - monotonic_ns().saturating_sub(moment_ns) as f64 / 1e9
-}
-
-/// CLOCK_MONOTONIC, by which the meter and the server keep their books.
-pub fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place to write to.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

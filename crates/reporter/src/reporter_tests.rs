@@ -9,22 +9,22 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 struct Counter {
     now: AtomicU64,
     collected: AtomicU64,
-    told: AtomicU64,
+    reported: AtomicU64,
 }
 
 impl Source for Counter {
     fn collect(&self, tick: &mut Tick) {
         let now = self.now.load(SeqCst);
         self.collected.store(now, SeqCst);
-        tick.fields.count(id::REQUEST_COUNT, now - self.told.load(SeqCst));
+        tick.fields.count(id::REQUEST_COUNT, now - self.reported.load(SeqCst));
     }
 
     fn sent(&self) {
-        self.told.store(self.collected.load(SeqCst), SeqCst);
+        self.reported.store(self.collected.load(SeqCst), SeqCst);
     }
 
-    fn post(&self, post: &mut Post) {
-        post.send(kind::GC_EVENT, |out| out.count(id::GC_EVENT_GENERATION, 2));
+    fn post(&self, sender: &mut DatagramSender) {
+        sender.send(kind::GC_EVENT, |out| out.count(id::GC_EVENT_GENERATION, 2));
     }
 
     fn requests(&self) -> Option<RequestCounts> {
@@ -83,7 +83,7 @@ fn what_could_not_be_sent_is_in_the_next_tick() {
     let place = Place::new("absent");
     let counter = Arc::new(Counter::default());
     let reporter = Reporter::start(settings(place.socket(), NEVER), vec![counter.clone()]).unwrap();
-    let tick = || reporter.shared.tick(&mut lock(&reporter.shared.desk));
+    let tick = || reporter.shared.tick(&mut lock(&reporter.shared.encoder));
     counter.now.store(3, SeqCst);
     tick();
     let receiver = place.listen();
@@ -159,15 +159,15 @@ fn a_full_queue_holds_nobody_up() {
     let receiver = place.listen();
     let counter = Arc::new(Counter::default());
     let reporter = Reporter::start(settings(place.socket(), NEVER), vec![counter.clone()]).unwrap();
-    let mut desk = lock(&reporter.shared.desk);
+    let mut encoder = lock(&reporter.shared.encoder);
     let mut ticks = 0;
-    while desk.ticks_unsent < 3 {
+    while encoder.ticks_unsent < 3 {
         counter.now.fetch_add(1, SeqCst);
-        reporter.shared.tick(&mut desk);
+        reporter.shared.tick(&mut encoder);
         ticks += 1;
         assert!(ticks < 100_000, "the queue of a socket has an end");
     }
-    drop(desk);
+    drop(encoder);
     receiver.set_nonblocking(true).unwrap();
     let mut bytes = vec![0; 65_536];
     let mut requests = 0;
@@ -181,7 +181,7 @@ fn a_full_queue_holds_nobody_up() {
         requests
     };
     assert!(read(&receiver) < ticks);
-    reporter.shared.tick(&mut lock(&reporter.shared.desk));
+    reporter.shared.tick(&mut lock(&reporter.shared.encoder));
     assert_eq!(read(&receiver), ticks);
 }
 

@@ -12,7 +12,7 @@ pub struct Resources {
 
 #[derive(Default)]
 struct Readings {
-    told: Used,
+    reported: Used,
     latest: Used,
 }
 
@@ -28,8 +28,8 @@ impl Resources {
     /// Tells of what is used from now on.
     pub fn from_now() -> Self {
         let cgroups = Cgroups::of_this_process();
-        let told = Used::now(cgroups.limits().throttling).0;
-        Self { cgroups, readings: Mutex::new(Readings { told, latest: told }) }
+        let reported = Used::now(cgroups.limits().throttling).0;
+        Self { cgroups, readings: Mutex::new(Readings { reported, latest: reported }) }
     }
 }
 
@@ -39,12 +39,12 @@ impl Source for Resources {
         let (used, max_rss_bytes) = Used::now(limits.throttling);
         let mut readings = self.readings.lock().expect("no panic under this lock");
         readings.latest = used;
-        let told = readings.told;
+        let reported = readings.reported;
         drop(readings);
         let out = &mut *tick.fields;
         let share = |now_s: f64, then_s: f64| (now_s - then_s).max(0.0) / tick.period_s.max(1e-9);
-        let user = share(used.user_s, told.user_s);
-        let system = share(used.system_s, told.system_s);
+        let user = share(used.user_s, reported.user_s);
+        let system = share(used.system_s, reported.system_s);
         out.number(id::CPU_USER_UTILIZATION, user);
         out.number(id::CPU_SYSTEM_UTILIZATION, system);
         out.number(id::CPU_UTILIZATION, user + system);
@@ -61,7 +61,7 @@ impl Source for Resources {
         if let Some(bytes) = limits.memory_bytes {
             out.count(id::CGROUP_MEMORY_LIMIT, bytes);
         }
-        if let (Some(now), Some(then)) = (used.throttling, told.throttling) {
+        if let (Some(now), Some(then)) = (used.throttling, reported.throttling) {
             let since = now.since(then);
             out.seconds_of_ns(id::CGROUP_THROTTLED_TIME, since.throttled_ns);
             out.count(id::CGROUP_THROTTLED_PERIODS, since.throttled_periods);
@@ -71,7 +71,7 @@ impl Source for Resources {
 
     fn sent(&self) {
         let mut readings = self.readings.lock().expect("no panic under this lock");
-        readings.told = readings.latest;
+        readings.reported = readings.latest;
     }
 }
 

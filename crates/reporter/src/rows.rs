@@ -1,34 +1,35 @@
-//! Rows within bounds: a datagram has room for so much, and a process may have any number of threads or endpoints.
+//! Rows within bounds: a datagram is limited, and a process may have any number of threads or
+//! endpoints.
 
 use headway_telemetry::datagram::{Header, Writer};
 
-/// What rows that have no room are called together.
+/// The name of the row that stands for all rows without room.
 pub const OTHER: &str = "(other)";
 
-/// Kept free for the row of those that have no room, and for what sources behind this one write in any case.
+/// Bytes that stay free for the row `(other)`, and for the fields of later sources.
 const OTHER_BYTES: usize = 6_000;
-/// A row's number, type and length.
+/// The number, type and length of a row.
 const ROW_HEADER_BYTES: usize = 5;
 
 /// A row of a tick.
 pub trait Row {
     /// Writes the fields of the row.
     fn write(&self, row: &mut Writer);
-    /// Adds another.
+    /// Adds another row.
     fn fold(&mut self, other: Self);
-    /// It stands for rows that have no room, and no longer for one thing.
+    /// Makes this the row `(other)`.
     fn become_other(&mut self);
 }
 
-/// How much room rows may take.
+/// Limits for rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub rows: usize,
     pub bytes: usize,
 }
 
-/// Writes as many of the rows as the bounds and the datagram have room for, the others as one; returns how many
-/// others there are.
+/// Writes as many rows as the bounds and the datagram allow, and the others as one row. Returns the
+/// number of others.
 pub fn write<R: Row>(
     out: &mut Writer,
     scratch: &mut Writer,

@@ -1,38 +1,40 @@
-//! Where a tick's content comes from.
+//! Sources: where the contents of a tick come from.
 
-use super::post::Post;
+use super::datagram_sender::DatagramSender;
 use super::rows::{self, Bounds, Row};
 use headway_telemetry::datagram::Writer;
 use std::time::Duration;
 
-/// Something that knows what this process did. Called by one thread at a time, the reporter's or, at the end of the
-/// process, the one that ends it; never with a GIL held, so whatever waits for one must not be waited for.
+/// A source of fields and rows. Called by one thread at a time: the reporter's, or the one that
+/// ends the process. The caller never holds a GIL, so a source must not wait for a thread that
+/// waits for one.
 pub trait Source: Send + Sync {
-    /// Adds what happened since the last tick that was sent. May be called several times before `sent`, and then says
-    /// all of it again, and what is new.
+    /// Adds what happened since the last tick that was sent. After a tick that was not sent, it
+    /// adds all of that again.
     fn collect(&self, tick: &mut Tick);
 
-    /// What `collect` writes in any case, at most, and some of its rows: sources before this one leave so much.
+    /// The bytes that sources before this one leave free: the most that the fields of `collect`
+    /// need, and some rows.
     fn bytes(&self) -> usize {
         0
     }
 
-    /// The tick that `collect` was last called for has gone out: the next one begins where it ended.
+    /// The last tick was sent: the next one begins where it ended.
     fn sent(&self) {}
 
-    /// How often to call `look`; `None`: never.
+    /// The interval between calls of `look`; `None` for no calls.
     fn look_every(&self) -> Option<Duration> {
         None
     }
 
-    /// Looks at what is over by the next tick. It may take some milliseconds now and then.
+    /// Observes what is over by the next tick. A call may take some milliseconds now and then.
     fn look(&self) {}
 
-    /// Sends datagrams of other kinds behind a tick that went out. What cannot be sent is kept for the next turn or
-    /// counted (`Post::lose`).
-    fn post(&self, _post: &mut Post) {}
+    /// Sends datagrams of other kinds after a tick that was sent. A source keeps what cannot be
+    /// sent, or counts it (`DatagramSender::lose`).
+    fn post(&self, _sender: &mut DatagramSender) {}
 
-    /// What a server says at the end of its process.
+    /// The requests of a server, for the report of the end of its process.
     fn requests(&self) -> Option<RequestCounts> {
         None
     }
@@ -41,27 +43,27 @@ pub trait Source: Send + Sync {
 /// Requests of a process at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// Since it began.
+    /// Requests since the process started.
     pub lifetime: u64,
-    /// Under way.
+    /// Requests in flight.
     pub active: u64,
 }
 
 /// A tick that is being written.
 pub struct Tick<'a> {
-    /// The moment that it tells of, by CLOCK_MONOTONIC.
+    /// The time of the tick, of CLOCK_MONOTONIC.
     pub now_ns: u64,
-    /// How long ago the last tick that was sent was, or the reporter's start.
+    /// The time since the last tick that was sent, or since the reporter started.
     pub period_s: f64,
-    /// Fields are written here; they have room, as long as there are few. Rows go through `rows`.
+    /// The fields. A few always have room; rows are written by `rows`.
     pub fields: &'a mut Writer,
     pub(super) scratch: &'a mut Writer,
     pub(super) folded: &'a mut u64,
 }
 
 impl Tick<'_> {
-    /// Writes rows, the most important first. Those that have no room become one that is called `(other)`, and are
-    /// counted.
+    /// Writes rows, the most important first. Rows without room become one with the name `(other)`,
+    /// and are counted.
     pub fn rows<R: Row>(&mut self, id: u16, bounds: Bounds, rows: Vec<R>) {
         *self.folded += rows::write(self.fields, self.scratch, id, bounds, rows);
     }

@@ -1,12 +1,13 @@
 //! The Python stack of a thread of this process, as text, without the GIL.
 //!
 //! faulthandler's handler for a signal writes the stack of the thread that gets it, also where that
-//! thread is in C code and holds the GIL. Python registers it (`headway.stacks`) with the writing end of a
-//! pipe that is made here; a handler of our own goes in front of it, so that only the thread that was
-//! asked writes, once, and says when it is done. A full pipe drops what does not fit.
+//! thread is in C code and holds the GIL. Python registers it (`headway.stacks`) with the writing
+//! end of a pipe that is made here; a handler of our own goes in front of it, so that only the
+//! thread that was asked writes, once, and says when it is done. A full pipe drops what does not
+//! fit.
 //!
-//! Knows signals and pipes; what CPython needs to find the right stack is `Around`'s. Any thread may ask;
-//! one at a time is served.
+//! Knows signals and pipes; what CPython needs to find the right stack is `Around`'s. Any thread
+//! may ask; one at a time is served.
 
 use super::reporter::monotonic_ns;
 use std::ffi::{c_int, c_void};
@@ -47,8 +48,8 @@ const DONE: u32 = u32::MAX - 1;
 const WRITING: u32 = 1 << 31;
 const ABANDONED: u32 = 1 << 30;
 
-/// The pipe, and the number by which the kernel knows it; -1 while there is none. Written by `open` and,
-/// after a fork, by `read`.
+/// The pipe, and the number by which the kernel knows it; -1 while there is none. Written by `open`
+/// and, after a fork, by `read`.
 static READ_FD: AtomicI32 = AtomicI32::new(-1);
 static WRITE_FD: AtomicI32 = AtomicI32::new(-1);
 static INODE: AtomicU64 = AtomicU64::new(0);
@@ -68,8 +69,9 @@ pub type PresentState = AtomicPtr<c_void>;
 static PRESENT_STATES: Mutex<Vec<(u32, Arc<PresentState>)>> = Mutex::new(Vec::new());
 /// Of the thread that is asked, or null. Written by who asks, read by the handler of that thread.
 static PRESENT_STATE: AtomicPtr<PresentState> = AtomicPtr::new(std::ptr::null_mut());
-/// Calls what writes the stack, so that CPython finds the right one: the thread says which thread state it has, or
-/// null. Runs in the handler, in the thread whose stack it is. Written by `register`.
+/// Calls what writes the stack, so that CPython finds the right one: the thread says which thread
+/// state it has, or null. Runs in the handler, in the thread whose stack it is. Written by
+/// `register`.
 pub type Around = fn(state: *mut c_void, write: &dyn Fn());
 static AROUND: AtomicUsize = AtomicUsize::new(0);
 
@@ -124,9 +126,9 @@ impl Missing {
     }
 }
 
-/// Makes the pipe, and picks a real-time signal that nobody handles. Returns what faulthandler is to be
-/// registered for: the signal, and the end to write to, both kept for the life of the process.
-/// Called by one thread, before any `read`.
+/// Makes the pipe, and picks a real-time signal that nobody handles. Returns what faulthandler is
+/// to be registered for: the signal, and the end to write to, both kept for the life of the
+/// process. Called by one thread, before any `read`.
 pub fn open() -> io::Result<(c_int, RawFd)> {
     if SIGNAL.load(SeqCst) == 0 {
         SIGNAL.store(pick_signal()?, SeqCst);
@@ -173,9 +175,10 @@ pub struct Stack {
     pub taken_ns: u64,
 }
 
-/// The stack of a thread. Waits for `patience` until the
-/// thread begins to write, and before that for as long until no other stack is being taken. What a signal does to a thread in C code: a call that can be is begun afresh
-/// (SA_RESTART); sleeps and polls end early, and CPython's own go on by themselves.
+/// The stack of a thread. Waits for `patience` until the thread begins to write, and before that
+/// for as long until no other stack is being taken. What a signal does to a thread in C code: a
+/// call that can be is begun afresh (SA_RESTART); sleeps and polls end early, and CPython's own go
+/// on by themselves.
 ///
 /// A thread that joined (`join`) has left before it ends, and keeps what it joined with until then.
 pub fn read(native_id: u32, patience: Duration) -> Result<Stack, Missing> {
@@ -277,8 +280,8 @@ fn pick_signal() -> io::Result<c_int> {
     // Valgrind and others take the last ones, the C library the first.
     for signal in (libc::SIGRTMIN() + 2..=libc::SIGRTMAX() - 5).rev() {
         if let Some(mut action) = action_of(signal).filter(|it| it.sa_sigaction == libc::SIG_DFL) {
-            // What faulthandler puts back when the interpreter ends: a signal that was sent just then
-            // shall not end the process.
+            // What faulthandler puts back when the interpreter ends: a signal that was sent just
+            // then shall not end the process.
             action.sa_sigaction = libc::SIG_IGN;
             // SAFETY: a valid action for a signal that nobody handles.
             if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } == 0 {
@@ -319,16 +322,16 @@ fn inode_of(fd: RawFd) -> Option<u64> {
     }
 }
 
-/// Whether both descriptors are still the pipe's: a program may close whatever is open, and its next
-/// file gets the number.
+/// Whether both descriptors are still the pipe's: a program may close whatever is open, and its
+/// next file gets the number.
 fn has_pipe() -> bool {
     let inode = INODE.load(SeqCst);
     let is_ours = |fd: &AtomicI32| inode != 0 && inode_of(fd.load(SeqCst)) == Some(inode);
     is_ours(&READ_FD) && is_ours(&WRITE_FD)
 }
 
-/// The pipe is the parent's, and nobody in this process asks: a new pipe goes under the same numbers,
-/// which faulthandler has.
+/// The pipe is the parent's, and nobody in this process asks: a new pipe goes under the same
+/// numbers, which faulthandler has.
 fn begin_in_forked_child() -> Result<(), Missing> {
     if !has_pipe() {
         return Err(Missing::Unregistered);

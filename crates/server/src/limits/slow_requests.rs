@@ -11,7 +11,7 @@ use crate::limits::threads::Threads;
 use crate::limits::underway::{CpuTimes, Underway};
 use crate::stats::clock::now_ns;
 use crate::stats::{Books, RequestRecord};
-use headway_reporter::{Post, Source, Tick, stacks};
+use headway_reporter::{DatagramSender, Source, Tick, stacks};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
 use std::collections::VecDeque;
@@ -215,7 +215,7 @@ impl Source for SlowRequestReport {
         }
     }
 
-    fn post(&self, post: &mut Post) {
+    fn post(&self, post: &mut DatagramSender) {
         let until = Instant::now() + PATIENCE_FOR_ALL;
         let overdue = self.requests.overdue();
         for (thread, begun_ns) in overdue.into_iter().take(ACTIVE_PER_TICK) {

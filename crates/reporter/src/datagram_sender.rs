@@ -1,8 +1,8 @@
-//! The socket: datagrams go out at once or not at all.
+//! The socket: a datagram is sent at once or not at all.
 //!
-//! It is connected to nobody, so that a receiver may come, go and come again under the same path. One
-//! sequence of numbers for all kinds; a datagram that does not go out leaves its number to the next, so that a gap
-//! means one that was sent and lost.
+//! The socket is not connected, so a receiver may start, stop and start again under the same path.
+//! All kinds of datagrams share one sequence of numbers. A datagram that is not sent leaves its
+//! number to the next one, so a gap means that a datagram was sent and lost.
 
 use headway_telemetry::datagram::{Header, Writer};
 use std::fmt;
@@ -12,10 +12,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Why nothing can be sent to a path.
+/// The reason why a path cannot be a target.
 #[derive(Debug)]
 pub enum TargetError {
-    /// A path of so many bytes does not fit into an address.
+    /// The path, of this many bytes, does not fit into an address.
     TooLong(usize),
     System(io::Error),
 }
@@ -37,19 +37,20 @@ const MAX_PATH_BYTES: usize =
     size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
 
 /// Sends the datagrams of this process. One thread at a time.
-pub struct Post {
+pub struct DatagramSender {
     socket: ManuallyDrop<OwnedFd>,
-    /// By which the kernel knows it: a program may close whatever is open, and its next file gets the number.
+    /// Identifies the socket: a program may close any descriptor, and its next file gets the
+    /// number.
     inode: Option<u64>,
     address: libc::sockaddr_un,
     pid: u32,
-    /// Of the last datagram that went out.
+    /// The sequence number of the last datagram that was sent.
     seq: u32,
     writer: Writer,
     lost: u64,
 }
 
-impl Post {
+impl DatagramSender {
     pub fn open(path: &Path) -> Result<Self, TargetError> {
         let bytes = path.as_os_str().as_bytes();
         if bytes.len() > MAX_PATH_BYTES {
@@ -73,12 +74,12 @@ impl Post {
         })
     }
 
-    /// Sends what `write` writes, now. False if nobody listens or has room for it.
+    /// Sends the fields that `write` writes, now. Returns false if no receiver takes them.
     pub fn send(&mut self, kind: u8, write: impl FnOnce(&mut Writer)) -> bool {
         self.send_as_of(kind, wall_s(), write)
     }
 
-    /// The same, as of another moment: seconds since 1970.
+    /// As `send`, with the time `stamp_s`, in seconds since 1970.
     pub fn send_as_of(&mut self, kind: u8, stamp_s: f64, write: impl FnOnce(&mut Writer)) -> bool {
         let seq = self.seq.wrapping_add(1);
         self.writer.begin(&Header { kind, pid: self.pid, seq, stamp_s });
@@ -103,7 +104,7 @@ impl Post {
         if self.inode.is_none() || inode_of(&self.socket) != self.inode {
             let Ok(socket) = open_socket() else { return false };
             self.inode = inode_of(&socket);
-            // Whatever has the number now is the program's.
+            // The descriptor with the old number is the program's now.
             self.socket = ManuallyDrop::new(socket);
         }
         let bytes = self.writer.bytes();
@@ -129,10 +130,10 @@ impl Post {
     }
 }
 
-impl Drop for Post {
+impl Drop for DatagramSender {
     fn drop(&mut self) {
         if inode_of(&self.socket) == self.inode {
-            // SAFETY: it is not used any more.
+            // SAFETY: the socket is not used any more.
             unsafe { ManuallyDrop::drop(&mut self.socket) };
         }
     }
@@ -172,7 +173,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("headway-socket-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let receiver = UnixDatagram::bind(&path).unwrap();
-        let mut post = Post::open(&path).unwrap();
+        let mut post = DatagramSender::open(&path).unwrap();
         let number = post.socket.as_raw_fd();
         let file = std::fs::File::open("/dev/null").unwrap();
         // SAFETY: two open descriptors.
