@@ -17,20 +17,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Between two looks at the rings: in that time so many passes have room in one.
+/// The interval between two readings of the rings. A ring has room for the passes of this time.
 const LOOK: Duration = Duration::from_millis(20);
 const RING: usize = 128;
-/// Passes told of one by one in one turn, as mod_wsgi does; and those that wait for theirs.
+/// Passes that are reported one by one after a tick, like mod_wsgi; and passes that may wait for
+/// it.
 const EVENTS_PER_TURN: usize = 64;
 const MAX_EVENTS_KEPT: usize = 256;
 const ROWS: Bounds = Bounds { rows: 64, bytes: 12_000 };
 const ENDED: &str = "(ended)";
 pub const GENERATIONS: usize = 3;
 
-/// One pass.
+/// One pass of the collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// By CLOCK_MONOTONIC.
+    /// A time of CLOCK_MONOTONIC.
     pub began_ns: u64,
     pub took_ns: u64,
     pub generation: u64,
@@ -38,37 +39,37 @@ pub struct Pass {
     pub uncollectable: u64,
 }
 
-/// What one interpreter's collector does.
+/// The passes of one interpreter's collector.
 pub struct Passes {
-    /// What its application group is called.
+    /// The name of its application group.
     name: String,
-    /// Passes noted and passes read so far: those between are in the ring. Written by the callback
-    /// and by the reader; `SeqCst`, since what lies between belongs to the other side from then on.
+    /// The numbers of passes that were noted and read; the passes in between are in the ring.
+    /// Writers: the callback, and the reader. `SeqCst`: a store hands an entry over to the other
+    /// side.
     noted: AtomicU64,
     read: AtomicU64,
     /// Relaxed, ordered by `noted`.
     ring: [[AtomicU64; 5]; RING],
-    /// Passes that found no room. Written by the callback.
+    /// The number of passes that found no room. Writer: the callback.
     lost: AtomicU64,
     facts: Facts,
 }
 
-/// What the interpreter says of its collector: as of a pass, and no more often than need be.
-/// Written by the callback; relaxed.
+/// The interpreter's own figures of its collector, as of a pass. Writer: the callback, relaxed.
 #[derive(Default)]
 pub struct Facts {
     pub counts: [AtomicU64; GENERATIONS],
     pub thresholds: [AtomicU64; GENERATIONS],
     pub is_enabled: AtomicU64,
     pub frozen: AtomicU64,
-    /// Passes before the callback came, what they collected, and what they could not.
+    /// Passes before the callback was installed, what they collected, and what they could not.
     pub earlier: [[AtomicU64; 3]; GENERATIONS],
 }
 
-/// Of all interpreters that are watched, or were until the last tick.
+/// All interpreters that are watched, or were until the last tick.
 static WATCHED: Mutex<Vec<Arc<Passes>>> = Mutex::new(Vec::new());
 
-/// The books of an interpreter that is to be watched from now on.
+/// Begins to watch an interpreter.
 pub fn watch(name: &str) -> Arc<Passes> {
     let passes = Arc::new(Passes::new(name));
     lock(&WATCHED).push(Arc::clone(&passes));
@@ -91,7 +92,7 @@ impl Passes {
         &self.facts
     }
 
-    /// For the callback. Allocates nothing and waits for nobody.
+    /// For the callback. Allocates nothing and does not block.
     pub fn note(&self, pass: Pass) {
         let noted = self.noted.load(Relaxed);
         if noted - self.read.load(SeqCst) >= RING as u64 {
@@ -106,7 +107,7 @@ impl Passes {
         self.noted.store(noted + 1, SeqCst);
     }
 
-    /// For the reader.
+    /// For the reporter's thread.
     fn drain(&self, mut each: impl FnMut(Pass)) {
         let mut read = self.read.load(Relaxed);
         while read < self.noted.load(SeqCst) {
@@ -119,26 +120,26 @@ impl Passes {
     }
 }
 
-/// What the reporter tells of all interpreters.
+/// The passes of all interpreters, for reports.
 #[derive(Default)]
 pub struct GcPauses(Mutex<Reported>);
 
 #[derive(Default)]
 struct Reported {
     interpreters: Vec<Interpreter>,
-    /// To be told of one by one, and how many there were too many.
+    /// Passes to report one by one, and the number of those beyond the limit.
     events: VecDeque<Pass>,
     dropped: u64,
     dropped_reported: u64,
-    /// Of interpreters that are gone: a process's sums do not shrink. And what of that no tick has
-    /// told.
+    /// The passes of interpreters that ended, because a process's sums do not shrink; and those of
+    /// them that no tick has reported.
     gone: [[u64; 3]; GENERATIONS],
     gone_since: Since,
 }
 
 struct Interpreter {
     passes: Arc<Passes>,
-    /// By generation: passes, what they collected, and what they could not.
+    /// By generation: passes, what they collected, and what they could not collect.
     sums: [[u64; 3]; GENERATIONS],
     lost: u64,
     /// Since the last tick that was sent.
@@ -187,7 +188,7 @@ impl Since {
     }
 }
 
-/// What one interpreter's collector, or that of those that ended, did in an interval.
+/// The passes of one interpreter, or of those that ended, in an interval.
 struct GcRow {
     name: String,
     since: Since,
@@ -215,7 +216,7 @@ impl Row for GcRow {
 }
 
 impl GcPauses {
-    /// Tells of passes from now on: a forked child finds its parent's in the rings.
+    /// Reports only passes from now on: a forked child finds its parent's in the rings.
     pub fn from_now() -> Self {
         lock(&WATCHED).iter().for_each(|passes| passes.drain(|_| ()));
         Self::default()
@@ -243,7 +244,7 @@ impl Reported {
             let lost = passes.lost.load(Relaxed);
             *dropped += lost - std::mem::replace(&mut interpreter.lost, lost);
         }
-        // While nobody listens no tick goes out that they could be forgotten behind.
+        // Without a receiver, no tick is sent after which they could be forgotten.
         if self.interpreters.len() > ROWS.rows {
             self.forget_ended();
         }
@@ -264,7 +265,7 @@ impl Reported {
         rows
     }
 
-    /// Forgets interpreters that have ended: nobody else has their books.
+    /// Forgets interpreters that have ended, to whose passes nothing else refers.
     fn forget_ended(&mut self) {
         let Self { interpreters, gone, gone_since, .. } = self;
         lock(&WATCHED).retain(|passes| {
@@ -281,8 +282,8 @@ impl Reported {
         });
     }
 
-    /// mod_wsgi's counters, of all interpreters together: its viewer cannot tell them apart, since
-    /// the name of one would be bytes, which it fails to show.
+    /// mod_wsgi's counters, of all interpreters together: its viewer cannot distinguish them,
+    /// because the name of one would be bytes, which it fails to show.
     fn write_snapshot(&self, out: &mut Writer) {
         let mut sums = self.gone;
         self.interpreters.iter().for_each(|interpreter| add_up(&mut sums, &interpreter.sums));
@@ -456,7 +457,7 @@ mod tests {
         assert!(rows.len() <= ROWS.rows + 1, "{}", rows.len());
         assert_eq!(rows.iter().map(|row| row.since.pauses[0]).sum::<u64>(), 1_000);
         assert!(rows.iter().any(|row| row.name == ENDED && row.since.pause.count() > 900));
-        // Once it is told it is not told again.
+        // A pass is reported once.
         reported.sent();
         assert_eq!(lock(&reported.0).rows().iter().map(|row| row.since.passes()).sum::<u64>(), 0);
         assert_eq!(lock(&reported.0).gone[0][0], 1_000);

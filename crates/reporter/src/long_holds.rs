@@ -1,11 +1,10 @@
 //! Long holds of a GIL, with the stack that held it: what `headway_gil::holds` shows while it
 //! lasts.
 //!
-//! A thread that runs Python code drops the GIL soon after another wants it, however long it
-//! computes. What holds on is a call in C that does not let go, or a thread that the kernel does
-//! not run; the CPU time that the holder used after it was asked tells them apart. Such a hold is
-//! looked at once, while it lasts: which Python called it is known by then; how long it took, when
-//! it is over.
+//! A thread that runs Python code drops the GIL soon after another one requests it, however long it
+//! computes. A long hold is a call in C that does not drop the GIL, or a thread that the kernel
+//! does not run. The CPU time that the holder used after the drop request distinguishes the two.
+//! The stack of such a hold is read once, while the hold lasts, and its length when it is over.
 
 use super::datagram_sender::DatagramSender;
 use super::gils;
@@ -18,31 +17,31 @@ use headway_telemetry::id;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a hold is that is told of.
+/// The length from which a hold is reported.
 pub const THRESHOLD: Duration = Duration::from_millis(50);
-/// How often to look; the stack is of a hold that is between `THRESHOLD` and that much longer.
+/// The interval between observations. A stack is that of a hold of `THRESHOLD` to this much longer.
 const LOOK: Duration = Duration::from_millis(20);
-/// A thread that waits for so long, and for longer than a holder takes to answer, waits for one
-/// that does not.
+/// A thread that waits for this time, and longer than a holder takes to answer a drop request,
+/// waits for a holder that does not answer.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
-/// Told in one tick: the longest.
+/// Holds in one tick: the longest ones.
 const HOLDS_PER_TICK: usize = 16;
-/// Of a tick's datagram.
+/// Bytes of a tick for holds.
 const BUDGET_BYTES: usize = 20_000;
-/// Of the rows without their stacks, and of what comes behind them.
+/// Bytes for the rows without their stacks, and for later fields.
 const ROWS_BYTES: usize = 7_000;
-/// The calls next to the hold; the rest of a deep stack is left out.
+/// The innermost calls that are reported; the rest of a deep stack is left out.
 const STACK_BYTES: usize = 3_000;
-/// For a thread that is on a core; others come to their signal when they get one.
+/// The limit for a thread that runs on a core. Other threads handle their signal when they get one.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a thread serves: the endpoint, by the kernel's id of the thread, if it is one that serves.
+/// Finds the endpoint that a thread serves, by its kernel thread ID; `None` for other threads.
 pub type EndpointOf = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
 
-/// Of the servers in this process.
+/// The functions of the servers in this process.
 static ENDPOINTS: Mutex<Vec<EndpointOf>> = Mutex::new(Vec::new());
 
-/// From now on a long hold is told of with what its thread serves.
+/// From now on a long hold is reported with the endpoint that its thread serves.
 pub fn ask_for_endpoints(endpoint_of: EndpointOf) {
     lock(&ENDPOINTS).push(endpoint_of);
 }
@@ -54,12 +53,12 @@ pub struct LongHolds {
 
 #[derive(Default)]
 struct Seen {
-    /// Under way.
+    /// Holds that have not ended.
     present: Vec<LongHold>,
-    /// Over, and not told yet; at most `HOLDS_PER_TICK`.
+    /// Holds that ended and are not reported yet; at most `HOLDS_PER_TICK`.
     past: Vec<LongHold>,
     lost: u64,
-    /// Of `past`, those that the tick under way has no room for.
+    /// The number of holds in `past` for which the present tick has no room.
     untold: u64,
 }
 
@@ -68,15 +67,15 @@ struct LongHold {
     hold: Hold,
     stack: Option<String>,
     endpoint: Option<String>,
-    /// When it was seen last; once it is over, when it ended.
+    /// When the hold was observed last; after its end, when it ended.
     until_ns: u64,
-    /// CPU time that the holder used while a drop request was pending, once it is over; `None` if
-    /// that is not known.
+    /// After the end of the hold, the CPU time that the holder used while a drop request was
+    /// pending; `None` if it is not known.
     cpu_ns: Option<u64>,
 }
 
 impl LongHolds {
-    /// Holds of `threshold` and longer; `THRESHOLD` is a good one.
+    /// Reports holds of `threshold` and longer; `THRESHOLD` is a good value.
     pub fn new(threshold: Duration) -> Self {
         Self { threshold_ns: threshold.as_nanos() as u64, seen: Mutex::default() }
     }
@@ -118,7 +117,7 @@ impl Source for LongHolds {
         *untold = 0;
         for hold in past {
             let before = tick.fields.bytes().len();
-            // One that finds no room is told of without its stack; that always has some.
+            // A hold whose stack has no room is reported without it; such a row always has room.
             let stack = hold.stack.as_deref().filter(|stack| stack.len() <= left);
             if !tick.fields.row(id::HOLDS, |row| hold.write(row, stack)) {
                 *untold += 1;
@@ -149,7 +148,7 @@ impl Seen {
             }
             let mut over = self.present.swap_remove(index);
             let ended_ns = headway_gil::end_of_hold_ns(&over.hold).unwrap_or(now_ns);
-            // Who waited longest went on doing so.
+            // The thread that waited longest continued to wait.
             over.hold.waited_ns += ended_ns.saturating_sub(over.until_ns);
             over.until_ns = ended_ns.max(over.until_ns);
             over.cpu_ns = headway_gil::cpu_of_unanswered_ns(&over.hold);
@@ -157,7 +156,7 @@ impl Seen {
         }
     }
 
-    /// The longest first.
+    /// The holds in `past`, the longest first.
     fn keep(&mut self, over: LongHold) {
         let at = self.past.partition_point(|each| each.took_ns() >= over.took_ns());
         self.past.insert(at, over);
@@ -169,14 +168,14 @@ impl Seen {
 }
 
 impl LongHold {
-    /// Has the holder write its stack.
+    /// Makes the holder write its stack.
     fn seen(hold: Hold) -> Self {
         let endpoint = hold.native_id.and_then(|native_id| {
             lock(&ENDPOINTS).iter().find_map(|endpoint_of| endpoint_of(native_id))
         });
         let stack = hold.native_id.and_then(|native_id| {
             let stack = stacks::read(native_id, PATIENCE).ok()?;
-            // It may have been over before the thread came to its signal.
+            // The hold may have ended before the thread handled its signal.
             let ended_ns = headway_gil::end_of_hold_ns(&hold).unwrap_or(0);
             let is_of_hold = headway_gil::is_held(&hold) || stack.taken_ns <= ended_ns;
             is_of_hold.then(|| next_calls(stack.calls))
@@ -212,7 +211,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no panic under this lock")
 }
 
-/// As many of the calls as there is room for, the most recent ones.
+/// As many calls as there is room for, the most recent ones.
 fn next_calls(mut stack: String) -> String {
     if stack.len() > STACK_BYTES {
         let end = stack.as_bytes()[..STACK_BYTES].iter().rposition(|byte| *byte == b'\n');

@@ -1,4 +1,4 @@
-//! What the process takes of its machine: CPU time, memory, cores; and what its cgroups allow it.
+//! The resources of the process: CPU time, memory and cores, and the limits of its cgroups.
 
 use super::cgroup::{Cgroups, Throttling};
 use super::source::{Source, Tick};
@@ -16,7 +16,7 @@ struct Readings {
     latest: Used,
 }
 
-/// Since the process began; throttling, since its cgroup did.
+/// Sums since the process started; throttling since its cgroup was made.
 #[derive(Clone, Copy, Default)]
 struct Used {
     user_s: f64,
@@ -25,7 +25,7 @@ struct Used {
 }
 
 impl Resources {
-    /// Tells of what is used from now on.
+    /// Reports only what is used from now on.
     pub fn from_now() -> Self {
         let cgroups = Cgroups::of_this_process();
         let reported = Used::now(cgroups.limits().throttling).0;
@@ -76,7 +76,7 @@ impl Source for Resources {
 }
 
 impl Used {
-    /// And the largest resident set that there was, in bytes.
+    /// The usage, and the largest resident set so far, in bytes.
     fn now(throttling: Option<Throttling>) -> (Self, u64) {
         // SAFETY: all zero bytes are a valid `rusage`, which the call fills.
         let usage = unsafe {
@@ -99,7 +99,7 @@ fn rss_bytes() -> Option<u64> {
     Some(pages * u64::try_from(page_bytes).ok()?)
 }
 
-/// How many cores the process may run on.
+/// The number of cores that the process may run on.
 fn cores() -> Option<u32> {
     // SAFETY: all zero bytes are a valid set, which the call fills.
     unsafe {

@@ -2,12 +2,11 @@
 //!
 //! faulthandler's handler for a signal writes the stack of the thread that gets it, also where that
 //! thread is in C code and holds the GIL. Python registers it (`headway.stacks`) with the writing
-//! end of a pipe that is made here; a handler of our own goes in front of it, so that only the
-//! thread that was asked writes, once, and says when it is done. A full pipe drops what does not
-//! fit.
+//! end of a pipe that is made here. A handler of our own runs before it, so that only the requested
+//! thread writes, once, and signals the end. A full pipe drops what does not fit.
 //!
-//! Knows signals and pipes; what CPython needs to find the right stack is `Around`'s. Any thread
-//! may ask; one at a time is served.
+//! The module knows signals and pipes; `Around` does what CPython needs to find the right stack.
+//! Any thread may request a stack; one request at a time is served.
 
 use super::reporter::monotonic_ns;
 use std::ffi::{c_int, c_void};
@@ -19,32 +18,32 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// A stack that is longer is cut at a line.
+/// A longer stack is cut at the end of a line.
 pub const MAX_STACK_BYTES: usize = 16_384;
-/// How long a thread that has begun to write may take beyond the patience of who asked.
+/// How long a thread that has begun to write may take beyond the limit of the request.
 const WRITING_PATIENCE: Duration = Duration::from_millis(50);
-/// How often to look whether another stack is complete, which takes less than a millisecond.
+/// The interval of checks whether another stack is complete, which takes less than a millisecond.
 const BUSY_LOOK: Duration = Duration::from_millis(1);
-/// The first line of what faulthandler writes.
+/// The first line that faulthandler writes.
 const TITLE: &str = "Stack (most recent call first):\n";
 
-/// Whose stack is wanted, and how far it has come.
+/// The requested thread and the state of the request.
 ///
-/// | value | meaning | may become |
+/// | value | meaning | next |
 /// |---|---|---|
-/// | `IDLE` | nobody asks | `PREPARING`, by who asks, who has it from then on |
-/// | `PREPARING` | the pipe is being emptied | a thread's id, by who asks |
-/// | a thread's id | the signal is sent, its handler has not begun | with `WRITING`, by that thread's handler; `IDLE`, by who asked and will not wait longer |
-/// | with `WRITING` | the handler writes | `DONE`, by the handler; with `ABANDONED`, by who asked |
-/// | with both | the handler writes, and nobody waits for it | `IDLE`, by the handler |
-/// | `DONE` | all of it is in the pipe | `IDLE`, by who asked, once that is empty |
+/// | `IDLE` | there is no request | `PREPARING`, by the requester, who owns it from then on |
+/// | `PREPARING` | the pipe is being emptied | a thread ID, by the requester |
+/// | a thread ID | the signal is sent, its handler has not begun | with `WRITING`, by that thread's handler; `IDLE`, by the requester after its limit |
+/// | with `WRITING` | the handler writes | `DONE`, by the handler; with `ABANDONED`, by the requester |
+/// | with both | the handler writes, and the requester does not wait | `IDLE`, by the handler |
+/// | `DONE` | the whole stack is in the pipe | `IDLE`, by the requester, once the pipe is empty |
 ///
-/// `SeqCst`: none of it is frequent.
+/// `SeqCst`, because no access is frequent.
 static ASKED: AtomicU32 = AtomicU32::new(IDLE);
 const IDLE: u32 = 0;
 const PREPARING: u32 = u32::MAX;
 const DONE: u32 = u32::MAX - 1;
-/// Beyond any thread's id.
+/// A bit beyond any thread ID.
 const WRITING: u32 = 1 << 31;
 const ABANDONED: u32 = 1 << 30;
 
@@ -53,9 +52,9 @@ const ABANDONED: u32 = 1 << 30;
 static READ_FD: AtomicI32 = AtomicI32::new(-1);
 static WRITE_FD: AtomicI32 = AtomicI32::new(-1);
 static INODE: AtomicU64 = AtomicU64::new(0);
-/// When the handler began to write. Written by it, read by who asked once it is done.
+/// When the handler began to write. Writer: the handler. Reader: the requester, after `DONE`.
 static TAKEN_NS: AtomicU64 = AtomicU64::new(0);
-/// The process that the pipe is of.
+/// The process that made the pipe.
 static PID: AtomicU32 = AtomicU32::new(0);
 /// The signal, 0 while there is none. Written by `open`.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -67,7 +66,8 @@ static WRITER: AtomicUsize = AtomicUsize::new(0);
 pub type PresentState = AtomicPtr<c_void>;
 /// Of the threads that say so, by the kernel's id. Locked when one comes or ends, and by who asks.
 static PRESENT_STATES: Mutex<Vec<(u32, Arc<PresentState>)>> = Mutex::new(Vec::new());
-/// Of the thread that is asked, or null. Written by who asks, read by the handler of that thread.
+/// The place of the requested thread, or null. Writer: the requester. Reader: that thread's
+/// handler.
 static PRESENT_STATE: AtomicPtr<PresentState> = AtomicPtr::new(std::ptr::null_mut());
 /// Calls what writes the stack, so that CPython finds the right one: the thread says which thread
 /// state it has, or null. Runs in the handler, in the thread whose stack it is. Written by
@@ -75,7 +75,7 @@ static PRESENT_STATE: AtomicPtr<PresentState> = AtomicPtr::new(std::ptr::null_mu
 pub type Around = fn(state: *mut c_void, write: &dyn Fn());
 static AROUND: AtomicUsize = AtomicUsize::new(0);
 
-/// The calling thread will say which thread state it has, until it calls `leave`.
+/// The calling thread announces its thread state, until it calls `leave`.
 pub fn join() -> Arc<PresentState> {
     let present = Arc::new(PresentState::default());
     // SAFETY: no preconditions.
@@ -88,7 +88,7 @@ pub fn leave(present: &Arc<PresentState>) {
     present_states().retain(|(_, each)| !Arc::ptr_eq(each, present));
 }
 
-/// Where a thread says so, if it does.
+/// The place where a thread announces its thread state, if it does.
 pub fn present_state_of(native_id: u32) -> Option<Arc<PresentState>> {
     let states = present_states();
     let (_, present) = states.iter().find(|(each, _)| *each == native_id)?;
@@ -99,18 +99,18 @@ fn present_states() -> MutexGuard<'static, Vec<(u32, Arc<PresentState>)>> {
     PRESENT_STATES.lock().expect("no panic under this lock")
 }
 
-/// Why there is no stack.
+/// The reason why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// `register` was not called, or something has taken the signal or the pipe away since.
+    /// `register` was not called, or the program has taken the signal or the pipe since.
     Unregistered,
     /// Another stack is being taken.
     Busy,
-    /// No such thread.
+    /// The thread does not exist.
     Gone,
     /// The thread did not answer in time: it blocks signals, or the kernel does not let it run.
     Late,
-    /// It runs no Python.
+    /// The thread runs no Python.
     Empty,
 }
 
@@ -257,7 +257,8 @@ extern "C" fn write_own_stack(signal: c_int) {
         if ASKED.compare_exchange(writing, DONE, SeqCst, SeqCst).is_err() {
             ASKED.store(IDLE, SeqCst);
         }
-        // SAFETY: one byte, to wake who asked. Where the pipe is full there is something to read.
+        // A full pipe wakes the requester too.
+        // SAFETY: writes one byte.
         unsafe { libc::write(WRITE_FD.load(SeqCst), c"\n".as_ptr().cast(), 1) };
     }
     // SAFETY: as above.
