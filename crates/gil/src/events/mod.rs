@@ -65,7 +65,7 @@ pub fn timed_wait_began(
     {
         let began_ns = mutex_wait_began_ns(gil).unwrap_or(now_ns);
         counters.wait_began_ns.store(began_ns, Relaxed);
-        trace::record(Kind::Wait, gil.serial.load(Relaxed), counters, began_ns);
+        trace::record(Kind::Wait, &gil.serial, counters, began_ns);
     }
     locked.switch_number
 }
@@ -117,7 +117,7 @@ pub fn timed_wait_ended(
     if trace::is_on()
         && let Some((_, counters)) = rows::of_this_thread(gil, process)
     {
-        trace::record(Kind::DropRequest, gil.serial.load(Relaxed), counters, now_ns);
+        trace::record(Kind::DropRequest, &gil.serial, counters, now_ns);
     }
 }
 
@@ -152,7 +152,7 @@ pub fn take(
     }
     counters.begin_hold(row);
     add(&taker.takes, 1);
-    let serial = gil.serial.load(Relaxed);
+    let serial = &gil.serial;
     let mut wait_began_ns = taker.wait_began_ns.load(Relaxed);
     if wait_began_ns == 0
         && row != gil.unmeasured.load(Relaxed)
@@ -196,7 +196,7 @@ pub fn signal(
         drop_by_holder(gil, locked, now_ns);
     } else if let Some((row, counters)) = rows::of_this_thread(gil, process) {
         counters.wait_began_ns.store(0, Relaxed);
-        trace::record(Kind::GaveUp, gil.serial.load(Relaxed), counters, now_ns);
+        trace::record(Kind::GaveUp, &gil.serial, counters, now_ns);
         // SAFETY: the GIL's mutex is held.
         let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
         locked.queue.gave_up(waiters, row, now_ns);
@@ -218,7 +218,7 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
         gil.last_long_hold_ns[1].store(now_ns, Relaxed);
     }
     let kind = if forced { Kind::ForcedDrop } else { Kind::Drop };
-    trace::record(kind, gil.serial.load(Relaxed), holder, now_ns);
+    trace::record(kind, &gil.serial, holder, now_ns);
     if forced {
         holder.count_answer(now_ns.saturating_sub(locked.requested_ns), unanswered_cpu_ns);
     }
@@ -249,7 +249,7 @@ pub fn forced_wait(
         && row != gil.unmeasured.load(Relaxed)
     {
         counters.count_forced_wait(now_ns.saturating_sub(began_ns));
-        let serial = gil.serial.load(Relaxed);
+        let serial = &gil.serial;
         trace::record(Kind::ForcedWait, serial, counters, began_ns);
         trace::record(Kind::ForcedWaitEnded, serial, counters, now_ns);
     }

@@ -41,7 +41,7 @@ pub fn begin(events: u64, path: Option<&CStr>) -> Result<(), i32> {
         && main.life.load(Relaxed) == life::OPEN
         && let Some((_, counters)) = rows::of_this_thread(main, process)
     {
-        record(Kind::Held, main.serial.load(Relaxed), counters, now_ns);
+        record(Kind::Held, &main.serial, counters, now_ns);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Without a trace, an event costs one load and a branch. A fork ends the trace in the child,
 //! because nothing would read the child's events.
 
-use std::sync::atomic::{AtomicPtr, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use headway_measure::clock::now_ns;
 
@@ -89,10 +89,11 @@ pub fn forget() {
 }
 
 /// Records an event of the thread that `counters` belong to, on the opening `serial` of a GIL.
+/// Without a trace, nothing is loaded but `RING`.
 #[inline(always)]
-pub fn record(kind: Kind, serial: u32, counters: &ThreadCounters, at_ns: u64) {
+pub fn record(kind: Kind, serial: &AtomicU32, counters: &ThreadCounters, at_ns: u64) {
     if is_on() {
-        keep(kind, serial, counters.native_id.load(Relaxed), at_ns);
+        keep(kind, serial.load(Relaxed), counters.native_id.load(Relaxed), at_ns);
     }
 }
 
