@@ -140,7 +140,7 @@ impl Drop for DatagramSender {
 }
 
 fn open_socket() -> io::Result<OwnedFd> {
-    // SAFETY: no preconditions.
+    // SAFETY: socket has no preconditions.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());

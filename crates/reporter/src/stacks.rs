@@ -78,7 +78,7 @@ static AROUND: AtomicUsize = AtomicUsize::new(0);
 /// The calling thread announces its thread state, until it calls `leave`.
 pub fn join() -> Arc<PresentState> {
     let present = Arc::new(PresentState::default());
-    // SAFETY: no preconditions.
+    // SAFETY: gettid has no preconditions.
     let native_id = unsafe { libc::gettid() } as u32;
     present_states().push((native_id, Arc::clone(&present)));
     present
@@ -261,7 +261,7 @@ extern "C" fn write_own_stack(signal: c_int) {
         // SAFETY: writes one byte.
         unsafe { libc::write(WRITE_FD.load(SeqCst), c"\n".as_ptr().cast(), 1) };
     }
-    // SAFETY: as above.
+    // SAFETY: errno is the thread's own.
     unsafe { *libc::__errno_location() = errno };
 }
 

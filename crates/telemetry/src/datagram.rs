@@ -11,9 +11,9 @@ use headway_measure::Histogram;
 use super::histogram;
 use super::{Malformed, Value, malformed, nanoseconds};
 
-/// What is read; mod_wsgi's own senders stop at 8,192.
+/// The longest datagram that is parsed; mod_wsgi's own senders stop at 8,192.
 pub const MAX_BYTES: usize = 65_536;
-/// What is sent: rows that have no room are left to the writer's caller.
+/// The longest datagram that is sent; the caller of the writer keeps rows without room.
 pub const MAX_SENT_BYTES: usize = 60_000;
 
 const MAGIC: [u8; 4] = *b"WSGI";
@@ -34,7 +34,7 @@ pub struct Header {
     /// One of `fields::kind`.
     pub kind: u8,
     pub pid: u32,
-    /// One more than that of the process's last datagram, of whatever kind.
+    /// One more than that of the process's last datagram of any kind.
     pub seq: u32,
     /// Seconds since 1970.
     pub stamp_s: f64,
@@ -44,12 +44,12 @@ pub struct Header {
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
-    /// Of what rows may take: for fields behind them.
+    /// Bytes that rows leave free for later fields.
     held_back: usize,
 }
 
 impl Writer {
-    /// Begins a datagram; what was written before is gone.
+    /// Begins a datagram, and discards the one before.
     pub fn begin(&mut self, header: &Header) {
         self.bytes.clear();
         self.held_back = 0;
@@ -60,12 +60,12 @@ impl Writer {
         self.bytes.extend_from_slice(&header.stamp_s.to_le_bytes());
     }
 
-    /// Rows leave so much for what comes behind them, from now on.
+    /// From now on rows leave this many bytes free for later fields.
     pub fn hold_back(&mut self, bytes: usize) {
         self.held_back = bytes;
     }
 
-    /// What rows may still take.
+    /// The bytes that rows may still use.
     pub fn room(&self) -> usize {
         MAX_SENT_BYTES.saturating_sub(self.bytes.len() + self.held_back)
     }
@@ -84,7 +84,7 @@ impl Writer {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Seconds, or any other number; what is not finite is left out.
+    /// Writes seconds or another number; one that is not finite is left out.
     pub fn number(&mut self, id: u16, value: f64) {
         if value.is_finite() {
             self.tag(id, tag::F64);
@@ -96,7 +96,7 @@ impl Writer {
         self.number(id, ns as f64 / 1e9);
     }
 
-    /// Longer text is cut, between two characters.
+    /// Writes text; a longer one is cut between two characters.
     pub fn text(&mut self, id: u16, value: &str) {
         let mut end = value.len().min(usize::from(u16::MAX));
         while !value.is_char_boundary(end) {
@@ -121,7 +121,8 @@ impl Writer {
         values.for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
     }
 
-    /// A row, whose fields `write` writes. False, and nothing written, where the datagram has no room for it.
+    /// Writes a row with the fields that `write` writes. Returns false, and writes nothing, if the
+    /// datagram has no room for it.
     pub fn row(&mut self, id: u16, write: impl FnOnce(&mut Self)) -> bool {
         let before = self.bytes.len();
         self.tag(id, tag::BYTES);
@@ -153,14 +154,14 @@ impl Writer {
     }
 }
 
-/// The kind and the pid in the header of a datagram, if it has one: nothing else is looked at.
+/// The kind and the pid in the header of a datagram, if it has one. The rest is not parsed.
 pub fn peek(bytes: &[u8]) -> Option<(u8, u32)> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
     let pid = u32::from_le_bytes(header[8..12].try_into().expect("four"));
     (header[..4] == MAGIC).then_some((header[5], pid))
 }
 
-/// A datagram that was looked at in full: its fields do not fail any more.
+/// A datagram whose fields were all checked, so that reading them cannot fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Datagram<'a> {
     pub header: Header,
@@ -263,8 +264,8 @@ fn take_entry<'a>(body: &mut &'a [u8]) -> Result<(u16, Value<'a>), Malformed> {
     }
 }
 
-/// The value as the table has it. A sender in Python may write 0 for 0.0, so whole numbers do for others, and a list
-/// of seconds may be one of whole numbers.
+/// The value as the table has it. A sender in Python may write 0 for 0.0, so whole numbers do for
+/// others, and a list of seconds may be one of whole numbers.
 fn as_declared(id: u16, value: Value<'_>) -> Option<Value<'_>> {
     if matches!(value, Value::Number(number) if !number.is_finite()) {
         return None;

@@ -1,9 +1,9 @@
-//! The one table of fields: number, name, type, and how it adds up in records.
+//! The table of fields: number, name, type, and how it adds up in records.
 //!
-//! Numbers below 1000 are mod_wsgi's (`wsgi_telemetry.h`; names as in mod-wsgi-telemetry's `wire.py`). What mod_wsgi's
-//! own viewer does not know it leaves alone.
+//! Numbers below 1000 are mod_wsgi's (`wsgi_telemetry.h`; names as in mod-wsgi-telemetry's
+//! `wire.py`). mod_wsgi's own viewer ignores fields that it does not know.
 
-/// What a value is. Times are seconds on the wire.
+/// The type of a value. Times are seconds on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     Count,
@@ -16,14 +16,14 @@ pub enum Type {
     SecondsList,
     Histogram,
     Row,
-    /// In records only.
+    /// A type of records only.
     Slots,
 }
 
-/// What becomes of a field in a record, and of two records' values in their sum.
+/// The form of a field in a record, and how the values of two records add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// It is in no record: other fields are made of it, or it is of no use later.
+    /// The field is in no record: other fields are computed from it, or it is not needed later.
     No,
     Sum,
     Max,
@@ -43,7 +43,8 @@ pub struct Field {
     pub kept: Kept,
 }
 
-/// What a datagram tells of: mod_wsgi's numbers. No others are sent, since its viewer takes an unknown one for a tick.
+/// The kind of a datagram, with mod_wsgi's numbers. No others are sent, because its viewer takes a
+/// datagram of an unknown kind for a tick.
 pub mod kind {
     pub const REQUEST_METRICS: u8 = 2;
     pub const SLOW_REQUEST: u8 = 4;
@@ -69,7 +70,7 @@ macro_rules! fields {
 }
 
 fields! {
-    // Who sends.
+    // The sender.
     1 MOD_WSGI_VERSION "mod_wsgi_version" Text Distinct,
     2 PYTHON_VERSION "python_version" Text Distinct,
     3 APACHE_VERSION "apache_version" Text Distinct,
@@ -78,7 +79,7 @@ fields! {
     6 PROCESS_GROUP "process_group" Text Distinct,
     7 PROCESS_PARENT_PID "process_parent_pid" Count No,
     8 INTERPRETER_NAME "interpreter_name" Text No,
-    // The interval, and what is configured. A tick's sample period becomes process_seconds.
+    // The interval and the settings. A tick's sample period becomes process_seconds.
     10 SAMPLE_PERIOD "sample_period" Seconds No,
     11 TELEMETRY_INTERVAL "telemetry_interval" Seconds Distinct,
     12 SLOW_REQUESTS_THRESHOLD "slow_requests_threshold" Seconds Distinct,
@@ -98,8 +99,8 @@ fields! {
     50 REQUEST_THREADS_MAXIMUM "request_threads_maximum" Count Distinct,
     51 REQUEST_THREADS_STARTED "request_threads_started" Count No,
     52 REQUEST_THREADS_ACTIVE "request_threads_active" Count No,
-    // Each phase's mean, extremes and mod_wsgi's histogram (4 steps to each power of two of a millisecond) become
-    // one of our histograms, unless the sender has that already.
+    // Each phase's mean, extremes and mod_wsgi's histogram (4 steps to each power of two of a
+    // millisecond) become one of our histograms, unless the sender has that already.
     60 SERVER_TIME "server_time" Seconds No,
     61 QUEUE_TIME "queue_time" Seconds No,
     62 DAEMON_TIME "daemon_time" Seconds No,
@@ -252,7 +253,8 @@ fields! {
     1050 REQUESTS_FAILED "requests_failed" Count Sum,
     1051 CONNECTIONS_OPEN "connections_open" Count No,
     1052 CONNECTIONS_ACCEPTED "connections_accepted" Count Sum,
-    // In records only: what a tick says of its interval, times its length, so that it adds up over time and processes.
+    // In records only: the values of a tick for its interval, times its length, so that they add up
+    // over time and processes.
     1060 PROCESS_SECONDS "process_seconds" Seconds Sum,
     1061 CPU_USER_SECONDS "cpu_user_seconds" Seconds Sum,
     1062 CPU_SYSTEM_SECONDS "cpu_system_seconds" Seconds Sum,
@@ -296,7 +298,7 @@ fields! {
     1131 THREAD_PARKED "thread_parked" Seconds Sum,
     1132 THREAD_SUSPENDED "thread_suspended" Seconds Sum,
     1133 THREAD_STOPPING "thread_stopping" Seconds Sum,
-    // What is asked for: a route or the beginning of a path.
+    // An endpoint: a route or the beginning of a path.
     1140 ENDPOINTS "endpoints" Row ByKey,
     1141 ENDPOINT_NAME "endpoint_name" Text Key,
     1142 ENDPOINT_IS_ROUTE "endpoint_is_route" Count Max,
@@ -351,7 +353,7 @@ fields! {
 const PLACES: usize = FIELDS[FIELDS.len() - 1].id as usize + 1;
 const NOWHERE: u16 = u16::MAX;
 
-/// Where in FIELDS a number is.
+/// The index of a number in FIELDS.
 static PLACE: [u16; PLACES] = {
     let mut places = [NOWHERE; PLACES];
     let mut place = 0;

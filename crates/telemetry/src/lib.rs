@@ -1,18 +1,18 @@
-//! The format of telemetry: what processes send, and what is kept of it.
+//! The format of telemetry: the datagrams that processes send, and the records that are stored.
 //!
-//! A process sends datagrams in mod_wsgi's wire format (its `wsgi_telemetry.h`): a header and fields. Once an
-//! interval it sends a *tick*, with what happened since the last one. What is kept of a tick is a *record*: the same
-//! fields, made such that any number of records, of one process over time or of several, add up to
-//! one record.
+//! A process sends datagrams in mod_wsgi's wire format (its `wsgi_telemetry.h`): a header and
+//! fields. Once an interval it sends a *tick* with the events since the last one. A tick is stored
+//! as a *record*: the same fields, in a form in which any number of records, of one process over
+//! time or of several processes, add up to one record.
 //!
-//! - `fields`: the one table of all fields, with their types and how they add up.
+//! - `fields`: the table of all fields, with their types and how they add up.
 //! - `datagram`: writing and parsing datagrams.
 //! - `histogram`: the code of a histogram.
 //! - `record`, `tick`, `merge`: the code of records, records of ticks, sums of records.
-//! - `plausible`: what a process can do in the interval of a tick.
+//! - `plausible`: bounds on the values of a tick.
 //!
-//! Knows no operating system, no Python and nobody who sends or receives. What it parses may come from anywhere:
-//! every error is a value, and nothing that comes in decides how much memory is taken.
+//! The crate knows no operating system, no Python, no sender and no receiver. It parses input from
+//! anywhere: every error is a value, and no input decides how much memory is used.
 
 pub mod datagram;
 pub mod fields;
@@ -25,7 +25,7 @@ mod varint;
 
 pub use fields::{Field, field, id, kind};
 
-/// Why bytes are not what they should be: one line.
+/// The reason why bytes are malformed, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -39,15 +39,15 @@ fn malformed<T>(text: impl Into<String>) -> Result<T, Malformed> {
     Err(Malformed(text.into()))
 }
 
-/// The value of a field, as it lies in the bytes that it came in.
+/// The value of a field, which borrows the bytes of its datagram or record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     Count(u64),
     Integer(i64),
-    /// Nanoseconds; on the wire seconds.
+    /// Nanoseconds; seconds on the wire.
     Seconds(i64),
     Number(f64),
-    /// UTF-8 where it was written by us; whoever shows it replaces what is not.
+    /// UTF-8 if Headway wrote it. A reader that shows it replaces other bytes.
     Text(&'a [u8]),
     /// Little-endian i32s, mod_wsgi's histograms and counts.
     Counts(&'a [u8]),
@@ -55,7 +55,7 @@ pub enum Value<'a> {
     SecondsList(&'a [u8]),
     /// See `histogram`.
     Histogram(&'a [u8]),
-    /// Fields in the code of what they lie in.
+    /// Fields, in the code of the datagram or record that contains them.
     Row(&'a [u8]),
     /// See `record::Slot`.
     Slots(&'a [u8]),
@@ -71,7 +71,7 @@ pub fn seconds_list(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
     bytes.chunks_exact(8).map(|item| f64::from_le_bytes(item.try_into().expect("eight bytes")))
 }
 
-/// Nanoseconds of seconds; what is negative, infinite or no number at all is bounded, a century at most.
+/// Converts seconds to nanoseconds, clamped to a century in both directions.
 pub fn nanoseconds(seconds: f64) -> i64 {
     const CENTURY_S: f64 = 3.2e9;
     (seconds.clamp(-CENTURY_S, CENTURY_S) * 1e9).round() as i64

@@ -1,9 +1,10 @@
 //! Sums of records: of one process over time, or of several processes.
 //!
-//! Counts, times and distributions add up; what is configured is kept as the set of its values; rows with the same keys become
-//! one. So percentiles of a sum are those of all requests, not means of percentiles. Slots add up place by place, which
-//! says something for records of one process only. The number of rows and of values is bounded: what has no
-//! room any more goes into a row named `OTHER`.
+//! Counts, times and histograms add up; settings become the set of their values; rows with the same
+//! keys become one row. So percentiles of a sum are those of all requests, not means of
+//! percentiles. Slots add up by index, which is meaningful for records of one process only. The
+//! numbers of rows and of values are bounded: rows beyond the bound are added to a row named
+//! `OTHER`.
 
 use super::fields::{FIELDS, Field, Kept, Type, field, id};
 use headway_measure::Histogram;
@@ -17,10 +18,10 @@ use std::collections::BTreeMap;
 pub const MAX_DISTINCT: usize = 16;
 /// Rows of one kind.
 pub const MAX_ROWS: usize = 128;
-/// The row for all that has no row of its own.
+/// The name of the row for all that has no row of its own.
 pub const OTHER: &str = "(other)";
 
-/// One sum in the making.
+/// The sum of one field.
 #[derive(Debug, Default)]
 pub struct Sum {
     /// By field number, ascending.
@@ -39,7 +40,7 @@ enum Total {
     Rows(Rows),
 }
 
-/// By the texts of their keys, each with a zero behind it.
+/// Rows by the texts of their keys, each followed by a zero byte.
 type Rows = BTreeMap<Vec<u8>, Sum>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -95,7 +96,7 @@ pub fn merge<'a>(records: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>,
 }
 
 impl Sum {
-    /// Adds a record. One that is malformed may be added in part.
+    /// Adds a record. A malformed record may be added in part.
     pub fn add(&mut self, record: &[u8]) -> Result<(), Malformed> {
         self.add_entries(entries(record)?)
     }
@@ -110,7 +111,7 @@ impl Sum {
         &mut self,
         entries: impl Iterator<Item = Result<(&'static Field, Value<'a>), Malformed>>,
     ) -> Result<(), Malformed> {
-        // Entries ascend as the totals do, so that each is looked for from where the last one was.
+        // Entries ascend like the totals, so the search for each begins at the last one.
         let mut at = 0;
         for entry in entries {
             let (field, value) = entry?;
@@ -138,7 +139,8 @@ impl Sum {
         }
     }
 
-    /// What decides which rows stay: time held, waited and used, and requests as some microseconds each.
+    /// The weight of a row, which decides whether it stays: the time held, waited and used, and
+    /// some microseconds for each request.
     fn weight(&self) -> i64 {
         let weights = self.totals.iter().map(|(id, total)| match (*id, total) {
             (id::GIL_WALL | id::GIL_IDLE | id::THREAD_PARKED, _) => 0,
@@ -186,7 +188,7 @@ impl Total {
             {
                 known.extend(Distinct::of(value));
             }
-            // A value that is known; the table decides the type of all others.
+            // A known value; the table decides the type of all others.
             _ => {}
         }
         Ok(())
@@ -243,7 +245,7 @@ fn add_row(rows: &mut Rows, field: &Field, row: &[u8]) -> Result<(), Malformed> 
     if rows.len() > 2 * MAX_ROWS { fold(rows, field) } else { Ok(()) }
 }
 
-/// Leaves the heaviest rows and one for the others.
+/// Keeps the heaviest rows and one row for the others.
 fn fold(rows: &mut Rows, field: &Field) -> Result<(), Malformed> {
     let name_of_row = first_key(field);
     let other_key = [OTHER.as_bytes(), &[0]].concat();

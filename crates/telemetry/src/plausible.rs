@@ -1,31 +1,34 @@
-//! Bounds on what one tick may say: a process cannot do more in its interval than the machine allows. The bounds are
-//! physical and generous, since a tick beyond them is refused as a whole: it is forged or damaged, and one such value
-//! would stay in the sums for good.
+//! Bounds on the values of one tick: a process cannot do more in its interval than the machine
+//! allows. The bounds are physical and generous, because a tick beyond them is refused as a whole:
+//! it is forged or damaged, and one such value would stay in the sums for good.
 
 use super::fields::{Field, Kept, Type, id};
 use super::histogram;
 use super::record::{entries, row_entries};
 use super::{Malformed, Value, malformed};
 
-/// An interval is measured, and what is added to it may have begun before it.
+/// An interval is measured, and events that are added to it may have begun before.
 const SLACK_S: f64 = 2.0;
-/// More than any machine has.
+/// More cores than any machine has.
 const MAX_CORES: f64 = 8_192.0;
 /// Threads of one process, several of which may share a row.
 const MAX_THREADS: f64 = 32_768.0;
-/// GILs of one process whose times may be added up in one row: the places of the meter's ledger.
+/// GILs of one process whose times may be added up in one row: those that the meter has counters
+/// for.
 const MAX_GILS: f64 = 64.0;
-/// A request, collection or wait that ends in an interval may have begun long before; it is counted when it ends.
+/// A request, collection or wait that ends in an interval may have begun long before; it is counted
+/// when it ends.
 const LONGEST_S: f64 = 7.0 * 86_400.0;
 /// Nothing that is counted takes less than a nanosecond.
 const MAX_COUNT_PER_SECOND: f64 = 1e9;
-/// What is done for a request takes a microsecond on each core, at least.
+/// The work for a request takes at least a microsecond on each core.
 const MAX_REQUESTS_PER_SECOND: f64 = 1e8;
 const MAX_BYTES_PER_SECOND: f64 = 1e13;
 /// 4 PiB.
 const MAX_MEMORY_BYTES: f64 = 4_503_599_627_370_496.0;
 
-/// Whether a process can have sent the tick that this is the record of. The error names the field that is beyond bounds.
+/// Checks that a process can have sent the tick of this record. The error names the field that is
+/// beyond its bound.
 pub fn check(record: &[u8]) -> Result<(), Malformed> {
     let mut interval_s = 0.0;
     for entry in entries(record)? {
@@ -74,7 +77,7 @@ fn check_value(field: &Field, value: Value, interval_s: f64) -> Result<(), Malfo
     }
 }
 
-/// The most that a field may say of an interval.
+/// The largest value that a field may have for an interval.
 fn most(field: &Field, interval_s: f64) -> f64 {
     let length_s = interval_s + SLACK_S;
     match (field.id, field.kind) {

@@ -1,18 +1,19 @@
-//! The code of records: fields in ascending order, each as how far its number is from the one before and its value, all in
-//! numbers of variable length. Seconds are nanoseconds here. An empty record is the version alone.
+//! The code of records: fields in ascending order, each as the distance of its number from the one
+//! before and its value, in numbers of variable length. Seconds are nanoseconds here. An empty
+//! record is the version alone.
 
 use super::fields::{self, Field, Kept, Type};
 use super::{Malformed, Value, malformed, varint};
 
 const VERSION: u8 = 1;
 
-/// What one worker thread did.
+/// The work of one worker thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     pub completed: u64,
     pub busy_us: u64,
     pub cpu_us: u64,
-    /// The longest request: the one that still runs included.
+    /// The longest request, including one that still runs.
     pub longest_us: u64,
 }
 
@@ -28,7 +29,7 @@ impl RecordWriter {
         Self { bytes: vec![VERSION], last: 0 }
     }
 
-    /// For the fields of a row.
+    /// A writer for the fields of a row.
     pub fn of_row() -> Self {
         Self { bytes: Vec::new(), last: 0 }
     }
@@ -37,8 +38,8 @@ impl RecordWriter {
         self.bytes
     }
 
-    /// Fields come in ascending order; the same one may come several times. A field that is not in the table, or a value
-    /// that is not of its type, is left out.
+    /// Writes a field. Fields come in ascending order; the same one may come several times. A field
+    /// that is not in the table, or a value of another type than the field's, is left out.
     pub fn push(&mut self, id: u16, value: Value) {
         debug_assert!(id >= self.last, "field {id} after {}", self.last);
         if !fields::field(id).is_some_and(|field| is_of_type(field.kind, value)) {

@@ -1,8 +1,9 @@
-//! The record of a tick: what a datagram says of its interval, made such that it adds up.
+//! The record of a tick: the fields of a datagram, in a form that adds up.
 //!
-//! Rates and levels (CPU, memory, busy threads) are multiplied by the length of the interval, so that sums over time and
-//! over processes are both right. Where a sender has mod_wsgi's histograms only, each becomes one of ours: its count, sum
-//! and extremes are exact, its buckets lie at the middle of mod_wsgi's, which are up to a quarter wide.
+//! Rates and levels (CPU, memory, busy threads) are multiplied by the length of the interval, so
+//! that sums over time and over processes are both correct. If a sender has mod_wsgi's histograms
+//! only, each is converted: its count, sum and extremes are exact, and its buckets are those of the
+//! middle of mod_wsgi's buckets, which are up to a quarter wide.
 
 use super::datagram::{Datagram, entries};
 use super::fields::{Kept, field, id};
@@ -13,16 +14,17 @@ use headway_measure::Histogram;
 use headway_measure::scale::bucket;
 use std::collections::BTreeMap;
 
-/// An interval is taken for at most a day, whatever its sender says.
+/// The longest interval that is accepted from a sender: a day.
 const LONGEST_PERIOD_S: f64 = 86_400.0;
-/// A name or setting is cut in records.
+/// The length to which names and settings are cut in records.
 const MAX_TEXT_BYTES: usize = 1_000;
-/// mod_wsgi's phases: means from 60 on, minima from 70, maxima from 80, histograms from 90; ours from 1040.
+/// mod_wsgi's phases: means from 60 on, minima from 70, maxima from 80, histograms from 90; ours
+/// from 1040.
 const PHASES: u16 = 8;
 /// mod_wsgi's arrays have at most 128 items.
 const MAX_SLOTS: usize = 1_024;
 
-/// What is kept of a tick, in the code of `record`.
+/// The record of a tick, in the code of `record`.
 pub fn record(datagram: &Datagram) -> Vec<u8> {
     let mut kept: BTreeMap<(u16, usize), Held> = BTreeMap::new();
     let mut raw: BTreeMap<u16, Value> = BTreeMap::new();
@@ -34,7 +36,7 @@ pub fn record(datagram: &Datagram) -> Vec<u8> {
                 kept.insert((id, place), Held::Row(record_of_row(row)));
             }
             (Some(_), _) => {
-                // One of each; the last, as in mod_wsgi's decoder.
+                // The last value of each field counts, as in mod_wsgi's decoder.
                 kept.insert((id, 0), Held::Plain(cut(value)));
             }
         }
@@ -197,8 +199,8 @@ impl<'a> Tick<'_, 'a> {
     }
 }
 
-/// The upper bound of one of mod_wsgi's buckets: 16 powers of two from 1 ms on in four steps each. The first begins at
-/// zero, the last has no end.
+/// The upper bound of one of mod_wsgi's buckets: 16 powers of two from 1 ms on in four steps each.
+/// The first begins at zero, the last has no end.
 fn mod_wsgi_upper_bound_ns(bucket: usize) -> u64 {
     let (power, step) = (bucket / 4, bucket % 4);
     (1_000_000_u64 << power) * (4 + step as u64 + 1) / 4
@@ -229,13 +231,13 @@ fn of_mod_wsgi(
         found.push((middle_ns, count));
     }
     if first != 0 {
-        // The first begins at zero, so the mean of what lies in it says more than its middle.
+        // The first bucket begins at zero, so its mean is more accurate than its middle.
         let mean_ns = sum_ns.map_or(0, |sum_ns| sum_ns.saturating_sub(above_ns) / first);
         found.push((mean_ns.min(mod_wsgi_upper_bound_ns(0) - 1), first));
     }
     let mut histogram = Histogram::default();
     for (ns, count) in found {
-        // Never beyond the extremes, which are exact.
+        // The extremes are exact, so no duration is beyond them.
         let ns = ns.max(min_ns.unwrap_or(0)).min(max_ns.unwrap_or(u64::MAX));
         histogram.merge(&Histogram {
             sum_ns: ns.saturating_mul(count),

@@ -1,4 +1,5 @@
-//! The fuzz target's properties on datagrams that a real mod_wsgi has sent, and on everything one byte away from them.
+//! The fuzz target's properties on datagrams that a real mod_wsgi has sent, and on everything one
+//! byte away from them.
 
 #[path = "../../../fuzz/src/telemetry.rs"]
 mod telemetry;

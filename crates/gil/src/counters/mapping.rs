@@ -231,7 +231,7 @@ fn adopt(memory: *mut c_void, slots: usize) {
 
 /// Async-signal-safe in glibc. For hooks.
 fn page_bytes() -> usize {
-    // SAFETY: no preconditions.
+    // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 

@@ -27,7 +27,7 @@ use crate::trace::{self, Kind};
 /// # Safety
 /// As [`Gil::locked`].
 pub unsafe fn open(gil: &'static Gil, process: &'static ProcessCounters, now_ns: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the mutex is held, as the caller promises.
     unsafe { gil.open(process, now_ns) };
     trace::name_gil(gil.serial.load(Relaxed), gil.interpreter_id.load(Relaxed), &gil.name);
 }

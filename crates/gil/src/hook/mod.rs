@@ -5,13 +5,13 @@
 //!
 //! # Rules
 //! No hook allocates, panics or changes errno. `scripts/check_hooks.py` shows for the linked module
-//! that no hook reaches the code that panics.
+//! that no hook reaches code that panics or allocates.
 //!
 //! **With a GIL's mutex held** run the hooks of [`condition`] and [`mutex`], and the waits of
 //! [`scheduling`], which release the mutex while they wait. They take no lock, do not block except
 //! in the original function and on futexes of the queue, and call no function of CPython. They may
 //! read the clock, use atomics, and take a row from the free list. [`semaphores`] follows the same
-//! rules; it reads the thread state by `PyThreadState_GetUnchecked`, which reads a variable of the
+//! rules with one exception: it calls `PyThreadState_GetUnchecked`, which reads a variable of the
 //! thread.
 //!
 //! **Without a GIL's mutex** run the hooks of [`lifecycle`]: where an interpreter is made or ends,
@@ -24,7 +24,7 @@
 //! runs.
 //!
 //! `extern "C-unwind"`: `pthread_cancel` and `pthread_exit` unwind through the frame of a waiting
-//! hook. No hook owns a value that needs dropping.
+//! hook. No waiting hook owns a value that needs dropping.
 
 /// The original function behind a slot, as a function of type `$type`.
 macro_rules! original {

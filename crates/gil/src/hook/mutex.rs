@@ -59,7 +59,7 @@ unsafe fn lock(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
         gil.mutex_wait_began_ns.store(0, Relaxed);
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the mutex is that of `gil`, and `real` locks it, as the caller promises.
     unsafe { lock_contended(gil, mutex, real) }
 }
 

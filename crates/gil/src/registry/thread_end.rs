@@ -14,7 +14,7 @@ use crate::{registry_lock, trace};
 /// # Safety
 /// `thread` is an entry of the table of threads, that of the calling thread.
 pub unsafe extern "C" fn end_of_thread(thread: *mut c_void) {
-    // SAFETY: the caller's promise; entries are static.
+    // SAFETY: the pointer is that of an entry, as the caller promises, and entries are static.
     let thread = unsafe { &*thread.cast::<Thread>() };
     let Some(process) = counters::of_this_process() else { return };
     let registry = registry_lock::lock();

@@ -110,7 +110,7 @@ impl Ring {
     /// `memory` is a mapping of `ring_bytes(entries)` zero bytes, aligned to a page, that no other
     /// thread uses. `entries` is a power of two.
     pub unsafe fn begin(memory: *mut Head, entries: u64, now_ns: u64) -> Self {
-        // SAFETY: the caller's promise; all zero bytes are a valid head.
+        // SAFETY: the memory is mapped, as the caller promises; all zero bytes are a valid head.
         let head = unsafe { &*memory };
         head.entries.store(entries, Relaxed);
         head.began_ns.store(now_ns, Relaxed);
@@ -126,7 +126,7 @@ impl Ring {
         if length < size_of::<Head>() {
             return None;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `length` bytes are mapped, as the caller promises, and a head has room in them.
         let head = unsafe { &*memory };
         let entries = head.entries.load(Relaxed);
         let whole = head.magic.load(Acquire) == MAGIC
