@@ -106,8 +106,8 @@ pub fn set_hint(row: ThreadId, given: bool) {
 }
 
 pub fn note_core(this_thread: ThreadId) {
-    // SAFETY: sched_getcpu has no preconditions. The C library reads the core from memory that the kernel maintains
-    // (rseq).
+    // The C library reads the core from memory that the kernel maintains (rseq).
+    // SAFETY: sched_getcpu has no preconditions.
     let core = unsafe { libc::sched_getcpu() };
     record(this_thread).core.store(core as u32, Relaxed);
 }
