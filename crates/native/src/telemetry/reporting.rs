@@ -11,7 +11,8 @@ use headway_reporter::gc_pauses::GcPauses;
 use headway_reporter::long_holds::{self, LongHolds};
 use headway_reporter::{Ending, Gils, Identity, Reporter, Resources, Settings, TargetError};
 use headway_server::limits::SlowRequestReport;
-use headway_server::stats::report::{PlaceName, ServerReport};
+use headway_server::stats::interval::InterpreterName;
+use headway_server::stats::report::ServerReport;
 use headway_telemetry::datagram::{Datagram, Header};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -140,12 +141,12 @@ fn add_server<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<
     Ok(Object::none(py))
 }
 
-fn slot_name(slot: &Object) -> PyResult<PlaceName> {
+fn slot_name(slot: &Object) -> PyResult<InterpreterName> {
     let parts = slot.items()?;
     let [group, name, own_gil] = &parts[..] else {
         return Err(Exception::ValueError.raise(slot.py(), "places are triples"));
     };
-    Ok(PlaceName {
+    Ok(InterpreterName {
         group: String::from_python(group)?,
         name: String::from_python(name)?,
         own_gil: own_gil.to_i64()? != 0,

@@ -3,12 +3,8 @@
 //!
 //! Looks at line ends and lengths; what is between them is for `head`.
 
-use super::limits::Limits;
+use super::limits::{Limits, MAX_METHOD_BYTES};
 use super::rejection::Rejection;
-
-/// No registered method is longer than 17 (UPDATEREDIRECTREF); one that is longer than all that a
-/// server knows is answered with 501 (RFC 9112 section 3).
-pub const MAX_METHOD_BYTES: usize = 32;
 
 /// Where the first head in `bytes` ends (past its empty line), or `None` while it is incomplete.
 /// `scanned` holds how far earlier calls have looked, so that a trickled head costs no more.

@@ -1,5 +1,9 @@
 //! What a client may ask for. One set serves all connections of a server.
 
+/// No registered method is longer than 17 (UPDATEREDIRECTREF); one that is longer than all that a
+/// server knows is answered with 501 (RFC 9112 section 3).
+pub const MAX_METHOD_BYTES: usize = 32;
+
 /// Counts and bytes, checked while a request arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -1,7 +1,6 @@
 //! Why a request is refused, and with which status code.
 
-use super::head_end::MAX_METHOD_BYTES;
-use super::limits::Limits;
+use super::limits::{Limits, MAX_METHOD_BYTES};
 use std::borrow::Cow;
 
 /// Every reason that this server has to refuse a request before an application sees it.

@@ -3,7 +3,6 @@
 //! Bounded, however long nobody listens: endpoints beyond a number share one row.
 
 use crate::stats::PathRow;
-use crate::stats::report::PlaceName;
 use crate::stats::requests::{Phase, RequestBook};
 use headway_measure::Histogram;
 use headway_measure::scale::bucket_of_wrapped;
@@ -11,6 +10,16 @@ use headway_reporter::{OTHER, Row};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
 use rustc_hash::FxHashMap;
+
+/// An interpreter that requests are run in.
+#[derive(Clone, Debug)]
+pub struct InterpreterName {
+    /// The application group, "" for the main interpreter's.
+    pub group: String,
+    /// Which of the group's interpreters.
+    pub name: String,
+    pub own_gil: bool,
+}
 
 /// More than a tick has rows for, so that it has those that matter most.
 const MAX_ENDPOINTS: usize = 256;
@@ -125,8 +134,8 @@ impl Interval {
         rows
     }
 
-    pub fn interpreter_rows(&self, places: &[PlaceName]) -> Vec<InterpreterRow> {
-        let row = |(place, sums): (&PlaceName, &Sums)| InterpreterRow {
+    pub fn interpreter_rows(&self, places: &[InterpreterName]) -> Vec<InterpreterRow> {
+        let row = |(place, sums): (&InterpreterName, &Sums)| InterpreterRow {
             name: place.name.clone(),
             own_gil: place.own_gil,
             sums: sums.clone(),

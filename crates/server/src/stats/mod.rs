@@ -7,7 +7,7 @@ pub mod access_log;
 pub mod books;
 pub mod clock;
 pub mod endpoints;
-mod interval;
+pub mod interval;
 pub mod paths;
 pub mod report;
 pub mod requests;

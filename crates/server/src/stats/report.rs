@@ -6,7 +6,7 @@
 
 use crate::stats::books::{Books, ThreadBook};
 use crate::stats::endpoints::endpoint_of;
-use crate::stats::interval::{EndpointKey, Interval};
+use crate::stats::interval::{EndpointKey, InterpreterName, Interval};
 use crate::stats::paths::{Entry, Of};
 use crate::stats::routes::Route;
 use crate::stats::slots::Reading;
@@ -26,19 +26,9 @@ const BYTES: usize = 28_000;
 const NOT_FOUND: &str = "(404)";
 const OTHER: &str = "(other)";
 
-/// An interpreter that requests are run in.
-#[derive(Clone, Debug)]
-pub struct PlaceName {
-    /// The application group, "" for the main interpreter's.
-    pub group: String,
-    /// Which of the group's interpreters.
-    pub name: String,
-    pub own_gil: bool,
-}
-
 pub struct ServerReport {
     books: Arc<Books>,
-    places: Vec<PlaceName>,
+    places: Vec<InterpreterName>,
     /// How many threads are to run requests.
     threads: usize,
     state: Mutex<State>,
@@ -62,7 +52,7 @@ struct SlotState {
 }
 
 impl ServerReport {
-    pub fn new(books: Arc<Books>, places: Vec<PlaceName>, threads: usize) -> Self {
+    pub fn new(books: Arc<Books>, places: Vec<InterpreterName>, threads: usize) -> Self {
         Self { books, places, threads: threads.max(1), state: Mutex::default() }
     }
 

@@ -22,7 +22,7 @@ fn told(places: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8> {
     for (number, (target, record)) in requests.iter().enumerate() {
         threads[number % 2].lock().unwrap().record(target.as_bytes(), record);
     }
-    let place = |number: usize| PlaceName {
+    let place = |number: usize| InterpreterName {
         group: format!("group {number}"),
         name: format!("place {number}"),
         own_gil: number == 1,
@@ -193,7 +193,7 @@ fn a_tick_that_is_full_is_still_one_that_can_be_read() {
         book.lock().unwrap().record(b"/", &record);
     }
     let slots: Vec<_> = (0..128).map(|_| books.join_workers()).collect();
-    let places = vec![PlaceName { group: "g".into(), name: "p".into(), own_gil: false }];
+    let places = vec![InterpreterName { group: "g".into(), name: "p".into(), own_gil: false }];
     let report = ServerReport::new(books, places, slots.len());
     let settings = Settings {
         path,
