@@ -5,7 +5,7 @@ use headway_python::convert::FromPython;
 use headway_python::exception::Exception;
 use headway_python::object::{Object, PyResult, Raised};
 use headway_server::connection::deadline::Timeouts;
-use headway_server::connection::preamble::Entrance;
+use headway_server::connection::preamble::Preamble;
 use headway_server::http::Limits;
 use headway_server::http::forwarding::{Believed, FIELDS};
 use headway_server::interpreters::mounts::{ApplicationGroups, GroupSettings, Route};
@@ -75,7 +75,7 @@ pub unsafe fn pool_settings(
             write_ns: number(c"write_timeout_ns")? as u64,
         },
         max_connections: number(c"max_connections")? as usize,
-        entrance: entrance(&options)?,
+        preamble: preamble(&options)?,
         limits: Limits {
             max_target_bytes: number(c"max_target_bytes")? as usize,
             max_head_bytes: number(c"max_head_bytes")? as usize,
@@ -131,7 +131,7 @@ fn malformed(found: &Object) -> Raised {
     Exception::ValueError.raise(found.py(), "routes are pairs, groups are triples")
 }
 
-fn entrance(options: &Options) -> PyResult<Entrance> {
+fn preamble(options: &Options) -> PyResult<Preamble> {
     let refuse = |message: &str| Exception::ValueError.raise(options.0.py(), message);
     let networks = |name: &CStr| {
         Networks::parse(&options.strings(name)?).map_err(|text| {
@@ -140,14 +140,14 @@ fn entrance(options: &Options) -> PyResult<Entrance> {
         })
     };
     let tls = options.value(c"tls")?;
-    Ok(Entrance {
+    Ok(Preamble {
         tls: if tls.is_none() { None } else { Some(tls::config_in(&tls)?) },
         proxy_protocol_from: networks(c"proxy_protocol_from")?,
         trusted_proxies: networks(c"trusted_proxies")?,
         believed: Believed::parse(&options.strings(c"trusted_proxy_headers")?).map_err(|name| {
             refuse(&format!("trusted_proxy_headers: {name:?} must be one of {FIELDS:?}"))
         })?,
-        ..Entrance::default()
+        ..Preamble::default()
     })
 }
 

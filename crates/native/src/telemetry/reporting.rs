@@ -124,12 +124,12 @@ fn add_server<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<
     let server = server_in(server)?;
     let slots = slots.items()?.iter().map(slot_name).collect::<PyResult<Vec<_>>>()?;
     let names = slots.iter().map(|slot| slot.name.clone()).collect();
-    let report = ServerReport::new(Arc::clone(server.books()), slots, threads.max(1) as usize);
+    let report = ServerReport::new(Arc::clone(server.counters()), slots, threads.max(1) as usize);
     let threads = Arc::downgrade(server.threads());
     let endpoint_of = move |native_id| threads.upgrade()?.endpoint_of(native_id);
     let slow_requests = server.slow_requests().map(|requests| {
-        let (requests, books) = (Arc::clone(requests), Arc::clone(server.books()));
-        Arc::new(SlowRequestReport::new(requests, books, names))
+        let (requests, counters) = (Arc::clone(requests), Arc::clone(server.counters()));
+        Arc::new(SlowRequestReport::new(requests, counters, names))
     });
     py.detach(|| {
         long_holds::ask_for_endpoints(Box::new(endpoint_of));

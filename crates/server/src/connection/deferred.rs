@@ -8,8 +8,8 @@
 //! It must not cost the client: a response is held only while requests are short (see `burst`),
 //! for `HELD_NS` at most by its thread's own clock, and the monitor sends what is overdue, whatever
 //! the thread's application is doing: a response that is held here, and one whose application is
-//! not done with it (`entrust`: it is in its `close()`, say). And it goes on with the rest of one that
-//! the socket had no room for, while the application is not done (`entrust_rest`): PEP 3333 has a
+//! not done with it (`hand_off`: it is in its `close()`, say). And it goes on with the rest of one that
+//! the socket had no room for, while the application is not done (`hand_off_rest`): PEP 3333 has a
 //! server guarantee that, and no thread waits for a slow client.
 
 use crate::connection::state::Connection;
@@ -32,7 +32,7 @@ const SENT_BYTES: usize = 262_144;
 const HELD_BYTES: usize = 16_384;
 
 /// A connection whose response is framed and unsent.
-pub struct Held {
+pub struct Deferred {
     pub connection: Queued,
     /// Of the request, but for the sending.
     pub record: RequestRecord,
@@ -40,7 +40,7 @@ pub struct Held {
 
 /// What one thread holds.
 #[derive(Default)]
-pub struct Outbox {
+pub struct DeferredResponses {
     /// Since when responses may be put in; 0: they may not. Written under the lock, read without it
     /// by the monitor before it sleeps: `SeqCst`, see `Monitor::asleep`.
     open_since_ns: AtomicU64,
@@ -52,20 +52,20 @@ pub struct Outbox {
 #[derive(Default)]
 struct Contents {
     /// Owns the connections.
-    held: Vec<Held>,
+    held: Vec<Deferred>,
     /// The complete response of the request that the thread is running.
-    entrusted: Option<Entrusted>,
+    handed_off: Option<HandedOff>,
 }
 
 /// It was the peer's, which stays the thread's: it takes it back before it closes `fd`.
-struct Entrusted {
+struct HandedOff {
     fd: RawFd,
     tls: Option<Box<TlsSession>>,
     bytes: Vec<u8>,
     sent: usize,
 }
 
-impl Outbox {
+impl DeferredResponses {
     fn lock(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().expect("no panic under this lock")
     }
@@ -90,7 +90,7 @@ impl Outbox {
     }
 
     /// Gives the connection back if the box is closed.
-    pub fn hold(&self, held: Held) -> Option<Held> {
+    pub fn hold(&self, held: Deferred) -> Option<Deferred> {
         let mut contents = self.lock();
         if !self.is_open() {
             return Some(held);
@@ -100,7 +100,7 @@ impl Outbox {
     }
 
     /// Moves everything held to the end of `out`, whose owner owns it now. Called by its thread.
-    pub fn close(&self, out: &mut Vec<Held>) {
+    pub fn close(&self, out: &mut Vec<Deferred>) {
         let mut contents = self.lock();
         out.append(&mut contents.held);
         self.open_since_ns.store(0, SeqCst);
@@ -109,42 +109,42 @@ impl Outbox {
     /// Lets the monitor send what the peer has to, should the application take its time yet. False
     /// if it is not for this box. Waits for nobody: the GIL is held, and in a forked child the lock may
     /// be too, for ever.
-    pub fn entrust(&self, connection: &mut Connection) -> bool {
+    pub fn hand_off(&self, connection: &mut Connection) -> bool {
         let Ok(mut contents) = self.contents.try_lock() else { return false };
         // Under the lock: the monitor looks no more into a box that it has closed.
         let open = self.is_open() && is_small(connection);
         if open {
-            contents.entrusted = Some(Entrusted::of(connection));
+            contents.handed_off = Some(HandedOff::of(connection));
         }
         open
     }
 
     /// Lets the monitor go on with what the socket has no room for yet.
-    pub fn entrust_rest(&self, connection: &mut Connection) {
-        self.lock().entrusted = Some(Entrusted::of(connection));
+    pub fn hand_off_rest(&self, connection: &mut Connection) {
+        self.lock().handed_off = Some(HandedOff::of(connection));
         self.has_rest.store(true, SeqCst);
     }
 
-    /// The monitor may be sending more than a few bytes just now: `give_back` would have to wait.
+    /// The monitor may be sending more than a few bytes just now: `reclaim` would have to wait.
     pub fn has_rest(&self) -> bool {
         self.has_rest.load(SeqCst)
     }
 
-    /// The end of `entrust` and `entrust_rest`: gives back what is unsent.
-    pub fn give_back(&self, connection: &mut Connection) {
-        if let Some(mut entrusted) = self.lock().entrusted.take() {
-            entrusted.bytes.append(&mut connection.outgoing);
-            (connection.outgoing, connection.sent) = (entrusted.bytes, entrusted.sent);
-            connection.tls = entrusted.tls;
+    /// The end of `hand_off` and `hand_off_rest`: gives back what is unsent.
+    pub fn reclaim(&self, connection: &mut Connection) {
+        if let Some(mut handed_off) = self.lock().handed_off.take() {
+            handed_off.bytes.append(&mut connection.outgoing);
+            (connection.outgoing, connection.sent) = (handed_off.bytes, handed_off.sent);
+            connection.tls = handed_off.tls;
         }
         self.has_rest.store(false, SeqCst);
     }
 
     /// The monitor's part: sends what is entrusted as far as the socket takes it, and takes what
     /// is held.
-    fn take_overdue(&self, now_ns: u64, out: &mut Vec<Held>) {
+    fn take_overdue(&self, now_ns: u64, out: &mut Vec<Deferred>) {
         let mut contents = self.lock();
-        let all_sent = contents.entrusted.as_mut().is_none_or(Entrusted::send);
+        let all_sent = contents.handed_off.as_mut().is_none_or(HandedOff::send);
         if all_sent {
             self.has_rest.store(false, SeqCst);
         }
@@ -159,7 +159,7 @@ impl Outbox {
     }
 }
 
-impl Entrusted {
+impl HandedOff {
     fn of(connection: &mut Connection) -> Self {
         Self {
             fd: connection.socket.as_raw_fd(),
@@ -199,34 +199,34 @@ pub fn is_small(connection: &Connection) -> bool {
 
 /// The outboxes of all threads, for the monitor. Locked before any of them.
 #[derive(Default)]
-pub struct Outboxes(Mutex<Vec<Arc<Outbox>>>);
+pub struct DeferredOfThreads(Mutex<Vec<Arc<DeferredResponses>>>);
 
-impl Outboxes {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Outbox>>> {
+impl DeferredOfThreads {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<DeferredResponses>>> {
         self.0.lock().expect("no panic under this lock")
     }
 
     /// One for the calling thread, until it leaves.
-    pub fn join(&self) -> Arc<Outbox> {
-        let outbox = Arc::default();
-        self.lock().push(Arc::clone(&outbox));
-        outbox
+    pub fn join(&self) -> Arc<DeferredResponses> {
+        let deferred = Arc::default();
+        self.lock().push(Arc::clone(&deferred));
+        deferred
     }
 
-    pub fn leave(&self, outbox: &Arc<Outbox>) {
-        self.lock().retain(|other| !Arc::ptr_eq(other, outbox));
+    pub fn leave(&self, deferred: &Arc<DeferredResponses>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, deferred));
     }
 
     /// Whether time alone may make them want attention.
     pub fn are_used(&self) -> bool {
-        self.lock().iter().any(|outbox| outbox.is_open() || outbox.has_rest())
+        self.lock().iter().any(|deferred| deferred.is_open() || deferred.has_rest())
     }
 
     /// Sends what the threads are overdue with; moves what they held to the end of `out`, whose
     /// owner owns it now.
-    pub fn take_overdue(&self, now_ns: u64, out: &mut Vec<Held>) {
-        for outbox in self.lock().iter().filter(|outbox| outbox.wants_attention(now_ns)) {
-            outbox.take_overdue(now_ns, out);
+    pub fn take_overdue(&self, now_ns: u64, out: &mut Vec<Deferred>) {
+        for deferred in self.lock().iter().filter(|deferred| deferred.wants_attention(now_ns)) {
+            deferred.take_overdue(now_ns, out);
         }
     }
 }

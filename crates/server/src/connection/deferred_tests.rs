@@ -16,25 +16,25 @@ fn peer(bytes: usize) -> (Connection, UnixStream) {
 
 #[test]
 fn what_is_entrusted_is_sent_or_looked_at_again() {
-    let outbox = Outbox::default();
+    let deferred = DeferredResponses::default();
     let (mut connection, mut client) = peer(0);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let monitor = scope.spawn(|| {
             while !over.load(SeqCst) {
-                outbox.take_overdue(u64::MAX, &mut Vec::new());
+                deferred.take_overdue(u64::MAX, &mut Vec::new());
             }
         });
         let mut is_stranded = false;
         for _ in 0..50_000 {
             connection.outgoing.push(b'x');
-            outbox.open(1);
-            if outbox.entrust(&mut connection) {
-                let contents = outbox.lock();
-                let is_sent = contents.entrusted.as_ref().is_none_or(|it| it.sent == 1);
-                is_stranded |= !is_sent && !outbox.wants_attention(u64::MAX);
+            deferred.open(1);
+            if deferred.hand_off(&mut connection) {
+                let contents = deferred.lock();
+                let is_sent = contents.handed_off.as_ref().is_none_or(|it| it.sent == 1);
+                is_stranded |= !is_sent && !deferred.wants_attention(u64::MAX);
                 drop(contents);
-                outbox.give_back(&mut connection);
+                deferred.reclaim(&mut connection);
             }
             connection.outgoing.clear();
             connection.sent = 0;
@@ -49,7 +49,7 @@ fn what_is_entrusted_is_sent_or_looked_at_again() {
 
 #[test]
 fn one_look_sends_no_more_than_a_piece() {
-    let outbox = Outbox::default();
+    let deferred = DeferredResponses::default();
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut connection, _client) = peer(3 * SENT_BYTES);
@@ -59,15 +59,15 @@ fn one_look_sends_no_more_than_a_piece() {
         client.read_to_end(&mut received).unwrap();
         received.len()
     });
-    outbox.entrust_rest(&mut connection);
+    deferred.hand_off_rest(&mut connection);
     let mut sent = 0;
-    while outbox.has_rest() {
-        outbox.take_overdue(u64::MAX, &mut Vec::new());
-        let now = outbox.lock().entrusted.as_ref().unwrap().sent;
+    while deferred.has_rest() {
+        deferred.take_overdue(u64::MAX, &mut Vec::new());
+        let now = deferred.lock().handed_off.as_ref().unwrap().sent;
         assert!(now - sent <= SENT_BYTES, "{now} after {sent}");
         sent = now;
     }
-    outbox.give_back(&mut connection);
+    deferred.reclaim(&mut connection);
     drop(connection);
     assert_eq!(client.join().unwrap(), 3 * SENT_BYTES);
 }

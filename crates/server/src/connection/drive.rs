@@ -5,20 +5,20 @@
 //! application does.
 
 use crate::connection::deadline::{Timeouts, has_gone_on};
-use crate::connection::deferred::{self, Held, Outbox};
+use crate::connection::deferred::{self, Deferred, DeferredResponses};
 use crate::connection::lingering;
-use crate::connection::preamble::{Entrance, Passage};
-use crate::connection::state::{Connection, Forwarding, Progress, Spares, Stage};
+use crate::connection::preamble::{Preamble, PreambleStep};
+use crate::connection::state::{BufferPool, Connection, Forwarding, Progress, Stage};
 use crate::connection::table::Queued;
 use crate::http::connection::Finished;
 use crate::http::{Event, Head, Rejection};
-use crate::limits::{Activity, Watch};
+use crate::limits::{Watch, WorkerStatus};
 use crate::net::socket::{self, Transfer};
 use crate::pool::dispatcher::Dispatcher;
-use crate::request::{Application, Exchange, Patience, encode_refusal};
+use crate::request::{Application, Patience, RequestContext, encode_refusal};
 use crate::stats::access_log::{Asked, LogBuffer, LogForm, Request};
 use crate::stats::clock::{CpuCharges, DateCache, now_ns};
-use crate::stats::{AccessLog, Books, RequestRecord, Slot, ThreadBook};
+use crate::stats::{AccessLog, Counters, RequestRecord, Slot, ThreadCounters};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
@@ -32,27 +32,27 @@ const REQUESTS_PER_TURN: usize = 16;
 const SHORT_HOLD_NS: u64 = 1_000_000;
 
 /// What one worker thread keeps between turns.
-pub struct TurnState<'a, T> {
+pub struct WorkerState<'a, T> {
     /// What the application keeps of this thread; without it no requests are run.
     pub thread: Option<&'a mut T>,
     /// What this turn is for has waited for a thread for longer than is allowed.
     pub late: bool,
     /// Responses of this thread that may go out later.
-    pub outbox: Arc<Outbox>,
+    pub deferred: Arc<DeferredResponses>,
     /// Where what was in the outbox lies while it is sent; empty between turns.
-    pub held: Vec<Held>,
+    pub held: Vec<Deferred>,
     /// Connections whose responses were sent just now; empty between turns.
     pub sent: Vec<Queued>,
     /// What others may know of this thread.
-    pub activity: Arc<Activity>,
+    pub activity: Arc<WorkerStatus>,
     pub dates: DateCache,
     pub log: LogBuffer,
     /// Written by this thread, read or taken by whoever wants to know.
-    pub book: Arc<Mutex<ThreadBook>>,
+    pub book: Arc<Mutex<ThreadCounters>>,
     /// What others may know of it with telemetry, where it runs requests.
     pub slot: Option<Arc<Slot>>,
     /// Memory for the next requests that begin.
-    pub spares: Spares,
+    pub buffers: BufferPool,
     /// The date of the response under way, so that it does not borrow from `dates`.
     pub date: Vec<u8>,
     pub cpu: CpuCharges,
@@ -64,26 +64,26 @@ pub struct TurnState<'a, T> {
     pub gil_held_ns: u64,
 }
 
-impl<'a, T> TurnState<'a, T> {
+impl<'a, T> WorkerState<'a, T> {
     pub fn new(
         thread: Option<&'a mut T>,
-        activity: Arc<Activity>,
-        outbox: Arc<Outbox>,
-        books: &Books,
+        activity: Arc<WorkerStatus>,
+        deferred: Arc<DeferredResponses>,
+        counters: &Counters,
     ) -> Self {
-        let slot = thread.as_ref().and_then(|_| books.join_workers());
+        let slot = thread.as_ref().and_then(|_| counters.join_workers());
         Self {
             thread,
             late: false,
-            outbox,
+            deferred,
             held: Vec::new(),
             sent: Vec::new(),
             activity,
             dates: DateCache::default(),
             log: LogBuffer::default(),
-            book: books.join(),
+            book: counters.join(),
             slot,
-            spares: Spares::default(),
+            buffers: BufferPool::default(),
             date: Vec::new(),
             cpu: CpuCharges::of_this_thread(),
             now_ns: now_ns(),
@@ -109,7 +109,7 @@ pub enum Outcome {
 pub struct Driver<A> {
     pub application: A,
     pub dispatcher: Arc<Dispatcher>,
-    pub entrance: Arc<Entrance>,
+    pub preamble: Arc<Preamble>,
     pub timeouts: Timeouts,
     pub patience: Patience,
     pub watch: Watch,
@@ -117,35 +117,35 @@ pub struct Driver<A> {
 }
 
 impl<A: Application> Driver<A> {
-    pub fn turn(&self, connection: &mut Connection, state: &mut TurnState<A::Thread>) -> Outcome {
-        connection.borrow_buffers(&mut state.spares);
+    pub fn turn(&self, connection: &mut Connection, state: &mut WorkerState<A::Thread>) -> Outcome {
+        connection.borrow_buffers(&mut state.buffers);
         match std::mem::take(&mut connection.expired) {
-            true => self.last_turn(connection, state),
-            false => self.go_on(connection, state),
+            true => self.drive_expired(connection, state),
+            false => self.advance(connection, state),
         }
     }
 
-    fn go_on(&self, connection: &mut Connection, state: &mut TurnState<A::Thread>) -> Outcome {
+    fn advance(&self, connection: &mut Connection, state: &mut WorkerState<A::Thread>) -> Outcome {
         let mut requests = 0;
         loop {
             match connection.stage {
-                Stage::Opening { .. } => match self.entrance.pass(connection) {
-                    Passage::Passed => {
+                Stage::Opening { .. } => match self.preamble.pass(connection) {
+                    PreambleStep::Passed => {
                         connection.stage = Stage::Idle;
                         connection.readable = true;
                         connection.owes_first_request = self.dispatcher.phase.is_stopping();
                     }
-                    Passage::Refused(rejection) => {
+                    PreambleStep::Refused(rejection) => {
                         begin_request(connection, state.now_ns);
                         self.refuse(connection, rejection, state);
                     }
-                    Passage::Silent
+                    PreambleStep::Silent
                         if self.dispatcher.phase.is_stopping() && !self.dispatcher.keeps_idle() =>
                     {
                         return Outcome::Close;
                     }
-                    Passage::Silent | Passage::Wait => return Outcome::Wait,
-                    Passage::Close => return Outcome::Close,
+                    PreambleStep::Silent | PreambleStep::Wait => return Outcome::Wait,
+                    PreambleStep::Close => return Outcome::Close,
                 },
                 Stage::Lingering { since_ns, expecting } => {
                     let is_stopping = self.dispatcher.phase.is_stopping();
@@ -183,7 +183,7 @@ impl<A: Application> Driver<A> {
     fn read_request(
         &self,
         connection: &mut Connection,
-        state: &mut TurnState<A::Thread>,
+        state: &mut WorkerState<A::Thread>,
     ) -> Option<Outcome> {
         loop {
             match connection.http.next_event() {
@@ -253,7 +253,7 @@ impl<A: Application> Driver<A> {
     fn run(
         &self,
         connection: &mut Connection,
-        state: &mut TurnState<A::Thread>,
+        state: &mut WorkerState<A::Thread>,
     ) -> Option<Outcome> {
         let Some(thread) = state.thread.as_deref_mut().filter(|_| !state.late) else {
             self.refuse(connection, Rejection::QueueTimeout, state);
@@ -263,7 +263,7 @@ impl<A: Application> Driver<A> {
         state.date.clear();
         state.date.extend_from_slice(state.dates.http().as_bytes());
         if connection.forwarding != Forwarding::Unknown {
-            connection.origin = self.entrance.origin_of(connection);
+            connection.origin = self.preamble.origin_of(connection);
         }
         if let Some(slot) = &state.slot {
             slot.begin(state.now_ns);
@@ -275,15 +275,16 @@ impl<A: Application> Driver<A> {
         let (head, bytes) = connection.http.head();
         state.activity.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
         let (date, activity) = (&state.date, &state.activity);
-        let in_burst = state.outbox.is_open();
-        let routes = self.dispatcher.books.is_reported().then_some(&self.dispatcher.books.routes);
-        let mut exchange = Exchange::new(
+        let in_burst = state.deferred.is_open();
+        let routes =
+            self.dispatcher.counters.is_reported().then_some(&self.dispatcher.counters.routes);
+        let mut exchange = RequestContext::new(
             connection,
             date,
             &self.dispatcher,
             self.patience,
             activity,
-            &state.outbox,
+            &state.deferred,
             routes,
         );
         self.application.handle(thread, &mut exchange);
@@ -317,21 +318,25 @@ impl<A: Application> Driver<A> {
 
     /// A turn of a connection whose deadline has passed. What it waited for may be there, and no
     /// thread was free to see it.
-    fn last_turn(&self, connection: &mut Connection, state: &mut TurnState<A::Thread>) -> Outcome {
+    fn drive_expired(
+        &self,
+        connection: &mut Connection,
+        state: &mut WorkerState<A::Thread>,
+    ) -> Outcome {
         connection.readable = true;
-        match self.go_on(connection, state) {
+        match self.advance(connection, state) {
             Outcome::Wait if !has_gone_on(connection) => self.give_up(connection, state),
             outcome => outcome,
         }
     }
 
-    fn give_up(&self, connection: &mut Connection, state: &mut TurnState<A::Thread>) -> Outcome {
+    fn give_up(&self, connection: &mut Connection, state: &mut WorkerState<A::Thread>) -> Outcome {
         match connection.stage {
             // Its request was answered.
             Stage::Head if connection.http.is_discarding() => Outcome::Close,
             Stage::Head | Stage::Body => {
                 self.refuse(connection, Rejection::RequestTimeout, state);
-                self.go_on(connection, state)
+                self.advance(connection, state)
             }
             Stage::Writing(_) => {
                 socket::reset(connection.socket.as_fd());
@@ -367,7 +372,7 @@ impl<A: Application> Driver<A> {
         connection: &mut Connection,
         record: &RequestRecord,
         end_ns: u64,
-        state: &mut TurnState<A::Thread>,
+        state: &mut WorkerState<A::Thread>,
     ) {
         self.keep_record(connection, Some(connection.http.head()), record, state);
         // A request that came meanwhile waited for this one; it is noticed now. Of one that is still to be
@@ -382,7 +387,7 @@ impl<A: Application> Driver<A> {
         connection: &Connection,
         request: Option<(&Head, &[u8])>,
         record: &RequestRecord,
-        state: &mut TurnState<A::Thread>,
+        state: &mut WorkerState<A::Thread>,
     ) {
         let target = request.map_or(&b"-"[..], |(head, bytes)| &bytes[head.target.clone()]);
         state.book.lock().expect("no panic under this lock").record(target, record);
@@ -410,7 +415,7 @@ impl<A: Application> Driver<A> {
         &self,
         connection: &mut Connection,
         rejection: Rejection,
-        state: &mut TurnState<A::Thread>,
+        state: &mut WorkerState<A::Thread>,
     ) {
         let date = state.dates.http().as_bytes();
         let status =
@@ -424,7 +429,7 @@ impl<A: Application> Driver<A> {
             ..RequestRecord::default()
         };
         connection.origin =
-            connection.http.request().and_then(|_| self.entrance.origin_of(connection));
+            connection.http.request().and_then(|_| self.preamble.origin_of(connection));
         self.keep_record(connection, connection.http.request(), &record, state);
     }
 }

@@ -26,7 +26,7 @@ const MAX_HEADER_BYTES: usize = 4_096;
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20";
 
 #[derive(Default)]
-pub struct Entrance {
+pub struct Preamble {
     /// For connections by TCP; those of UNIX sockets come from the same machine.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Who must begin with a PROXY header.
@@ -40,7 +40,7 @@ pub struct Entrance {
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passage {
+pub enum PreambleStep {
     /// HTTP follows.
     Passed,
     /// Something must come first.
@@ -52,7 +52,7 @@ pub enum Passage {
     Close,
 }
 
-impl Entrance {
+impl Preamble {
     /// Says what a new connection has to pass.
     pub fn admit(&self, connection: &mut Connection) {
         let is_unix = connection.address.ip.is_empty();
@@ -82,10 +82,10 @@ impl Entrance {
     }
 
     /// Goes on with what the connection has to pass, without waiting.
-    pub fn pass(&self, connection: &mut Connection) -> Passage {
+    pub fn pass(&self, connection: &mut Connection) -> PreambleStep {
         if connection.owes_proxy_header {
             match self.take_proxy_header(connection) {
-                Passage::Passed => {
+                PreambleStep::Passed => {
                     connection.owes_proxy_header = false;
                     connection.stage = Stage::Opening { silent: true };
                     // What follows has a time of its own.
@@ -97,23 +97,23 @@ impl Entrance {
         match &mut connection.tls {
             Some(_) if connection.stage == (Stage::Opening { silent: true }) => greet(connection),
             Some(_) => shake_hands(connection),
-            None => Passage::Passed,
+            None => PreambleStep::Passed,
         }
     }
 
-    fn take_proxy_header(&self, connection: &mut Connection) -> Passage {
+    fn take_proxy_header(&self, connection: &mut Connection) -> PreambleStep {
         let mut seen = [0; MAX_HEADER_BYTES];
         let fd = connection.socket.as_fd();
         let count = match socket::peek(fd, &mut seen) {
             Transfer::Moved(count) => count,
-            Transfer::WouldBlock | Transfer::Unfinished => return Passage::Silent,
-            Transfer::Ended => return Passage::Close,
+            Transfer::WouldBlock | Transfer::Unfinished => return PreambleStep::Silent,
+            Transfer::Ended => return PreambleStep::Close,
         };
         match read_proxy_header(&seen[..count]) {
             Ok((source, length)) => {
                 // As much as was seen just now, so that what follows stays in the socket.
                 if socket::receive(fd, &mut seen[..length]) != Transfer::Moved(length) {
-                    return Passage::Close;
+                    return PreambleStep::Close;
                 }
                 // Without an address (LOCAL, UNKNOWN) the proxy itself is the client.
                 if let Some(source) = source {
@@ -121,18 +121,18 @@ impl Entrance {
                     connection.address = PeerAddress { ip, port: source.port() };
                     self.judge(connection);
                 }
-                Passage::Passed
+                PreambleStep::Passed
             }
             Err(proxy_header::Error::BufferTooShort) if count < MAX_HEADER_BYTES => {
                 if connection.hangup {
-                    return Passage::Close;
+                    return PreambleStep::Close;
                 }
                 connection.stage = Stage::Opening { silent: false };
-                Passage::Wait
+                PreambleStep::Wait
             }
             Err(_) => {
                 self.note_refusal(&connection.address);
-                Passage::Close
+                PreambleStep::Close
             }
         }
     }
@@ -174,12 +174,12 @@ fn read_proxy_header(seen: &[u8]) -> Result<(Option<SocketAddr>, usize), proxy_h
 }
 
 /// Looks whether what comes is TLS at all: browsers and people forget the `https`.
-fn greet(connection: &mut Connection) -> Passage {
+fn greet(connection: &mut Connection) -> PreambleStep {
     let mut first = [0];
     match socket::peek(connection.socket.as_fd(), &mut first) {
         Transfer::Moved(_) => {}
-        Transfer::WouldBlock | Transfer::Unfinished => return Passage::Silent,
-        Transfer::Ended => return Passage::Close,
+        Transfer::WouldBlock | Transfer::Unfinished => return PreambleStep::Silent,
+        Transfer::Ended => return PreambleStep::Close,
     }
     match first[0] {
         HANDSHAKE_RECORD => {
@@ -188,17 +188,17 @@ fn greet(connection: &mut Connection) -> Passage {
         }
         b'A'..=b'Z' | b'a'..=b'z' => {
             connection.tls = None;
-            Passage::Refused(Rejection::PlainHttp)
+            PreambleStep::Refused(Rejection::PlainHttp)
         }
-        _ => Passage::Close,
+        _ => PreambleStep::Close,
     }
 }
 
-fn shake_hands(connection: &mut Connection) -> Passage {
-    let Some(tls) = &mut connection.tls else { return Passage::Passed };
+fn shake_hands(connection: &mut Connection) -> PreambleStep {
+    let Some(tls) = &mut connection.tls else { return PreambleStep::Passed };
     match tls.shake_hands(connection.socket.as_fd()) {
-        Transfer::Moved(_) => Passage::Passed,
-        Transfer::WouldBlock | Transfer::Unfinished => Passage::Wait,
-        Transfer::Ended => Passage::Close,
+        Transfer::Moved(_) => PreambleStep::Passed,
+        Transfer::WouldBlock | Transfer::Unfinished => PreambleStep::Wait,
+        Transfer::Ended => PreambleStep::Close,
     }
 }

@@ -63,7 +63,7 @@ pub struct Connection {
 /// What the connection is waiting for when no thread works on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// What comes before HTTP: see `entrance`. Silent: nothing has come yet.
+    /// What comes before HTTP: see `preamble`. Silent: nothing has come yet.
     Opening { silent: bool },
     /// The first byte of a request.
     Idle,
@@ -287,10 +287,10 @@ impl Connection {
     }
 
     /// Takes a thread's spare memory for the request that begins, unless one is under way.
-    pub fn borrow_buffers(&mut self, spares: &mut Spares) {
+    pub fn borrow_buffers(&mut self, buffers: &mut BufferPool) {
         if !self.has_buffers {
             self.has_buffers = true;
-            let Buffers { received, body, outgoing } = spares.lend();
+            let Buffers { received, body, outgoing } = buffers.lend();
             self.http.lend_buffer(received);
             (self.body, self.outgoing) = (RequestBody::with_memory(body), outgoing);
         }
@@ -298,7 +298,7 @@ impl Connection {
 
     /// Gives the memory to a thread, which need not be the one that it came from. Only between
     /// requests or at the end.
-    pub fn return_buffers(&mut self, spares: &mut Spares) {
+    pub fn return_buffers(&mut self, buffers: &mut BufferPool) {
         if std::mem::take(&mut self.has_buffers) {
             let received = self.http.take_buffer();
             let mut body = std::mem::take(&mut self.body).into_memory();
@@ -306,7 +306,7 @@ impl Connection {
             // What this client has not taken must not go to the next.
             let mut outgoing = std::mem::take(&mut self.outgoing);
             outgoing.clear();
-            spares.keep(Buffers { received, body, outgoing });
+            buffers.keep(Buffers { received, body, outgoing });
         }
     }
 }
@@ -321,7 +321,7 @@ const LARGE_BYTES: usize = 131_072;
 /// What a thread lends to the connections that it runs. One that has to wait in the middle of a
 /// request keeps its memory meanwhile. So an idle connection costs little more than its `Peer`.
 #[derive(Debug, Default)]
-pub struct Spares {
+pub struct BufferPool {
     /// The last is the next to be lent.
     buffers: Vec<Buffers>,
     /// How many of them are large.
@@ -336,7 +336,7 @@ struct Buffers {
     outgoing: Vec<u8>,
 }
 
-impl Spares {
+impl BufferPool {
     fn lend(&mut self) -> Buffers {
         let buffers = self.buffers.pop().unwrap_or_default();
         self.large -= usize::from(buffers.are_large());
@@ -402,40 +402,40 @@ mod tests {
 
     #[test]
     fn what_one_client_did_not_take_does_not_go_to_the_next() {
-        let mut spares = Spares::default();
+        let mut buffers = BufferPool::default();
         let mut peers = [(); 2].map(|()| {
             let (one, _) = UnixStream::pair().unwrap();
             Connection::new(one.into(), PeerAddress::default(), Default::default())
         });
-        peers[0].borrow_buffers(&mut spares);
+        peers[0].borrow_buffers(&mut buffers);
         peers[0].outgoing.extend_from_slice(b"the rest of a response");
         peers[0].body.extend_from_slice(b"a body");
-        peers[0].return_buffers(&mut spares);
-        peers[1].borrow_buffers(&mut spares);
+        peers[0].return_buffers(&mut buffers);
+        peers[1].borrow_buffers(&mut buffers);
         assert!(peers[1].outgoing.is_empty() && peers[1].body.unread().is_empty());
     }
 
     #[test]
     fn most_of_what_a_thread_keeps_is_small() {
-        let mut spares = Spares::default();
+        let mut buffers = BufferPool::default();
         let sized = |bytes| Buffers {
             received: Vec::with_capacity(bytes),
             body: Vec::with_capacity(bytes),
             outgoing: Vec::with_capacity(bytes),
         };
-        let kept = |spares: &Spares| -> Vec<usize> {
-            spares.buffers.iter().map(|each| each.outgoing.capacity()).collect()
+        let kept = |buffers: &BufferPool| -> Vec<usize> {
+            buffers.buffers.iter().map(|each| each.outgoing.capacity()).collect()
         };
         for _ in 0..2 * KEPT_BUFFERS {
-            spares.keep(sized(100_000));
+            buffers.keep(sized(100_000));
         }
-        assert_eq!(kept(&spares), [vec![100_000; 2], vec![0; KEPT_BUFFERS - 2]].concat());
+        assert_eq!(kept(&buffers), [vec![100_000; 2], vec![0; KEPT_BUFFERS - 2]].concat());
         // What one request after the other needs stays, wherever it came from.
-        spares.buffers.drain(1..3);
-        spares.large = 1;
-        spares.keep(sized(100_000));
-        assert_eq!(spares.lend().outgoing.capacity(), 100_000);
-        spares.keep(sized(LARGE_BYTES + 1));
-        assert_eq!((spares.lend().outgoing.capacity(), spares.large), (0, 1));
+        buffers.buffers.drain(1..3);
+        buffers.large = 1;
+        buffers.keep(sized(100_000));
+        assert_eq!(buffers.lend().outgoing.capacity(), 100_000);
+        buffers.keep(sized(LARGE_BYTES + 1));
+        assert_eq!((buffers.lend().outgoing.capacity(), buffers.large), (0, 1));
     }
 }

@@ -9,7 +9,7 @@
 
 use crate::http::Rejection;
 use crate::interpreters::thread_state::{ThreadMeter, WorkerThreadState};
-use crate::request::Exchange;
+use crate::request::RequestContext;
 use crate::wsgi::adapter::Adapter;
 use headway_python::attached::Attached;
 use headway_python::interpreter::{SubInterpreter, run_exit_handlers};
@@ -95,7 +95,7 @@ impl Interpreter {
         &self,
         number: usize,
         meter: &mut ThreadMeter,
-        exchange: &mut Exchange,
+        exchange: &mut RequestContext,
     ) -> Result<(), Retired> {
         let sub = self.sub.as_ref().ok_or(Retired)?;
         let mut mine = self.thread_states[number].lock().expect("no panic under this lock");

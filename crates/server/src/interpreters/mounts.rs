@@ -8,7 +8,7 @@ use crate::http::Rejection;
 use crate::interpreters::interpreter::Interpreter;
 use crate::interpreters::thread_state::{ThreadMeter, WorkerThreadState};
 use crate::limits::inbox::Inbox;
-use crate::request::{Application, Exchange};
+use crate::request::{Application, RequestContext};
 use crate::wsgi::path::{Target, decode_path};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
@@ -206,7 +206,7 @@ impl ApplicationGroups {
         thread.former.drain(..).for_each(|interpreter| interpreter.leave(thread.number));
     }
 
-    fn group_of(&self, exchange: &Exchange) -> &Group {
+    fn group_of(&self, exchange: &RequestContext) -> &Group {
         if let [only] = &self.groups[..] {
             return only;
         }
@@ -218,15 +218,15 @@ impl ApplicationGroups {
     }
 
     /// Describes the request's application, if slow requests are reported.
-    fn describe_path(&self, exchange: &Exchange) {
-        let Some(mut underway) = exchange.activity().describe() else { return };
+    fn describe_path(&self, exchange: &RequestContext) {
+        let Some(mut in_flight) = exchange.activity().describe() else { return };
         let (head, bytes) = exchange.head();
         let mut buffer = Vec::new();
         let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
         let mount = self.routes.iter().find(|route| route.matches(path));
         let (script_name, path_info) = path.split_at(mount.map_or(0, |route| route.path.len()));
-        underway.description.script_name.set_path(script_name);
-        underway.description.path_info.set_path(path_info);
+        in_flight.description.script_name.set_path(script_name);
+        in_flight.description.path_info.set_path(path_info);
     }
 
     /// Resolves the current interpreter of a slot, and waits for one if there is none yet.
@@ -265,7 +265,7 @@ impl ApplicationGroups {
 impl Application for ApplicationGroups {
     type Thread = WorkerThread;
 
-    fn handle(&self, thread: &mut WorkerThread, exchange: &mut Exchange) {
+    fn handle(&self, thread: &mut WorkerThread, exchange: &mut RequestContext) {
         let Group { first, settings: group } = self.group_of(exchange);
         let slot = first + thread.number % group.interpreters;
         exchange.record.place = slot;

@@ -6,7 +6,7 @@ use crate::interpreters::mounts::ApplicationGroups;
 use crate::limits::inbox::Received;
 use crate::limits::{Interruption, SlowRequests, Threads, note_journal};
 use crate::pool::{Pool, PoolSettings};
-use crate::stats::{Books, PathTables};
+use crate::stats::{Counters, PathTables};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
 use headway_reporter::stacks;
@@ -97,8 +97,8 @@ impl Server {
     }
 
     /// The counters of requests; holds no Python objects.
-    pub fn books(&self) -> &Arc<Books> {
-        self.pool.books()
+    pub fn counters(&self) -> &Arc<Counters> {
+        self.pool.counters()
     }
 }
 

@@ -2,7 +2,7 @@
 //! each request. A request takes the GIL once.
 
 use crate::http::{Rejection, Response};
-use crate::request::Exchange;
+use crate::request::RequestContext;
 use crate::request::forked::watch_forks;
 use crate::wsgi::adapter::Adapter;
 use crate::wsgi::environ::EnvironBuilder;
@@ -107,7 +107,7 @@ impl WorkerThreadState {
     /// # Safety
     /// The calling thread is the one that made this and has no thread state attached; the
     /// interpreter is alive.
-    pub unsafe fn run(&mut self, meter: &mut ThreadMeter, exchange: &mut Exchange) {
+    pub unsafe fn run(&mut self, meter: &mut ThreadMeter, exchange: &mut RequestContext) {
         self.publish(&self.state);
         // SAFETY: the caller's; the state was detached after the last request.
         unsafe {

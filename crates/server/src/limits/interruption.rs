@@ -1,16 +1,16 @@
 //! A request that is to be interrupted: from the monitor, which finds it, to the one thread that sets
 //! exceptions, since that needs the GIL.
 
-use crate::limits::Activity;
+use crate::limits::WorkerStatus;
 use std::sync::Arc;
 
 pub struct Interruption {
-    activity: Arc<Activity>,
+    activity: Arc<WorkerStatus>,
     begun_ns: u64,
 }
 
 impl Interruption {
-    pub fn new(activity: &Arc<Activity>, begun_ns: u64) -> Self {
+    pub fn new(activity: &Arc<WorkerStatus>, begun_ns: u64) -> Self {
         Self { activity: Arc::clone(activity), begun_ns }
     }
 

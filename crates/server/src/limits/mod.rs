@@ -3,38 +3,38 @@
 //!
 //! What is found goes to stderr and, once per process, to the supervisor, which alone decides what
 //! becomes of the process; serving goes on until it does. Only if the supervisor has gone does the
-//! process end itself: see `orphan`. Checked by the monitor once a second or
+//! process end itself: see `parent_death`. Checked by the monitor once a second or
 //! more often, without the GIL: each of these limits is for a process in which Python is stuck.
 //! What costs a request something is kept only where its limit is set.
 
-mod activity;
 mod control;
 mod findings;
+mod in_flight;
 pub mod inbox;
 mod interruption;
-mod orphan;
+mod parent_death;
 mod slow_requests;
 mod stamp;
 mod threads;
-mod underway;
+mod worker_status;
 
-pub use activity::Activity;
 pub use control::{Reason, say_on_stderr};
 pub use interruption::Interruption;
 pub use slow_requests::{SlowRequestReport, SlowRequests};
 pub use stamp::note_journal;
 pub use threads::Threads;
+pub use worker_status::WorkerStatus;
 
 use crate::limits::inbox::Inbox;
-use activity::Overdue;
 use control::Control;
 use findings::{Consequence, Finding, Findings};
-use orphan::Orphan;
+use parent_death::ParentDeathWatchdog;
 use std::fmt::Display;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use worker_status::Overdue;
 
 /// How late it may be noticed that a limit has passed; less where the limit is short itself.
 const LONGEST_SWEEP: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ pub struct Watch {
     pub slow_requests: Option<Arc<SlowRequests>>,
     /// Requests that ran. Written by all threads, only if there is a maximum; relaxed.
     requests: AtomicU64,
-    orphan: Orphan,
+    parent_death: ParentDeathWatchdog,
     pub interruptions: Arc<Inbox<Interruption>>,
     findings: Findings,
 }
@@ -126,7 +126,7 @@ impl Watch {
             reported,
             slow_requests,
             requests: AtomicU64::new(0),
-            orphan: Orphan::default(),
+            parent_death: ParentDeathWatchdog::default(),
             interruptions,
             findings,
         }
@@ -144,16 +144,16 @@ impl Watch {
     }
 
     /// The calling thread begins to work here.
-    pub fn join(&self) -> Arc<Activity> {
+    pub fn join(&self) -> Arc<WorkerStatus> {
         let has_limit = self.limits.inactivity_ns != 0 || self.limits.request_ns != 0;
         let describes = self.slow_requests.is_some();
         let wanted = has_limit || self.reported || describes;
-        let activity = Arc::new(Activity::of_this_thread(wanted, describes));
+        let activity = Arc::new(WorkerStatus::of_this_thread(wanted, describes));
         self.threads.lock().push(Arc::clone(&activity));
         activity
     }
 
-    pub fn leave(&self, activity: &Arc<Activity>) {
+    pub fn leave(&self, activity: &Arc<WorkerStatus>) {
         self.threads.lock().retain(|other| !Arc::ptr_eq(other, activity));
     }
 
@@ -186,9 +186,9 @@ impl Watch {
     /// For the monitor, which calls it once more when the server is over: the end of the process
     /// may be far yet.
     pub fn check_supervisor(&self) {
-        let minds = self.limits.minds_supervisor() && !self.orphan.is_known();
+        let minds = self.limits.minds_supervisor() && !self.parent_death.is_known();
         if minds && self.control.has_hangup() {
-            self.orphan.end_process_in(self.limits.orphan_ns);
+            self.parent_death.end_process_in(self.limits.orphan_ns);
         }
     }
 
@@ -220,7 +220,7 @@ impl Watch {
         let overdue = threads
             .iter()
             .filter_map(|thread| thread.overdue(now_ns, limit_ns).map(|request| (thread, request)));
-        let found = |(thread, request): (&Arc<Activity>, Overdue)| {
+        let found = |(thread, request): (&Arc<WorkerStatus>, Overdue)| {
             let native_id = thread.native_id;
             let name = headway_gil::name_of(native_id as u32).unwrap_or_default();
             let detail = format!(
@@ -241,7 +241,7 @@ impl Watch {
 
     fn check_interrupted(&self, now_ns: u64) {
         let grace_ns = self.limits.interrupt_ns;
-        let outlasts = |thread: &Arc<Activity>| thread.outlasts(now_ns, grace_ns);
+        let outlasts = |thread: &Arc<WorkerStatus>| thread.outlasts(now_ns, grace_ns);
         if self.limits.request_ns != 0 && grace_ns != 0 && self.threads.lock().iter().any(outlasts)
         {
             self.control.say(Reason::RequestTimeout, || {

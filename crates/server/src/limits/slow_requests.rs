@@ -6,11 +6,11 @@
 
 use crate::connection::state::Connection;
 use crate::http::target::split_absolute;
-use crate::limits::Activity;
+use crate::limits::WorkerStatus;
+use crate::limits::in_flight::{CpuTimes, InFlightRequest};
 use crate::limits::threads::Threads;
-use crate::limits::underway::{CpuTimes, Underway};
 use crate::stats::clock::now_ns;
-use crate::stats::{Books, RequestRecord};
+use crate::stats::{Counters, RequestRecord};
 use headway_reporter::{DatagramSender, Source, Tick, stacks};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
@@ -44,7 +44,7 @@ pub struct SlowRequests {
 /// What the reporter tells of them.
 pub struct SlowRequestReport {
     requests: Arc<SlowRequests>,
-    books: Arc<Books>,
+    counters: Arc<Counters>,
     /// What the application's places are called.
     places: Vec<String>,
 }
@@ -58,7 +58,7 @@ struct Completed {
 /// All that is told of one.
 struct SlowRequest {
     native_id: i32,
-    underway: Underway,
+    in_flight: InFlightRequest,
     took_ns: u64,
     record: RequestRecord,
     /// GIL and CPU times of its own.
@@ -81,13 +81,13 @@ impl SlowRequests {
     }
 
     /// A request of the calling thread begins. Its path is for who knows where the application lives.
-    pub fn begin(&self, activity: &Activity, connection: &Connection) {
+    pub fn begin(&self, activity: &WorkerStatus, connection: &Connection) {
         let active = self.active.fetch_add(1, Relaxed) + 1;
-        let Some(mut underway) = activity.describe() else { return };
-        underway.begin(active);
-        underway.queue_ns =
+        let Some(mut in_flight) = activity.describe() else { return };
+        in_flight.begin(active);
+        in_flight.queue_ns =
             connection.progress.started_ns.saturating_sub(connection.progress.noticed_ns);
-        underway.started_ns = connection.progress.started_ns;
+        in_flight.started_ns = connection.progress.started_ns;
         let (head, bytes) = connection.http.head();
         let origin = connection.origin.as_deref();
         let is_https =
@@ -95,7 +95,7 @@ impl SlowRequests {
         let host_said = origin.and_then(|origin| origin.host.as_deref());
         let (host_asked, _) = split_absolute(&bytes[head.target.clone()]).unzip();
         let host = host_said.or(host_asked).or_else(|| head.field(bytes, b"host"));
-        let about = &mut underway.description;
+        let about = &mut in_flight.description;
         about.method.set(&bytes[head.method.clone()]);
         about.scheme = if is_https { "https" } else { "http" };
         about.host.set(host.unwrap_or_default());
@@ -106,24 +106,24 @@ impl SlowRequests {
     }
 
     /// It is over, and `record` says how it went.
-    pub fn end(&self, activity: &Activity, record: &RequestRecord, now_ns: u64) {
+    pub fn end(&self, activity: &WorkerStatus, record: &RequestRecord, now_ns: u64) {
         let active = self.active.fetch_sub(1, Relaxed);
         let took_ns = activity.begun_ns().map_or(0, |begun_ns| now_ns.saturating_sub(begun_ns));
         if took_ns < self.threshold_ns {
             return;
         }
-        let Some(underway) = activity.underway() else { return };
+        let Some(in_flight) = activity.in_flight() else { return };
         let gil = headway_gil::times_of_this_thread().unwrap_or_default();
         let request = SlowRequest {
             native_id: activity.native_id,
             took_ns,
             record: *record,
-            gil_wait_count: gil.contended_takes.saturating_sub(underway.gil.contended_takes),
-            cpu: CpuTimes::of_this_thread().since(underway.cpu),
+            gil_wait_count: gil.contended_takes.saturating_sub(in_flight.gil.contended_takes),
+            cpu: CpuTimes::of_this_thread().since(in_flight.cpu),
             endpoint: activity.endpoint(),
             active_at_completion: active,
             is_over: true,
-            underway,
+            in_flight,
         };
         let mut completed = self.lock();
         if completed.requests.len() == MAX_COMPLETED {
@@ -134,7 +134,7 @@ impl SlowRequests {
     }
 
     /// Those that run for longer than the limit, the longest first.
-    fn overdue(&self) -> Vec<(Arc<Activity>, u64)> {
+    fn overdue(&self) -> Vec<(Arc<WorkerStatus>, u64)> {
         let now_ns = now_ns();
         let mut overdue: Vec<_> = self
             .threads
@@ -147,23 +147,23 @@ impl SlowRequests {
         overdue
     }
 
-    fn active(&self, thread: &Activity, begun_ns: u64) -> Option<SlowRequest> {
+    fn active(&self, thread: &WorkerStatus, begun_ns: u64) -> Option<SlowRequest> {
         let times = headway_gil::times_of_thread(thread.native_id as u32);
         let cpu = CpuTimes::of_thread(thread.native_id);
-        let (underway, endpoint) = (thread.underway()?, thread.endpoint());
+        let (in_flight, endpoint) = (thread.in_flight()?, thread.endpoint());
         // Else another has begun meanwhile.
         let now_ns = Some(now_ns()).filter(|_| thread.begun_ns() == Some(begun_ns))?;
-        let since_start = |ns: u64| ns.saturating_sub(underway.started_ns);
+        let since_start = |ns: u64| ns.saturating_sub(in_flight.started_ns);
         let (server_ns, application_ns) = match thread.called_ns() {
             0 => (since_start(now_ns), 0),
             called_ns => (since_start(called_ns), now_ns.saturating_sub(called_ns)),
         };
         let gil = |of: fn(&headway_gil::ThreadTimes) -> u64| {
-            times.map(|times| of(&times).saturating_sub(of(&underway.gil)))
+            times.map(|times| of(&times).saturating_sub(of(&in_flight.gil)))
         };
         let record = RequestRecord {
             place: thread.place(),
-            queue_ns: underway.queue_ns,
+            queue_ns: in_flight.queue_ns,
             server_ns,
             application_ns,
             gil_wait_ns: gil(|times| times.waited_ns),
@@ -175,23 +175,23 @@ impl SlowRequests {
             took_ns: now_ns.saturating_sub(begun_ns),
             record,
             gil_wait_count: gil(|times| times.contended_takes).unwrap_or(0),
-            cpu: cpu.map_or_else(CpuTimes::default, |cpu| cpu.since(underway.cpu)),
+            cpu: cpu.map_or_else(CpuTimes::default, |cpu| cpu.since(in_flight.cpu)),
             endpoint,
             active_at_completion: 0,
             is_over: false,
-            underway,
+            in_flight,
         })
     }
 }
 
 impl SlowRequestReport {
-    pub fn new(requests: Arc<SlowRequests>, books: Arc<Books>, places: Vec<String>) -> Self {
-        Self { requests, books, places }
+    pub fn new(requests: Arc<SlowRequests>, counters: Arc<Counters>, places: Vec<String>) -> Self {
+        Self { requests, counters, places }
     }
 
     fn write(&self, request: &SlowRequest, out: &mut Writer) {
         request.write(out);
-        let route = self.books.routes.name(request.record.route);
+        let route = self.counters.routes.name(request.record.route);
         out.text(id::SLOW_ENDPOINT, route.as_deref().unwrap_or(&request.endpoint));
         if let Some(name) = self.places.get(request.record.place) {
             out.text(id::SLOW_INTERPRETER, name);
@@ -253,7 +253,7 @@ impl SlowRequests {
 }
 
 /// Has a thread write the stack of the request that began then.
-fn take_stack(thread: &Activity, begun_ns: u64) {
+fn take_stack(thread: &WorkerStatus, begun_ns: u64) {
     let stack = stacks::read(thread.native_id as u32, PATIENCE);
     let stack = stack.map(|stack| stack.calls).map_err(|missing| missing.as_str());
     thread.note_stack(begun_ns, stack);
@@ -261,10 +261,10 @@ fn take_stack(thread: &Activity, begun_ns: u64) {
 
 impl SlowRequest {
     fn write(&self, out: &mut Writer) {
-        let (underway, record) = (&self.underway, &self.record);
-        let about = &underway.description;
+        let (in_flight, record) = (&self.in_flight, &self.record);
+        let about = &in_flight.description;
         out.count(id::SLOW_RECORD_STATE, u64::from(self.is_over));
-        out.number(id::SLOW_START_STAMP, underway.began_s);
+        out.number(id::SLOW_START_STAMP, in_flight.began_s);
         out.seconds_of_ns(id::SLOW_DURATION, self.took_ns);
         out.count(id::SLOW_THREAD_ID, self.native_id as u64);
         out.count(id::SLOW_SERVER_PID, u64::from(std::process::id()));
@@ -294,13 +294,13 @@ impl SlowRequest {
         out.count(id::SLOW_STATUS, u64::from(record.status));
         out.seconds_of_ns(id::SLOW_CPU_USER_TIME, self.cpu.user_ns);
         out.seconds_of_ns(id::SLOW_CPU_SYSTEM_TIME, self.cpu.system_ns);
-        out.count(id::SLOW_ACTIVE_AT_START, underway.active_at_start);
+        out.count(id::SLOW_ACTIVE_AT_START, in_flight.active_at_start);
         out.count(id::SLOW_ACTIVE_AT_COMPLETION, self.active_at_completion);
         if let Some(held_ns) = record.gil_held_ns {
             out.seconds_of_ns(id::SLOW_GIL_HELD_TIME, held_ns);
         }
         // Missing is said too: whoever looks for a stack is to know why there is none.
-        match &underway.stack {
+        match &in_flight.stack {
             Some(Ok(stack)) => out.text(id::SLOW_STACK, stack),
             Some(Err(reason)) => out.text(id::SLOW_STACK, &format!("({reason})")),
             None => {}

@@ -1,15 +1,15 @@
 //! The threads that work in a pool.
 
-use crate::limits::Activity;
+use crate::limits::WorkerStatus;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// One entry for each, while it works. Locked for a copy of the list, and while a thread is sent a signal, so that
 /// it exists.
 #[derive(Default)]
-pub struct Threads(Mutex<Vec<Arc<Activity>>>);
+pub struct Threads(Mutex<Vec<Arc<WorkerStatus>>>);
 
 impl Threads {
-    pub fn lock(&self) -> MutexGuard<'_, Vec<Arc<Activity>>> {
+    pub fn lock(&self) -> MutexGuard<'_, Vec<Arc<WorkerStatus>>> {
         self.0.lock().expect("no panic under this lock")
     }
 

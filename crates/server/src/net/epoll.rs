@@ -110,9 +110,9 @@ fn append(raw: &[libc::epoll_event], count: i32, events: &mut Vec<Event>) {
 }
 
 /// Brings a thread out of `Epoll::wait`.
-pub struct Kick(OwnedFd);
+pub struct Waker(OwnedFd);
 
-impl Kick {
+impl Waker {
     pub fn new() -> Result<Self> {
         // SAFETY: no pointers; the result is checked before it is owned.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
@@ -124,7 +124,7 @@ impl Kick {
         std::os::fd::AsFd::as_fd(&self.0)
     }
 
-    pub fn kick(&self) {
+    pub fn wake(&self) {
         let one = 1_u64;
         // SAFETY: eight bytes of a live integer. A full counter means that a kick is pending.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };

@@ -2,16 +2,16 @@
 //!
 //! Run by the thread that polls, and by who stops the server. Where there is no room, for want of
 //! descriptors or slots, connections without a request are closed (`eviction`); without any to close, the
-//! listeners are left alone until something closes, one can be evicted, or the monitor tries again; where other processes share them, they are left to those now and then (`sharing`).
+//! listeners are left alone until something closes, one can be evicted, or the monitor tries again; where other processes share them, they are left to those now and then (`balancing`).
 
 use crate::connection::deadline::Timeouts;
-use crate::connection::preamble::Entrance;
+use crate::connection::preamble::Preamble;
 use crate::connection::state::Connection;
 use crate::http::Limits;
 use crate::limits::say_on_stderr;
 use crate::net::socket::{self, Accepted, Direction, Listener};
-use crate::pool::accept_balancing::Sharing;
-use crate::pool::dispatcher::{Dispatcher, KICK_DATA};
+use crate::pool::accept_balancing::AcceptBalancing;
+use crate::pool::dispatcher::{Dispatcher, WAKER_DATA};
 use crate::pool::eviction::Eviction;
 use crate::stats::clock::now_ns;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 /// Listening sockets of one server.
 pub const MAX_LISTENERS: usize = 64;
 /// The epoll data of the first listener; those of the others follow.
-pub const FIRST_LISTENER_DATA: u64 = KICK_DATA - MAX_LISTENERS as u64;
+pub const FIRST_LISTENER_DATA: u64 = WAKER_DATA - MAX_LISTENERS as u64;
 /// Connections accepted before those that are ready get their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
 /// Connections taken from the listen queue when the server stops: as many as the queue can hold
@@ -40,8 +40,8 @@ pub struct Acceptor {
     /// writes it, relaxed: the exchange lets one of two tell.
     want_told_ns: AtomicU64,
     eviction: Eviction,
-    balancing: Sharing,
-    entrance: Arc<Entrance>,
+    balancing: AcceptBalancing,
+    preamble: Arc<Preamble>,
     timeouts: Timeouts,
     limits: Arc<Limits>,
     max_connections: usize,
@@ -53,7 +53,7 @@ pub struct AcceptorSettings {
     pub listeners: Vec<Listener>,
     /// Other processes accept from them too.
     pub shared: bool,
-    pub entrance: Arc<Entrance>,
+    pub preamble: Arc<Preamble>,
     pub timeouts: Timeouts,
     pub limits: Limits,
     pub max_connections: usize,
@@ -61,7 +61,7 @@ pub struct AcceptorSettings {
 
 impl Acceptor {
     pub fn new(dispatcher: Arc<Dispatcher>, settings: AcceptorSettings) -> std::io::Result<Self> {
-        for (listener, data) in settings.listeners.iter().zip(FIRST_LISTENER_DATA..KICK_DATA) {
+        for (listener, data) in settings.listeners.iter().zip(FIRST_LISTENER_DATA..WAKER_DATA) {
             listener.set_nonblocking()?;
             dispatcher.epoll.add_listener(listener.fd(), data)?;
         }
@@ -71,8 +71,8 @@ impl Acceptor {
             paused: AtomicBool::new(false),
             want_told_ns: AtomicU64::new(0),
             eviction: Eviction::default(),
-            balancing: Sharing::new(settings.shared, ACCEPTS_PER_EVENT),
-            entrance: settings.entrance,
+            balancing: AcceptBalancing::new(settings.shared, ACCEPTS_PER_EVENT),
+            preamble: settings.preamble,
             timeouts: settings.timeouts,
             limits: Arc::new(settings.limits),
             max_connections: settings.max_connections,
@@ -159,11 +159,11 @@ impl Acceptor {
                     let limits = Arc::clone(&self.limits);
                     let mut connection = Box::new(Connection::new(socket, address, limits));
                     connection.listener = index as u8;
-                    self.entrance.admit(&mut connection);
+                    self.preamble.admit(&mut connection);
                     let Some(mut connection) = self.dispatcher.table.insert(connection) else {
                         return false;
                     };
-                    self.dispatcher.books.note_accepted();
+                    self.dispatcher.counters.note_accepted();
                     let deadline_ns =
                         self.timeouts.next_deadline_ns(&mut connection, &self.dispatcher.phase);
                     // Registered while this thread owns it: afterwards another thread may claim it and

@@ -16,7 +16,7 @@ const STEP_BACK_NS: u64 = 200_000;
 /// Whoever finds connections waiting so soon after it came back is the only one who accepts.
 const STILL_NS: u64 = 100_000;
 
-pub struct Sharing {
+pub struct AcceptBalancing {
     is_shared: bool,
     /// Connections to accept at the next event.
     batch: AtomicUsize,
@@ -27,7 +27,7 @@ pub struct Sharing {
     back_ns: AtomicU64,
 }
 
-impl Sharing {
+impl AcceptBalancing {
     pub fn new(is_shared: bool, max_batch: usize) -> Self {
         Self {
             is_shared,
@@ -81,25 +81,25 @@ mod tests {
 
     #[test]
     fn who_accepts_alone_accepts_more_each_time() {
-        let sharing = Sharing::new(true, 8);
+        let balancing = AcceptBalancing::new(true, 8);
         let mut now_ns = 1_000_000;
         let mut batches = Vec::new();
         for _ in 0..7 {
-            batches.push(sharing.batch(now_ns));
-            assert!(sharing.step_back(now_ns) && sharing.is_away());
-            assert_eq!(sharing.remaining_ns(now_ns + 1), Some(STEP_BACK_NS - 1));
+            batches.push(balancing.batch(now_ns));
+            assert!(balancing.step_back(now_ns) && balancing.is_away());
+            assert_eq!(balancing.remaining_ns(now_ns + 1), Some(STEP_BACK_NS - 1));
             now_ns += STEP_BACK_NS;
-            assert_eq!(sharing.remaining_ns(now_ns), None);
-            assert!(!sharing.is_away());
+            assert_eq!(balancing.remaining_ns(now_ns), None);
+            assert!(!balancing.is_away());
         }
         assert_eq!(batches, [1, 2, 3, 4, 6, 8, 8]);
-        assert_eq!(sharing.batch(now_ns + STILL_NS), 1, "others took part");
+        assert_eq!(balancing.batch(now_ns + STILL_NS), 1, "others took part");
     }
 
     #[test]
     fn whoever_shares_with_nobody_stays() {
-        let sharing = Sharing::new(false, 8);
-        assert_eq!(sharing.batch(0), 8);
-        assert!(!sharing.step_back(0) && !sharing.is_away());
+        let balancing = AcceptBalancing::new(false, 8);
+        assert_eq!(balancing.batch(0), 8);
+        assert!(!balancing.step_back(0) && !balancing.is_away());
     }
 }

@@ -17,7 +17,7 @@ fn pool() -> (Pool<Targets>, SocketAddr) {
 }
 
 fn new_runner<'p>(pool: &'p Pool<Targets>, thread: Option<&'p mut ()>) -> Runner<'p, Targets> {
-    Runner::new(&pool.driver, &pool.acceptor, &pool.outboxes, thread)
+    Runner::new(&pool.driver, &pool.acceptor, &pool.deferred_of_threads, thread)
 }
 
 /// Sends each target on a connection of its own.
@@ -43,16 +43,16 @@ fn run_requests(
         pool.dispatcher.epoll.wait(-1, &mut events);
         note_events(&pool.dispatcher, &pool.acceptor, &events);
         while let Some((ready, _)) = pool.dispatcher.ready.pop() {
-            since_ns.inspect(|since_ns| runner.state.outbox.open(*since_ns));
+            since_ns.inspect(|since_ns| runner.state.deferred.open(*since_ns));
             runner.run(pool.dispatcher.table.resume(ready.connection));
         }
     }
 }
 
 fn end_burst(pool: &Pool<Targets>, runner: &mut Runner<Targets>) {
-    let seat = pool.dispatcher.parking.join();
+    let seat = pool.dispatcher.idle.join();
     runner.end_batch(&seat);
-    pool.dispatcher.parking.leave(&seat);
+    pool.dispatcher.idle.leave(&seat);
 }
 
 fn has_answer(connection: &TcpStream) -> bool {
@@ -74,7 +74,7 @@ fn responses_go_out_at_the_end_of_the_burst() {
     end_burst(&pool, &mut runner);
     assert_eq!(connections.each_mut().map(read_answer), ["/1", "/2"]);
     assert_eq!(pool.requests().rows().len(), 2);
-    assert!(!runner.state.outbox.is_open());
+    assert!(!runner.state.deferred.is_open());
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn nothing_is_held_for_a_thread_that_runs_one_request_for_ever() {
     let (pool, address) = pool();
     let mut thread = ();
     let mut runner = new_runner(&pool, Some(&mut thread));
-    runner.state.outbox.open(1);
+    runner.state.deferred.open(1);
     new_runner(&pool, None).send_overdue(now_ns());
-    assert!(!runner.state.outbox.is_open(), "the monitor may sleep");
+    assert!(!runner.state.deferred.is_open(), "the monitor may sleep");
     let mut connections = send_all(address, ["/1"]);
     run_requests(&pool, 1, None, &mut runner);
     assert_eq!(read_answer(&mut connections[0]), "/1");
@@ -204,12 +204,12 @@ fn who_holds_the_gil_does_not_wait_for_a_rest() {
         while !pool.application().waiting.load(SeqCst) {
             std::thread::yield_now();
         }
-        let is_with_monitor = pool.outboxes.are_used();
+        let is_with_monitor = pool.deferred_of_threads.are_used();
         let received = connections[0].read(&mut [0; 100]);
         pool.application().gate.store(true, SeqCst);
         assert!(is_with_monitor && received.unwrap() > 0);
         resting.join().unwrap();
-        assert!(!pool.outboxes.are_used());
+        assert!(!pool.deferred_of_threads.are_used());
     });
 }
 

@@ -1,32 +1,32 @@
 //! Which connections wait for events or for a thread, and which threads wait for them.
 
 use crate::connection::table::{ConnectionTable, Owned};
-use crate::net::epoll::{Epoll, Kick};
+use crate::net::epoll::{Epoll, Waker};
 use crate::net::socket;
-use crate::pool::idle::Parking;
+use crate::pool::idle::IdleList;
 use crate::pool::monitor_waker::MonitorWaker;
 use crate::pool::phase::Phase;
 use crate::pool::ready::ReadyQueue;
 use crate::pool::scheduling::{Load, TurnAverages};
-use crate::stats::Books;
+use crate::stats::Counters;
 use crate::stats::clock::now_ns;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// The epoll data of the waker: beyond that of any connection or listener.
-pub const KICK_DATA: u64 = u64::MAX;
+pub const WAKER_DATA: u64 = u64::MAX;
 
 pub struct Dispatcher {
     pub table: ConnectionTable,
     pub ready: ReadyQueue,
     pub epoll: Epoll,
-    pub kick: Kick,
-    pub parking: Parking,
+    pub waker: Waker,
+    pub idle: IdleList,
     pub monitor: MonitorWaker,
     pub phase: Phase,
     pub averages: TurnAverages,
-    pub books: Arc<Books>,
+    pub counters: Arc<Counters>,
     parallel: bool,
     /// True while one thread polls. Set with a swap by a thread that begins to poll, cleared by it;
     /// read by all threads. `SeqCst`: a thread that parks reads it after it is in the idle list, and a
@@ -35,19 +35,19 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    pub fn new(books: Arc<Books>, parallel: bool) -> std::io::Result<Self> {
-        let (epoll, kick) = (Epoll::new()?, Kick::new()?);
-        epoll.add(kick.fd(), KICK_DATA)?;
+    pub fn new(counters: Arc<Counters>, parallel: bool) -> std::io::Result<Self> {
+        let (epoll, waker) = (Epoll::new()?, Waker::new()?);
+        epoll.add(waker.fd(), WAKER_DATA)?;
         Ok(Self {
             table: ConnectionTable::default(),
             ready: ReadyQueue::default(),
             epoll,
-            kick,
-            parking: Parking::default(),
+            waker,
+            idle: IdleList::default(),
             monitor: MonitorWaker::default(),
             phase: Phase::default(),
             averages: TurnAverages::default(),
-            books,
+            counters,
             parallel,
             polling: AtomicBool::new(false),
         })
@@ -57,8 +57,8 @@ impl Dispatcher {
         Load {
             parallel: self.parallel,
             is_polled: self.is_polling(),
-            has_parked: self.parking.has_parked(),
-            has_several_awake: self.parking.has_several_awake(),
+            has_parked: self.idle.has_parked(),
+            has_several_awake: self.idle.has_several_awake(),
             turn_ns: self.averages.turn_ns(),
             parallel_ns: self.averages.parallel_ns(),
         }
@@ -80,8 +80,8 @@ impl Dispatcher {
     /// Queues a connection from another thread than the one that polls.
     pub fn submit(&self, connection: Owned) {
         self.ready.push(connection.queue(), now_ns());
-        if !self.parking.wake_one() {
-            self.kick.kick();
+        if !self.idle.wake_one() {
+            self.waker.wake();
         }
     }
 
@@ -90,7 +90,7 @@ impl Dispatcher {
         connection.close_tls_session_if_idle();
         self.epoll.remove(connection.socket.as_fd());
         socket::shut_down(connection.socket.as_fd());
-        self.books.note_closed();
+        self.counters.note_closed();
     }
 
     pub fn is_over(&self) -> bool {
@@ -102,8 +102,8 @@ impl Dispatcher {
     }
 
     pub fn wake_everyone(&self) {
-        self.parking.wake_all();
-        self.kick.kick();
+        self.idle.wake_all();
+        self.waker.wake();
         self.monitor.wake();
     }
 
@@ -111,11 +111,11 @@ impl Dispatcher {
     /// matter: among short requests the others drop the GIL soon. Otherwise another thread looks for
     /// requests meanwhile.
     pub fn prepare_for_preemption(&self) -> bool {
-        if self.parking.has_other_short_turn(now_ns()) {
+        if self.idle.has_other_short_turn(now_ns()) {
             return false;
         }
         if self.load().wakes_poller_before_preemption() {
-            self.parking.wake_one();
+            self.idle.wake_one();
         }
         true
     }

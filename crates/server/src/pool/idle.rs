@@ -13,8 +13,8 @@ use std::thread::Thread;
 const STUCK_TURN_NS: u64 = 1_000_000;
 
 #[derive(Default)]
-pub struct Parking {
-    lot: Mutex<Lot>,
+pub struct IdleList {
+    lot: Mutex<Lists>,
     /// `lot.parked.len()`, to see without the lock that there is nobody to wake.
     parked: AtomicUsize,
     /// `lot.members.len()`, likewise.
@@ -22,15 +22,15 @@ pub struct Parking {
 }
 
 #[derive(Default)]
-struct Lot {
+struct Lists {
     /// Threads that work or park here.
-    members: Vec<Arc<Seat>>,
+    members: Vec<Arc<WorkerSlot>>,
     /// The last to come is the first to be woken: its caches are the warmest.
-    parked: Vec<Arc<Seat>>,
+    parked: Vec<Arc<WorkerSlot>>,
 }
 
 /// One thread's place.
-pub struct Seat {
+pub struct WorkerSlot {
     thread: Thread,
     /// Set by whoever takes the seat out of `parked`, cleared by its thread. Both under the lock;
     /// its thread alone reads it without.
@@ -40,7 +40,7 @@ pub struct Seat {
     turn_begun_ns: AtomicU64,
 }
 
-impl Seat {
+impl WorkerSlot {
     pub fn begin_turn(&self, now_ns: u64) {
         self.turn_begun_ns.store(now_ns, Relaxed);
     }
@@ -49,15 +49,15 @@ impl Seat {
         self.turn_begun_ns.store(0, Relaxed);
     }
 
-    fn is_lively(&self, now_ns: u64) -> bool {
+    fn is_progressing(&self, now_ns: u64) -> bool {
         let begun_ns = self.turn_begun_ns.load(Relaxed);
         begun_ns == 0 || now_ns < begun_ns + STUCK_TURN_NS
     }
 }
 
-impl Parking {
-    pub fn join(&self) -> Arc<Seat> {
-        let seat = Arc::new(Seat {
+impl IdleList {
+    pub fn join(&self) -> Arc<WorkerSlot> {
+        let seat = Arc::new(WorkerSlot {
             thread: std::thread::current(),
             woken: AtomicBool::new(true),
             turn_begun_ns: AtomicU64::new(0),
@@ -68,25 +68,27 @@ impl Parking {
         seat
     }
 
-    pub fn leave(&self, seat: &Arc<Seat>) {
+    pub fn leave(&self, seat: &Arc<WorkerSlot>) {
         let mut lot = self.lot.lock().expect("no panic under this lock");
         lot.members.retain(|other| !Arc::ptr_eq(other, seat));
         self.members.store(lot.members.len(), SeqCst);
     }
 
     /// Takes a place among the parked. After it, check what could have been missed, then `rest`.
-    pub fn step_back(&self, seat: &Arc<Seat>) {
+    pub fn step_back(&self, seat: &Arc<WorkerSlot>) {
         self.lot.lock().expect("no panic under this lock").park(seat, &self.parked);
     }
 
     /// The same, and true, if another thread is awake and not stuck in a long turn; else false,
     /// and no place.
-    pub fn step_back_behind_another(&self, seat: &Arc<Seat>, now_ns: u64) -> bool {
+    pub fn prepare_to_park_behind_another(&self, seat: &Arc<WorkerSlot>, now_ns: u64) -> bool {
         let mut lot = self.lot.lock().expect("no panic under this lock");
         let others_active = lot.members.len() - lot.parked.len() > 1;
         let lively = others_active
             && lot.members.iter().any(|other| {
-                !Arc::ptr_eq(other, seat) && other.woken.load(SeqCst) && other.is_lively(now_ns)
+                !Arc::ptr_eq(other, seat)
+                    && other.woken.load(SeqCst)
+                    && other.is_progressing(now_ns)
             });
         if lively {
             lot.park(seat, &self.parked);
@@ -101,12 +103,12 @@ impl Parking {
         let lot = self.lot.lock().expect("no panic under this lock");
         lot.members.iter().any(|seat| {
             let in_turn = seat.turn_begun_ns.load(Relaxed) != 0;
-            in_turn && seat.is_lively(now_ns) && seat.thread.id() != me
+            in_turn && seat.is_progressing(now_ns) && seat.thread.id() != me
         })
     }
 
     /// Gives the place up again, if nobody has taken it.
-    pub fn step_forward(&self, seat: &Arc<Seat>) {
+    pub fn cancel_park(&self, seat: &Arc<WorkerSlot>) {
         let mut lot = self.lot.lock().expect("no panic under this lock");
         lot.parked.retain(|other| !Arc::ptr_eq(other, seat));
         seat.woken.store(true, SeqCst);
@@ -114,7 +116,7 @@ impl Parking {
     }
 
     /// Sleeps until woken.
-    pub fn rest(&self, seat: &Seat) {
+    pub fn rest(&self, seat: &WorkerSlot) {
         while !seat.woken.load(SeqCst) {
             std::thread::park();
         }
@@ -154,8 +156,8 @@ impl Parking {
     }
 }
 
-impl Lot {
-    fn park(&mut self, seat: &Arc<Seat>, parked: &AtomicUsize) {
+impl Lists {
+    fn park(&mut self, seat: &Arc<WorkerSlot>, parked: &AtomicUsize) {
         seat.woken.store(false, SeqCst);
         self.parked.push(seat.clone());
         parked.store(self.parked.len(), SeqCst);
@@ -168,48 +170,51 @@ mod tests {
 
     #[test]
     fn a_thread_steps_back_only_behind_a_lively_one() {
-        let parking = Parking::default();
-        let (one, two) = (parking.join(), parking.join());
-        assert!(parking.step_back_behind_another(&one, 5));
-        assert!(!parking.step_back_behind_another(&two, 5), "the last one stays");
-        assert!(parking.wake_one());
-        parking.rest(&one);
-        assert!(!parking.wake_one());
+        let idle = IdleList::default();
+        let (one, two) = (idle.join(), idle.join());
+        assert!(idle.prepare_to_park_behind_another(&one, 5));
+        assert!(!idle.prepare_to_park_behind_another(&two, 5), "the last one stays");
+        assert!(idle.wake_one());
+        idle.rest(&one);
+        assert!(!idle.wake_one());
         one.begin_turn(1);
-        assert!(!parking.has_other_short_turn(2), "its own");
+        assert!(!idle.has_other_short_turn(2), "its own");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(parking.has_other_short_turn(STUCK_TURN_NS));
-                assert!(!parking.has_other_short_turn(1 + STUCK_TURN_NS));
+                assert!(idle.has_other_short_turn(STUCK_TURN_NS));
+                assert!(!idle.has_other_short_turn(1 + STUCK_TURN_NS));
             });
         });
-        assert!(!parking.step_back_behind_another(&two, 1 + STUCK_TURN_NS), "the other is stuck");
-        assert!(parking.step_back_behind_another(&two, STUCK_TURN_NS));
-        parking.step_forward(&two);
-        assert!(!parking.has_parked());
+        assert!(
+            !idle.prepare_to_park_behind_another(&two, 1 + STUCK_TURN_NS),
+            "the other is stuck"
+        );
+        assert!(idle.prepare_to_park_behind_another(&two, STUCK_TURN_NS));
+        idle.cancel_park(&two);
+        assert!(!idle.has_parked());
     }
 
     #[test]
     fn everyone_who_rests_is_woken() {
-        let parking = Parking::default();
-        let members = || parking.lot.lock().unwrap().members.len();
+        let idle = IdleList::default();
+        let members = || idle.lot.lock().unwrap().members.len();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 let seat_taken = members();
                 scope.spawn(|| {
-                    let seat = parking.join();
+                    let seat = idle.join();
                     for _ in 0..1_000 {
-                        parking.step_back(&seat);
-                        parking.rest(&seat);
+                        idle.step_back(&seat);
+                        idle.rest(&seat);
                     }
-                    parking.leave(&seat);
+                    idle.leave(&seat);
                 });
                 while members() == seat_taken {
                     std::thread::yield_now();
                 }
             }
             while members() > 0 {
-                parking.wake_one();
+                idle.wake_one();
                 std::thread::yield_now();
             }
         });

@@ -28,9 +28,9 @@ mod scheduling;
 mod worker;
 
 use crate::connection::deadline::Timeouts;
-use crate::connection::deferred::Outboxes;
+use crate::connection::deferred::DeferredOfThreads;
 use crate::connection::drive::Driver;
-use crate::connection::preamble::Entrance;
+use crate::connection::preamble::Preamble;
 use crate::connection::table::MAX_CONNECTIONS;
 use crate::http::Limits;
 use crate::limits::inbox::Received;
@@ -38,7 +38,7 @@ use crate::limits::{Interruption, ProcessLimits, Watch};
 use crate::net::socket::Listener;
 use crate::request::Application;
 use crate::stats::clock::now_ns;
-use crate::stats::{AccessLog, Books, PathTables};
+use crate::stats::{AccessLog, Counters, PathTables};
 use accept::{Acceptor, AcceptorSettings};
 use dispatcher::Dispatcher;
 use monitor::Monitor;
@@ -60,7 +60,7 @@ pub struct PoolSettings {
     pub limits: Limits,
     /// Connections that may be open at once, at most `MAX_CONNECTIONS`.
     pub max_connections: usize,
-    pub entrance: Entrance,
+    pub preamble: Preamble,
     pub process_limits: ProcessLimits,
     /// Whether somebody reports what is served: see `Books::take`.
     pub reported: bool,
@@ -70,21 +70,21 @@ pub struct Pool<A: Application> {
     dispatcher: Arc<Dispatcher>,
     acceptor: Acceptor,
     driver: Driver<A>,
-    outboxes: Outboxes,
+    deferred_of_threads: DeferredOfThreads,
 }
 
 impl<A: Application> Pool<A> {
     pub fn new(application: A, settings: PoolSettings) -> std::io::Result<Self> {
-        let books = Arc::new(Books::new(settings.reported));
-        let dispatcher = Arc::new(Dispatcher::new(books, settings.parallel)?);
-        let entrance = Arc::new(settings.entrance);
+        let counters = Arc::new(Counters::new(settings.reported));
+        let dispatcher = Arc::new(Dispatcher::new(counters, settings.parallel)?);
+        let preamble = Arc::new(settings.preamble);
         let timeouts = settings.timeouts;
         let acceptor = Acceptor::new(
             Arc::clone(&dispatcher),
             AcceptorSettings {
                 listeners: settings.listeners,
                 shared: settings.shared_listeners,
-                entrance: Arc::clone(&entrance),
+                preamble: Arc::clone(&preamble),
                 timeouts,
                 limits: settings.limits,
                 max_connections: settings.max_connections.min(MAX_CONNECTIONS),
@@ -93,23 +93,23 @@ impl<A: Application> Pool<A> {
         let driver = Driver {
             application,
             dispatcher: Arc::clone(&dispatcher),
-            entrance,
+            preamble,
             timeouts,
             patience: timeouts.patience(),
             watch: Watch::new(settings.process_limits, settings.reported),
             access_log: settings.access_log,
         };
-        Ok(Self { dispatcher, acceptor, driver, outboxes: Outboxes::default() })
+        Ok(Self { dispatcher, acceptor, driver, deferred_of_threads: DeferredOfThreads::default() })
     }
 
     /// Works until the server has stopped and its last connection is closed, or it was aborted.
     pub fn work(&self, thread: &mut A::Thread) {
-        Worker::new(&self.driver, &self.acceptor, &self.outboxes, thread).work();
+        Worker::new(&self.driver, &self.acceptor, &self.deferred_of_threads, thread).work();
     }
 
     /// Runs the monitor until the server is over. One thread calls this.
     pub fn monitor(&self) {
-        Monitor::new(&self.driver, &self.acceptor, &self.outboxes).work();
+        Monitor::new(&self.driver, &self.acceptor, &self.deferred_of_threads).work();
     }
 
     /// Stops accepting, lets every request that was sent before end, then lets `work` return.
@@ -160,21 +160,21 @@ impl<A: Application> Pool<A> {
 
     /// Requests by place and path, of all threads together.
     pub fn requests(&self) -> PathTables {
-        self.books().paths()
+        self.counters().paths()
     }
 
     pub fn watch(&self) -> &Watch {
         &self.driver.watch
     }
 
-    pub fn books(&self) -> &Arc<Books> {
-        &self.dispatcher.books
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.dispatcher.counters
     }
 
     /// Has the threads that are parked call `Application::tidy`. One that is about to park may miss it.
     pub fn call_everyone(&self) {
-        self.dispatcher.parking.wake_all();
-        self.dispatcher.kick.kick();
+        self.dispatcher.idle.wake_all();
+        self.dispatcher.waker.wake();
     }
 
     pub fn open_connections(&self) -> usize {

@@ -8,7 +8,7 @@
 //! after, the monitor sleeps. It never touches Python, and waits for no other thread: stacks are taken
 //! by a thread of their own (`limits::findings`).
 
-use crate::connection::deferred::Outboxes;
+use crate::connection::deferred::DeferredOfThreads;
 use crate::connection::drive::Driver;
 use crate::connection::table::SlotView;
 use crate::net::epoll::{EVENTS_PER_WAIT, Event};
@@ -28,14 +28,18 @@ const POLLS_PER_SWEEP: usize = 64;
 pub struct Monitor<'p, A: Application> {
     runner: Runner<'p, A>,
     acceptor: &'p Acceptor,
-    outboxes: &'p Outboxes,
+    deferred_of_threads: &'p DeferredOfThreads,
     events: Vec<Event>,
 }
 
 impl<'p, A: Application> Monitor<'p, A> {
-    pub fn new(driver: &'p Driver<A>, acceptor: &'p Acceptor, outboxes: &'p Outboxes) -> Self {
-        let runner = Runner::new(driver, acceptor, outboxes, None);
-        Self { runner, acceptor, outboxes, events: Vec::with_capacity(EVENTS_PER_WAIT) }
+    pub fn new(
+        driver: &'p Driver<A>,
+        acceptor: &'p Acceptor,
+        deferred_of_threads: &'p DeferredOfThreads,
+    ) -> Self {
+        let runner = Runner::new(driver, acceptor, deferred_of_threads, None);
+        Self { runner, acceptor, deferred_of_threads, events: Vec::with_capacity(EVENTS_PER_WAIT) }
     }
 
     /// Runs until the server is over.
@@ -57,7 +61,7 @@ impl<'p, A: Application> Monitor<'p, A> {
                 }
                 next_sweep = Instant::now() + sweep;
             }
-            let holding = self.outboxes.are_used();
+            let holding = self.deferred_of_threads.are_used();
             if holding {
                 self.runner.send_overdue(now_ns());
             }
@@ -65,7 +69,7 @@ impl<'p, A: Application> Monitor<'p, A> {
             if dispatcher.load().needs_watching() {
                 quiet = 0;
                 if turns == turns_before {
-                    dispatcher.parking.wake_one();
+                    dispatcher.idle.wake_one();
                 }
             } else if holding {
                 quiet = 0;
@@ -79,7 +83,7 @@ impl<'p, A: Application> Monitor<'p, A> {
             dispatcher.monitor.fall_asleep();
             let misses_something = dispatcher.is_over()
                 || dispatcher.load().needs_watching()
-                || self.outboxes.are_used();
+                || self.deferred_of_threads.are_used();
             if misses_something {
                 dispatcher.monitor.wake_up();
                 continue;
@@ -129,7 +133,7 @@ impl<'p, A: Application> Monitor<'p, A> {
             return;
         }
         let dispatcher = self.runner.dispatcher;
-        if !dispatcher.parking.has_parked() {
+        if !dispatcher.idle.has_parked() {
             for _ in 0..POLLS_PER_SWEEP {
                 if !poll_for_stuck_threads(dispatcher, self.acceptor, &mut self.events) {
                     break;

@@ -3,7 +3,7 @@
 use crate::connection::table::Token;
 use crate::net::epoll::{EVENTS_PER_WAIT, Event};
 use crate::pool::accept::{Acceptor, FIRST_LISTENER_DATA};
-use crate::pool::dispatcher::{Dispatcher, KICK_DATA};
+use crate::pool::dispatcher::{Dispatcher, WAKER_DATA};
 use crate::stats::clock::now_ns;
 
 /// Waits for events and queues the connections that this thread claimed. `flush` is called if no
@@ -33,7 +33,7 @@ pub fn poll(
     note_events(dispatcher, acceptor, events);
     dispatcher.end_polling();
     // Without a parked thread there is none that the monitor could wake.
-    if dispatcher.parking.has_parked() {
+    if dispatcher.idle.has_parked() {
         dispatcher.monitor.wake_if_asleep();
     }
 }
@@ -55,7 +55,7 @@ pub fn poll_for_stuck_threads(
     note_events(dispatcher, acceptor, events);
     dispatcher.end_polling();
     // A thread may have parked because this one polled.
-    dispatcher.parking.wake_one();
+    dispatcher.idle.wake_one();
     more
 }
 
@@ -67,7 +67,7 @@ pub fn note_events(dispatcher: &Dispatcher, acceptor: &Acceptor, events: &[Event
     let mut count = 0;
     for event in events {
         match event.data {
-            KICK_DATA => dispatcher.kick.clear(),
+            WAKER_DATA => dispatcher.waker.clear(),
             FIRST_LISTENER_DATA.. => acceptor.accept_some(event.data, now_ns),
             data => {
                 let token = Token::from_data(data);

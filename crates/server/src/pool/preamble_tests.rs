@@ -16,7 +16,7 @@ fn behind_balancer(head_ns: u64) -> (Pool<Targets>, SocketAddr) {
     let (listener, address) = listen();
     let mut settings = settings(listener);
     settings.timeouts.head_ns = head_ns;
-    settings.entrance.proxy_protocol_from = Networks::parse(&["127.0.0.0/8".into()]).unwrap();
+    settings.preamble.proxy_protocol_from = Networks::parse(&["127.0.0.0/8".into()]).unwrap();
     (Pool::new(Targets::default(), settings).unwrap(), address)
 }
 
@@ -36,7 +36,7 @@ fn what_comes_before_http_has_the_time_of_a_head() {
             assert_eq!(read_to_end(&mut connection), b"");
         }
     });
-    assert_eq!(pool.driver.entrance.refused.load(Relaxed), 0, "silence is no mistake");
+    assert_eq!(pool.driver.preamble.refused.load(Relaxed), 0, "silence is no mistake");
 }
 
 #[test]
@@ -97,6 +97,6 @@ fn who_owes_a_header_and_sends_a_request_is_closed_and_counted() {
         // Nothing, by an end or by a reset: what was sent is left unread.
         assert!(matches!(connection.read(&mut [0; 100]), Ok(0) | Err(_)));
     });
-    assert_eq!(pool.driver.entrance.refused.load(Relaxed), 1);
+    assert_eq!(pool.driver.preamble.refused.load(Relaxed), 1);
     assert!(pool.application().seen.lock().unwrap().is_empty());
 }

@@ -1,12 +1,12 @@
 //! Runs owned connections on the calling thread, until they wait, are queued or are closed.
 
-use crate::connection::deferred::{Held, Outboxes};
-use crate::connection::drive::{Driver, Outcome, TurnState};
+use crate::connection::deferred::{Deferred, DeferredOfThreads};
+use crate::connection::drive::{Driver, Outcome, WorkerState};
 use crate::connection::state::Stage;
 use crate::connection::table::Owned;
 use crate::pool::accept::Acceptor;
 use crate::pool::dispatcher::Dispatcher;
-use crate::pool::idle::Seat;
+use crate::pool::idle::WorkerSlot;
 use crate::request::Application;
 use crate::stats::clock::now_ns;
 
@@ -14,8 +14,8 @@ pub struct Runner<'p, A: Application> {
     pub driver: &'p Driver<A>,
     pub dispatcher: &'p Dispatcher,
     acceptor: &'p Acceptor,
-    outboxes: &'p Outboxes,
-    pub state: TurnState<'p, A::Thread>,
+    deferred_of_threads: &'p DeferredOfThreads,
+    pub state: WorkerState<'p, A::Thread>,
 }
 
 impl<'p, A: Application> Runner<'p, A> {
@@ -23,13 +23,13 @@ impl<'p, A: Application> Runner<'p, A> {
     pub fn new(
         driver: &'p Driver<A>,
         acceptor: &'p Acceptor,
-        outboxes: &'p Outboxes,
+        deferred_of_threads: &'p DeferredOfThreads,
         thread: Option<&'p mut A::Thread>,
     ) -> Self {
         let dispatcher = &*driver.dispatcher;
-        let (activity, outbox) = (driver.watch.join(), outboxes.join());
-        let state = TurnState::new(thread, activity, outbox, &dispatcher.books);
-        Self { driver, dispatcher, acceptor, outboxes, state }
+        let (activity, deferred) = (driver.watch.join(), deferred_of_threads.join());
+        let state = WorkerState::new(thread, activity, deferred, &dispatcher.counters);
+        Self { driver, dispatcher, acceptor, deferred_of_threads, state }
     }
 
     pub fn run(&mut self, mut connection: Owned) {
@@ -39,12 +39,12 @@ impl<'p, A: Application> Runner<'p, A> {
             connection.hangup = connection.has_hangup();
             match self.driver.turn(&mut connection, state) {
                 Outcome::Close => {
-                    connection.return_buffers(&mut state.spares);
+                    connection.return_buffers(&mut state.buffers);
                     return self.close(connection);
                 }
                 Outcome::Hold(record) => {
-                    let held = Held { connection: connection.queue(), record };
-                    if let Some(held) = state.outbox.hold(held) {
+                    let held = Deferred { connection: connection.queue(), record };
+                    if let Some(held) = state.deferred.hold(held) {
                         // The monitor has closed it meanwhile.
                         state.held.push(held);
                         self.send_held();
@@ -55,7 +55,7 @@ impl<'p, A: Application> Runner<'p, A> {
                 Outcome::Yield => return dispatcher.ready.push(connection.queue(), now_ns()),
                 Outcome::Wait => {
                     if matches!(connection.stage, Stage::Idle | Stage::Opening { .. }) {
-                        connection.return_buffers(&mut state.spares);
+                        connection.return_buffers(&mut state.buffers);
                     }
                     let slot = connection.view();
                     let deadline_ns =
@@ -86,13 +86,13 @@ impl<'p, A: Application> Runner<'p, A> {
 
     /// Sends the responses that this thread holds; their connections are in `state.sent` then.
     pub fn send_held(&mut self) {
-        self.state.outbox.close(&mut self.state.held);
+        self.state.deferred.close(&mut self.state.held);
         self.send_all();
     }
 
     /// Sends the responses that this thread holds, and goes on with their connections: a next request
     /// may be at hand.
-    pub fn end_batch(&mut self, seat: &Seat) {
+    pub fn end_batch(&mut self, seat: &WorkerSlot) {
         self.send_held();
         let mut sent = std::mem::take(&mut self.state.sent);
         self.state.late = false;
@@ -107,7 +107,7 @@ impl<'p, A: Application> Runner<'p, A> {
 
     /// Sends the responses of threads whose requests turned out to be long, and queues their connections.
     pub fn send_overdue(&mut self, now_ns: u64) {
-        self.outboxes.take_overdue(now_ns, &mut self.state.held);
+        self.deferred_of_threads.take_overdue(now_ns, &mut self.state.held);
         self.send_all();
         self.flush_log();
         for connection in self.state.sent.drain(..) {
@@ -118,7 +118,7 @@ impl<'p, A: Application> Runner<'p, A> {
     fn send_all(&mut self) {
         let state = &mut self.state;
         let mut held = std::mem::take(&mut state.held);
-        for Held { connection, mut record } in held.drain(..) {
+        for Deferred { connection, mut record } in held.drain(..) {
             let mut connection = self.dispatcher.table.resume(connection);
             let end_ns = self.driver.send_response(&mut connection, &mut record, now_ns());
             self.driver.end_request(&mut connection, &record, end_ns, state);
@@ -137,6 +137,6 @@ impl<'p, A: Application> Runner<'p, A> {
 impl<A: Application> Drop for Runner<'_, A> {
     fn drop(&mut self) {
         self.driver.watch.leave(&self.state.activity);
-        self.outboxes.leave(&self.state.outbox);
+        self.deferred_of_threads.leave(&self.state.deferred);
     }
 }

@@ -3,7 +3,7 @@
 use crate::http::Response;
 use crate::pool::scheduling::LONG_TURN_NS;
 use crate::pool::*;
-use crate::request::Exchange;
+use crate::request::RequestContext;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -29,7 +29,7 @@ pub struct Targets {
 impl Application for Targets {
     type Thread = ();
 
-    fn handle(&self, (): &mut (), exchange: &mut Exchange) {
+    fn handle(&self, (): &mut (), exchange: &mut RequestContext) {
         let (head, bytes) = exchange.head();
         let mut target = bytes[head.target.clone()].to_vec();
         self.seen.lock().unwrap().push(String::from_utf8(target.clone()).unwrap());
@@ -93,7 +93,7 @@ pub fn settings(listener: TcpListener) -> PoolSettings {
         },
         limits: Default::default(),
         max_connections: MAX_CONNECTIONS,
-        entrance: Entrance::default(),
+        preamble: Preamble::default(),
         process_limits: ProcessLimits::default(),
         reported: false,
     }
@@ -304,7 +304,7 @@ fn who_is_woken_for_a_connection_does_not_leave_it_to_who_polls() {
     settings.timeouts.keep_alive_ns = 1;
     let pool = Pool::new(Targets::default(), settings).unwrap();
     run(&pool, 2, true, || {
-        while !(pool.dispatcher.is_polling() && pool.dispatcher.parking.has_parked()) {
+        while !(pool.dispatcher.is_polling() && pool.dispatcher.idle.has_parked()) {
             std::thread::yield_now();
         }
         let mut unused = TcpStream::connect(address).unwrap();

@@ -1,10 +1,10 @@
 //! What a worker thread does: it runs connections that are ready, polls, or parks.
 
-use crate::connection::deferred::Outboxes;
+use crate::connection::deferred::DeferredOfThreads;
 use crate::connection::drive::Driver;
 use crate::net::epoll::EVENTS_PER_WAIT;
 use crate::pool::accept::Acceptor;
-use crate::pool::idle::Seat;
+use crate::pool::idle::WorkerSlot;
 use crate::pool::poller::poll;
 use crate::pool::ready::Ready;
 use crate::pool::runner::Runner;
@@ -15,18 +15,18 @@ use std::sync::Arc;
 pub struct Worker<'p, A: Application> {
     runner: Runner<'p, A>,
     acceptor: &'p Acceptor,
-    seat: Arc<Seat>,
+    seat: Arc<WorkerSlot>,
 }
 
 impl<'p, A: Application> Worker<'p, A> {
     pub fn new(
         driver: &'p Driver<A>,
         acceptor: &'p Acceptor,
-        outboxes: &'p Outboxes,
+        deferred_of_threads: &'p DeferredOfThreads,
         thread: &'p mut A::Thread,
     ) -> Self {
-        let runner = Runner::new(driver, acceptor, outboxes, Some(thread));
-        Self { runner, acceptor, seat: driver.dispatcher.parking.join() }
+        let runner = Runner::new(driver, acceptor, deferred_of_threads, Some(thread));
+        Self { runner, acceptor, seat: driver.dispatcher.idle.join() }
     }
 
     /// Works until the server has stopped and its last connection is closed, or it was aborted.
@@ -43,17 +43,17 @@ impl<'p, A: Application> Worker<'p, A> {
             } else if let Some((ready, waiting)) = dispatcher.ready.pop() {
                 self.prepare_for_turn(waiting);
                 self.take_turn(ready);
-                if self.runner.state.outbox.is_due(self.runner.state.now_ns) {
+                if self.runner.state.deferred.is_due(self.runner.state.now_ns) {
                     self.runner.end_batch(&self.seat);
                 }
-            } else if self.runner.state.outbox.is_open() {
+            } else if self.runner.state.deferred.is_open() {
                 self.runner.end_batch(&self.seat);
             } else if dispatcher.begin_polling() {
                 let has_log = !self.runner.state.log.is_empty();
                 let flush = has_log.then_some(|| self.runner.flush_log());
                 poll(dispatcher, self.acceptor, &mut events, flush);
             } else {
-                dispatcher.parking.step_back(&self.seat);
+                dispatcher.idle.step_back(&self.seat);
                 self.runner.flush_log();
                 self.park(|| {
                     dispatcher.is_over() || !dispatcher.ready.is_empty() || !dispatcher.is_polling()
@@ -62,7 +62,7 @@ impl<'p, A: Application> Worker<'p, A> {
         }
         self.runner.send_held();
         self.runner.flush_log();
-        dispatcher.parking.leave(&self.seat);
+        dispatcher.idle.leave(&self.seat);
         // The others wait for the same end.
         dispatcher.wake_everyone();
     }
@@ -74,18 +74,18 @@ impl<'p, A: Application> Worker<'p, A> {
         // If nobody polls, only the monitor will notice work that nobody takes.
         dispatcher.monitor.wake_if_asleep();
         if missed() {
-            dispatcher.parking.step_forward(&self.seat);
+            dispatcher.idle.cancel_park(&self.seat);
         } else {
-            dispatcher.parking.rest(&self.seat);
+            dispatcher.idle.rest(&self.seat);
         }
     }
 
     /// Puts this thread into the idle list if another that is awake suffices.
     fn parks_behind_another(&self) -> bool {
         let dispatcher = self.runner.dispatcher;
-        !self.runner.state.outbox.is_open()
+        !self.runner.state.deferred.is_open()
             && dispatcher.load().parks_behind_another(|| dispatcher.ready.is_empty())
-            && dispatcher.parking.step_back_behind_another(&self.seat, now_ns())
+            && dispatcher.idle.prepare_to_park_behind_another(&self.seat, now_ns())
     }
 
     /// Something is ready while a thread sleeps in epoll, which will not take it up. Asked after this
@@ -97,13 +97,13 @@ impl<'p, A: Application> Worker<'p, A> {
 
     /// Wakes another thread or begins a batch, `waiting` connections being ready behind this turn's.
     fn prepare_for_turn(&self, waiting: usize) {
-        let (dispatcher, outbox) = (self.runner.dispatcher, &self.runner.state.outbox);
+        let (dispatcher, deferred) = (self.runner.dispatcher, &self.runner.state.deferred);
         let load = dispatcher.load();
         if load.wakes_another(waiting) {
-            dispatcher.parking.wake_one();
+            dispatcher.idle.wake_one();
         }
-        if load.begins_batch(waiting) && !outbox.is_open() {
-            outbox.open(now_ns());
+        if load.begins_batch(waiting) && !deferred.is_open() {
+            deferred.open(now_ns());
             dispatcher.monitor.wake_if_asleep();
         }
     }

@@ -9,12 +9,12 @@ mod response;
 
 pub use response::encode_refusal;
 
-use crate::connection::deferred::Outbox;
+use crate::connection::deferred::DeferredResponses;
 use crate::connection::state::{Connection, Forwarding};
 use crate::http::connection::Finished;
 use crate::http::forwarding::Origin;
 use crate::http::{Event, Head, Limits, Rejection};
-use crate::limits::Activity;
+use crate::limits::WorkerStatus;
 use crate::net::socket::{Direction, Transfer};
 use crate::pool::dispatcher::Dispatcher;
 use crate::request::forked::Ancestry;
@@ -41,16 +41,16 @@ pub struct Patience {
     pub send_ms: i32,
 }
 
-pub struct Exchange<'a> {
+pub struct RequestContext<'a> {
     connection: &'a mut Connection,
     date: &'a [u8],
     dispatcher: &'a Dispatcher,
     patience: Patience,
-    activity: &'a Activity,
+    activity: &'a WorkerStatus,
     /// Takes a complete response, which then need not go out by itself.
-    outbox: &'a Outbox,
+    deferred: &'a DeferredResponses,
     /// It has something of this peer's.
-    entrusted: bool,
+    handed_off: bool,
     ancestry: Ancestry,
     /// Where the application's routes have their numbers, if somebody wants to know.
     routes: Option<&'a Routes>,
@@ -68,14 +68,14 @@ pub struct Exchange<'a> {
     pub record: RequestRecord,
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> RequestContext<'a> {
     pub fn new(
         connection: &'a mut Connection,
         date: &'a [u8],
         dispatcher: &'a Dispatcher,
         patience: Patience,
-        activity: &'a Activity,
-        outbox: &'a Outbox,
+        activity: &'a WorkerStatus,
+        deferred: &'a DeferredResponses,
         routes: Option<&'a Routes>,
     ) -> Self {
         let ended_ns = connection.progress.started_ns;
@@ -89,8 +89,8 @@ impl<'a> Exchange<'a> {
             dispatcher,
             patience,
             activity,
-            outbox,
-            entrusted: false,
+            deferred,
+            handed_off: false,
             ancestry: Ancestry::here(),
             routes,
             head_sent: false,
@@ -111,7 +111,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// What others know of the thread that runs this request.
-    pub fn activity(&self) -> &'a Activity {
+    pub fn activity(&self) -> &'a WorkerStatus {
         self.activity
     }
 
@@ -186,7 +186,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn wait_for_body(&mut self) -> Result<(), Broken> {
-        if self.entrusted {
+        if self.handed_off {
             // The monitor, which has the lock now and then, is not here in a child.
             self.leave_forked_child();
             // Its TLS session has to be here. Nobody else reads on after the whole response.
@@ -241,7 +241,7 @@ pub trait Application {
 
     /// Runs one request to its end: the response is framed, and handed to the kernel as far as
     /// the application streams. Returns with `exchange.finish` called.
-    fn handle(&self, thread: &mut Self::Thread, exchange: &mut Exchange);
+    fn handle(&self, thread: &mut Self::Thread, exchange: &mut RequestContext);
 
     /// Called by each thread between turns; see `Pool::call_everyone`.
     fn tidy(&self, _: &mut Self::Thread) {}

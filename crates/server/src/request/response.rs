@@ -5,13 +5,13 @@ use crate::http::connection::{Finished, Surroundings};
 use crate::http::{self, Rejection, Response};
 use crate::net::sendfile::FileBody;
 use crate::net::socket::{Direction, Transfer};
-use crate::request::{Broken, Exchange};
+use crate::request::{Broken, RequestContext};
 use crate::stats::clock::now_ns;
 
 /// What the server writes into the Server field unless the application does.
 const SERVER_FIELD: &[u8] = concat!("headway/", env!("CARGO_PKG_VERSION")).as_bytes();
 
-impl Exchange<'_> {
+impl RequestContext<'_> {
     /// True once the head was framed: nothing about it can be changed.
     pub fn is_head_sent(&self) -> bool {
         self.head_sent
@@ -124,8 +124,8 @@ impl Exchange<'_> {
                 self.break_off(Broken::PeerGone);
             }
             Transfer::WouldBlock if self.connection.file.is_none() => {
-                self.outbox.entrust_rest(self.connection);
-                self.entrusted = true;
+                self.deferred.hand_off_rest(self.connection);
+                self.handed_off = true;
                 self.dispatcher.monitor.wake_if_asleep();
             }
             Transfer::WouldBlock | Transfer::Moved(_) | Transfer::Unfinished => {}
@@ -142,8 +142,8 @@ impl Exchange<'_> {
     /// the outbox, which then sees to it that it goes out soon.
     pub fn transmit_last(&mut self) {
         self.leave_forked_child();
-        if self.outbox.entrust(self.connection) {
-            self.entrusted = true;
+        if self.deferred.hand_off(self.connection) {
+            self.handed_off = true;
             self.transmitted = true;
         } else {
             self.transmit_without_waiting();
@@ -152,15 +152,15 @@ impl Exchange<'_> {
 
     /// The end of what is entrusted to the outbox: the peer has all that is unsent again.
     pub fn take_back(&mut self) {
-        if std::mem::take(&mut self.entrusted) {
-            self.outbox.give_back(self.connection);
+        if std::mem::take(&mut self.handed_off) {
+            self.deferred.reclaim(self.connection);
         }
     }
 
     /// The thread, which took the GIL from another, may lose its core to it: hands over what takes
     /// no more than a moment. The monitor goes on with a rest; the GIL does not wait for that.
     pub fn prepare_for_preemption(&mut self) {
-        if self.dispatcher.prepare_for_preemption() && !self.outbox.has_rest() {
+        if self.dispatcher.prepare_for_preemption() && !self.deferred.has_rest() {
             self.take_back();
             if deferred::is_small(self.connection) {
                 self.transmit_without_waiting();

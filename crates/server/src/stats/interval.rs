@@ -3,7 +3,7 @@
 //! Bounded, however long nobody listens: endpoints beyond a number share one row.
 
 use crate::stats::PathRow;
-use crate::stats::requests::{Phase, RequestBook};
+use crate::stats::requests::{Phase, RequestCounters};
 use headway_measure::Histogram;
 use headway_measure::scale::bucket_of_wrapped;
 use headway_reporter::{OTHER, Row};
@@ -74,7 +74,7 @@ impl Interval {
         self.statuses.iter().sum()
     }
 
-    pub fn add_requests(&mut self, book: &RequestBook) {
+    pub fn add_requests(&mut self, book: &RequestCounters) {
         for (sum, phase) in [
             (&mut self.server, &book.server),
             (&mut self.queue, &book.queue),

@@ -4,8 +4,8 @@
 //! Knows nothing of HTTP's bytes, sockets or Python. Each worker thread writes its own records.
 
 pub mod access_log;
-pub mod books;
 pub mod clock;
+pub mod counters;
 pub mod endpoints;
 pub mod interval;
 pub mod paths;
@@ -15,7 +15,7 @@ pub mod routes;
 pub mod slots;
 
 pub use access_log::{AccessLog, LogForm};
-pub use books::{Books, ThreadBook};
+pub use counters::{Counters, ThreadCounters};
 pub use paths::{PathRow, PathTable, PathTables};
 pub use routes::Route;
 pub use slots::Slot;

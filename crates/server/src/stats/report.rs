@@ -4,7 +4,7 @@
 //! What threads have counted is taken from them at each tick and kept here until one has gone out. Called by
 //! the reporter alone.
 
-use crate::stats::books::{Books, ThreadBook};
+use crate::stats::counters::{Counters, ThreadCounters};
 use crate::stats::endpoints::endpoint_of;
 use crate::stats::interval::{EndpointKey, InterpreterName, Interval};
 use crate::stats::paths::{Entry, Of};
@@ -27,7 +27,7 @@ const NOT_FOUND: &str = "(404)";
 const OTHER: &str = "(other)";
 
 pub struct ServerReport {
-    books: Arc<Books>,
+    counters: Arc<Counters>,
     places: Vec<InterpreterName>,
     /// How many threads are to run requests.
     threads: usize,
@@ -52,8 +52,8 @@ struct SlotState {
 }
 
 impl ServerReport {
-    pub fn new(books: Arc<Books>, places: Vec<InterpreterName>, threads: usize) -> Self {
-        Self { books, places, threads: threads.max(1), state: Mutex::default() }
+    pub fn new(counters: Arc<Counters>, places: Vec<InterpreterName>, threads: usize) -> Self {
+        Self { counters, places, threads: threads.max(1), state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -62,7 +62,7 @@ impl ServerReport {
 
     fn take(&self, state: &mut State) {
         let State { interval, lifetime, .. } = state;
-        self.books.take(|ThreadBook { paths, requests }| {
+        self.counters.take(|ThreadCounters { paths, requests }| {
             if let Some(book) = requests {
                 *lifetime += book.statuses.iter().sum::<u64>();
                 interval.add_requests(&book);
@@ -76,7 +76,7 @@ impl ServerReport {
     fn endpoint(&self, place: usize, entry: &Entry) -> EndpointKey {
         let group = self.places.get(place).map_or("", |place| &place.group).to_owned();
         if entry.route != Route::NONE
-            && let Some(name) = self.books.routes.name(entry.route)
+            && let Some(name) = self.counters.routes.name(entry.route)
         {
             return EndpointKey { name: (*name).into(), is_route: true, group };
         }
@@ -90,7 +90,7 @@ impl ServerReport {
     }
 
     fn read_slots(&self, state: &mut State, now_ns: u64) {
-        self.books.for_each_slot(|(number, slot)| {
+        self.counters.for_each_slot(|(number, slot)| {
             if state.slots.len() <= number {
                 state.slots.resize(number + 1, SlotState::default());
             }
@@ -189,7 +189,7 @@ impl Source for ServerReport {
         self.read_slots(state, tick.now_ns);
         self.write_requests(state, tick);
         self.write_threads(state, tick);
-        let (accepted, open) = self.books.connections();
+        let (accepted, open) = self.counters.connections();
         state.accepted = accepted;
         tick.fields.count(id::CONNECTIONS_OPEN, open);
         tick.fields.count(id::CONNECTIONS_ACCEPTED, accepted - state.accepted_told);
@@ -214,7 +214,7 @@ impl Source for ServerReport {
         let state = &mut *self.lock();
         self.take(state);
         let mut active = 0;
-        self.books.for_each_slot(|(_, slot)| active += u64::from(slot.is_busy()));
+        self.counters.for_each_slot(|(_, slot)| active += u64::from(slot.is_busy()));
         Some(RequestCounts { lifetime: state.lifetime, active })
     }
 }

@@ -1,5 +1,5 @@
 use crate::stats::report::*;
-use crate::stats::{Books, RequestRecord, Route};
+use crate::stats::{Counters, RequestRecord, Route};
 use headway_reporter::{Reporter, Settings};
 use headway_telemetry::Value;
 use headway_telemetry::datagram::{Datagram, entries};
@@ -16,9 +16,9 @@ fn told(places: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8> {
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join("telemetry.sock");
     let receiver = UnixDatagram::bind(&path).unwrap();
-    let books = Arc::new(Books::new(true));
-    let threads = [books.join(), books.join()];
-    books.routes.of("/route/<id>");
+    let counters = Arc::new(Counters::new(true));
+    let threads = [counters.join(), counters.join()];
+    counters.routes.of("/route/<id>");
     for (number, (target, record)) in requests.iter().enumerate() {
         threads[number % 2].lock().unwrap().record(target.as_bytes(), record);
     }
@@ -27,7 +27,7 @@ fn told(places: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8> {
         name: format!("place {number}"),
         own_gil: number == 1,
     };
-    let report = ServerReport::new(books, (0..places).map(place).collect(), 2);
+    let report = ServerReport::new(counters, (0..places).map(place).collect(), 2);
     let settings = Settings {
         path,
         interval: Duration::from_secs(3_600),
@@ -176,8 +176,8 @@ fn a_tick_that_is_full_is_still_one_that_can_be_read() {
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join("telemetry.sock");
     let receiver = UnixDatagram::bind(&path).unwrap();
-    let books = Arc::new(Books::new(true));
-    let book = books.join();
+    let counters = Arc::new(Counters::new(true));
+    let book = counters.join();
     // Durations of all lengths.
     for step in 0..4_000_u64 {
         let ns = 1_000 + step * step * step;
@@ -192,9 +192,9 @@ fn a_tick_that_is_full_is_still_one_that_can_be_read() {
         };
         book.lock().unwrap().record(b"/", &record);
     }
-    let slots: Vec<_> = (0..128).map(|_| books.join_workers()).collect();
+    let slots: Vec<_> = (0..128).map(|_| counters.join_workers()).collect();
     let places = vec![InterpreterName { group: "g".into(), name: "p".into(), own_gil: false }];
-    let report = ServerReport::new(books, places, slots.len());
+    let report = ServerReport::new(counters, places, slots.len());
     let settings = Settings {
         path,
         interval: Duration::from_secs(3_600),

@@ -43,7 +43,7 @@ impl Default for Phase {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct RequestBook {
+pub struct RequestCounters {
     pub server: Phase,
     pub queue: Phase,
     pub application: Phase,
@@ -62,7 +62,7 @@ pub struct RequestBook {
     pub output_writes: u64,
 }
 
-impl RequestBook {
+impl RequestCounters {
     pub fn record(&mut self, record: &RequestRecord) {
         self.statuses[usize::from(record.status / 100).min(9)] += 1;
         self.failed += u64::from(record.failed);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn each_phase_has_its_extremes_and_sum() {
-        let mut book = RequestBook::default();
+        let mut book = RequestCounters::default();
         for (application_ns, status) in [(7_000_000, 200), (3_000, 503), (0, 0)] {
             book.record(&RequestRecord {
                 status,
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_request_that_never_came_to_the_application_is_none_of_its() {
-        let mut book = RequestBook::default();
+        let mut book = RequestCounters::default();
         book.record(&RequestRecord { status: 504, queue_ns: 5, ..RequestRecord::default() });
         assert_eq!(book.application.counts.iter().sum::<u32>(), 0);
         assert_eq!((book.queue.max_ns, book.statuses[5]), (5, 1));

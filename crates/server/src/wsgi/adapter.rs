@@ -2,7 +2,7 @@
 
 use crate::http::Response;
 use crate::http::connection::Finished;
-use crate::request::Exchange;
+use crate::request::RequestContext;
 use crate::stats::Route;
 use crate::stats::clock::now_ns;
 use crate::wsgi::call;
@@ -71,7 +71,7 @@ impl Adapter {
         environs: &mut EnvironBuilder,
         finder: &mut Option<RouteFinder>,
         response: &mut Response,
-        exchange: &mut Exchange,
+        exchange: &mut RequestContext,
     ) {
         // SAFETY: `input::make_type` made the type.
         let handle = match unsafe { Handle::new(self.handle_type.get(py)) } {
@@ -116,7 +116,7 @@ impl Adapter {
     }
 
     /// Reports an application that announced another length than it sent.
-    fn check_length(&self, py: Attached, exchange: &mut Exchange) {
+    fn check_length(&self, py: Attached, exchange: &mut RequestContext) {
         let message = if exchange.has_excess() {
             "the application sent more than its Content-Length; the rest was cut off"
         } else if matches!(exchange.finished(), Finished::Truncated { .. }) {
@@ -149,7 +149,7 @@ impl Adapter {
 }
 
 /// `GET /path`, for messages.
-fn describe(exchange: &Exchange) -> String {
+fn describe(exchange: &RequestContext) -> String {
     let (head, bytes) = exchange.head();
     let part = |range: std::ops::Range<usize>| String::from_utf8_lossy(&bytes[range]).into_owned();
     let text = format!("{} {}", part(head.method.clone()), part(head.target.clone()));

@@ -1,6 +1,6 @@
 //! A block of a response's body.
 
-use crate::request::Exchange;
+use crate::request::RequestContext;
 use headway_python::attached::Attached;
 use headway_python::exception::Exception;
 use headway_python::object::{Object, PyResult};
@@ -16,7 +16,7 @@ pub fn bytes_of_block<'a>(block: &'a Object) -> PyResult<&'a [u8]> {
 /// Reserves memory for the copy of a large block, or raises MemoryError: under a memory limit one
 /// response fails and not the process. Called before the head is framed, so that the client can
 /// get a 500.
-pub fn make_room(py: Attached, exchange: &mut Exchange, bytes: usize) -> PyResult<()> {
+pub fn make_room(py: Attached, exchange: &mut RequestContext, bytes: usize) -> PyResult<()> {
     if !is_large(bytes) || exchange.is_head_request() || exchange.make_room(bytes) {
         return Ok(());
     }

@@ -6,7 +6,7 @@
 //! the next one is requested.
 
 use crate::http::{Rejection, Response};
-use crate::request::{Broken, Exchange};
+use crate::request::{Broken, RequestContext};
 use crate::wsgi::block::{bytes_of_block, is_large, make_room};
 use crate::wsgi::detach::detach;
 use crate::wsgi::file_wrapper::FileWrappers;
@@ -83,8 +83,9 @@ fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
     begin(py, handle, Some(total as u64))?;
     let mut borrowed = handle.borrow()?;
     let exchange = &mut *borrowed.get().exchange;
-    let frame_all =
-        |exchange: &mut Exchange| blocks.iter().all(|block| frame(exchange, block, Excess::Noted));
+    let frame_all = |exchange: &mut RequestContext| {
+        blocks.iter().all(|block| frame(exchange, block, Excess::Noted))
+    };
     match is_large(total) {
         true => detach(py, exchange, frame_all),
         false => frame_all(exchange),
@@ -197,7 +198,7 @@ fn transmit_block(
 
 /// False when the response is full and the rest is dropped: after HEAD, after 204 and 304, and after
 /// Content-Length bytes.
-fn frame(exchange: &mut Exchange, block: &[u8], excess: Excess) -> bool {
+fn frame(exchange: &mut RequestContext, block: &[u8], excess: Excess) -> bool {
     let taken = exchange.send_data(block);
     if exchange.is_bodiless() {
         return false;
@@ -259,7 +260,7 @@ fn fail<'py>(py: Attached<'py>, handle: &Handle) -> Option<Object<'py>> {
     raised.filter(|_| broken.is_none())
 }
 
-fn answer_500(exchange: &mut Exchange, response: &mut Response) {
+fn answer_500(exchange: &mut RequestContext, response: &mut Response) {
     const BODY: &[u8] = b"Internal Server Error\n";
     response.begin(b"500 Internal Server Error").expect("a constant that is valid");
     response

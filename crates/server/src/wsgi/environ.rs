@@ -5,7 +5,7 @@
 
 use crate::connection::state::Forwarding;
 use crate::http::Framing;
-use crate::request::Exchange;
+use crate::request::RequestContext;
 use crate::wsgi::fields::Fields;
 use crate::wsgi::origin::OriginKeys;
 use crate::wsgi::path::{Target, decode_path};
@@ -102,7 +102,7 @@ impl EnvironBuilder {
 
     pub fn build<'py>(
         &mut self,
-        exchange: &Exchange,
+        exchange: &RequestContext,
         input: &Object<'py>,
     ) -> PyResult<Object<'py>> {
         let py = input.py();

@@ -5,7 +5,7 @@
 //! when the request ends.
 
 use crate::http::Response;
-use crate::request::Exchange;
+use crate::request::RequestContext;
 use crate::wsgi::route::RouteProbe;
 use headway_python::attached::Attached;
 use headway_python::class;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// A request while its application runs. It lives on the stack of the worker thread.
 pub struct InFlight<'a, 'b> {
-    pub exchange: &'a mut Exchange<'b>,
+    pub exchange: &'a mut RequestContext<'b>,
     pub response: &'a mut Response,
     /// `start_response` was called.
     pub started: bool,

@@ -1,7 +1,7 @@
 //! `wsgi.input`: read, readline, readlines and iteration (PEP 3333, "Input and Error Streams"). It
 //! ends where the body ends, whatever its framing (`wsgi.input_terminated`).
 
-use crate::request::{Broken, Exchange};
+use crate::request::{Broken, RequestContext};
 use crate::wsgi::detach::detach;
 use crate::wsgi::handle::{Borrowed, Lent, borrow};
 use headway_python::attached::Attached;
@@ -115,7 +115,11 @@ fn read_line<'py>(this: &Object<'py>, limit: usize) -> PyResult<Object<'py>> {
 }
 
 /// Takes up to `limit` bytes of what has arrived.
-fn take<'py>(py: Attached<'py>, exchange: &mut Exchange, limit: usize) -> PyResult<Object<'py>> {
+fn take<'py>(
+    py: Attached<'py>,
+    exchange: &mut RequestContext,
+    limit: usize,
+) -> PyResult<Object<'py>> {
     let length = exchange.body().len().min(limit);
     let bytes = Object::from_bytes(py, &exchange.body()[..length])?;
     exchange.consume_body(length);
@@ -124,7 +128,7 @@ fn take<'py>(py: Attached<'py>, exchange: &mut Exchange, limit: usize) -> PyResu
 
 /// Gets more of the body: bytes that were received already, else by waiting without the GIL. False
 /// at the end of the body. An error of the client raises OSError.
-fn receive_more(py: Attached, exchange: &mut Exchange) -> PyResult<bool> {
+fn receive_more(py: Attached, exchange: &mut RequestContext) -> PyResult<bool> {
     loop {
         let result = match exchange.decode_body() {
             Ok(true) => return Ok(true),

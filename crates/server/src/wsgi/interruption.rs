@@ -4,7 +4,7 @@
 //! return.
 
 use crate::limits::Interruption;
-use crate::request::Exchange;
+use crate::request::RequestContext;
 use headway_python::attached::Attached;
 use headway_python::exception::set_exception_in_thread;
 use headway_python::object::Stored;
@@ -20,7 +20,7 @@ pub fn interrupt(py: Attached, interruption: &Interruption, class: &Stored) {
 
 /// Takes back an exception that was set and not raised: the application has returned, and the
 /// thread's next request must not get it.
-pub fn end(py: Attached, exchange: &Exchange) {
+pub fn end(py: Attached, exchange: &RequestContext) {
     exchange.activity().leave_application(
         || {
             // SAFETY: the calling thread's own number.

@@ -7,7 +7,7 @@
 
 use crate::connection::state::Forwarding;
 use crate::http::forwarding::{FIELDS, split_port};
-use crate::request::Exchange;
+use crate::request::RequestContext;
 use crate::wsgi::text::{set_decimal, set_latin1};
 use headway_python::attached::Attached;
 use headway_python::object::{Object, PyResult, Stored};
@@ -50,7 +50,7 @@ impl OriginKeys {
         })
     }
 
-    pub fn describe(&self, environ: &Object, exchange: &Exchange) -> PyResult<()> {
+    pub fn describe(&self, environ: &Object, exchange: &RequestContext) -> PyResult<()> {
         let py = environ.py();
         self.remove_untrusted(environ, exchange.forwarding())?;
         let origin = exchange.origin();

@@ -4,7 +4,7 @@
 //! Each worker thread writes a book of its own, behind a lock that only a reader of the whole ever
 //! contends for. Without telemetry books are never taken, and hold rows by path alone.
 
-use crate::stats::requests::RequestBook;
+use crate::stats::requests::RequestCounters;
 use crate::stats::routes::Routes;
 use crate::stats::slots::Slot;
 use crate::stats::{PathTables, RequestRecord};
@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What one thread has counted since its book was last taken.
 #[derive(Default)]
-pub struct ThreadBook {
+pub struct ThreadCounters {
     pub paths: PathTables,
     /// With telemetry.
-    pub requests: Option<Box<RequestBook>>,
+    pub requests: Option<Box<RequestCounters>>,
 }
 
-impl ThreadBook {
+impl ThreadCounters {
     pub fn record(&mut self, target: &[u8], record: &RequestRecord) {
         if let Some(requests) = &mut self.requests {
             requests.record(record);
@@ -29,11 +29,11 @@ impl ThreadBook {
     }
 }
 
-pub struct Books {
+pub struct Counters {
     /// Whether somebody reports, and takes books.
     reported: bool,
     /// One for each thread that ever worked here.
-    threads: Mutex<Vec<Arc<Mutex<ThreadBook>>>>,
+    threads: Mutex<Vec<Arc<Mutex<ThreadCounters>>>>,
     /// One for each worker thread, with telemetry.
     slots: Mutex<Vec<Arc<Slot>>>,
     /// What was in the books that were taken.
@@ -44,7 +44,7 @@ pub struct Books {
     closed: AtomicU64,
 }
 
-impl Books {
+impl Counters {
     pub fn new(reported: bool) -> Self {
         Self {
             reported,
@@ -62,9 +62,9 @@ impl Books {
     }
 
     /// A book for the calling thread.
-    pub fn join(&self) -> Arc<Mutex<ThreadBook>> {
+    pub fn join(&self) -> Arc<Mutex<ThreadCounters>> {
         let requests = self.reported.then(Box::default);
-        let book = Arc::new(Mutex::new(ThreadBook { requests, ..ThreadBook::default() }));
+        let book = Arc::new(Mutex::new(ThreadCounters { requests, ..ThreadCounters::default() }));
         lock(&self.threads).push(Arc::clone(&book));
         book
     }
@@ -84,12 +84,12 @@ impl Books {
     }
 
     /// Takes what each thread has counted, and leaves empty books. What is by path stays known for good.
-    pub fn take(&self, mut with: impl FnMut(ThreadBook)) {
-        let books = lock(&self.threads).clone();
-        for book in books {
+    pub fn take(&self, mut with: impl FnMut(ThreadCounters)) {
+        let counters = lock(&self.threads).clone();
+        for book in counters {
             // Made before the lock, so that no request waits for memory.
             let requests = self.reported.then(Box::default);
-            let empty = ThreadBook { requests, ..ThreadBook::default() };
+            let empty = ThreadCounters { requests, ..ThreadCounters::default() };
             // Locked before, so that `paths` finds them in the one or the other.
             let mut taken = lock(&self.taken);
             let full = std::mem::replace(&mut *lock(&book), empty);
@@ -137,37 +137,38 @@ mod tests {
 
     #[test]
     fn what_is_taken_stays_in_the_table() {
-        let books = Books::new(true);
-        let (one, two) = (books.join(), books.join());
+        let counters = Counters::new(true);
+        let (one, two) = (counters.join(), counters.join());
         let answered = RequestRecord { status: 200, ..RequestRecord::default() };
-        let requests = |books: &Books| {
-            books.paths().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>()
+        let requests = |counters: &Counters| {
+            counters.paths().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>()
         };
         lock(&one).record(b"/a", &answered);
         lock(&two).record(b"/a", &answered);
         lock(&two).record(b"/b", &answered);
         let mut taken = Vec::new();
-        books.take(|book| taken.push(book.requests.unwrap().statuses[2]));
+        counters.take(|book| taken.push(book.requests.unwrap().statuses[2]));
         assert_eq!(taken, [1, 2]);
-        assert_eq!(requests(&books), 3);
+        assert_eq!(requests(&counters), 3);
         lock(&one).record(b"/a", &answered);
-        assert_eq!(requests(&books), 4);
+        assert_eq!(requests(&counters), 4);
         let mut taken = 0;
-        books.take(|book| taken += book.requests.unwrap().statuses[2]);
-        assert_eq!((taken, requests(&books)), (1, 4));
+        counters.take(|book| taken += book.requests.unwrap().statuses[2]);
+        assert_eq!((taken, requests(&counters)), (1, 4));
     }
 
     #[test]
     fn requests_are_never_out_of_sight_while_they_are_taken() {
-        let books = Books::new(true);
-        let book = books.join();
+        let counters = Counters::new(true);
+        let book = counters.join();
         let answered = RequestRecord { status: 200, ..RequestRecord::default() };
-        let requests = || books.paths().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>();
+        let requests =
+            || counters.paths().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>();
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| {
                 for _ in 0..2_000 {
                     lock(&book).record(b"/a", &answered);
-                    books.take(|_| ());
+                    counters.take(|_| ());
                 }
             });
             let mut seen = 0;

@@ -54,7 +54,7 @@ impl Text {
 
 /// One request under way, and its thread as it was when it began.
 #[derive(Clone, Debug, Default)]
-pub struct Underway {
+pub struct InFlightRequest {
     pub description: Description,
     /// Seconds since 1970.
     pub began_s: f64,
@@ -69,7 +69,7 @@ pub struct Underway {
     pub stack: Option<Result<String, &'static str>>,
 }
 
-impl Underway {
+impl InFlightRequest {
     pub fn begin(&mut self, active: u64) {
         self.began_s = wall_ns() as f64 / 1e9;
         self.active_at_start = active;

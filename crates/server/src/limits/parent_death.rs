@@ -14,12 +14,12 @@ use std::time::Duration;
 const EXIT_STATUS: i32 = 1;
 
 #[derive(Default)]
-pub struct Orphan {
+pub struct ParentDeathWatchdog {
     /// Whether the thread was started. The monitor's own; relaxed.
     is_known: AtomicBool,
 }
 
-impl Orphan {
+impl ParentDeathWatchdog {
     pub fn is_known(&self) -> bool {
         self.is_known.load(Relaxed)
     }

@@ -1,6 +1,6 @@
 //! What one worker thread runs, as others see it: the monitor, and whoever interrupts it.
 
-use crate::limits::underway::Underway;
+use crate::limits::in_flight::InFlightRequest;
 use crate::stats::clock::now_ns;
 use crate::stats::endpoints::endpoint_of;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -15,7 +15,7 @@ const INTERRUPTED: u64 = 3;
 const STATE: u64 = 3;
 const BEGUN_SHIFT: u32 = 2;
 
-pub struct Activity {
+pub struct WorkerStatus {
     /// The kernel's id of the thread.
     pub native_id: i32,
     /// The C library's, by which CPython knows it.
@@ -52,7 +52,7 @@ pub struct Activity {
     line: Mutex<Vec<u8>>,
     /// And more of it, if slow requests are told of. Locked by the thread between requests and when one ends, by
     /// who tells of it for the time of a copy.
-    underway: Option<Mutex<Underway>>,
+    in_flight: Option<Mutex<InFlightRequest>>,
 }
 
 /// A request that runs for too long.
@@ -62,7 +62,7 @@ pub struct Overdue {
     pub run_ns: u64,
 }
 
-impl Activity {
+impl WorkerStatus {
     pub fn of_this_thread(wanted: bool, describes: bool) -> Self {
         Self {
             // SAFETY: no preconditions.
@@ -76,37 +76,37 @@ impl Activity {
             told_begun_ns: AtomicU64::new(0),
             told_ns: AtomicU64::new(0),
             line: Mutex::default(),
-            underway: describes.then(Mutex::default),
+            in_flight: describes.then(Mutex::default),
             place: AtomicUsize::new(0),
             called_ns: AtomicU64::new(0),
         }
     }
 
     /// What is to be told of the request that begins next, or runs; `None` if nothing is. For the thread.
-    pub fn describe(&self) -> Option<MutexGuard<'_, Underway>> {
-        let underway = self.underway.as_ref()?;
-        Some(underway.lock().expect("no panic under this lock"))
+    pub fn describe(&self) -> Option<MutexGuard<'_, InFlightRequest>> {
+        let in_flight = self.in_flight.as_ref()?;
+        Some(in_flight.lock().expect("no panic under this lock"))
     }
 
     /// A copy of that.
-    pub fn underway(&self) -> Option<Underway> {
-        self.describe().map(|underway| underway.clone())
+    pub fn in_flight(&self) -> Option<InFlightRequest> {
+        self.describe().map(|in_flight| in_flight.clone())
     }
 
     /// What of Python the request that began then runs, or why that is not known: the last that was seen of it.
     pub fn note_stack(&self, begun_ns: u64, stack: Result<String, &'static str>) {
-        let Some(mut underway) = self.describe() else { return };
-        let has_one = matches!(underway.stack, Some(Ok(_)));
+        let Some(mut in_flight) = self.describe() else { return };
+        let has_one = matches!(in_flight.stack, Some(Ok(_)));
         // What is locked is of the request that runs, or of one that has not begun.
         if self.begun_ns() == Some(begun_ns) && !(has_one && stack.is_err()) {
-            underway.stack = Some(stack);
+            in_flight.stack = Some(stack);
         }
     }
 
     /// Whether it was looked at, or has ended.
     pub fn has_stack(&self, begun_ns: u64) -> bool {
-        let Some(underway) = self.describe() else { return true };
-        self.begun_ns() != Some(begun_ns) || underway.stack.is_some()
+        let Some(in_flight) = self.describe() else { return true };
+        self.begun_ns() != Some(begun_ns) || in_flight.stack.is_some()
     }
 
     pub fn set_place(&self, place: usize) {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_request_is_overdue_once() {
-        let activity = Activity::of_this_thread(true, false);
+        let activity = WorkerStatus::of_this_thread(true, false);
         assert!(activity.overdue(u64::MAX, 5).is_none(), "none runs");
         activity.begin_request(b"GET", b"/slow\n");
         let begun_ns = activity.begun_ns().unwrap();
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_that_no_limit_needs() {
-        let activity = Activity::of_this_thread(false, false);
+        let activity = WorkerStatus::of_this_thread(false, false);
         activity.begin_request(b"GET", b"/");
         activity.leave_application(|| unreachable!(), || unreachable!());
         assert!(activity.begun_ns().is_none() && activity.ended_ns().is_none());
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn only_the_request_that_was_meant_is_interrupted() {
-        let activity = Activity::of_this_thread(true, false);
+        let activity = WorkerStatus::of_this_thread(true, false);
         activity.begin_request(b"GET", b"/one");
         let first_ns = activity.begun_ns().unwrap();
         let set = Cell::new(0);
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn an_exception_under_way_is_waited_for() {
-        let activity = Activity::of_this_thread(true, false);
+        let activity = WorkerStatus::of_this_thread(true, false);
         activity.begin_request(b"GET", b"/");
         let begun_ns = activity.begun_ns().unwrap();
         let (setting, waited) = (AtomicU64::new(0), AtomicU64::new(0));
