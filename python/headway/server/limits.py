@@ -1,7 +1,7 @@
 """The limits that a worker process watches itself: from a `ProcessGroup` to the native part.
 
 What they mean is mod_wsgi's: docs of WSGIDaemonProcess. The native monitor looks, without the GIL,
-and tells the supervisor through a descriptor; see `crates/server/src/worker/watch`.
+and tells the supervisor through a descriptor; see `crates/server/src/limits`.
 """
 
 from __future__ import annotations
