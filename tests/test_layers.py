@@ -49,8 +49,8 @@ RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts
 # What each crate may depend on, in any kind of dependency, as a pattern for the whole name.
 # Crates from outside that speak Python (pyo3...) are for the upper three alone.
 RUST_DEPENDENCIES = {
-    "headway-native": r"headway-(server|python|reporter|telemetry|refcounts|gil|measure|simulation)|"
-    r"pyo3-.*|libc|serde_json|toml",
+    "headway-native": r"headway-(server|python|reporter|telemetry|refcounts|gil|measure)|"
+    r"headway-simulation|pyo3-.*|libc|serde_json|toml",
     "headway-server": r"headway-(python|reporter|telemetry|gil|measure)|(?!headway-).*",
     "headway-python": r"pyo3-.*",
     "headway-reporter": r"headway-(telemetry|gil|measure)|(?!headway-|pyo3|python).*",

@@ -1,8 +1,8 @@
 """What is to be simulated: a machine, GILs, and threads that follow scripts.
 
-The words are those of the simulation in `crates/simulation`, which does the work and has no memory from
-one run to the next: the same scenario gives the same outcome. It knows nothing of experiments, of
-where figures come from, or of what is made of an outcome.
+The words are those of `crates/simulation`, which runs a scenario and keeps nothing from one run to
+the next: the same scenario gives the same outcome. It knows nothing of experiments, of where
+figures come from, or of what is made of an outcome.
 """
 
 from __future__ import annotations
