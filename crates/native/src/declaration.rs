@@ -1,6 +1,6 @@
 //! `_native.declares_no_gil`: an extension module's declaration about the GIL (PEP 703), for
-//! `headway.server`. CPython does not export it: with `-X gil=0` it ignores the declaration and gives
-//! no warning either.
+//! `headway.server`. CPython does not export it: with `-X gil=0` it ignores the declaration and
+//! gives no warning either.
 
 use headway_python::attached::Attached;
 use headway_python::convert::{ToPython, arguments};
@@ -19,8 +19,8 @@ pub static FUNCTIONS: Methods<2> = Methods::new([
         declares_no_gil,
         c"declares_no_gil(module) -> bool | None\n\
           \n\
-          Whether the extension module declares that it can run without a GIL; None if that is not\n\
-          known.",
+          Whether the extension module declares that it can run without a GIL; None if that is\n\
+          not known.",
     ),
     END,
 ]);

@@ -1,14 +1,16 @@
 //! `_native.gc_watch`: reports the passes of the calling interpreter's garbage collector.
 //!
-//! A built-in function in `gc.callbacks`: CPython calls it with ("start" or "stop", a dict) around each
-//! pass. It reads the clock and a few small ints. The reporter's thread reads them without the GIL.
+//! A built-in function in `gc.callbacks`: CPython calls it with ("start" or "stop", a dict) around
+//! each pass. It reads the clock and a few small ints. The reporter's thread reads them without the
+//! GIL.
 
 use headway_python::attached::Attached;
 use headway_python::capsule::{self, InCapsule};
 use headway_python::convert::arguments;
 use headway_python::exception::clear_raised;
 use headway_python::function::{END, Methods, function, method};
-use headway_python::object::{Object, PyResult, Stored};
+use headway_python::object::{Object, PyResult};
+use headway_python::stored::Stored;
 use headway_reporter::gc_pauses::{self, GENERATIONS, Pass, Passes};
 use headway_reporter::monotonic_ns;
 use std::ffi::CStr;
@@ -21,8 +23,8 @@ pub static FUNCTIONS: Methods<2> = Methods::new([
         gc_watch,
         c"gc_watch(name: str)\n\
           \n\
-          From now on the passes of this interpreter's garbage collector are reported, as those of\n\
-          application group `name`. A second call in the same interpreter does nothing.",
+          From now on the passes of this interpreter's garbage collector are reported, as those\n\
+          of application group `name`. A second call in the same interpreter does nothing.",
     ),
     END,
 ]);
@@ -42,8 +44,8 @@ const FACTS_NS: u64 = 200_000_000;
 /// CPython walks over all frozen objects to count them.
 const FROZEN_NS: u64 = 10_000_000_000;
 
-/// The state of the callback, in a capsule. One pass at a time runs in an interpreter, so its atomic
-/// fields have one writer and one reader, the callback; relaxed.
+/// The state of the callback, in a capsule. One pass at a time runs in an interpreter, so its
+/// atomic fields have one writer and one reader, the callback; relaxed.
 struct Watcher {
     passes: Arc<Passes>,
     generation: Stored,
@@ -73,7 +75,7 @@ fn gc_watch<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'p
         generation: key(c"generation")?,
         collected: key(c"collected")?,
         uncollectable: key(c"uncollectable")?,
-        gc: gc.store(),
+        gc: Stored::new(gc),
         began_ns: AtomicU64::new(0),
         facts_read_ns: AtomicU64::new(0),
         frozen_read_ns: AtomicU64::new(0),

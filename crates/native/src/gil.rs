@@ -1,6 +1,7 @@
 //! `_native.gil_*`: the meter, for `headway.gil`. Times are nanoseconds.
 //!
-//! Errors of the meter are RuntimeError; `headway.gil` turns them into its own documented exceptions.
+//! Errors of the meter are RuntimeError; `headway.gil` turns them into its own documented
+//! exceptions.
 
 use crate::host::host;
 use crate::interpreters::{all_interpreters, match_interpreters, note_main_interpreter};
@@ -21,8 +22,8 @@ pub static FUNCTIONS: Methods<16> = Methods::new([
         c"gil_install(policy: str | None, kernel_hints: bool, ledger: bytes | int | None,\n\
           run: int | None)\n\
           \n\
-          `ledger` is a path, or the descriptor of an empty file. If the meter is installed already,\n\
-          its policy changes and its ledger stays.",
+          `ledger` is a path, or the descriptor of an empty file. If the meter is installed\n\
+          already, its policy changes and its ledger stays.",
     ),
     function(c"gil_policies", policies, c"gil_policies() -> list[tuple[str, str]]"),
     function(c"gil_uninstall", uninstall, c"gil_uninstall()"),
@@ -62,16 +63,16 @@ pub static FUNCTIONS: Methods<16> = Methods::new([
         set_switch_interval,
         c"gil_set_switch_interval(ns: int | None)\n\
           \n\
-          Gives the calling thread a switch interval of its own, which is its slice under a policy.\n\
-          None takes it back.",
+          Gives the calling thread a switch interval of its own, which is its slice under a\n\
+          policy. None takes it back.",
     ),
     function(
         c"gil_match_interpreters",
         match_ended_interpreters,
         c"gil_match_interpreters()\n\
           \n\
-          Closes the counters of interpreters that ended. Must not run while a thread that does not\n\
-          hold the main GIL makes an interpreter.",
+          Closes the counters of interpreters that ended. Must not run while a thread that does\n\
+          not hold the main GIL makes an interpreter.",
     ),
     function(c"gil_interpreters", interpreters, c"gil_interpreters() -> list[int]"),
     function(c"gil_run", run_identity, c"gil_run() -> int | None"),

@@ -45,8 +45,8 @@ unsafe extern "C" fn get_interpreter_id(interpreter: *mut c_void) -> i64 {
     unsafe { PyInterpreterState_GetID(interpreter.cast()) }
 }
 
-/// Where a thread's state shows what it waits for, in a free-threaded build. `None` in other builds,
-/// and if a thread state does not look as it does in every known build.
+/// Where a thread's state shows what it waits for, in a free-threaded build. `None` in other
+/// builds, and if a thread state does not look as it does in every known build.
 fn thread_states(py: Attached) -> Option<ThreadStates> {
     if !cfg!(Py_GIL_DISABLED) {
         return None;
@@ -76,8 +76,8 @@ fn thread_states(py: Attached) -> Option<ThreadStates> {
     (attached == 1 && detached != 1 && is_none).then_some(ThreadStates { current, state_offset })
 }
 
-/// The probe of `headway_gil::Host::contend`: a thread of our own takes the main GIL once, while the
-/// calling thread holds it.
+/// The probe of `headway_gil::Host::contend`: a thread of our own takes the main GIL once, while
+/// the calling thread holds it.
 fn contend() -> bool {
     const PATIENCE: Duration = Duration::from_secs(10);
     // SAFETY: `headway_gil::install` calls this in the thread that called it, attached.
@@ -98,7 +98,8 @@ fn contend() -> bool {
         }
     });
     let Ok(probe) = probe else { return false };
-    // Free-threaded builds may stop the world to make a thread state, and would wait for this thread.
+    // Free-threaded builds may stop the world to make a thread state, and would wait for this
+    // thread.
     py.detach(|| may_take.wait().is_leader());
     may_take.wait();
     let began = Instant::now();

@@ -1,25 +1,26 @@
-//! The last report of a process that a signal such as SIGTERM ends, if the program leaves the signal
-//! at its default.
+//! The last report of a process that a signal such as SIGTERM ends, if the program leaves the
+//! signal at its default.
 //!
 //! Python code cannot run then: the main thread may be in a C call that never returns. So a C-level
 //! handler copies the ledger to a memfd, starts a prepared command that reports it, waits for the
-//! command for a limited time, and lets the signal end the process. Python does not see the handler:
-//! CPython filled in `signal.getsignal()` before, and it stays SIG_DFL. A program that sets a handler
-//! of its own replaces this one; if it restores the default, `defaults` restores the handler.
+//! command for a limited time, and lets the signal end the process. Python does not see the
+//! handler: CPython filled in `signal.getsignal()` before, and it stays SIG_DFL. A program that
+//! sets a handler of its own replaces this one; if it restores the default, `defaults` restores the
+//! handler.
 //!
 //! `replaced` saves the ledger when the program replaces itself by exec. `privileges` keeps the
 //! report's file reachable when the program gives up its rights.
 //!
-//! `arm` and `disarm` run in the thread that calls `_native.report_on_signals`, attached. `on_signal`
-//! runs in any thread, at any point, so that it makes only async-signal-safe calls (signal-safety(7),
-//! raw system calls, `headway_gil::write_ledger`).
+//! `arm` and `disarm` run in the thread that calls `_native.report_on_signals`, attached.
+//! `on_signal` runs in any thread, at any point, so that it makes only async-signal-safe calls
+//! (signal-safety(7), raw system calls, `headway_gil::write_ledger`).
 //!
-//! A forked child inherits the handler and is not the owner: there the handler does what the default
-//! would.
+//! A forked child inherits the handler and is not the owner: there the handler does what the
+//! default would.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
 use headway_python::attached::Attached;
 use headway_python::convert::{FromPython, arguments, tuple};
@@ -32,8 +33,8 @@ mod replaced;
 
 use defaults::SIGNALS;
 
-/// How long the ending process waits for its report: it keeps its sockets open meanwhile. The command
-/// continues by itself after that.
+/// How long the ending process waits for its report: it keeps its sockets open meanwhile. The
+/// command continues by itself after that.
 const PATIENCE_MS: u32 = 10_000;
 const POLL_MS: u32 = 2;
 const POLL_NS: c_long = POLL_MS as c_long * 1_000_000;
@@ -54,15 +55,15 @@ struct Prepared {
     failure: CString,
 }
 
-/// Writer: `arm` (Release); readers: `on_signal` and the hooks (Acquire). A replaced value is leaked,
-/// since a handler may be reading it.
+/// Writer: `arm` (Release); readers: `on_signal` and the hooks (Acquire). A replaced value is
+/// leaked, since a handler may be reading it.
 static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
 
 /// | STATE | meaning | set by | next |
 /// |---|---|---|---|
-/// | `DISARMED` | a signal ends the process without a report | `disarm`, `on_signal`, initially | `ARMED` |
+/// | `DISARMED` | signals make no report | `disarm`, `on_signal`, initially | `ARMED` |
 /// | `ARMED` | the next signal or exec reports | `arm`, `replaced` | `REPORTING`, `DISARMED` |
-/// | `REPORTING` | a report is being made; a signal ends the process at once | `on_signal`, `replaced` | `DISARMED`, `ARMED` |
+/// | `REPORTING` | a report is made; signals end the process | `on_signal`, `replaced` | `DISARMED`, `ARMED` |
 ///
 /// Release and Acquire: `ARMED` publishes `PREPARED`.
 static STATE: AtomicU32 = AtomicU32::new(DISARMED);
@@ -77,12 +78,12 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool,\n\
           bell: int = 0, json: bytes | None = None)\n\
           \n\
-          Makes SIGTERM and other signals whose default ends the process run `command` first, while\n\
-          they are at their default: with the ledger on its stdin and stdout redirected to stderr.\n\
-          Then the file `ledger` is removed (with `keep_ledger`: only if the command succeeded).\n\
-          Meanwhile the reporter with this telemetry_bell() reports to its recorder. `json` is a file\n\
-          that the command writes: it is opened before the program gives up rights, and is then\n\
-          descriptor 3 of the command. A command of None takes all this back.",
+          Makes SIGTERM and other signals whose default ends the process run `command` first,\n\
+          while they are at their default: with the ledger on its stdin and stdout redirected to\n\
+          stderr. Then the file `ledger` is removed (with `keep_ledger`: only if the command\n\
+          succeeded). Meanwhile the reporter with this telemetry_bell() reports to its recorder.\n\
+          `json` is a file that the command writes: it is opened before the program gives up\n\
+          rights, and is then descriptor 3 of the command. A command of None takes all this back.",
     ),
     function(
         c"report_after_exec",
@@ -90,8 +91,8 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         c"report_after_exec(settings: bytes, interpreter: bytes, in_file: bool)\n\
           \n\
           Continues the measurement if the program replaces itself, by exec, by `interpreter`:\n\
-          HEADWAY_RUN is set there to `settings`, `:`, a descriptor of a copy of the ledger (-1 with\n\
-          `in_file`), `:` and the run. If the program becomes anything else, or\n\
+          HEADWAY_RUN is set there to `settings`, `:`, a descriptor of a copy of the ledger (-1\n\
+          with `in_file`), `:` and the run. If the program becomes anything else, or\n\
           report_after_exec() was not called, the command of report_on_signals() runs before.",
     ),
     function(
@@ -171,8 +172,8 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: 
     });
     PREPARED.store(Box::into_raw(prepared), Release);
     STATE.store(ARMED, Release);
-    // Without such slots the interpreter is like a program whose C code makes these calls: it has the
-    // report at its end.
+    // Without such slots the interpreter is like a program whose C code makes these calls: it has
+    // the report at its end.
     let anchor = crate::host::anchor();
     let _ = headway_gil::patch_for_good(anchor, &replaced::hooks());
     let _ = headway_gil::patch_for_good(anchor, &privileges::hooks());
@@ -197,6 +198,16 @@ fn failure_line(ledger: Option<&CStr>) -> CString {
         place.unwrap_or_default()
     );
     CString::new(line).unwrap_or_default()
+}
+
+/// libpython's own function, from the cell of its hook.
+///
+/// # Safety
+/// `F` is the type of the function. The hook was called, so that the cell was stored before.
+unsafe fn original<F: Copy>(cell: &AtomicUsize) -> F {
+    const { assert!(size_of::<F>() == size_of::<usize>()) };
+    // SAFETY: the caller's; the cell has the address of such a function.
+    unsafe { std::mem::transmute_copy(&cell.load(Acquire)) }
 }
 
 /// The action of a signal that reports. Async-signal-safe.
@@ -255,8 +266,8 @@ fn restore_default(signal: c_int) {
 
 /// The handler. Allowed: what signal-safety(7) lists, raw system calls, atomics.
 extern "C" fn on_signal(signal: c_int) {
-    // SAFETY: errno is this thread's own. It is restored because the interrupted code may be about to
-    // read it.
+    // SAFETY: errno is this thread's own. It is restored because the interrupted code may be about
+    // to read it.
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: null, or a leaked `Prepared` that never changes.
     if let Some(prepared) = unsafe { PREPARED.load(Acquire).as_ref() } {
@@ -306,8 +317,8 @@ fn report(prepared: &Prepared) {
     }
 }
 
-/// In the new process: runs the command with the ledger on stdin, stdout redirected to stderr, and no
-/// other descriptors.
+/// In the new process: runs the command with the ledger on stdin, stdout redirected to stderr, and
+/// no other descriptors.
 ///
 /// # Safety
 /// Only in a process that was just cloned from a handler; `copy` is open.
@@ -321,7 +332,8 @@ unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
             libc::dup2(copy, 0);
         }
         libc::dup2(2, 1);
-        // Its number is above 3: see `privileges`. Without it, descriptor 3 must not be another file.
+        // Its number is above 3: see `privileges`. Without it, descriptor 3 must not be another
+        // file.
         let first_unneeded = match json >= 0 && libc::dup2(json, 3) == 3 {
             true => 4,
             false => {

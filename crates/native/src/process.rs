@@ -14,16 +14,16 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         set_name,
         c"process_set_name(name: bytes)\n\
           \n\
-          Sets the name of this thread, and of the process if this is the main thread, to the first\n\
-          15 bytes.",
+          Sets the name of this thread, and of the process if this is the main thread, to the\n\
+          first 15 bytes.",
     ),
     function(
         c"process_end_with_parent",
         end_with_parent,
         c"process_end_with_parent(signal: int)\n\
           \n\
-          This process gets the signal when the thread that started it ends. A change of user takes\n\
-          this back.",
+          This process gets the signal when the thread that started it ends. A change of user\n\
+          takes this back.",
     ),
     function(
         c"process_adopt_orphans",

@@ -20,9 +20,9 @@ pub static FUNCTIONS: Methods<3> = Methods::new([
         measure,
         c"refcount_measure(kind: str, threads: int, pairs: int, shared: bool) -> tuple[int, int]\n\
           \n\
-          Starts native threads, each of which increments and decrements a count `pairs` times: of\n\
-          one shared object, or of an object of its own. Returns the time in ns that all took, and\n\
-          by how much counts are wrong at the end. The GIL is released meanwhile.",
+          Starts native threads, each of which increments and decrements a count `pairs` times:\n\
+          of one shared object, or of an object of its own. Returns the time in ns that all took,\n\
+          and by how much counts are wrong at the end. The GIL is released meanwhile.",
     ),
     END,
 ]);

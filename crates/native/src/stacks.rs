@@ -15,8 +15,8 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         open,
         c"stacks_open() -> (signal, fd)\n\
           \n\
-          A signal without a handler, and the descriptor to which a thread writes its stack when it\n\
-          gets the signal. OSError if there is none. Both are kept.",
+          A signal without a handler, and the descriptor to which a thread writes its stack when\n\
+          it gets the signal. OSError if there is none. Both are kept.",
     ),
     function(
         c"stacks_register",
@@ -31,8 +31,8 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         read,
         c"stacks_read(native_id: int, patience_ns: int) -> str\n\
           \n\
-          The Python stack of another thread, one line per call, most recent call first. RuntimeError\n\
-          gives the reason if there is none.",
+          The Python stack of another thread, one line per call, most recent call first.\n\
+          RuntimeError gives the reason if there is none.",
     ),
     END,
 ]);
@@ -73,8 +73,9 @@ mod help {
     /// Finds the key.
     pub fn prepare(_: Attached) -> Option<stacks::Around> {
         const PTHREAD_KEYS_MAX: u32 = 1024;
-        // SAFETY: a thread state is attached. Keys that were never made have no value. A key with this
-        // value gets it back at once; the key is CPython's if CPython finds no state meanwhile.
+        // SAFETY: a thread state is attached. Keys that were never made have no value. A key with
+        // this value gets it back at once; the key is CPython's if CPython finds no state
+        // meanwhile.
         let key = unsafe {
             let state = PyGILState_GetThisThreadState();
             (0..PTHREAD_KEYS_MAX).find(|&key| {
@@ -96,8 +97,8 @@ mod help {
             return write();
         }
         let key = KEY.load(SeqCst);
-        // SAFETY: the key is CPython's, and had a value in this thread, so that setting it is a store.
-        // The value has no destructor.
+        // SAFETY: the key is CPython's, and had a value in this thread, so that setting it is a
+        // store. The value has no destructor.
         unsafe {
             let before = libc::pthread_getspecific(key);
             libc::pthread_setspecific(key, state);
@@ -108,9 +109,9 @@ mod help {
 }
 
 /// In 3.12 and 3.13 a thread that returns to C from Python has an entry frame as its current frame
-/// while it clears the frame that it leaves. faulthandler takes the entry frame for a frame with code;
-/// in 3.13.0 it has none, and faulthandler crashes. So the next frame is made the current one while
-/// faulthandler runs.
+/// while it clears the frame that it leaves. faulthandler takes the entry frame for a frame with
+/// code; in 3.13.0 it has none, and faulthandler crashes. So the next frame is made the current one
+/// while faulthandler runs.
 #[cfg(all(Py_3_12, not(Py_3_14)))]
 mod help {
     use super::*;
@@ -159,8 +160,8 @@ mod help {
         if state.is_null() {
             return write();
         }
-        // SAFETY: the thread's own state and frames, while it does nothing else. Other threads may read
-        // the current frame, with the GIL or with the world stopped, and find a valid one.
+        // SAFETY: the thread's own state and frames, while it does nothing else. Other threads may
+        // read the current frame, with the GIL or with the world stopped, and find a valid one.
         unsafe {
             let place = current_frame(state.cast());
             let current = place.read_volatile();

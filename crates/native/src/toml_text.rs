@@ -17,9 +17,9 @@ pub static FUNCTIONS: Methods<2> = Methods::new([
         parse_toml,
         c"parse_toml(text: str) -> dict of nodes, in the order of the text\n\
           \n\
-          A node is (line, text as written, value), where value is a str, int, float, bool, list of\n\
-          nodes, dict of nodes, or None for a date and an integer beyond 64 bits. Raises ValueError\n\
-          with (line, text at the error, message).",
+          A node is (line, text as written, value), where value is a str, int, float, bool, list\n\
+          of nodes, dict of nodes, or None for a date and an integer beyond 64 bits. Raises\n\
+          ValueError with (line, text at the error, message).",
     ),
     END,
 ]);

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 /// be used in another. Inside one borrow of the token this cannot happen; where a [`Stored`]
 /// reference meets a token, debug builds check it.
 ///
-/// [`Stored`]: crate::object::Stored
+/// [`Stored`]: crate::stored::Stored
 #[derive(Clone, Copy)]
 pub struct Attached<'py>(PhantomData<(&'py (), *const ())>);
 

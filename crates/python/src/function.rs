@@ -1,7 +1,7 @@
 //! Functions and slots that CPython calls, written as safe Rust functions.
 //!
-//! Each is a zero-sized function item, so that a wrapper with CPython's signature can be made for it
-//! at compile time. The wrapper makes the token.
+//! Each is a zero-sized function item, so that a wrapper with CPython's signature can be made for
+//! it at compile time. The wrapper makes the token.
 
 use crate::attached::Attached;
 use crate::object::{Object, PyResult};
@@ -23,9 +23,9 @@ pub struct Methods<const N: usize>([Method; N]);
 unsafe impl<const N: usize> Sync for Methods<N> {}
 
 impl<const N: usize> Methods<N> {
-    /// The last entry is `END`.
+    /// One function or more, then `END`.
     pub const fn new(methods: [Method; N]) -> Self {
-        assert!(methods[N - 1].0.ml_name.is_null());
+        assert!(N > 1 && methods[N - 1].0.ml_name.is_null());
         Self(methods)
     }
 

@@ -71,16 +71,17 @@ impl SubInterpreter {
     /// (`Py_EndInterpreter`).
     ///
     /// # Safety
-    /// The calling thread made the interpreter, which is alive. After `prepare` no other thread has a
-    /// state in it: CPython ends the process if it finds one. The interpreter is not used after its
-    /// end.
+    /// The calling thread made the interpreter, which is alive. After `prepare` no other thread has
+    /// a state in it: CPython ends the process if it finds one. The interpreter is not used after
+    /// its end.
     pub unsafe fn end<E: Send>(
         &self,
         py: Attached,
         prepare: impl for<'sub> FnOnce(Attached<'sub>) -> Result<(), E> + Send,
     ) -> Result<(), E> {
         let caller = ThreadState::current(py);
-        // SAFETY: the caller's; both thread states are this thread's, and one is attached at a time.
+        // SAFETY: the caller's; both thread states are this thread's, and one is attached at a
+        // time.
         unsafe {
             PyEval_SaveThread();
             PyEval_RestoreThread(self.first.as_ptr());

@@ -1,7 +1,8 @@
 //! The safe layer over CPython's C API.
 //!
 //! - [`attached`]: the token that proves that the calling thread has a thread state attached.
-//! - [`object`]: owned references, and references that outlive the token.
+//! - [`object`]: owned references.
+//! - [`stored`]: references that outlive the token.
 //! - [`exception`]: raising, taking and clearing exceptions.
 //! - [`convert`]: arguments and results as Rust values.
 //! - [`function`], [`module`], [`class`], [`capsule`]: what CPython calls and keeps.
@@ -16,4 +17,5 @@ pub mod function;
 pub mod interpreter;
 pub mod module;
 pub mod object;
+pub mod stored;
 pub mod thread_state;

@@ -6,7 +6,8 @@ use headway_python::convert::{arguments, dict, tuple};
 use headway_python::exception::{Exception, take_raised_as_text};
 use headway_python::function::{END, Methods, function};
 use headway_python::interpreter::SubInterpreter;
-use headway_python::object::{Object, PyResult, leaked_references};
+use headway_python::object::{Object, PyResult};
+use headway_python::stored::{Stored, leaked_references};
 use pyo3_ffi::{Py_InitializeEx, Py_REFCNT, PyEval_SaveThread};
 use std::ffi::CStr;
 use std::sync::Mutex;
@@ -41,7 +42,7 @@ fn a_stored_reference_is_given_back_by_an_attached_thread() {
     attached(|py| {
         let list = Object::new_list(py).unwrap();
         let leaked = leaked_references();
-        drop(list.clone().store());
+        drop(Stored::new(list.clone()));
         assert_eq!((count(&list), leaked_references()), (1, leaked));
     });
 }
@@ -51,7 +52,7 @@ fn a_stored_reference_is_leaked_by_a_detached_thread() {
     attached(|py| {
         let list = Object::new_list(py).unwrap();
         let leaked = leaked_references();
-        let stored = list.clone().store();
+        let stored = Stored::new(list.clone());
         py.detach(move || drop(stored));
         assert_eq!((count(&list), leaked_references()), (2, leaked + 1));
     });
@@ -62,7 +63,7 @@ fn a_stored_reference_is_leaked_inside_another_interpreter() {
     attached(|py| {
         let sub = SubInterpreter::create(py, false).unwrap();
         let list = Object::new_list(py).unwrap();
-        let stored = list.clone().store();
+        let stored = Stored::new(list.clone());
         let leaked = leaked_references();
         // SAFETY: this thread made the interpreter, which nobody else uses.
         unsafe {

@@ -1,20 +1,20 @@
 //! Keeps the handler installed when the program restores a signal's default.
 //!
 //! Servers install a handler of their own and restore the previous action when they end. Python's
-//! `signal` module and `faulthandler` do so through libpython's `sigaction`, which is hooked here. The
-//! program sees SIG_DFL in the place of `on_signal`: the hook returns the default as the old action,
-//! and the signal ends the process as the default would. C code outside libpython that calls
-//! `sigaction` itself is not hooked: if it restores the default, the signal makes no report.
+//! `signal` module and `faulthandler` do so through libpython's `sigaction`, which is hooked here.
+//! The program sees SIG_DFL in the place of `on_signal`: the hook returns the default as the old
+//! action, and the signal ends the process as the default would. C code outside libpython that
+//! calls `sigaction` itself is not hooked: if it restores the default, the signal makes no report.
 //!
-//! The hook runs in any thread, in signal handlers and in vforked children: it makes one system call
-//! and reads atomics.
+//! The hook runs in any thread, in signal handlers and in vforked children: it makes one system
+//! call and reads atomics.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::AtomicUsize;
 
 use headway_gil::Hook;
 
-use super::{handled_action, is_on_signal, may_report};
+use super::{handled_action, is_on_signal, may_report, original};
 
 /// The signals that make a report: their default ends the process and leaves no core file.
 pub const SIGNALS: [c_int; 7] = [
@@ -38,12 +38,9 @@ pub fn hook() -> Hook {
 type Action = libc::sigaction;
 
 unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, old: *mut Action) -> c_int {
-    // SAFETY: a slot is written only after its original was stored; the function has this type.
-    let real = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int>(
-            SIGACTION.load(Acquire),
-        )
-    };
+    // SAFETY: the type of sigaction, in its hook.
+    let real: unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int =
+        unsafe { original(&SIGACTION) };
     // SAFETY: null, or the caller's action.
     let default = unsafe { action.as_ref() }.is_some_and(|it| it.sa_sigaction == libc::SIG_DFL);
     let handled = handled_action();

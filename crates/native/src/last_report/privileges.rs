@@ -2,10 +2,10 @@
 //!
 //! After setuid or chroot the process may no longer open the report's file, nor remove the ledger.
 //! libpython's functions for that are hooked: the first call in the process that reports opens both
-//! before, the file for writing (it is created if it does not exist) and the ledger's folder. So only
-//! programs that make such a call have these descriptors. Their numbers are 100 and more, where no
-//! program expects its own. A program that closes them loses no more than the JSON: the device and
-//! inode of a descriptor are compared with those of the opened file.
+//! before, the file for writing (it is created if it does not exist) and the ledger's folder. So
+//! only programs that make such a call have these descriptors. Their numbers are 100 and more,
+//! where no program expects its own. A program that closes them loses no more than the JSON: the
+//! device and inode of a descriptor are compared with those of the opened file.
 //!
 //! The hooks run in a Python thread. `kept_open` is async-signal-safe.
 
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering::
 
 use headway_gil::Hook;
 
-use super::may_report;
+use super::{may_report, original};
 
 const LOWEST_NUMBER: c_int = 100;
 
@@ -25,8 +25,8 @@ struct Paths {
     folder: Option<CString>,
 }
 
-/// Null if there is nothing to keep open. Writer: `announce` (Release), attached; readers: the hooks
-/// (Acquire). A replaced value is leaked.
+/// Null if there is nothing to keep open. Writer: `announce` (Release), attached; readers: the
+/// hooks (Acquire). A replaced value is leaked.
 static PATHS: AtomicPtr<Paths> = AtomicPtr::new(ptr::null_mut());
 
 /// A descriptor, and the device and inode of its file. Writer: `open`, which stores the number last
@@ -113,18 +113,15 @@ fn open_both() {
 macro_rules! before {
     ($($name:ident: $cell:ident ($($argument:ident: $type:ty),*);)*) => {
         $(
-            /// libpython's own function. Writer: `patch_for_good`, before the slot; reader: the hook
-            /// (Acquire).
+            /// libpython's own function. Writer: `patch_for_good`, before the slot; reader: the
+            /// hook (Acquire).
             static $cell: AtomicUsize = AtomicUsize::new(0);
 
             unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 open_both();
-                // SAFETY: a slot is written only after its original was stored; the function has
-                // this type, and the call is the caller's own.
+                // SAFETY: the type of the function, in its hook; the call is the caller's own.
                 unsafe {
-                    let call = std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(
-                        $cell.load(Acquire),
-                    );
+                    let call: unsafe extern "C" fn($($type),*) -> c_int = original(&$cell);
                     call($($argument),*)
                 }
             }

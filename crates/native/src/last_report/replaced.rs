@@ -1,7 +1,7 @@
 //! Saves the ledger when the program replaces itself by exec.
 //!
-//! libpython's `execv`, `execve` and `fexecve` are hooked. In the process that reports, a call that can
-//! succeed does one of two things first:
+//! libpython's `execv`, `execve` and `fexecve` are hooked. In the process that reports, a call that
+//! can succeed does one of two things first:
 //!
 //! - If the new image is the same interpreter, or a script for it, HEADWAY_RUN in its environment
 //!   passes the settings and the ledger on, and `headway.follow` continues with them. A ledger in
@@ -12,8 +12,8 @@
 //! foreseen make no report before; other failures (ENOMEM, ETXTBSY) make one, with a message.
 //!
 //! All other calls are passed on: those of forked and vforked children, and of a process that has
-//! reported. `_posixsubprocess` is an object of its own and not hooked. In the process that reports a
-//! hook may allocate: a Python thread calls it.
+//! reported. `_posixsubprocess` is an object of its own and not hooked. In the process that reports
+//! a hook may allocate: a Python thread calls it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
 use headway_gil::Hook;
 
-use super::{ARMED, PREPARED, REPORTING, STATE, may_report, report};
+use super::{ARMED, PREPARED, REPORTING, STATE, may_report, original, report};
 
 /// How the new image continues the measurement.
 pub struct Successor {
@@ -41,7 +41,8 @@ pub fn announce(successor: Successor) {
     SUCCESSOR.store(Box::into_raw(Box::new(successor)), Release);
 }
 
-/// libpython's own functions. Writer: `patch_for_good`, before the slots; readers: the hooks (Acquire).
+/// libpython's own functions. Writer: `patch_for_good`, before the slots; readers: the hooks
+/// (Acquire).
 static EXECV: AtomicUsize = AtomicUsize::new(0);
 static EXECVE: AtomicUsize = AtomicUsize::new(0);
 static FEXECVE: AtomicUsize = AtomicUsize::new(0);
@@ -62,12 +63,9 @@ unsafe extern "C" {
 
 unsafe extern "C" fn execv(path: *const c_char, arguments: Words) -> c_int {
     if !may_report() {
-        // SAFETY: a slot is written only after its original was stored; the caller's own call.
+        // SAFETY: the type of execv, in its hook; the caller's own call.
         return unsafe {
-            let real = std::mem::transmute::<
-                usize,
-                unsafe extern "C" fn(*const c_char, Words) -> c_int,
-            >(EXECV.load(Acquire));
+            let real: unsafe extern "C" fn(*const c_char, Words) -> c_int = original(&EXECV);
             real(path, arguments)
         };
     }
@@ -81,12 +79,9 @@ unsafe extern "C" fn execv(path: *const c_char, arguments: Words) -> c_int {
 }
 
 unsafe extern "C" fn execve(path: *const c_char, arguments: Words, environment: Words) -> c_int {
-    // SAFETY: a slot is written only after its original was stored; the function has this type.
-    let real = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char, Words, Words) -> c_int>(
-            EXECVE.load(Acquire),
-        )
-    };
+    // SAFETY: the type of execve, in its hook.
+    let real: unsafe extern "C" fn(*const c_char, Words, Words) -> c_int =
+        unsafe { original(&EXECVE) };
     // SAFETY: the caller's own call, but for the environment.
     unsafe {
         match may_report() {
@@ -99,12 +94,8 @@ unsafe extern "C" fn execve(path: *const c_char, arguments: Words, environment: 
 }
 
 unsafe extern "C" fn fexecve(fd: c_int, arguments: Words, environment: Words) -> c_int {
-    // SAFETY: a slot is written only after its original was stored; the function has this type.
-    let real = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C" fn(c_int, Words, Words) -> c_int>(
-            FEXECVE.load(Acquire),
-        )
-    };
+    // SAFETY: the type of fexecve, in its hook.
+    let real: unsafe extern "C" fn(c_int, Words, Words) -> c_int = unsafe { original(&FEXECVE) };
     if !may_report() {
         // SAFETY: the caller's own call.
         return unsafe { real(fd, arguments, environment) };
@@ -192,8 +183,8 @@ impl Image {
     }
 }
 
-/// Whether both paths are the same name of the same file. A virtual environment's interpreter is a link
-/// to a file that other environments link to as well, and each finds other packages.
+/// Whether both paths are the same name of the same file. A virtual environment's interpreter is a
+/// link to a file that other environments link to as well, and each finds other packages.
 fn is_same_file(one: &CStr, other: &CStr) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let path = |name: &CStr| {
@@ -204,8 +195,8 @@ fn is_same_file(one: &CStr, other: &CStr) -> bool {
     path(one).is_some_and(|one| Some(one) == path(other))
 }
 
-/// Whether an interpreter with these arguments imports `site`, and with it `headway.follow`: not with
-/// -S, and not with options such as --version. Null: the arguments are not known.
+/// Whether an interpreter with these arguments imports `site`, and with it `headway.follow`: not
+/// with -S, and not with options such as --version. Null: the arguments are not known.
 ///
 /// # Safety
 /// `arguments` is null or as execve takes them.
@@ -273,8 +264,8 @@ unsafe fn are_too_long(arguments: Words, environment: Words) -> bool {
     }
 }
 
-/// Whether the environment has settings already: the program becomes `headway run`, which has begun a
-/// run of its own.
+/// Whether the environment has settings already: the program becomes `headway run`, which has begun
+/// a run of its own.
 ///
 /// # Safety
 /// `environment` is as execve takes it.

@@ -6,6 +6,7 @@ use headway_python::convert::{ToPython, arguments, list};
 use headway_python::exception::{Exception, take_raised_as_text};
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
+use headway_python::stored::Stored;
 use headway_server::interpreters::interpreter::Interpreter;
 use headway_server::wsgi::adapter::{Adapter, Entry};
 use std::ffi::CStr;
@@ -21,16 +22,16 @@ pub static FUNCTIONS: Methods<5> = Methods::new([
         c"interpreter_of_caller(application, report, environs, interruption) -> interpreter\n\
           \n\
           The calling interpreter. report(exception, request) reports what an application raised,\n\
-          environs() makes a list with the items of the environ that never change, a dict for each\n\
-          listener, and interruption is a class of exceptions.",
+          environs() makes a list with the items of the environ that never change, a dict for\n\
+          each listener, and interruption is a class of exceptions.",
     ),
     function(
         c"interpreter_create",
         create,
         c"interpreter_create(own_gil: bool, threads: int) -> interpreter\n\
           \n\
-          A new sub-interpreter for so many worker threads. RuntimeError gives the reason if there is\n\
-          none. One thread makes, enters and ends all interpreters.",
+          A new sub-interpreter for so many worker threads. RuntimeError gives the reason if\n\
+          there is none. One thread makes, enters and ends all interpreters.",
     ),
     function(
         c"interpreter_enter",
@@ -46,8 +47,8 @@ pub static FUNCTIONS: Methods<5> = Methods::new([
         end,
         c"interpreter_end(interpreter) -> int\n\
           \n\
-          Ends a retired interpreter, with its atexit handlers. If threads of the application are left\n\
-          the interpreter stays as it is; returns their number.",
+          Ends a retired interpreter, with its atexit handlers. If threads of the application are\n\
+          left the interpreter stays as it is; returns their number.",
     ),
     END,
 ]);
@@ -121,7 +122,7 @@ fn adapter_of<'py>(py: Attached<'py>, entry: &[Object<'py>]) -> PyResult<Adapter
         let message = "expected application, report, environs, interruption";
         return Err(Exception::TypeError.raise(py, message));
     };
-    let stored = |object: &Object| object.clone().store();
+    let stored = |object: &Object| Stored::new(object.clone());
     Adapter::new(
         py,
         Entry {

@@ -2,7 +2,8 @@
 //! capsule.
 //!
 //! `interpreters` are the interpreters that run requests, `options` reads the settings of a server,
-//! `tls` makes the capsule of certificate and key that belongs to them, `requests` reads the counters.
+//! `tls` makes the capsule of certificate and key that belongs to them, `requests` reads the
+//! counters.
 
 use headway_python::attached::Attached;
 use headway_python::capsule::{self, InCapsule};
@@ -28,13 +29,15 @@ pub static FUNCTIONS: Methods<11> = Methods::new([
         server_open,
         c"server_open(listeners: list, routes, groups, options: dict) -> server\n\
           \n\
-          listeners: descriptors of listening sockets, which the server takes over, as it does log_fd.\n\
+          listeners: descriptors of listening sockets, which the server takes over, as it does\n\
+          log_fd.\n\
           routes: pairs of a URL path and the index of its group.\n\
-          groups: triples of a number of interpreters, their maximum_requests, and the switch interval\n\
-          in ns of their threads if they share a GIL, or 0. Interpreter slots are numbered group by\n\
-          group; server_admit() fills them.\n\
-          options: a dict of numbers, of sequences of strings about trusted networks, and tls (None,\n\
-          or the result of server_read_tls()), all of them required; see Server in serving.py.",
+          groups: triples of a number of interpreters, their maximum_requests, and the switch\n\
+          interval in ns of their threads if they share a GIL, or 0. Interpreter slots are\n\
+          numbered group by group; server_admit() fills them.\n\
+          options: a dict of numbers, of sequences of strings about trusted networks, and tls\n\
+          (None, or the result of server_read_tls()), all of them required; see Server in\n\
+          serving.py.",
     ),
     function(
         c"server_read_tls",
@@ -63,33 +66,35 @@ pub static FUNCTIONS: Methods<11> = Methods::new([
         server_interrupt,
         c"server_interrupt(server) -> bool\n\
           \n\
-          Waits for a request that runs too long and sets its interpreter's exception in its thread.\n\
-          False once the server is over.",
+          Waits for a request that runs too long and sets its interpreter's exception in its\n\
+          thread. False once the server is over.",
     ),
     function(
         c"server_next_wanted",
         server_next_wanted,
         c"server_next_wanted(server, timeout_ns: int) -> int | None\n\
           \n\
-          Waits for an interpreter slot that needs an interpreter, because it has none and a request\n\
-          came, or because its own has served maximum_requests. -1 after the timeout (a negative\n\
-          timeout_ns: no timeout), None once the server is over.",
+          Waits for an interpreter slot that needs an interpreter, because it has none and a\n\
+          request came, or because its own has served maximum_requests. -1 after the timeout (a\n\
+          negative timeout_ns: no timeout), None once the server is over.",
     ),
     function(
         c"server_admit",
         server_admit,
         c"server_admit(server, place: int, interpreter | None)\n\
           \n\
-          From now on the interpreter, which interpreter_enter() has prepared, runs the requests of\n\
-          the slot `place`. None: no interpreter could be made, and requests that wait for it fail.",
+          From now on the interpreter, which interpreter_enter() has prepared, runs the requests\n\
+          of the slot `place`. None: no interpreter could be made, and requests that wait for it\n\
+          fail.",
     ),
     function(
         c"server_retire",
         server_retire,
         c"server_retire(server, interpreter, timeout_ns: int) -> bool\n\
           \n\
-          Lets no request into the interpreter, waits for those that run there, and has the worker\n\
-          threads leave it, so that interpreter_end() can follow. False if a thread is left.",
+          Lets no request into the interpreter, waits for those that run there, and has the\n\
+          worker threads leave it, so that interpreter_end() can follow. False if a thread is\n\
+          left.",
     ),
     function(
         c"server_abort",

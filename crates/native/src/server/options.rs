@@ -98,8 +98,8 @@ pub unsafe fn pool_settings(
     })
 }
 
-/// `routes`: a sequence of (path, index of a group); `groups`: one of (interpreters, maximum_requests,
-/// switch_interval_ns, 0 for none), not empty.
+/// `routes`: a sequence of (path, index of a group); `groups`: one of (interpreters,
+/// maximum_requests, switch_interval_ns, 0 for none), not empty.
 pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<ApplicationGroups> {
     let mut read_routes = Vec::new();
     for route in routes.items()? {

@@ -1,10 +1,10 @@
-//! `_native.telemetry_arrived()`: receives datagrams from a socket without the GIL, and returns those of
-//! some milliseconds at a time.
+//! `_native.telemetry_arrived()`: receives datagrams from a socket without the GIL, and returns
+//! those of some milliseconds at a time.
 //!
-//! The queue of a UNIX datagram socket may be as short as ten (`net.unix.max_dgram_qlen`), and a sender
-//! that finds it full drops its datagram. So the queue must be emptied at once, even while Python
-//! merges and compresses; and entering Python for each datagram would cost more than Python's work on
-//! it. Only the recorder's receiving thread calls it.
+//! The queue of a UNIX datagram socket may be as short as ten (`net.unix.max_dgram_qlen`), and a
+//! sender that finds it full drops its datagram. So the queue must be emptied at once, even while
+//! Python merges and compresses; and entering Python for each datagram would cost more than
+//! Python's work on it. Only the recorder's receiving thread calls it.
 
 use headway_python::attached::Attached;
 use headway_python::convert::{arguments, tuple};
@@ -119,7 +119,8 @@ impl Batch {
     }
 
     /// Takes the datagrams that are in the queue now, up to `MAX_DATAGRAMS` of them, refused ones
-    /// included, so that a flood does not keep the caller here. Returns whether there is room for more.
+    /// included, so that a flood does not keep the caller here. Returns whether there is room for
+    /// more.
     fn receive_all(
         &mut self,
         socket: c_int,
@@ -192,9 +193,9 @@ unsafe fn sender(message: &msghdr) -> Option<Credentials> {
 }
 
 /// Drops datagrams beyond a sender's rate before Python sees them, so that a sender that sends more
-/// than any process has to report does not crowd out others. The kernel attests the sender. A process
-/// of another PID namespace has the attested pid 0, and is identified by its uid and the pid that it
-/// claims.
+/// than any process has to report does not crowd out others. The kernel attests the sender. A
+/// process of another PID namespace has the attested pid 0, and is identified by its uid and the
+/// pid that it claims.
 struct Admission {
     began: Instant,
     senders: HashMap<(u32, bool, u32), Rates>,
@@ -208,8 +209,8 @@ struct Rates {
     others: Rate,
 }
 
-/// A rate with a burst, by the generic cell rate algorithm: the time at which a sender at exactly the
-/// rate would be due.
+/// A rate with a burst, by the generic cell rate algorithm: the time at which a sender at exactly
+/// the rate would be due.
 #[derive(Clone, Copy, Default)]
 struct Rate {
     due: Duration,

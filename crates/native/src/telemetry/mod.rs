@@ -23,28 +23,29 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
         c"telemetry_arrived(socket: int, wake: int, patience_ns: int)\n\
           -> ([(datagram, credentials, is_cut)], is_woken, refused)\n\
           \n\
-          Waits for a datagram on the descriptor `socket`, or for something to read on `wake`, and\n\
-          takes all datagrams that arrive within the patience. credentials are the kernel's (pid, uid)\n\
-          (SO_PASSCRED), or None. refused is the number of datagrams that were dropped because a\n\
-          sender or a user exceeded its rate.",
+          Waits for a datagram on the descriptor `socket`, or for something to read on `wake`,\n\
+          and takes all datagrams that arrive within the patience. credentials are the kernel's\n\
+          (pid, uid) (SO_PASSCRED), or None. refused is the number of datagrams that were dropped\n\
+          because a sender or a user exceeded its rate.",
     ),
     function(
         c"telemetry_parse",
         parse,
         c"telemetry_parse(datagram: bytes) -> (kind, pid, seq, stamp, fields)\n\
           \n\
-          All fields by name, times in seconds, histograms as in a report, rows as lists of dicts;\n\
-          fields without a name as 'id1234'. Raises ValueError with one line for anything malformed.",
+          All fields by name, times in seconds, histograms as in a report, rows as lists of\n\
+          dicts; fields without a name as 'id1234'. Raises ValueError with one line for anything\n\
+          malformed.",
     ),
     function(
         c"telemetry_receive",
         receive,
         c"telemetry_receive(datagram: bytes) -> (kind, pid, seq, stamp, fields, record)\n\
           \n\
-          What a recorder takes from a datagram: from a tick the fields with one value each, the long\n\
-          holds, and the record, which has the rest; from another kind all fields, and None. Raises\n\
-          ValueError for anything malformed, and for a tick with more than a process can do in its\n\
-          interval.",
+          What a recorder takes from a datagram: from a tick the fields with one value each, the\n\
+          long holds, and the record, which has the rest; from another kind all fields, and None.\n\
+          Raises ValueError for anything malformed, and for a tick with more than a process can\n\
+          do in its interval.",
     ),
     function(
         c"telemetry_record",
@@ -65,7 +66,8 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
         read,
         c"telemetry_read(record: bytes) -> dict\n\
           \n\
-          A record's fields by name, as in telemetry_parse(). A setting with several values is a list.",
+          A record's fields by name, as in telemetry_parse(). A setting with several values is a\n\
+          list.",
     ),
     function(
         c"telemetry_encode",

@@ -53,7 +53,8 @@ fn nested<'py>(py: Attached<'py>, _: &[u8]) -> PyResult<Object<'py>> {
 
 type MakeRow = for<'py> fn(Attached<'py>, &[u8]) -> PyResult<Object<'py>>;
 
-/// A dict of the fields by name. Rows are in lists; so are the values of a setting that has several.
+/// A dict of the fields by name. Rows are in lists; so are the values of a setting that has
+/// several.
 fn of_entries<'a, 'py>(
     py: Attached<'py>,
     entries: impl Iterator<Item = Result<(u16, Value<'a>), Malformed>>,

@@ -27,11 +27,13 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
     function(
         c"telemetry_start",
         start,
-        c"telemetry_start(path: bytes, interval: float, started: float, identity: dict) -> reporter\n\
+        c"telemetry_start(path: bytes, interval: float, started: float, identity: dict)\n\
+          -> reporter\n\
           \n\
-          Reports to the UNIX datagram socket at `path` that this process began at the time `started`,\n\
-          and starts the thread that reports every `interval` seconds. `identity` is in each datagram,\n\
-          by field names. Raises OSError, or ValueError for a path that is too long.",
+          Reports to the UNIX datagram socket at `path` that this process began at the time\n\
+          `started`, and starts the thread that reports every `interval` seconds. `identity` is\n\
+          in each datagram, by field names. Raises OSError, or ValueError for a path that is too\n\
+          long.",
     ),
     function(
         c"telemetry_add_server",
@@ -39,8 +41,8 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
         c"telemetry_add_server(reporter, server, threads: int, places)\n\
           \n\
           Reports also on a server, which was opened for that. `threads`: how many run requests;\n\
-          `places`: for each interpreter slot its application group, its name and whether it has a GIL\n\
-          of its own.",
+          `places`: for each interpreter slot its application group, its name and whether it has\n\
+          a GIL of its own.",
     ),
     function(
         c"telemetry_stopping",

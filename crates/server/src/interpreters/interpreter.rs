@@ -1,11 +1,11 @@
-//! An interpreter that runs requests: the main interpreter, from which the worker threads come, or a
-//! sub-interpreter that was made for an application group and ends before the process does.
+//! An interpreter that runs requests: the main interpreter, from which the worker threads come, or
+//! a sub-interpreter that was made for an application group and ends before the process does.
 //!
-//! One Python thread, the interpreter manager, makes, enters and ends the sub-interpreters; the first
-//! thread state of each belongs to it. Worker threads have thread states of their own, which are kept
-//! here. Each worker deletes its own, between two requests: from 3.12 on CPython has a thread-local
-//! pointer to the state that its thread attached last (for `PyGILState_Ensure`), and another thread
-//! that deletes the state would clear its own pointer instead.
+//! One Python thread, the interpreter manager, makes, enters and ends the sub-interpreters; the
+//! first thread state of each belongs to it. Worker threads have thread states of their own, which
+//! are kept here. Each worker deletes its own, between two requests: from 3.12 on CPython has a
+//! thread-local pointer to the state that its thread attached last (for `PyGILState_Ensure`), and
+//! another thread that deletes the state would clear its own pointer instead.
 
 use crate::http::Rejection;
 use crate::interpreters::thread_state::{ThreadMeter, WorkerThreadState};
@@ -157,7 +157,8 @@ impl Interpreter {
     }
 
     /// Lets no request begin here, waits for the requests that run and for the worker threads to
-    /// leave, which `call` asks them to do. True if nobody is left within `timeout`. Called detached.
+    /// leave, which `call` asks them to do. True if nobody is left within `timeout`. Called
+    /// detached.
     pub fn retire(&self, timeout: Duration, call: impl Fn()) -> bool {
         let deadline = Instant::now() + timeout;
         self.is_retired.store(true, SeqCst);
@@ -186,9 +187,9 @@ impl Interpreter {
         }
     }
 
-    /// Ends a retired sub-interpreter as a program ends: non-daemon threads are waited for and atexit
-    /// handlers run. If threads of the application are left after that, the interpreter stays, and
-    /// the error is their number. Called by the interpreter manager.
+    /// Ends a retired sub-interpreter as a program ends: non-daemon threads are waited for and
+    /// atexit handlers run. If threads of the application are left after that, the interpreter
+    /// stays, and the error is their number. Called by the interpreter manager.
     pub fn end(&self, py: Attached) -> Result<(), usize> {
         let Some(sub) = self.sub.as_ref().filter(|_| !self.has_ended.load(Relaxed)) else {
             return Ok(());

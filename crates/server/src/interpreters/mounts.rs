@@ -1,8 +1,8 @@
 //! Application groups: which interpreter runs which request.
 //!
-//! A group has one or more interpreter slots. Each slot has a current interpreter, which a newer one
-//! may replace. The longest URL path that matches selects the group. Within a group a thread always
-//! goes to the same slot, so that as many threads run in parallel as there are GILs.
+//! A group has one or more interpreter slots. Each slot has a current interpreter, which a newer
+//! one may replace. The longest URL path that matches selects the group. Within a group a thread
+//! always goes to the same slot, so that as many threads run in parallel as there are GILs.
 
 use crate::http::Rejection;
 use crate::interpreters::interpreter::Interpreter;
@@ -49,12 +49,12 @@ pub struct ApplicationGroups {
     threads: AtomicUsize,
     /// Slots that need an interpreter, or a newer one.
     pub wanted: Inbox<usize>,
-    /// Interpreters that were admitted and still exist. Locked by the interpreter manager and by the
-    /// thread that interrupts requests.
+    /// Interpreters that were admitted and still exist. Locked by the interpreter manager and by
+    /// the thread that interrupts requests.
     admitted: Mutex<Vec<Weak<Interpreter>>>,
-    /// How often worker threads were asked to leave draining interpreters. Written by the interpreter
-    /// manager after an interpreter's `is_draining`, read by worker threads between requests;
-    /// `SeqCst`.
+    /// How often worker threads were asked to leave draining interpreters. Written by the
+    /// interpreter manager after an interpreter's `is_draining`, read by worker threads between
+    /// requests; `SeqCst`.
     drains: AtomicUsize,
     /// Written by `end`, read by waiting threads; `SeqCst`.
     has_ended: AtomicBool,
@@ -284,8 +284,8 @@ impl Application for ApplicationGroups {
             exchange.activity().set_holder(interpreter.number);
             if interpreter.is_main() {
                 match &mut thread.main {
-                    // SAFETY: called detached, by the thread that `join` made the state for. The main
-                    // interpreter is alive while its threads work.
+                    // SAFETY: called detached, by the thread that `join` made the state for. The
+                    // main interpreter is alive while its threads work.
                     Some(state) => unsafe { state.run(&mut thread.meter, exchange) },
                     None => exchange.refuse(Rejection::ApplicationUnavailable),
                 }

@@ -106,7 +106,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.pool.abort();
         // The monitor uses no Python objects, so it can be joined with the GIL held. It has a
-        // reference to the pool: joined first, it cannot be the thread that drops the pool's objects.
+        // reference to the pool: joined first, it cannot be the thread that drops the pool's
+        // objects.
         let monitor = self.monitor.lock().expect("no panic under this lock").take();
         if let Some(monitor) = monitor {
             let _ = monitor.join();

@@ -1,5 +1,5 @@
-//! What a worker thread keeps of one interpreter: a thread state, and objects that it uses again for
-//! each request. A request takes the GIL once.
+//! What a worker thread keeps of one interpreter: a thread state, and objects that it uses again
+//! for each request. A request takes the GIL once.
 
 use crate::http::{Rejection, Response};
 use crate::request::RequestContext;
@@ -54,8 +54,8 @@ pub struct WorkerThreadState {
     response: Response,
     /// Detached between requests.
     state: ThreadState,
-    /// Where the thread publishes a thread state that is not its first one: CPython up to 3.11 would
-    /// take its stack from the first one.
+    /// Where the thread publishes a thread state that is not its first one: CPython up to 3.11
+    /// would take its stack from the first one.
     present: Option<Arc<stacks::PresentState>>,
 }
 
@@ -66,12 +66,12 @@ impl WorkerThreadState {
         Ok(Self::new(adapter, ThreadState::current(py), Some(environs)))
     }
 
-    /// With a new thread state in `interpreter`. Waits for that interpreter's GIL. `None` for want of
-    /// memory.
+    /// With a new thread state in `interpreter`. Waits for that interpreter's GIL. `None` for want
+    /// of memory.
     ///
     /// # Safety
-    /// The calling thread has no thread state attached. The interpreter stays alive until `discard`,
-    /// and the adapter is its own.
+    /// The calling thread has no thread state attached. The interpreter stays alive until
+    /// `discard`, and the adapter is its own.
     pub unsafe fn create(adapter: &Arc<Adapter>, interpreter: &SubInterpreter) -> Option<Self> {
         // SAFETY: the caller's; the new state belongs to this thread.
         let (state, environs) = unsafe {
@@ -122,8 +122,9 @@ impl WorkerThreadState {
                 exchange.leave_forked_child();
                 exchange.record.gil_wait_ns = meter.read_wait();
                 if exchange.record.gil_wait_ns.is_some_and(|wait_ns| wait_ns > 0) {
-                    // Another thread was made to drop the GIL. It wakes when this one drops it, often
-                    // on this core, and the response would wait for the end of its time slice.
+                    // Another thread was made to drop the GIL. It wakes when this one drops it,
+                    // often on this core, and the response would wait for the end of its time
+                    // slice.
                     exchange.prepare_for_preemption();
                 }
             });
@@ -150,8 +151,8 @@ impl WorkerThreadState {
     /// Deletes the thread state.
     ///
     /// # Safety
-    /// `create` made it in the calling thread, which has no thread state attached; the interpreter is
-    /// alive.
+    /// `create` made it in the calling thread, which has no thread state attached; the interpreter
+    /// is alive.
     pub unsafe fn discard(self) {
         let Self { adapter, environs, finder, state, .. } = self;
         // SAFETY: the caller's. Dropped inside, the objects give their references back.

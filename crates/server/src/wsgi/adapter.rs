@@ -14,7 +14,8 @@ use crate::wsgi::interruption;
 use crate::wsgi::route::RouteFinder;
 use headway_python::attached::Attached;
 use headway_python::exception::{Exception, take_raised, write_unraisable};
-use headway_python::object::{Object, PyResult, Raised, Stored};
+use headway_python::object::{Object, PyResult, Raised};
+use headway_python::stored::Stored;
 
 /// What the Python code of an interpreter provides so that requests can run there.
 pub struct Entry {
@@ -37,7 +38,7 @@ pub struct Adapter {
 
 impl Adapter {
     pub fn new(py: Attached, entry: Entry) -> PyResult<Self> {
-        let handle_type = input::make_type(py)?.store();
+        let handle_type = Stored::new(input::make_type(py)?);
         Ok(Self { entry, handle_type, files: FileWrappers::new(py)? })
     }
 
@@ -61,7 +62,7 @@ impl Adapter {
             }
             template.set_item(&file_wrapper, self.files.class().get(py))?;
         }
-        EnvironBuilder::new(py, templates.into_iter().map(Object::store).collect())
+        EnvironBuilder::new(py, templates.into_iter().map(Stored::new).collect())
     }
 
     /// Runs a request.

@@ -1,9 +1,9 @@
 //! Calls the application and delivers what it returns (PEP 3333, "Specification Details").
 //!
 //! The GIL is held throughout, except around sends that may have to wait and while a large block is
-//! copied and sent. A list or tuple is collected and sent later, without the GIL, and so is a file in
-//! a `wsgi.file_wrapper`. Any other iterable is streamed: each block is handed to the kernel before
-//! the next one is requested.
+//! copied and sent. A list or tuple is collected and sent later, without the GIL, and so is a file
+//! in a `wsgi.file_wrapper`. Any other iterable is streamed: each block is handed to the kernel
+//! before the next one is requested.
 
 use crate::http::{Rejection, Response};
 use crate::request::{Broken, RequestContext};
@@ -93,8 +93,8 @@ fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends the rest of a file without reading it, if the kernel can, or else block by block. A shorter
-/// Content-Length requests a part of it.
+/// Sends the rest of a file without reading it, if the kernel can, or else block by block. A
+/// shorter Content-Length requests a part of it.
 fn send_file(wrapper: &Object, files: &FileWrappers, handle: &Handle) -> Result<(), Failure> {
     if let Some(file) = files.open_file(wrapper) {
         begin(wrapper.py(), handle, Some(file.left()))?;
@@ -130,7 +130,8 @@ fn stream(iterable: &Object, handle: &Handle, excess: Excess) -> Result<(), Fail
         }
         make_room(py, handle.borrow()?.get().exchange, block.len())?;
         if !begun {
-            // PEP 3333, "Handling the Content-Length Header": `len(iterable) == 1` fixes the length.
+            // PEP 3333, "Handling the Content-Length Header": `len(iterable) == 1` fixes the
+            // length.
             let only = (iterable.find_length() == Some(1)).then_some(block.len() as u64);
             begin(py, handle, only)?;
             begun = true;
@@ -196,8 +197,8 @@ fn transmit_block(
     sent.map_err(|_: Broken| Failure::ClientGone)
 }
 
-/// False when the response is full and the rest is dropped: after HEAD, after 204 and 304, and after
-/// Content-Length bytes.
+/// False when the response is full and the rest is dropped: after HEAD, after 204 and 304, and
+/// after Content-Length bytes.
 fn frame(exchange: &mut RequestContext, block: &[u8], excess: Excess) -> bool {
     let taken = exchange.send_data(block);
     if exchange.is_bodiless() {

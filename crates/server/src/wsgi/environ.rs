@@ -12,7 +12,8 @@ use crate::wsgi::path::{Target, decode_path};
 use crate::wsgi::text::{Remembered, set_decimal, set_latin1};
 use headway_python::attached::Attached;
 use headway_python::exception::Exception;
-use headway_python::object::{Object, PyResult, Stored};
+use headway_python::object::{Object, PyResult};
+use headway_python::stored::Stored;
 
 pub struct EnvironBuilder {
     /// For each listener a dict with the items that are the same for all its requests.

@@ -3,7 +3,8 @@
 use crate::http::Head;
 use crate::wsgi::text::{Remembered, set_latin1};
 use headway_python::attached::Attached;
-use headway_python::object::{Object, PyResult, Stored};
+use headway_python::object::{Object, PyResult};
+use headway_python::stored::Stored;
 use rustc_hash::FxHashMap;
 
 /// Keys are remembered for up to this many field names, and then forgotten all at once: a client
@@ -66,7 +67,11 @@ impl Fields {
         }
         for (name, value) in is_any_repeated.then(|| repeated(head, bytes)).into_iter().flatten() {
             if let Some(key) = environ_key(name) {
-                set_latin1(environ, &Object::from_latin1(py, key.as_bytes())?.store(), &value)?;
+                set_latin1(
+                    environ,
+                    &Stored::new(Object::from_latin1(py, key.as_bytes())?),
+                    &value,
+                )?;
             }
         }
         Ok(())
@@ -79,7 +84,7 @@ impl FieldKey {
         let Some(text) = environ_key(name) else { return Ok(None) };
         let remembers =
             !matches!(&text[..], "HTTP_COOKIE" | "HTTP_AUTHORIZATION" | "HTTP_PROXY_AUTHORIZATION");
-        let key = Object::from_latin1(py, text.as_bytes())?.store();
+        let key = Stored::new(Object::from_latin1(py, text.as_bytes())?);
         Ok(Some(Self { key, last: Remembered::default(), remembers }))
     }
 

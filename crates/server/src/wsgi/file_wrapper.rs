@@ -11,7 +11,8 @@ use headway_python::class::{self, Instance};
 use headway_python::convert::ToPython;
 use headway_python::exception::{Exception, clear_raised};
 use headway_python::function::{END, Methods, method_of_none, self_of_builtin, unary};
-use headway_python::object::{Object, PyResult, Raised, Stored};
+use headway_python::object::{Object, PyResult, Raised};
+use headway_python::stored::Stored;
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -59,9 +60,9 @@ pub struct FileWrappers {
 impl FileWrappers {
     pub fn new(py: Attached) -> PyResult<Self> {
         let io = Object::import(py, c"io")?;
-        let class = |name| io.attribute(name).map(Object::store);
+        let class = |name| io.attribute(name).map(Stored::new);
         Ok(Self {
-            class: make_type(py)?.store(),
+            class: Stored::new(make_type(py)?),
             raw_file: class(c"FileIO")?,
             buffered_reader: class(c"BufferedReader")?,
             buffered_random: class(c"BufferedRandom")?,

@@ -7,7 +7,7 @@ use crate::limits::Interruption;
 use crate::request::RequestContext;
 use headway_python::attached::Attached;
 use headway_python::exception::set_exception_in_thread;
-use headway_python::object::Stored;
+use headway_python::stored::Stored;
 use std::time::Duration;
 
 /// Sets an exception of `class` in the thread of the request.

@@ -5,8 +5,8 @@
 //! their own or without, and without any GIL.
 //!
 //! - [`adapter`]: one application; runs its requests.
-//! - [`environ`]: builds the environ, with [`fields`] (header fields), [`origin`] (TLS and proxies),
-//!   [`path`] (the target) and [`text`] (its values).
+//! - [`environ`]: builds the environ, with [`fields`] (header fields), [`origin`] (TLS and
+//!   proxies), [`path`] (the target) and [`text`] (its values).
 //! - [`call`]: calls the application and delivers its iterable.
 //! - [`handle`]: the object that lends the request to [`input`] and [`start_response`].
 //! - [`block`], [`detach`]: blocks of a body; sends without the GIL.

@@ -2,15 +2,16 @@
 //! about a request's origin.
 //!
 //! If the operator configured trusted proxies, an application sees these fields only as a trusted
-//! proxy sent them, as with mod_wsgi's WSGITrustedProxies. So a client cannot deceive an application
-//! that reads the fields itself.
+//! proxy sent them, as with mod_wsgi's WSGITrustedProxies. So a client cannot deceive an
+//! application that reads the fields itself.
 
 use crate::connection::state::Forwarding;
 use crate::http::forwarding::{FIELDS, split_port};
 use crate::request::RequestContext;
 use crate::wsgi::text::{set_decimal, set_latin1};
 use headway_python::attached::Attached;
-use headway_python::object::{Object, PyResult, Stored};
+use headway_python::object::{Object, PyResult};
+use headway_python::stored::Stored;
 use std::ffi::CStr;
 
 /// The environ's keys for `forwarding::FIELDS`, in that order.

@@ -24,8 +24,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Decodes the percent escapes of a path, in `buffer` if there are any; invalid escapes stay as they
-/// are. `http://host` is `http://host/` (RFC 9110 section 4.2.3), and `OPTIONS *` has no path.
+/// Decodes the percent escapes of a path, in `buffer` if there are any; invalid escapes stay as
+/// they are. `http://host` is `http://host/` (RFC 9110 section 4.2.3), and `OPTIONS *` has no path.
 pub fn decode_path<'a>(path: &'a [u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
     match path {
         [] => b"/",

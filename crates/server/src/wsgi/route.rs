@@ -5,22 +5,23 @@
 //! | any, and middleware | `environ["headway.route"]`, a str |
 //! | Flask | `environ["werkzeug.request"].url_rule.rule` |
 //! | Bottle | `environ["bottle.route"].rule` |
-//! | Django | the response's `_resource_closers` has `request.close`; `request.resolver_match.route` |
+//! | Django | `response._resource_closers` has `request.close`; `request.resolver_match.route` |
 //!
-//! With telemetry only, the route is looked up after the response and before the iterable is closed.
-//! Nothing is imported. Any exception means that the route is not known: no exception leaves this
-//! file. Each thread keeps names of its own, as for the environ.
+//! With telemetry only, the route is looked up after the response and before the iterable is
+//! closed. Nothing is imported. Any exception means that the route is not known: no exception
+//! leaves this file. Each thread keeps names of its own, as for the environ.
 //!
-//! Flask takes its request out of the environ before it returns. So a `RouteProbe` takes a reference
-//! when the response starts, and the request is looked at later, when no code of the application is
-//! in the middle of anything.
+//! Flask takes its request out of the environ before it returns. So a `RouteProbe` takes a
+//! reference when the response starts, and the request is looked at later, when no code of the
+//! application is in the middle of anything.
 
 use crate::stats::Route;
 use crate::stats::routes::Routes;
 use headway_python::attached::Attached;
 use headway_python::convert::ToPython;
 use headway_python::exception::clear_raised;
-use headway_python::object::{Object, PyResult, Raised, Stored};
+use headway_python::object::{Object, PyResult, Raised};
+use headway_python::stored::Stored;
 use std::cell::Cell;
 
 /// A thread remembers the numbers of so many names, and then forgets all.
@@ -64,7 +65,7 @@ impl RouteProbe {
             return;
         }
         match self.environ.get(py).get_item(self.key.get(py)) {
-            Ok(Some(request)) => self.werkzeug_request.set(Some(request.store())),
+            Ok(Some(request)) => self.werkzeug_request.set(Some(Stored::new(request))),
             Ok(None) => {}
             Err(Raised) => clear_raised(py),
         }
@@ -90,7 +91,7 @@ impl RouteFinder {
             bound_to: key(c"__self__")?,
             resolver_match: key(c"resolver_match")?,
             route: key(c"route")?,
-            known: Object::new_dict(py)?.store(),
+            known: Stored::new(Object::new_dict(py)?),
             other_iterable: None,
         })
     }
@@ -98,9 +99,9 @@ impl RouteFinder {
     /// `environ` is a dict.
     pub fn probe(&self, environ: &Object) -> RouteProbe {
         RouteProbe {
-            environ: environ.clone().store(),
+            environ: Stored::new(environ.clone()),
             items: environ.dict_length().unwrap_or(usize::MAX),
-            key: self.werkzeug_request.get(environ.py()).clone().store(),
+            key: Stored::new(self.werkzeug_request.get(environ.py()).clone()),
             werkzeug_request: Cell::new(None),
         }
     }
@@ -176,7 +177,7 @@ impl RouteFinder {
             return Ok(None);
         }
         let Some(closers) = attribute(response, &self.resource_closers)? else {
-            self.other_iterable = Some(response.class().store());
+            self.other_iterable = Some(Stored::new(response.class()));
             return Ok(None);
         };
         if !closers.is_exact_list() {

@@ -2,7 +2,8 @@
 
 use crate::http::digits::push_decimal;
 use headway_python::attached::Attached;
-use headway_python::object::{Object, PyResult, Raised, Stored};
+use headway_python::object::{Object, PyResult, Raised};
+use headway_python::stored::Stored;
 
 pub fn set_latin1(environ: &Object, key: &Stored, value: &[u8]) -> PyResult<()> {
     let py = environ.py();
@@ -23,7 +24,7 @@ impl Remembered {
     /// The str, made anew unless the bytes are the same again.
     pub fn text<'py>(&mut self, py: Attached<'py>, bytes: &[u8]) -> PyResult<&Object<'py>> {
         if self.0.as_ref().is_none_or(|(last, _)| &last[..] != bytes) {
-            self.0 = Some((bytes.into(), Object::from_latin1(py, bytes)?.store()));
+            self.0 = Some((bytes.into(), Stored::new(Object::from_latin1(py, bytes)?)));
         }
         self.0.as_ref().map(|(_, text)| text.get(py)).ok_or(Raised)
     }
