@@ -8,7 +8,7 @@
 use crate::connection::state::{Connection, Forwarding, Stage};
 use crate::http::Rejection;
 use crate::http::forwarding::{Believed, Origin, read_origin};
-use crate::limits::say_on_stderr;
+use crate::limits::log_to_stderr;
 use crate::net::networks::Networks;
 use crate::net::socket::{self, PeerAddress, Transfer};
 use crate::net::tls::{HANDSHAKE_RECORD, TlsSession};
@@ -142,7 +142,7 @@ impl Preamble {
     fn note_refusal(&self, address: &PeerAddress) {
         if self.refused.fetch_add(1, Relaxed) == 0 {
             let ip = if address.ip.is_empty() { "a UNIX socket" } else { &address.ip };
-            say_on_stderr(&format!(
+            log_to_stderr(&format!(
                 "a connection from {ip} (proxy-protocol-from) was closed: it did not begin with a \
                  PROXY protocol header. Further ones are not reported."
             ));

@@ -12,7 +12,7 @@ pub fn interrupt_next(py: Attached, server: &Server) -> bool {
     // own interpreter to drop it.
     let in_main = py.detach(|| {
         let interruption = server.next_interruption()?;
-        let interpreter = server.groups().interpreter(interruption.holder());
+        let interpreter = server.groups().interpreter(interruption.interpreter_number());
         Some(interpreter.and_then(|interpreter| {
             if interpreter.is_main() {
                 return interpreter.adapter().map(|adapter| (interruption, adapter));

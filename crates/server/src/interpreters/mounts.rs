@@ -270,7 +270,7 @@ impl Application for ApplicationGroups {
         let slot = first + thread.number % group.interpreters;
         exchange.record.place = slot;
         exchange.activity().set_place(slot);
-        exchange.activity().set_holder(0);
+        exchange.activity().set_interpreter_number(0);
         self.describe_path(exchange);
         if group.switch_interval_ns != thread.switch_interval_ns {
             thread.switch_interval_ns = group.switch_interval_ns;
@@ -281,7 +281,7 @@ impl Application for ApplicationGroups {
             let Some((_, interpreter)) = &thread.current[slot] else {
                 return exchange.refuse(Rejection::ApplicationUnavailable);
             };
-            exchange.activity().set_holder(interpreter.number);
+            exchange.activity().set_interpreter_number(interpreter.number);
             if interpreter.is_main() {
                 match &mut thread.main {
                     // SAFETY: called detached, by the thread that `join` made the state for. The

@@ -1,10 +1,10 @@
-//! Limits that have passed, reported with the Python stack of the thread that each is about.
+//! Reports of exceeded limits, each with the Python stack of the thread concerned.
 //!
-//! A stack takes up to 450 ms where its thread does not answer, and the monitor sends held
-//! responses twice a millisecond. So a thread of its own takes the stacks, for as long as there are
-//! some to take.
+//! Taking a stack lasts up to 450 ms if the thread does not respond, and the monitor sends deferred
+//! responses twice per millisecond. Therefore a separate thread takes the stacks; it exists while
+//! there are findings to report.
 
-use crate::limits::control::{Control, Reason, say_on_stderr};
+use crate::limits::control::{Control, Reason, log_to_stderr};
 use crate::limits::inbox::Inbox;
 use crate::limits::interruption::Interruption;
 use headway_reporter::stacks::{self, Missing, Stack};
@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// For a thread to write its stack, and for the reporter to be done with another's.
-const STACK_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a thread may take to write its stack, and how long to wait for the reporter while it
+/// takes another stack.
+const STACK_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub struct Finding {
     pub native_id: i32,
@@ -21,7 +22,8 @@ pub struct Finding {
     pub consequence: Consequence,
 }
 
-/// What follows once the stack is written: a process that is replaced may end at any time.
+/// The action taken after the stack is written. The stack comes first because a process that is
+/// being replaced may exit at any time.
 pub enum Consequence {
     Replace(Reason),
     Interrupt(Interruption),
@@ -30,7 +32,7 @@ pub enum Consequence {
 pub struct Findings {
     control: Arc<Control>,
     interruptions: Arc<Inbox<Interruption>>,
-    /// The thread that reports some. Locked by the monitor only.
+    /// The thread that reports the latest findings. Only the monitor locks it.
     reporting: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -44,18 +46,20 @@ impl Findings {
         reporting.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Does not wait. Called when no others are being reported.
+    /// Reports the findings on another thread and returns at once. The caller first checks that
+    /// `are_being_reported` returns false.
     pub fn report(&self, found: Vec<Finding>) {
         if found.is_empty() {
             return;
         }
-        // Shared: where the system has no thread to give, they are not lost with the closure.
+        // The findings are shared, so that they survive the closure if the system cannot create a
+        // thread.
         let found = Arc::new(Mutex::new(found));
         let (control, interruptions) = (Arc::clone(&self.control), Arc::clone(&self.interruptions));
-        let theirs = Arc::clone(&found);
+        let shared = Arc::clone(&found);
         let spawned = std::thread::Builder::new()
             .name("headway-stacks".into())
-            .spawn(move || report_all(&theirs, &control, &interruptions, with_stack));
+            .spawn(move || report_all(&shared, &control, &interruptions, with_stack));
         match spawned {
             Ok(thread) => {
                 *self.reporting.lock().expect("no panic under this lock") = Some(thread);
@@ -83,9 +87,9 @@ fn report_all(
 ) {
     let found = std::mem::take(&mut *found.lock().expect("no panic under this lock"));
     for finding in found {
-        say_on_stderr(&describe(&finding));
+        log_to_stderr(&describe(&finding));
         match finding.consequence {
-            Consequence::Replace(reason) => control.say(reason, || finding.detail),
+            Consequence::Replace(reason) => control.request_replacement(reason, || finding.detail),
             Consequence::Interrupt(interruption) => interruptions.push(interruption),
         }
     }
@@ -93,7 +97,7 @@ fn report_all(
 
 fn with_stack(finding: &Finding) -> String {
     let detail = &finding.detail;
-    match stacks::read(finding.native_id as u32, STACK_PATIENCE) {
+    match stacks::read(finding.native_id as u32, STACK_TIMEOUT) {
         Ok(Stack { calls, .. }) => {
             format!("{detail}. Where it is:\nStack (most recent call first):\n{calls}")
         }

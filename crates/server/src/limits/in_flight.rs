@@ -1,35 +1,36 @@
-//! What is told of one request that runs for long, besides its times: who asked for what, and what its thread had
-//! used before.
+//! The description of one in-flight request for slow request reports: the request line, the client,
+//! and the GIL and CPU times of its thread when the request began.
 //!
-//! Kept for each request where slow ones are told of (`slow_requests`), in memory that its thread uses again.
+//! If slow requests are reported (`slow_requests`), each worker thread keeps one of these and
+//! reuses its memory for every request.
 
 use crate::stats::clock::wall_ns;
 use headway_gil::ThreadTimes;
 use std::mem::zeroed;
 
-/// Longer names are cut, as mod_wsgi cuts them.
+/// Longer names are truncated, as mod_wsgi truncates them.
 const MAX_NAME_BYTES: usize = 255;
 const MAX_PATH_BYTES: usize = 1_023;
 
-/// What the request line and the fields say of a request.
+/// The parts of the request line and the header fields that a report contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     pub method: Text,
-    /// http or https, by a trusted proxy's word if need be.
+    /// `http` or `https`. A trusted proxy's header fields override the connection's own scheme.
     pub scheme: &'static str,
     pub host: Text,
-    /// The path that the application lives under.
+    /// The path at which the application is mounted.
     pub script_name: Text,
-    /// The rest of it. Never the query.
+    /// The rest of the path, without the query.
     pub path_info: Text,
     pub protocol: &'static str,
-    /// Of the client, behind trusted proxies.
+    /// The address of the client. Behind trusted proxies, the address that they report.
     pub address: Text,
-    /// Only if it is wanted.
+    /// Empty unless `ProcessLimits::user_agents` is set.
     pub user_agent: Text,
 }
 
-/// Bytes that a client sent, up to some number of them.
+/// Bytes that a client sent, truncated to a maximum length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text(Vec<u8>);
 
@@ -42,9 +43,9 @@ impl Text {
         self.set_up_to(MAX_PATH_BYTES, bytes);
     }
 
-    fn set_up_to(&mut self, most: usize, bytes: &[u8]) {
+    fn set_up_to(&mut self, max_bytes: usize, bytes: &[u8]) {
         self.0.clear();
-        self.0.extend_from_slice(&bytes[..bytes.len().min(most)]);
+        self.0.extend_from_slice(&bytes[..bytes.len().min(max_bytes)]);
     }
 
     pub fn to_text(&self) -> String {
@@ -52,20 +53,21 @@ impl Text {
     }
 }
 
-/// One request under way, and its thread as it was when it began.
+/// One in-flight request, and the state of its thread when the request began.
 #[derive(Clone, Debug, Default)]
 pub struct InFlightRequest {
     pub description: Description,
-    /// Seconds since 1970.
+    /// The Unix time, in seconds, at which the request began.
     pub began_s: f64,
     pub queue_ns: u64,
-    /// When a thread took it up.
+    /// When a worker thread took the request from the queue.
     pub started_ns: u64,
-    /// Requests under way when it began, itself included.
+    /// The number of in-flight requests when this one began, itself included.
     pub active_at_start: u64,
     pub gil: ThreadTimes,
     pub cpu: CpuTimes,
-    /// What of Python it ran when it was looked at. `None`: it was not.
+    /// The latest Python stack of the request, or why it could not be taken. `None`: no stack was
+    /// requested.
     pub stack: Option<Result<String, &'static str>>,
 }
 
@@ -79,7 +81,7 @@ impl InFlightRequest {
     }
 }
 
-/// CPU time of a thread.
+/// The CPU time that a thread has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     pub user_ns: u64,
@@ -88,7 +90,7 @@ pub struct CpuTimes {
 
 impl CpuTimes {
     pub fn of_this_thread() -> Self {
-        // SAFETY: all zero bytes are a valid `rusage`, which the call only writes to.
+        // SAFETY: all zero bytes are a valid `rusage`, and the call writes only to it.
         let used = unsafe {
             let mut used: libc::rusage = zeroed();
             libc::getrusage(libc::RUSAGE_THREAD, &mut used);
@@ -99,12 +101,14 @@ impl CpuTimes {
         Self { user_ns: ns(used.ru_utime), system_ns: ns(used.ru_stime) }
     }
 
-    /// Of another thread of this process, to a tick of the kernel's (10 ms).
+    /// Reads the CPU time of another thread of this process. The resolution is the kernel's tick
+    /// (10 ms).
     pub fn of_thread(native_id: i32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{native_id}/stat")).ok()?;
-        // The name, in parentheses, may hold anything; user and system time are the 14th and 15th.
+        // The thread name stands in parentheses and may contain any character. User time and system
+        // time are the 14th and 15th fields.
         let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
-        // SAFETY: no preconditions.
+        // SAFETY: `sysconf` has no preconditions.
         let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
         let mut next_ns =
             || Some(after_name.next()?.parse::<u64>().ok()? * (1_000_000_000 / per_second));
@@ -125,21 +129,21 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn the_kernel_says_the_same_of_a_thread_from_inside_and_outside() {
+    fn own_and_foreign_readings_of_cpu_time_agree() {
         let before = CpuTimes::of_this_thread();
         let end = Instant::now() + Duration::from_millis(60);
         while Instant::now() < end {}
-        let inside = CpuTimes::of_this_thread();
-        // SAFETY: no preconditions.
-        let outside = CpuTimes::of_thread(unsafe { libc::gettid() }).unwrap();
+        let own = CpuTimes::of_this_thread();
+        // SAFETY: `gettid` has no preconditions.
+        let foreign = CpuTimes::of_thread(unsafe { libc::gettid() }).unwrap();
         let tick_ns = 10_000_000;
-        assert!(inside.user_ns.abs_diff(outside.user_ns) <= 2 * tick_ns, "{inside:?} {outside:?}");
-        assert!(inside.since(before).user_ns + inside.since(before).system_ns > tick_ns);
+        assert!(own.user_ns.abs_diff(foreign.user_ns) <= 2 * tick_ns, "{own:?} {foreign:?}");
+        assert!(own.since(before).user_ns + own.since(before).system_ns > tick_ns);
         assert_eq!(CpuTimes::of_thread(0), None);
     }
 
     #[test]
-    fn what_is_long_is_cut() {
+    fn long_text_is_truncated() {
         let mut text = Text::default();
         text.set_path(&[b'x'; 5_000]);
         text.set(&[b'y'; 5_000]);

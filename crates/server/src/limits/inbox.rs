@@ -1,17 +1,18 @@
-//! Tasks for one thread of Python's, which waits for them without the GIL: from whoever may not do
-//! them itself.
+//! A queue of tasks for one Python thread, which waits for them without the GIL. Threads that must
+//! not run the tasks themselves push them.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long the end of the server may go unnoticed.
-const LOOK: Duration = Duration::from_millis(200);
+/// The longest time until a waiting thread notices that the server has ended.
+const END_CHECK_PERIOD: Duration = Duration::from_millis(200);
 
 pub enum Received<T> {
     Task(T),
-    /// In time.
+    /// The timeout expired without a task.
     Nothing,
+    /// The server has ended.
     Over,
 }
 
@@ -32,19 +33,19 @@ impl<T> Inbox<T> {
         self.added.notify_one();
     }
 
-    /// Waits for the next until `is_over`, or for so long.
-    pub fn wait(&self, patience: Duration, is_over: impl Fn() -> bool) -> Received<T> {
-        let deadline = Instant::now().checked_add(patience);
+    /// Waits for the next task, until `is_over` returns true or `timeout` expires.
+    pub fn wait(&self, timeout: Duration, is_over: impl Fn() -> bool) -> Received<T> {
+        let deadline = Instant::now().checked_add(timeout);
         let mut queue = self.queue.lock().expect("no panic under this lock");
         while !is_over() {
             if let Some(next) = queue.pop_front() {
                 return Received::Task(next);
             }
-            let left = deadline.map_or(LOOK, |deadline| deadline - Instant::now());
+            let left = deadline.map_or(END_CHECK_PERIOD, |deadline| deadline - Instant::now());
             if left.is_zero() {
                 return Received::Nothing;
             }
-            let wait = self.added.wait_timeout(queue, left.min(LOOK));
+            let wait = self.added.wait_timeout(queue, left.min(END_CHECK_PERIOD));
             queue = wait.expect("no panic under this lock").0;
         }
         Received::Over

@@ -1,26 +1,27 @@
-//! A request that is to be interrupted: from the monitor, which finds it, to the one thread that sets
-//! exceptions, since that needs the GIL.
+//! A request to interrupt. The monitor finds it and passes it to the one thread that sets
+//! exceptions, which needs the GIL.
 
 use crate::limits::WorkerStatus;
 use std::sync::Arc;
 
 pub struct Interruption {
-    activity: Arc<WorkerStatus>,
+    status: Arc<WorkerStatus>,
     begun_ns: u64,
 }
 
 impl Interruption {
-    pub fn new(activity: &Arc<WorkerStatus>, begun_ns: u64) -> Self {
-        Self { activity: Arc::clone(activity), begun_ns }
+    pub fn new(status: &Arc<WorkerStatus>, begun_ns: u64) -> Self {
+        Self { status: Arc::clone(status), begun_ns }
     }
 
-    /// See `Activity::interrupt`.
+    /// Calls `set` unless the request has left the application; see `WorkerStatus::interrupt`.
     pub fn carry_out(&self, set: impl FnOnce(libc::pthread_t)) {
-        self.activity.interrupt(self.begun_ns, set);
+        self.status.interrupt(self.begun_ns, set);
     }
 
-    /// Who of the application has the request, if it has not ended; 0: nobody yet.
-    pub fn holder(&self) -> usize {
-        self.activity.holder()
+    /// The number of the interpreter that runs the request, if the request has not ended; 0 before
+    /// the application is called.
+    pub fn interpreter_number(&self) -> usize {
+        self.status.interpreter_number()
     }
 }

@@ -1,11 +1,11 @@
-//! The limits that a worker process watches itself: how long it may serve, a request may run, the GIL
-//! may be held.
+//! The limits that a worker process enforces itself: on its requests, on the time of one request,
+//! and on how long a thread holds the GIL.
 //!
-//! What is found goes to stderr and, once per process, to the supervisor, which alone decides what
-//! becomes of the process; serving goes on until it does. Only if the supervisor has gone does the
-//! process end itself: see `parent_death`. Checked by the monitor once a second or
-//! more often, without the GIL: each of these limits is for a process in which Python is stuck.
-//! What costs a request something is kept only where its limit is set.
+//! An exceeded limit is reported on stderr and, once per process, to the supervisor, which alone
+//! decides whether to replace the process; the process serves until then. Only if the supervisor is
+//! gone does the process end itself (`parent_death`). The monitor checks the limits at least once
+//! per second, without the GIL, because each limit exists for a process in which Python is stuck.
+//! Data that costs time in each request is recorded only if its limit is set.
 
 mod control;
 mod findings;
@@ -18,7 +18,7 @@ mod stamp;
 mod threads;
 mod worker_status;
 
-pub use control::{Reason, say_on_stderr};
+pub use control::{Reason, log_to_stderr};
 pub use interruption::Interruption;
 pub use slow_requests::{SlowRequestReport, SlowRequests};
 pub use stamp::note_journal;
@@ -36,33 +36,34 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use worker_status::Overdue;
 
-/// How late it may be noticed that a limit has passed; less where the limit is short itself.
+/// The longest delay until an exceeded limit is noticed. Short limits are checked more often.
 const LONGEST_SWEEP: Duration = Duration::from_secs(1);
 const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
-/// Overdue requests of one sweep; a later sweep finds the others.
+/// The most overdue requests that one sweep reports; later sweeps report the others.
 const STACKS_PER_SWEEP: usize = 8;
 
-/// 0 turns a limit off.
+/// A limit of 0 is off.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessLimits {
+    /// Requests after which the process is replaced.
     pub maximum_requests: u64,
-    /// Without a request, once there was one.
+    /// How long the process may be without a request, once it has had one.
     pub inactivity_ns: u64,
     /// How long a request may run in the application.
     pub request_ns: u64,
-    /// How long it may go on after it was interrupted; 0: it is not interrupted.
+    /// How long a request may continue after it was interrupted; 0: it is not interrupted.
     pub interrupt_ns: u64,
     /// How long a thread may hold the GIL while another waits for it.
     pub deadlock_ns: u64,
-    /// How long a request may wait for a thread before it is answered 504.
+    /// How long a request may wait for a thread before it is answered with 504.
     pub queue_ns: u64,
-    /// How long the process may take to end once its supervisor has gone.
+    /// How long the process may take to end once its supervisor is gone.
     pub orphan_ns: u64,
-    /// Where the supervisor listens; -1 for nobody. Stays the caller's, and open.
+    /// The socket to the supervisor; -1 without one. The caller owns it and keeps it open.
     pub control_fd: RawFd,
-    /// A request that runs for so long is told of in telemetry; 0: none is.
+    /// Requests that run for at least this long are reported in telemetry; 0: none are.
     pub slow_request_ns: u64,
-    /// And what its client calls itself.
+    /// Whether these reports contain the User-Agent field.
     pub user_agents: bool,
 }
 
@@ -84,13 +85,13 @@ impl Default for ProcessLimits {
 }
 
 impl ProcessLimits {
-    fn times(&self) -> impl Iterator<Item = u64> {
+    fn time_limits_ns(&self) -> impl Iterator<Item = u64> {
         let all = [self.inactivity_ns, self.request_ns, self.deadlock_ns, self.queue_ns];
         all.into_iter().filter(|ns| *ns != 0)
     }
 
-    /// Whether the process ends itself where its supervisor does not.
-    fn minds_supervisor(&self) -> bool {
+    /// Returns true if the process ends itself once its supervisor is gone.
+    fn watches_supervisor(&self) -> bool {
         self.control_fd >= 0 && self.orphan_ns != 0
     }
 }
@@ -99,10 +100,11 @@ pub struct Watch {
     pub limits: ProcessLimits,
     control: Arc<Control>,
     pub threads: Arc<Threads>,
-    /// Whether somebody wants to know of every request what it is for: who reports long holds of a GIL.
+    /// Whether the current request of each thread is recorded for the reports of long GIL holds.
     reported: bool,
     pub slow_requests: Option<Arc<SlowRequests>>,
-    /// Requests that ran. Written by all threads, only if there is a maximum; relaxed.
+    /// The number of requests that have ended. All threads write and read it, only if there is a
+    /// maximum; relaxed, because the count orders no other data.
     requests: AtomicU64,
     parent_death: ParentDeathWatchdog,
     pub interruptions: Arc<Inbox<Interruption>>,
@@ -132,43 +134,47 @@ impl Watch {
         }
     }
 
-    /// Whether time alone can bring something to light.
+    /// Returns true if a limit can be exceeded by the passage of time alone.
     pub fn has_timers(&self) -> bool {
-        self.limits.times().next().is_some() || self.limits.minds_supervisor()
+        self.limits.time_limits_ns().next().is_some() || self.limits.watches_supervisor()
     }
 
-    /// How often to look.
+    /// The period at which the monitor calls `check`.
     pub fn sweep(&self) -> Duration {
-        let least = self.limits.times().min().map_or(LONGEST_SWEEP, Duration::from_nanos);
-        (least / 4).clamp(SHORTEST_SWEEP, LONGEST_SWEEP)
+        let shortest =
+            self.limits.time_limits_ns().min().map_or(LONGEST_SWEEP, Duration::from_nanos);
+        (shortest / 4).clamp(SHORTEST_SWEEP, LONGEST_SWEEP)
     }
 
-    /// The calling thread begins to work here.
+    /// Registers the calling thread as a worker thread.
     pub fn join(&self) -> Arc<WorkerStatus> {
         let has_limit = self.limits.inactivity_ns != 0 || self.limits.request_ns != 0;
         let describes = self.slow_requests.is_some();
-        let wanted = has_limit || self.reported || describes;
-        let activity = Arc::new(WorkerStatus::of_this_thread(wanted, describes));
-        self.threads.lock().push(Arc::clone(&activity));
-        activity
+        let is_tracked = has_limit || self.reported || describes;
+        let status = Arc::new(WorkerStatus::of_this_thread(is_tracked, describes));
+        self.threads.lock().push(Arc::clone(&status));
+        status
     }
 
-    pub fn leave(&self, activity: &Arc<WorkerStatus>) {
-        self.threads.lock().retain(|other| !Arc::ptr_eq(other, activity));
+    /// Removes a worker thread.
+    pub fn leave(&self, status: &Arc<WorkerStatus>) {
+        self.threads.lock().retain(|other| !Arc::ptr_eq(other, status));
     }
 
-    /// A request has ended.
+    /// Counts a request that has ended, and requests a replacement at the maximum.
     pub fn count_request(&self) {
         let maximum = self.limits.maximum_requests;
         if maximum != 0 && self.requests.fetch_add(1, Relaxed) + 1 >= maximum {
-            self.control.say(Reason::MaximumRequests, || format!("{maximum} requests have ended"));
+            self.control.request_replacement(Reason::MaximumRequests, || {
+                format!("{maximum} requests have ended")
+            });
         }
     }
 
-    /// Looks at all limits that time can break. For the monitor.
+    /// Checks all limits that time can exceed. Only the monitor calls this.
     pub fn check(&self, now_ns: u64) {
         self.check_inactivity(now_ns);
-        // Those of an earlier sweep are still being reported: a later sweep looks again.
+        // The findings of an earlier sweep are reported first; a later sweep checks again.
         if !self.findings.are_being_reported() {
             let mut found = self.overdue_requests(now_ns);
             found.extend(self.long_hold());
@@ -178,16 +184,16 @@ impl Watch {
         self.check_supervisor();
     }
 
-    /// Waits until what was found is reported. For the monitor, when the server is over.
+    /// Waits until all findings are reported. The monitor calls this when the server has ended.
     pub fn finish(&self) {
         self.findings.finish();
     }
 
-    /// For the monitor, which calls it once more when the server is over: the end of the process
-    /// may be far yet.
+    /// Starts the parent-death watchdog if the supervisor is gone. The monitor calls this once more
+    /// when the server has ended, because the process may continue for long after that.
     pub fn check_supervisor(&self) {
-        let minds = self.limits.minds_supervisor() && !self.parent_death.is_known();
-        if minds && self.control.has_hangup() {
+        let watches = self.limits.watches_supervisor() && !self.parent_death.is_running();
+        if watches && self.control.has_hangup() {
             self.parent_death.end_process_in(self.limits.orphan_ns);
         }
     }
@@ -195,22 +201,23 @@ impl Watch {
     fn check_inactivity(&self, now_ns: u64) {
         let limit_ns = self.limits.inactivity_ns;
         let threads = self.threads.lock();
-        // A request that runs is activity, whatever it does.
+        // A running request counts as activity, whatever it does.
         if limit_ns == 0 || threads.iter().any(|thread| thread.begun_ns().is_some()) {
             return;
         }
-        // Nobody has asked for anything yet, so that nothing is gained by starting afresh.
+        // Before the first request there is nothing to gain from a new process.
         let Some(last_ns) = threads.iter().filter_map(|thread| thread.ended_ns()).max() else {
             return;
         };
         let idle_ns = now_ns.saturating_sub(last_ns);
         if idle_ns > limit_ns {
-            self.control
-                .say(Reason::InactivityTimeout, || format!("no request for {} s", Tenths(idle_ns)));
+            self.control.request_replacement(Reason::InactivityTimeout, || {
+                format!("no request for {} s", Tenths(idle_ns))
+            });
         }
     }
 
-    /// Requests that have run for longer than they may and were not found before.
+    /// Returns the requests that exceed `request-timeout` and were not returned before.
     fn overdue_requests(&self, now_ns: u64) -> Vec<Finding> {
         let (limit_ns, grace_ns) = (self.limits.request_ns, self.limits.interrupt_ns);
         if limit_ns == 0 {
@@ -241,19 +248,21 @@ impl Watch {
 
     fn check_interrupted(&self, now_ns: u64) {
         let grace_ns = self.limits.interrupt_ns;
-        let outlasts = |thread: &Arc<WorkerStatus>| thread.outlasts(now_ns, grace_ns);
-        if self.limits.request_ns != 0 && grace_ns != 0 && self.threads.lock().iter().any(outlasts)
+        let exceeds_grace = |thread: &Arc<WorkerStatus>| thread.exceeds_grace(now_ns, grace_ns);
+        if self.limits.request_ns != 0
+            && grace_ns != 0
+            && self.threads.lock().iter().any(exceeds_grace)
         {
-            self.control.say(Reason::RequestTimeout, || {
+            self.control.request_replacement(Reason::RequestTimeout, || {
                 format!("a request runs on {} s after it was interrupted", Tenths(grace_ns))
             });
         }
     }
 
-    /// A hold of a GIL that has lasted for longer than it may, unless one was reported before.
+    /// Returns a GIL hold that exceeds `deadlock-timeout`, unless one was reported before.
     fn long_hold(&self) -> Option<Finding> {
         let limit_ns = self.limits.deadlock_ns;
-        if limit_ns == 0 || self.control.has_said(Reason::DeadlockTimeout) {
+        if limit_ns == 0 || self.control.has_requested(Reason::DeadlockTimeout) {
             return None;
         }
         let hold = headway_gil::holds_longer_than(limit_ns, limit_ns).into_iter().next()?;
@@ -270,7 +279,7 @@ impl Watch {
     }
 }
 
-/// Nanoseconds, written as seconds with one digit after the point.
+/// Nanoseconds, formatted as seconds with one digit after the point.
 struct Tenths(u64);
 
 impl Display for Tenths {

@@ -1,42 +1,43 @@
-//! The end of a process whose supervisor has gone.
+//! The watchdog that ends a process whose supervisor is gone.
 //!
-//! Its main thread learns so by a signal and from the control socket, and ends it gracefully; but Python
-//! may never run again, where an extension keeps the GIL, or never end, where a thread of the
-//! application's does not. Nobody is left who would kill it, so a thread that knows nothing of
-//! Python gives it as long as the supervisor would have, and then ends it.
+//! The main thread notices the supervisor's death by a signal and on the control socket, and then
+//! shuts the process down. But Python may never run again if an extension keeps the GIL, and the
+//! shutdown may never finish if a thread of the application does not end. No supervisor is left to
+//! kill the process. Therefore a thread that does not use Python waits as long as the supervisor
+//! would have waited, and then ends the process.
 
 use crate::limits::Tenths;
-use crate::limits::control::say_on_stderr;
+use crate::limits::control::log_to_stderr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// As of a worker that cuts off a request.
+/// The exit status of a worker that aborts a request.
 const EXIT_STATUS: i32 = 1;
 
 #[derive(Default)]
 pub struct ParentDeathWatchdog {
-    /// Whether the thread was started. The monitor's own; relaxed.
-    is_known: AtomicBool,
+    /// Whether the watchdog's thread was started. Only the monitor reads and writes it; relaxed.
+    is_running: AtomicBool,
 }
 
 impl ParentDeathWatchdog {
-    pub fn is_known(&self) -> bool {
-        self.is_known.load(Relaxed)
+    pub fn is_running(&self) -> bool {
+        self.is_running.load(Relaxed)
     }
 
-    /// Ends the process in so long, whatever becomes of the server meanwhile. Where the system has no
-    /// thread to give, the next call tries again.
+    /// Ends the process after `timeout_ns`, whatever the server does meanwhile. If the system
+    /// cannot create a thread, the next call tries again.
     pub fn end_process_in(&self, timeout_ns: u64) {
         let thread = std::thread::Builder::new().name("headway-orphan".into());
         let spawned = thread.spawn(move || {
             std::thread::sleep(Duration::from_nanos(timeout_ns));
-            say_on_stderr(&format!(
+            log_to_stderr(&format!(
                 "did not end within {} s after its supervisor had gone, and is cut off",
                 Tenths(timeout_ns)
             ));
-            // SAFETY: ends the process, and no handler of anybody's runs.
+            // SAFETY: `_exit` ends the process without running any exit handler.
             unsafe { libc::_exit(EXIT_STATUS) }
         });
-        self.is_known.store(spawned.is_ok(), Relaxed);
+        self.is_running.store(spawned.is_ok(), Relaxed);
     }
 }

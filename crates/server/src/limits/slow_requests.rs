@@ -1,8 +1,10 @@
-//! Slow requests: what runs for longer than a limit is told of once an interval while it runs, with its Python
-//! stack, and once more when it is over. mod_wsgi's WSGISlowRequests, with the stack.
+//! Slow request reports: a request that runs for longer than a limit is reported once per interval
+//! while it runs, with its Python stack, and once more when it has ended. This corresponds to
+//! mod_wsgi's WSGISlowRequests, which has no stack.
 //!
-//! A request's first stack is taken when it passes the limit, so that one that ends soon after has one too; later ones
-//! as often as it is told of. Worker threads write (`begin`, `end`), the reporter's thread reads.
+//! The first stack of a request is taken when the request exceeds the limit, so that a request that
+//! ends soon after has a stack too; later stacks are taken with each report. Worker threads write
+//! (`begin`, `end`), and the reporter's thread reads.
 
 use crate::connection::state::Connection;
 use crate::http::target::split_absolute;
@@ -19,34 +21,35 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How often to look for requests that pass the limit.
-const LOOK: Duration = Duration::from_millis(20);
-/// Told in one interval, the longest first, as mod_wsgi does.
+/// How often the reporter's thread looks for requests that have exceeded the limit.
+const LOOK_PERIOD: Duration = Duration::from_millis(20);
+/// The running requests that are reported per interval, the longest first, as in mod_wsgi.
 const ACTIVE_PER_TICK: usize = 16;
-/// Over and not told yet.
+/// The completed requests that are kept until they are reported.
 const MAX_COMPLETED: usize = 256;
-/// For one thread to write its stack, and for all that are asked in a row.
-const PATIENCE: Duration = Duration::from_millis(100);
-const PATIENCE_FOR_ALL: Duration = Duration::from_millis(300);
+/// The time limits for taking one thread's stack, and for taking stacks one after another.
+const STACK_TIMEOUT: Duration = Duration::from_millis(100);
+const ALL_STACKS_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Those of one server.
+/// The slow requests of one server.
 pub struct SlowRequests {
-    /// From when on they are slow.
+    /// The running time from which a request is slow.
     threshold_ns: u64,
-    /// mod_wsgi's `+CaptureUserAgent`.
+    /// Whether reports contain the User-Agent field, as with mod_wsgi's `+CaptureUserAgent`.
     user_agents: bool,
     threads: Arc<Threads>,
-    /// Requests under way. Written by all worker threads; relaxed.
+    /// The number of in-flight requests. All worker threads write and read it; relaxed, because the
+    /// count orders no other data.
     active: AtomicU64,
     completed: Mutex<Completed>,
 }
 
-/// What the reporter tells of them.
+/// The telemetry source that reports the slow requests.
 pub struct SlowRequestReport {
     requests: Arc<SlowRequests>,
     counters: Arc<Counters>,
-    /// What the application's places are called.
-    places: Vec<String>,
+    /// The interpreter names, by interpreter slot.
+    interpreters: Vec<String>,
 }
 
 #[derive(Default)]
@@ -55,17 +58,17 @@ struct Completed {
     lost: u64,
 }
 
-/// All that is told of one.
+/// The content of one report.
 struct SlowRequest {
     native_id: i32,
     in_flight: InFlightRequest,
     took_ns: u64,
     record: RequestRecord,
-    /// GIL and CPU times of its own.
+    /// How often the request waited for the GIL, and the CPU time that it used.
     gil_wait_count: u64,
     cpu: CpuTimes,
     endpoint: String,
-    /// 0 while it runs.
+    /// In-flight requests when it ended, itself included; 0 while it runs.
     active_at_completion: u64,
     is_over: bool,
 }
@@ -80,10 +83,11 @@ impl SlowRequests {
         self.completed.lock().expect("no panic under this lock")
     }
 
-    /// A request of the calling thread begins. Its path is for who knows where the application lives.
-    pub fn begin(&self, activity: &WorkerStatus, connection: &Connection) {
+    /// Records the request that the calling thread begins. The path is recorded later, when the
+    /// mount point of the application is known.
+    pub fn begin(&self, status: &WorkerStatus, connection: &Connection) {
         let active = self.active.fetch_add(1, Relaxed) + 1;
-        let Some(mut in_flight) = activity.describe() else { return };
+        let Some(mut in_flight) = status.describe() else { return };
         in_flight.begin(active);
         in_flight.queue_ns =
             connection.progress.started_ns.saturating_sub(connection.progress.noticed_ns);
@@ -92,35 +96,36 @@ impl SlowRequests {
         let origin = connection.origin.as_deref();
         let is_https =
             origin.and_then(|origin| origin.is_https).unwrap_or(connection.tls.is_some());
-        let host_said = origin.and_then(|origin| origin.host.as_deref());
-        let (host_asked, _) = split_absolute(&bytes[head.target.clone()]).unzip();
-        let host = host_said.or(host_asked).or_else(|| head.field(bytes, b"host"));
-        let about = &mut in_flight.description;
-        about.method.set(&bytes[head.method.clone()]);
-        about.scheme = if is_https { "https" } else { "http" };
-        about.host.set(host.unwrap_or_default());
-        about.protocol = if head.minor_version == 1 { "HTTP/1.1" } else { "HTTP/1.0" };
-        about.address.set(connection.client().0.as_bytes());
+        let forwarded_host = origin.and_then(|origin| origin.host.as_deref());
+        let (target_host, _) = split_absolute(&bytes[head.target.clone()]).unzip();
+        let host = forwarded_host.or(target_host).or_else(|| head.field(bytes, b"host"));
+        let description = &mut in_flight.description;
+        description.method.set(&bytes[head.method.clone()]);
+        description.scheme = if is_https { "https" } else { "http" };
+        description.host.set(host.unwrap_or_default());
+        description.protocol = if head.minor_version == 1 { "HTTP/1.1" } else { "HTTP/1.0" };
+        description.address.set(connection.client().0.as_bytes());
         let user_agent = self.user_agents.then(|| head.field(bytes, b"user-agent")).flatten();
-        about.user_agent.set(user_agent.unwrap_or_default());
+        description.user_agent.set(user_agent.unwrap_or_default());
     }
 
-    /// It is over, and `record` says how it went.
-    pub fn end(&self, activity: &WorkerStatus, record: &RequestRecord, now_ns: u64) {
+    /// Ends the calling thread's request, and keeps it for a report if it was slow. `record` has
+    /// its phases.
+    pub fn end(&self, status: &WorkerStatus, record: &RequestRecord, now_ns: u64) {
         let active = self.active.fetch_sub(1, Relaxed);
-        let took_ns = activity.begun_ns().map_or(0, |begun_ns| now_ns.saturating_sub(begun_ns));
+        let took_ns = status.begun_ns().map_or(0, |begun_ns| now_ns.saturating_sub(begun_ns));
         if took_ns < self.threshold_ns {
             return;
         }
-        let Some(in_flight) = activity.in_flight() else { return };
+        let Some(in_flight) = status.in_flight() else { return };
         let gil = headway_gil::times_of_this_thread().unwrap_or_default();
         let request = SlowRequest {
-            native_id: activity.native_id,
+            native_id: status.native_id,
             took_ns,
             record: *record,
             gil_wait_count: gil.contended_takes.saturating_sub(in_flight.gil.contended_takes),
             cpu: CpuTimes::of_this_thread().since(in_flight.cpu),
-            endpoint: activity.endpoint(),
+            endpoint: status.endpoint(),
             active_at_completion: active,
             is_over: true,
             in_flight,
@@ -133,7 +138,8 @@ impl SlowRequests {
         completed.requests.push_back(request);
     }
 
-    /// Those that run for longer than the limit, the longest first.
+    /// The requests that run for longer than the limit, the longest first, each with the time at
+    /// which it began.
     fn overdue(&self) -> Vec<(Arc<WorkerStatus>, u64)> {
         let now_ns = now_ns();
         let mut overdue: Vec<_> = self
@@ -151,7 +157,7 @@ impl SlowRequests {
         let times = headway_gil::times_of_thread(thread.native_id as u32);
         let cpu = CpuTimes::of_thread(thread.native_id);
         let (in_flight, endpoint) = (thread.in_flight()?, thread.endpoint());
-        // Else another has begun meanwhile.
+        // If another request has begun meanwhile, the description is not that of this request.
         let now_ns = Some(now_ns()).filter(|_| thread.begun_ns() == Some(begun_ns))?;
         let since_start = |ns: u64| ns.saturating_sub(in_flight.started_ns);
         let (server_ns, application_ns) = match thread.called_ns() {
@@ -185,15 +191,19 @@ impl SlowRequests {
 }
 
 impl SlowRequestReport {
-    pub fn new(requests: Arc<SlowRequests>, counters: Arc<Counters>, places: Vec<String>) -> Self {
-        Self { requests, counters, places }
+    pub fn new(
+        requests: Arc<SlowRequests>,
+        counters: Arc<Counters>,
+        interpreters: Vec<String>,
+    ) -> Self {
+        Self { requests, counters, interpreters }
     }
 
     fn write(&self, request: &SlowRequest, out: &mut Writer) {
         request.write(out);
         let route = self.counters.routes.name(request.record.route);
         out.text(id::SLOW_ENDPOINT, route.as_deref().unwrap_or(&request.endpoint));
-        if let Some(name) = self.places.get(request.record.place) {
+        if let Some(name) = self.interpreters.get(request.record.place) {
             out.text(id::SLOW_INTERPRETER, name);
         }
     }
@@ -203,11 +213,11 @@ impl Source for SlowRequestReport {
     fn collect(&self, _: &mut Tick) {}
 
     fn look_every(&self) -> Option<Duration> {
-        Some(LOOK)
+        Some(LOOK_PERIOD)
     }
 
     fn look(&self) {
-        let until = Instant::now() + PATIENCE_FOR_ALL;
+        let until = Instant::now() + ALL_STACKS_TIMEOUT;
         for (thread, begun_ns) in self.requests.overdue().into_iter().take(ACTIVE_PER_TICK) {
             if !thread.has_stack(begun_ns) && Instant::now() < until {
                 take_stack(&thread, begun_ns);
@@ -216,13 +226,13 @@ impl Source for SlowRequestReport {
     }
 
     fn post(&self, post: &mut DatagramSender) {
-        let until = Instant::now() + PATIENCE_FOR_ALL;
+        let until = Instant::now() + ALL_STACKS_TIMEOUT;
         let overdue = self.requests.overdue();
         for (thread, begun_ns) in overdue.into_iter().take(ACTIVE_PER_TICK) {
             if Instant::now() < until {
                 take_stack(&thread, begun_ns);
             }
-            // One that finds no receiver is told of in the next interval, or as completed.
+            // If this is not sent, the request is reported in the next interval or as completed.
             if let Some(request) = self.requests.active(&thread, begun_ns) {
                 post.send(kind::SLOW_REQUEST, |out| self.write(&request, out));
             }
@@ -232,7 +242,7 @@ impl Source for SlowRequestReport {
         let mut left = completed.requests.into_iter();
         while let Some(request) = left.next() {
             if !post.send(kind::SLOW_REQUEST, |out| self.write(&request, out)) {
-                // The receiver has no room now.
+                // The receiver has no room now; these are sent in the next interval.
                 self.requests.put_back(std::iter::once(request).chain(left));
                 return;
             }
@@ -252,9 +262,9 @@ impl SlowRequests {
     }
 }
 
-/// Has a thread write the stack of the request that began then.
+/// Takes the Python stack of the request that began at `begun_ns`.
 fn take_stack(thread: &WorkerStatus, begun_ns: u64) {
-    let stack = stacks::read(thread.native_id as u32, PATIENCE);
+    let stack = stacks::read(thread.native_id as u32, STACK_TIMEOUT);
     let stack = stack.map(|stack| stack.calls).map_err(|missing| missing.as_str());
     thread.note_stack(begun_ns, stack);
 }
@@ -262,20 +272,20 @@ fn take_stack(thread: &WorkerStatus, begun_ns: u64) {
 impl SlowRequest {
     fn write(&self, out: &mut Writer) {
         let (in_flight, record) = (&self.in_flight, &self.record);
-        let about = &in_flight.description;
+        let description = &in_flight.description;
         out.count(id::SLOW_RECORD_STATE, u64::from(self.is_over));
         out.number(id::SLOW_START_STAMP, in_flight.began_s);
         out.seconds_of_ns(id::SLOW_DURATION, self.took_ns);
         out.count(id::SLOW_THREAD_ID, self.native_id as u64);
         out.count(id::SLOW_SERVER_PID, u64::from(std::process::id()));
-        out.text(id::SLOW_METHOD, &about.method.to_text());
-        out.text(id::SLOW_SCHEME, about.scheme);
-        out.text(id::SLOW_HOSTNAME, &about.host.to_text());
-        out.text(id::SLOW_SCRIPT_NAME, &about.script_name.to_text());
-        out.text(id::SLOW_PATH_INFO, &about.path_info.to_text());
-        out.text(id::SLOW_PROTOCOL, about.protocol);
-        out.text(id::SLOW_PEER_IP, &about.address.to_text());
-        let user_agent = about.user_agent.to_text();
+        out.text(id::SLOW_METHOD, &description.method.to_text());
+        out.text(id::SLOW_SCHEME, description.scheme);
+        out.text(id::SLOW_HOSTNAME, &description.host.to_text());
+        out.text(id::SLOW_SCRIPT_NAME, &description.script_name.to_text());
+        out.text(id::SLOW_PATH_INFO, &description.path_info.to_text());
+        out.text(id::SLOW_PROTOCOL, description.protocol);
+        out.text(id::SLOW_PEER_IP, &description.address.to_text());
+        let user_agent = description.user_agent.to_text();
         if !user_agent.is_empty() {
             out.text(id::SLOW_USER_AGENT, &user_agent);
         }
@@ -299,7 +309,7 @@ impl SlowRequest {
         if let Some(held_ns) = record.gil_held_ns {
             out.seconds_of_ns(id::SLOW_GIL_HELD_TIME, held_ns);
         }
-        // Missing is said too: whoever looks for a stack is to know why there is none.
+        // A missing stack is reported too, so that a reader of the report learns the reason.
         match &in_flight.stack {
             Some(Ok(stack)) => out.text(id::SLOW_STACK, stack),
             Some(Err(reason)) => out.text(id::SLOW_STACK, &format!("({reason})")),

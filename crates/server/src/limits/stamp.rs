@@ -1,31 +1,34 @@
-//! When a line of the log was said, and by which process: as `headway.server.stderr` has it, for lines
-//! that cannot wait for Python.
+//! The prefix of a log line: its time and its process. `headway.server.stderr` writes the same
+//! prefix; this one is for lines that are written without Python.
 
 use std::ffi::OsString;
 use std::fmt::{Display, Formatter, Result};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-/// Where the journal of systemd listens, by the environment; `None` within for nowhere.
+/// The device and inode of systemd's journal socket (`JOURNAL_STREAM`); the inner `None` without
+/// one.
 static JOURNAL: OnceLock<Option<OsString>> = OnceLock::new();
 
-/// Looks whether there is a journal. Called with the GIL held, before anything is said: without it the
-/// application may be changing the environment just now. And `/proc/self/environ` is not to be read by
-/// who has changed its user, or has no descriptor left.
+/// Reads `JOURNAL_STREAM`. Callers hold the GIL and call this before the first line is written:
+/// without the GIL the application may be changing the environment, and `/proc/self/environ` is
+/// unreadable after a change of user or without a free descriptor.
 pub fn note_journal() {
     JOURNAL.get_or_init(|| std::env::var_os("JOURNAL_STREAM"));
 }
 
-/// Nothing on a terminal, which is read at once, nor in the journal of systemd, which keeps both itself.
+/// Formats the prefix. It is empty on a terminal, which shows lines at once, and in systemd's
+/// journal, which records time and process itself.
 pub struct Stamp;
 
 impl Display for Stamp {
     fn fmt(&self, out: &mut Formatter) -> Result {
-        if is_read_at_once() {
+        if needs_no_prefix() {
             return Ok(());
         }
         let (mut now, mut local) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: both calls fill what they are given; neither fails for the present.
+        // SAFETY: both calls write to the live values that they are given, and neither fails for
+        // the current time, so both values are initialized.
         let (now, local): (libc::timespec, libc::tm) = unsafe {
             libc::clock_gettime(libc::CLOCK_REALTIME, now.as_mut_ptr());
             let now = now.assume_init();
@@ -50,9 +53,9 @@ impl Display for Stamp {
     }
 }
 
-fn is_read_at_once() -> bool {
+fn needs_no_prefix() -> bool {
     let mut stderr = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `fstat` fills what it is given where it returns 0.
+    // SAFETY: `fstat` initializes `stderr` if it returns 0.
     let stderr = unsafe {
         if libc::isatty(2) == 1 || libc::fstat(2, stderr.as_mut_ptr()) != 0 {
             return true;
@@ -60,5 +63,7 @@ fn is_read_at_once() -> bool {
         stderr.assume_init()
     };
     let found = format!("{}:{}", stderr.st_dev, stderr.st_ino);
-    JOURNAL.get().is_some_and(|journal| journal.as_deref().is_some_and(|it| it == &*found))
+    JOURNAL
+        .get()
+        .is_some_and(|journal| journal.as_deref().is_some_and(|expected| expected == &*found))
 }

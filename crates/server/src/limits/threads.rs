@@ -1,10 +1,10 @@
-//! The threads that work in a pool.
+//! The worker threads of a pool.
 
 use crate::limits::WorkerStatus;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// One entry for each, while it works. Locked for a copy of the list, and while a thread is sent a signal, so that
-/// it exists.
+/// One entry per worker thread, from its start to its end. Threads lock the list to copy from it,
+/// and while they signal a worker thread, so that the thread exists until the signal is sent.
 #[derive(Default)]
 pub struct Threads(Mutex<Vec<Arc<WorkerStatus>>>);
 
@@ -13,7 +13,8 @@ impl Threads {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// What the request is for that a thread runs now, by the kernel's id of the thread.
+    /// The endpoint of the request that a thread runs now. `native_id` is the kernel's id of the
+    /// thread.
     pub fn endpoint_of(&self, native_id: u32) -> Option<String> {
         let threads = self.lock();
         let thread = threads.iter().find(|thread| thread.native_id as u32 == native_id)?;

@@ -1,4 +1,5 @@
-//! What one worker thread runs, as others see it: the monitor, and whoever interrupts it.
+//! The state of one worker thread that other threads read: the monitor, the reporter, and the
+//! thread that interrupts requests.
 
 use crate::limits::in_flight::InFlightRequest;
 use crate::stats::clock::now_ns;
@@ -6,7 +7,7 @@ use crate::stats::endpoints::endpoint_of;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-/// As much of `METHOD target` as a message needs.
+/// Longer request targets are truncated in messages.
 const LINE_BYTES: usize = 200;
 
 const RUNNING: u64 = 1;
@@ -18,44 +19,48 @@ const BEGUN_SHIFT: u32 = 2;
 pub struct WorkerStatus {
     /// The kernel's id of the thread.
     pub native_id: i32,
-    /// The C library's, by which CPython knows it.
+    /// The C library's id of the thread, by which CPython identifies it.
     pub thread: libc::pthread_t,
-    /// Whether a limit needs any of this.
-    wanted: bool,
-    /// Which of the application's places has the request, and when it was called; 0: not yet. Written by the
-    /// thread, read by who tells of slow requests; relaxed.
+    /// Whether any limit or report needs the fields below.
+    is_tracked: bool,
+    /// The interpreter slot that has the request. The thread writes it, the reporter's thread reads
+    /// it for slow request reports; relaxed.
     place: AtomicUsize,
+    /// When the application was called; 0: not yet. Written and read like `place`; relaxed.
     called_ns: AtomicU64,
-    /// Who of the application has the request, by a number of its own; 0: nobody yet. Written by the
-    /// thread before it calls the application, read by an interrupter while it is there; relaxed,
-    /// ordered by `request`.
-    holder: AtomicUsize,
+    /// The number of the interpreter that runs the request; 0: not yet known. The thread writes it
+    /// before it calls the application. The interrupting thread reads it while the request is in
+    /// the application; relaxed, because `request` orders it.
+    interpreter_number: AtomicUsize,
     /// The request that the thread runs: when it began, and in the lower bits its state.
     ///
     /// | begun | state | meaning |
     /// |---|---|---|
-    /// | 0 | 0 | none |
-    /// | > 0 | `RUNNING` | the application has it |
-    /// | > 0 | `INTERRUPTING` | and somebody is about to set an exception in its thread |
-    /// | > 0 | `INTERRUPTED` | and somebody has |
+    /// | 0 | 0 | no request |
+    /// | > 0 | `RUNNING` | the application runs it |
+    /// | > 0 | `INTERRUPTING` | it runs, and another thread is setting an exception |
+    /// | > 0 | `INTERRUPTED` | it runs, and the exception was set |
     /// | > 0 | 0 | the application is done with it |
     ///
-    /// Writers: the thread; from `RUNNING` to `INTERRUPTED` the interrupter. `SeqCst`: none of it is
-    /// frequent.
+    /// Writers: the thread for all transitions, except those from `RUNNING` to `INTERRUPTING` and
+    /// on to `INTERRUPTED`, which the interrupting thread makes. Readers: any thread. `SeqCst`: the
+    /// transitions are rare.
     request: AtomicU64,
-    /// When its last request ended; 0 before the first. Written by the thread; relaxed.
+    /// When the thread's last request ended; 0 before the first. The thread writes it, the monitor
+    /// reads it; relaxed.
     ended_ns: AtomicU64,
-    /// The beginning of the request that the monitor has told of last, and when it did. Its own.
-    told_begun_ns: AtomicU64,
-    told_ns: AtomicU64,
-    /// The request in words. Locked by the thread for the time of a copy, by the monitor likewise.
+    /// When the request that was last reported as overdue began, and when it was reported. Only the
+    /// monitor reads and writes these; relaxed.
+    reported_begun_ns: AtomicU64,
+    reported_ns: AtomicU64,
+    /// `METHOD target` of the request. The thread and its readers lock it for the time of a copy.
     line: Mutex<Vec<u8>>,
-    /// And more of it, if slow requests are told of. Locked by the thread between requests and when one ends, by
-    /// who tells of it for the time of a copy.
+    /// The description of the request, if slow requests are reported. The thread locks it between
+    /// requests and when one ends; the reporter's thread locks it for the time of a copy.
     in_flight: Option<Mutex<InFlightRequest>>,
 }
 
-/// A request that runs for too long.
+/// A request that exceeds `request-timeout`.
 pub struct Overdue {
     pub line: String,
     pub begun_ns: u64,
@@ -63,18 +68,18 @@ pub struct Overdue {
 }
 
 impl WorkerStatus {
-    pub fn of_this_thread(wanted: bool, describes: bool) -> Self {
+    pub fn of_this_thread(is_tracked: bool, describes: bool) -> Self {
         Self {
-            // SAFETY: no preconditions.
+            // SAFETY: `gettid` has no preconditions.
             native_id: unsafe { libc::gettid() },
-            // SAFETY: likewise.
+            // SAFETY: `pthread_self` has no preconditions.
             thread: unsafe { libc::pthread_self() },
-            wanted,
-            holder: AtomicUsize::new(0),
+            is_tracked,
+            interpreter_number: AtomicUsize::new(0),
             request: AtomicU64::new(0),
             ended_ns: AtomicU64::new(0),
-            told_begun_ns: AtomicU64::new(0),
-            told_ns: AtomicU64::new(0),
+            reported_begun_ns: AtomicU64::new(0),
+            reported_ns: AtomicU64::new(0),
             line: Mutex::default(),
             in_flight: describes.then(Mutex::default),
             place: AtomicUsize::new(0),
@@ -82,28 +87,30 @@ impl WorkerStatus {
         }
     }
 
-    /// What is to be told of the request that begins next, or runs; `None` if nothing is. For the thread.
+    /// Locks the description of the current or next request; `None` if slow requests are not
+    /// reported. The worker thread fills it before the request begins.
     pub fn describe(&self) -> Option<MutexGuard<'_, InFlightRequest>> {
         let in_flight = self.in_flight.as_ref()?;
         Some(in_flight.lock().expect("no panic under this lock"))
     }
 
-    /// A copy of that.
+    /// Copies the description of the current request.
     pub fn in_flight(&self) -> Option<InFlightRequest> {
         self.describe().map(|in_flight| in_flight.clone())
     }
 
-    /// What of Python the request that began then runs, or why that is not known: the last that was seen of it.
+    /// Stores the Python stack of the request that began at `begun_ns`, or why it is not known. A
+    /// failure does not replace an earlier stack.
     pub fn note_stack(&self, begun_ns: u64, stack: Result<String, &'static str>) {
         let Some(mut in_flight) = self.describe() else { return };
         let has_one = matches!(in_flight.stack, Some(Ok(_)));
-        // What is locked is of the request that runs, or of one that has not begun.
+        // The locked description belongs to the running request, or to one that has not begun.
         if self.begun_ns() == Some(begun_ns) && !(has_one && stack.is_err()) {
             in_flight.stack = Some(stack);
         }
     }
 
-    /// Whether it was looked at, or has ended.
+    /// Returns true if a stack was taken or tried for the request, or if the request has ended.
     pub fn has_stack(&self, begun_ns: u64) -> bool {
         let Some(in_flight) = self.describe() else { return true };
         self.begun_ns() != Some(begun_ns) || in_flight.stack.is_some()
@@ -125,7 +132,7 @@ impl WorkerStatus {
         self.called_ns.load(Relaxed)
     }
 
-    /// What the request is for, as far as its path says.
+    /// The endpoint that the request's path leads to.
     pub fn endpoint(&self) -> String {
         let line = self.line.lock().expect("no panic under this lock");
         let target = line.splitn(2, |byte| *byte == b' ').nth(1).unwrap_or_default();
@@ -133,7 +140,7 @@ impl WorkerStatus {
     }
 
     pub fn begin_request(&self, method: &[u8], target: &[u8]) {
-        if self.wanted {
+        if self.is_tracked {
             let mut line = self.line.lock().expect("no panic under this lock");
             line.clear();
             line.extend_from_slice(method);
@@ -144,18 +151,19 @@ impl WorkerStatus {
         }
     }
 
-    pub fn set_holder(&self, holder: usize) {
-        self.holder.store(holder, Relaxed);
+    pub fn set_interpreter_number(&self, interpreter_number: usize) {
+        self.interpreter_number.store(interpreter_number, Relaxed);
     }
 
-    pub fn holder(&self) -> usize {
-        self.holder.load(Relaxed)
+    pub fn interpreter_number(&self) -> usize {
+        self.interpreter_number.load(Relaxed)
     }
 
-    /// The application is done with the request, and is not to be interrupted any more. `forget` takes
-    /// back an exception that was set and perhaps not raised; `wait` lets a moment pass.
+    /// Marks the request as done with the application, so that it is no longer interrupted.
+    /// `forget` clears an exception that was set and perhaps not raised; `wait` briefly yields
+    /// while another thread sets the exception.
     pub fn leave_application(&self, forget: impl FnOnce(), wait: impl Fn()) {
-        if !self.wanted {
+        if !self.is_tracked {
             return;
         }
         loop {
@@ -172,14 +180,14 @@ impl WorkerStatus {
     }
 
     pub fn end_request(&self, now_ns: u64) {
-        if self.wanted {
+        if self.is_tracked {
             self.ended_ns.store(now_ns, Relaxed);
             self.request.store(0, SeqCst);
         }
     }
 
     /// Calls `set`, which sets an exception in the thread, unless the application is done with the
-    /// request that began then.
+    /// request that began at `begun_ns`.
     pub fn interrupt(&self, begun_ns: u64, set: impl FnOnce(libc::pthread_t)) {
         let begun = begun_ns << BEGUN_SHIFT;
         let (running, interrupting) = (begun | RUNNING, begun | INTERRUPTING);
@@ -189,7 +197,7 @@ impl WorkerStatus {
         }
     }
 
-    /// Also when the exception is just being set: without a GIL it may be raised already.
+    /// Returns true also while the exception is being set: without a GIL it may already be raised.
     pub fn is_interrupted(&self) -> bool {
         matches!(self.request.load(SeqCst) & STATE, INTERRUPTING | INTERRUPTED)
     }
@@ -202,26 +210,27 @@ impl WorkerStatus {
         Some(self.ended_ns.load(Relaxed)).filter(|ns| *ns != 0)
     }
 
-    /// The request, if it has run for longer than `limit_ns` and was not told of.
+    /// Returns the request if it has run for longer than `limit_ns` and was not returned before.
     pub fn overdue(&self, now_ns: u64, limit_ns: u64) -> Option<Overdue> {
         let line = self.line.lock().expect("no panic under this lock");
-        // Under the lock no other request begins, so this is the one that `line` says.
+        // No other request begins while the lock is held, so `line` describes this request.
         let begun_ns = self.begun_ns()?;
         let run_ns = now_ns.saturating_sub(begun_ns);
-        if run_ns <= limit_ns || self.told_begun_ns.swap(begun_ns, Relaxed) == begun_ns {
+        if run_ns <= limit_ns || self.reported_begun_ns.swap(begun_ns, Relaxed) == begun_ns {
             return None;
         }
-        self.told_ns.store(now_ns, Relaxed);
-        let graphic =
+        self.reported_ns.store(now_ns, Relaxed);
+        let printable =
             |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { *byte } else { b'?' };
-        let line = line.iter().map(graphic).map(char::from).collect();
+        let line = line.iter().map(printable).map(char::from).collect();
         Some(Overdue { line, begun_ns, run_ns })
     }
 
-    /// Whether the request that was told of runs on, for longer than `grace_ns` since.
-    pub fn outlasts(&self, now_ns: u64, grace_ns: u64) -> bool {
-        self.begun_ns() == Some(self.told_begun_ns.load(Relaxed))
-            && now_ns.saturating_sub(self.told_ns.load(Relaxed)) > grace_ns
+    /// Returns true if the request that was reported as overdue still runs, more than `grace_ns`
+    /// after the report.
+    pub fn exceeds_grace(&self, now_ns: u64, grace_ns: u64) -> bool {
+        self.begun_ns() == Some(self.reported_begun_ns.load(Relaxed))
+            && now_ns.saturating_sub(self.reported_ns.load(Relaxed)) > grace_ns
     }
 }
 
@@ -232,60 +241,60 @@ mod tests {
 
     #[test]
     fn a_request_is_overdue_once() {
-        let activity = WorkerStatus::of_this_thread(true, false);
-        assert!(activity.overdue(u64::MAX, 5).is_none(), "none runs");
-        activity.begin_request(b"GET", b"/slow\n");
-        let begun_ns = activity.begun_ns().unwrap();
-        assert!(activity.overdue(begun_ns + 5, 5).is_none());
-        let overdue = activity.overdue(begun_ns + 6, 5).unwrap();
+        let status = WorkerStatus::of_this_thread(true, false);
+        assert!(status.overdue(u64::MAX, 5).is_none(), "no request runs");
+        status.begin_request(b"GET", b"/slow\n");
+        let begun_ns = status.begun_ns().unwrap();
+        assert!(status.overdue(begun_ns + 5, 5).is_none());
+        let overdue = status.overdue(begun_ns + 6, 5).unwrap();
         assert_eq!((&*overdue.line, overdue.run_ns), ("GET /slow?", 6));
-        assert!(activity.overdue(begun_ns + 7, 5).is_none());
-        assert!(!activity.outlasts(begun_ns + 16, 10));
-        assert!(activity.outlasts(begun_ns + 17, 10));
-        activity.end_request(begun_ns + 8);
-        assert!(activity.overdue(u64::MAX, 5).is_none());
-        assert!(!activity.outlasts(u64::MAX, 10));
-        activity.begin_request(b"GET", &[b'x'; 1_000]);
-        assert_eq!(activity.overdue(u64::MAX, 5).unwrap().line.len(), 4 + LINE_BYTES);
+        assert!(status.overdue(begun_ns + 7, 5).is_none());
+        assert!(!status.exceeds_grace(begun_ns + 16, 10));
+        assert!(status.exceeds_grace(begun_ns + 17, 10));
+        status.end_request(begun_ns + 8);
+        assert!(status.overdue(u64::MAX, 5).is_none());
+        assert!(!status.exceeds_grace(u64::MAX, 10));
+        status.begin_request(b"GET", &[b'x'; 1_000]);
+        assert_eq!(status.overdue(u64::MAX, 5).unwrap().line.len(), 4 + LINE_BYTES);
     }
 
     #[test]
-    fn nothing_is_kept_that_no_limit_needs() {
-        let activity = WorkerStatus::of_this_thread(false, false);
-        activity.begin_request(b"GET", b"/");
-        activity.leave_application(|| unreachable!(), || unreachable!());
-        assert!(activity.begun_ns().is_none() && activity.ended_ns().is_none());
+    fn an_untracked_thread_records_nothing() {
+        let status = WorkerStatus::of_this_thread(false, false);
+        status.begin_request(b"GET", b"/");
+        status.leave_application(|| unreachable!(), || unreachable!());
+        assert!(status.begun_ns().is_none() && status.ended_ns().is_none());
     }
 
     #[test]
-    fn only_the_request_that_was_meant_is_interrupted() {
-        let activity = WorkerStatus::of_this_thread(true, false);
-        activity.begin_request(b"GET", b"/one");
-        let first_ns = activity.begun_ns().unwrap();
+    fn only_the_chosen_request_is_interrupted() {
+        let status = WorkerStatus::of_this_thread(true, false);
+        status.begin_request(b"GET", b"/one");
+        let first_ns = status.begun_ns().unwrap();
         let set = Cell::new(0);
-        activity.interrupt(first_ns, |_| set.set(set.get() + 1));
-        assert!(activity.is_interrupted());
-        activity.interrupt(first_ns, |_| unreachable!("it was interrupted already"));
+        status.interrupt(first_ns, |_| set.set(set.get() + 1));
+        assert!(status.is_interrupted());
+        status.interrupt(first_ns, |_| unreachable!("it was interrupted already"));
         let forgotten = Cell::new(false);
-        activity.leave_application(|| forgotten.set(true), || unreachable!());
+        status.leave_application(|| forgotten.set(true), || unreachable!());
         assert!(set.get() == 1 && forgotten.get());
-        activity.interrupt(first_ns, |_| unreachable!("the application is done"));
-        activity.end_request(1);
+        status.interrupt(first_ns, |_| unreachable!("the application is done"));
+        status.end_request(1);
         std::thread::sleep(std::time::Duration::from_nanos(10));
-        activity.begin_request(b"GET", b"/two");
-        activity.interrupt(first_ns, |_| unreachable!("another request runs"));
-        activity.leave_application(|| unreachable!("nothing was set"), || unreachable!());
+        status.begin_request(b"GET", b"/two");
+        status.interrupt(first_ns, |_| unreachable!("another request runs"));
+        status.leave_application(|| unreachable!("nothing was set"), || unreachable!());
     }
 
     #[test]
-    fn an_exception_under_way_is_waited_for() {
-        let activity = WorkerStatus::of_this_thread(true, false);
-        activity.begin_request(b"GET", b"/");
-        let begun_ns = activity.begun_ns().unwrap();
+    fn leaving_the_application_waits_for_an_exception_being_set() {
+        let status = WorkerStatus::of_this_thread(true, false);
+        status.begin_request(b"GET", b"/");
+        let begun_ns = status.begun_ns().unwrap();
         let (setting, waited) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                activity.interrupt(begun_ns, |_| {
+                status.interrupt(begun_ns, |_| {
                     setting.store(1, SeqCst);
                     while waited.load(SeqCst) == 0 {
                         std::thread::yield_now();
@@ -297,7 +306,7 @@ mod tests {
                 std::thread::yield_now();
             }
             let forget = || assert_eq!(setting.load(SeqCst), 2);
-            activity.leave_application(forget, || waited.store(1, SeqCst));
+            status.leave_application(forget, || waited.store(1, SeqCst));
         });
     }
 }

@@ -8,7 +8,7 @@ use crate::connection::deadline::Timeouts;
 use crate::connection::preamble::Preamble;
 use crate::connection::state::Connection;
 use crate::http::Limits;
-use crate::limits::say_on_stderr;
+use crate::limits::log_to_stderr;
 use crate::net::socket::{self, Accepted, Direction, Listener};
 use crate::pool::accept_balancing::AcceptBalancing;
 use crate::pool::dispatcher::{Dispatcher, WAKER_DATA};
@@ -197,7 +197,7 @@ impl Acceptor {
         let (told_ns, now_ns) = (self.want_told_ns.load(Relaxed), now_ns());
         let is_due = told_ns == 0 || now_ns.saturating_sub(told_ns) >= WANT_PERIOD_NS;
         if is_due && self.want_told_ns.compare_exchange(told_ns, now_ns, Relaxed, Relaxed).is_ok() {
-            say_on_stderr(&format!(
+            log_to_stderr(&format!(
                 "new connections wait until others are closed (open: {}): {error}",
                 self.dispatcher.table.open()
             ));

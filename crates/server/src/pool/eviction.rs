@@ -8,7 +8,7 @@
 
 use crate::connection::state::Stage;
 use crate::connection::table::SlotView;
-use crate::limits::say_on_stderr;
+use crate::limits::log_to_stderr;
 use crate::net::socket::{self, Transfer};
 use crate::pool::dispatcher::Dispatcher;
 use crate::stats::clock::now_ns;
@@ -100,7 +100,7 @@ impl Eviction {
         if is_due && exchange(now_ns) {
             let count = self.unreported.swap(0, Relaxed);
             let connections = if count == 1 { "connection was" } else { "connections were" };
-            say_on_stderr(&format!(
+            log_to_stderr(&format!(
                 "{count} {connections} closed before a complete request came, to make room for new \
                  ones (open: {open}): {reason}"
             ));
