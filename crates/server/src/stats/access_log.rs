@@ -1,40 +1,41 @@
 //! The access log: one line per request, `common`, `combined` or `json`.
 //!
-//! Each worker thread gathers its lines in a buffer of its own and writes it when it is large or
-//! when the thread has nothing else to do, so that a busy server does not pay a system call per
-//! line. A line is never torn: the file is opened for appending and buffers end with a line.
+//! Each worker thread collects its lines in a buffer of its own. It writes the buffer when the
+//! buffer is large or when the thread is idle, so that a busy server does not need a system call
+//! per line. Lines are never torn: the file is opened for appending, and each write ends with a
+//! complete line.
 
 use crate::stats::RequestRecord;
 use crate::stats::clock::DateCache;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Written at the latest when this much has gathered.
+/// A buffer of this size is written at once.
 const BUFFER_BYTES: usize = 16_384;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogForm {
     /// The common log format, then `response_time=… gil_wait_time=…` in seconds.
     Common,
-    /// The same with the fields Referer and User-Agent, quoted, after the bytes: Apache's and
-    /// nginx's `combined`.
+    /// `Common` with the quoted fields Referer and User-Agent after the bytes, as in the `combined`
+    /// format of Apache and nginx.
     Combined,
-    /// One JSON object with every phase, in seconds; unknown is null.
+    /// One JSON object with every phase, in seconds; an unknown value is null.
     Json,
 }
 
-/// Where the lines go. Shared by all worker threads; never changes.
+/// The log file and its format. All worker threads share it; it never changes.
 #[derive(Debug)]
 pub struct AccessLog {
     pub form: LogForm,
     pub file: OwnedFd,
 }
 
-/// Who asked for what.
+/// The client and the request of one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     pub address: &'a str,
-    /// `None` if what came was no request or not all of its head.
+    /// `None` if the client sent no valid request or not its whole head.
     pub request: Option<Request<'a>>,
 }
 
@@ -43,12 +44,12 @@ pub struct Request<'a> {
     pub method: &'a [u8],
     pub target: &'a [u8],
     pub minor_version: u8,
-    /// `None` without the field; both are wanted by the form `Combined` only.
+    /// `None` if the request has no such field; only `Combined` uses both fields.
     pub referer: Option<&'a [u8]>,
     pub user_agent: Option<&'a [u8]>,
 }
 
-/// The lines of one worker thread that are not written yet.
+/// The lines of one worker thread that are not yet written.
 #[derive(Debug, Default)]
 pub struct LogBuffer {
     bytes: Vec<u8>,
@@ -76,12 +77,13 @@ impl LogBuffer {
         }
     }
 
-    /// Writes what has gathered. A log that cannot be written (a full disk) loses these lines and
-    /// must not stop the server.
+    /// Writes the collected lines. If the log cannot be written (a full disk), the lines are lost
+    /// and the server continues.
     pub fn flush(&mut self, log: &AccessLog) {
         let mut rest = &self.bytes[..];
         while !rest.is_empty() {
-            // SAFETY: the pointer and length are those of `rest`, and the descriptor is open.
+            // SAFETY: the pointer and length are those of `rest`, and `log` keeps the descriptor
+            // open.
             let count =
                 unsafe { libc::write(log.file.as_raw_fd(), rest.as_ptr().cast(), rest.len()) };
             if count > 0 {
@@ -164,8 +166,8 @@ fn push_json(out: &mut Vec<u8>, asked: Asked, record: &RequestRecord) {
     out.extend_from_slice(b"}\n");
 }
 
-/// Bytes that would end the string, the line or the encoding are written as `prefix` and two
-/// hexadecimal digits.
+/// Appends `bytes`. A byte that would end the string, the line or the encoding becomes `prefix` and
+/// two hexadecimal digits.
 fn push_escaped(out: &mut Vec<u8>, bytes: &[u8], prefix: &str) {
     for byte in bytes {
         match byte {
@@ -175,7 +177,7 @@ fn push_escaped(out: &mut Vec<u8>, bytes: &[u8], prefix: &str) {
     }
 }
 
-/// Nanoseconds, written as seconds with nine digits.
+/// Nanoseconds, formatted as seconds with nine digits after the point.
 struct Seconds(u64);
 
 impl std::fmt::Display for Seconds {
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_combined_line_has_referer_and_user_agent_where_apache_has_them() {
+    fn a_combined_line_has_referer_and_user_agent_in_apaches_order() {
         let mut out = Vec::new();
         push_common(&mut out, ASKED, &RequestRecord::default(), "now", true);
         assert_eq!(
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_is_null_in_json_and_a_dash_in_common() {
+    fn an_unknown_value_is_null_in_json_and_a_dash_in_common() {
         let mut out = Vec::new();
         push_json(&mut out, ASKED, &RequestRecord::default());
         let text = String::from_utf8(out).unwrap();
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_no_request_has_a_line_too() {
+    fn an_invalid_request_has_a_line_too() {
         let refused = Asked { request: None, ..ASKED };
         let record = RequestRecord { status: 400, ..RequestRecord::default() };
         let mut out = Vec::new();

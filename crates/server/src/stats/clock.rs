@@ -1,53 +1,55 @@
-//! Clocks, and dates as HTTP and the access log write them.
+//! Clocks, and dates in the formats of HTTP and the access log.
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID, clockid_t, timespec};
 
 fn read_ns(clock: clockid_t) -> u64 {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place to write to; these clocks exist on every Linux.
+    // SAFETY: `now` is live and writable, and these clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The clock of all phases, and of the GIL meter.
+/// The monotonic clock, which all phases and the GIL meter use.
 pub fn now_ns() -> u64 {
     read_ns(CLOCK_MONOTONIC)
 }
 
-/// CPU time of the calling thread. A system call, unlike the others.
+/// The CPU time of the calling thread. Unlike the other clocks this needs a system call.
 pub fn thread_cpu_ns() -> u64 {
     read_ns(CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Nanoseconds since 1970, to a few milliseconds.
+/// The Unix time in nanoseconds, with a resolution of a few milliseconds.
 pub fn wall_ns() -> u64 {
     read_ns(CLOCK_REALTIME_COARSE)
 }
 
-/// CPU time of one thread, charged to the requests that it runs.
+/// The CPU time of one thread, divided among the requests that it runs.
 ///
-/// Reading that clock is a system call, dear beside a request of microseconds. So a short request
-/// is charged the time that passed, and every so often, and after each long one, the clock is read
-/// and the difference settled. All charges add up to what the thread used, polling included.
+/// Reading the CPU clock needs a system call, which is expensive compared with a request of
+/// microseconds. Therefore a short request is charged its elapsed time. After each long request,
+/// and after a number of short ones, the clock is read and the difference is charged or credited.
+/// All charges add up to the CPU time of the thread, polling included.
 #[derive(Debug)]
 pub struct CpuCharges {
     read_ns: u64,
-    /// Charged since then, beyond what an earlier reading had to give back.
+    /// The charges since that reading, plus the excess of earlier charges that is not yet credited.
     charged_ns: u64,
     unread: u32,
 }
 
 impl CpuCharges {
-    /// A request that took this long may have waited for something.
+    /// The elapsed time from which a request may have been waiting instead of computing.
     const LONG_NS: u64 = 200_000;
     const MAX_UNREAD: u32 = 16;
 
-    /// For the calling thread, from now on.
+    /// Begins the account of the calling thread.
     pub fn of_this_thread() -> Self {
         Self { read_ns: thread_cpu_ns(), charged_ns: 0, unread: 0 }
     }
 
-    /// The CPU time of a request of this thread that has just ended after `elapsed_ns`.
+    /// Returns the CPU time charged to a request of this thread that has just ended after
+    /// `elapsed_ns`.
     pub fn charge(&mut self, elapsed_ns: u64) -> u64 {
         self.unread += 1;
         if elapsed_ns < Self::LONG_NS && self.unread < Self::MAX_UNREAD {
@@ -70,7 +72,7 @@ const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// The current second in writing; formatted again only when the second changes.
+/// The formatted current second; it is formatted again only when the second changes.
 #[derive(Debug, Default)]
 pub struct DateCache {
     second: u64,
@@ -85,7 +87,7 @@ impl DateCache {
         &self.http
     }
 
-    /// The common log format's: `06/Nov/1994:08:49:37 +0000`.
+    /// A date in the common log format: `06/Nov/1994:08:49:37 +0000`.
     pub fn log(&mut self) -> &str {
         self.refresh(wall_ns() / 1_000_000_000);
         &self.log
@@ -121,8 +123,8 @@ mod tests {
         let mut sum_ns = charges.charge(300) + charges.charge(500);
         assert_eq!(sum_ns, 800);
         sum_ns += charges.settle(2_500);
-        assert_eq!(sum_ns, 1_500, "polling in between is charged too");
-        // Ten times as much time passed as was used: the thread was kept from running.
+        assert_eq!(sum_ns, 1_500, "polling between requests is charged too");
+        // Ten times as much time passed as CPU time was used: the thread was preempted.
         sum_ns += charges.charge(1_000);
         sum_ns += charges.settle(2_600);
         sum_ns += charges.settle(4_000);
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_rfc_9110_comes_out() {
+    fn the_example_of_rfc_9110_is_reproduced() {
         let mut cache = DateCache::default();
         cache.refresh(784_111_777);
         assert_eq!(cache.http, "Sun, 06 Nov 1994 08:49:37 GMT");

@@ -1,8 +1,8 @@
-//! What all threads of a server have counted. Knows nothing of Python, so that whoever reports may keep it
-//! beyond the server's end.
+//! The counters of all threads of a server. They do not depend on Python, so a reporter may keep
+//! them after the server has ended.
 //!
-//! Each worker thread writes a book of its own, behind a lock that only a reader of the whole ever
-//! contends for. Without telemetry books are never taken, and hold rows by path alone.
+//! Each worker thread writes its own counters, under a lock that only a reader of all threads
+//! contends for. Without telemetry the counters are never taken and contain only rows by path.
 
 use crate::stats::requests::RequestCounters;
 use crate::stats::routes::Routes;
@@ -11,11 +11,11 @@ use crate::stats::{PathTables, RequestRecord};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What one thread has counted since its book was last taken.
+/// The counters of one thread since they were last taken.
 #[derive(Default)]
 pub struct ThreadCounters {
     pub paths: PathTables,
-    /// With telemetry.
+    /// `None` without telemetry.
     pub requests: Option<Box<RequestCounters>>,
 }
 
@@ -30,16 +30,17 @@ impl ThreadCounters {
 }
 
 pub struct Counters {
-    /// Whether somebody reports, and takes books.
+    /// Whether a telemetry reporter takes the counters.
     reported: bool,
-    /// One for each thread that ever worked here.
+    /// One entry for each thread that has ever counted here.
     threads: Mutex<Vec<Arc<Mutex<ThreadCounters>>>>,
-    /// One for each worker thread, with telemetry.
+    /// One entry for each worker thread; empty without telemetry.
     slots: Mutex<Vec<Arc<Slot>>>,
-    /// What was in the books that were taken.
+    /// The sum of all counters by path that were taken.
     taken: Mutex<PathTables>,
     pub routes: Routes,
-    /// Connections. Written by all threads; relaxed, since they are only counted.
+    /// The connections accepted and closed. All threads write them, the reporter reads them;
+    /// relaxed, because the counts order no other data.
     accepted: AtomicU64,
     closed: AtomicU64,
 }
@@ -61,15 +62,16 @@ impl Counters {
         self.reported
     }
 
-    /// A book for the calling thread.
+    /// Registers new counters for the calling thread.
     pub fn join(&self) -> Arc<Mutex<ThreadCounters>> {
         let requests = self.reported.then(Box::default);
-        let book = Arc::new(Mutex::new(ThreadCounters { requests, ..ThreadCounters::default() }));
-        lock(&self.threads).push(Arc::clone(&book));
-        book
+        let thread_counters =
+            Arc::new(Mutex::new(ThreadCounters { requests, ..ThreadCounters::default() }));
+        lock(&self.threads).push(Arc::clone(&thread_counters));
+        thread_counters
     }
 
-    /// A slot for the calling thread, which runs requests; `None` without telemetry.
+    /// Registers a slot for the calling worker thread; `None` without telemetry.
     pub fn join_workers(&self) -> Option<Arc<Slot>> {
         self.reported.then(|| {
             let slot = Arc::<Slot>::default();
@@ -83,30 +85,33 @@ impl Counters {
         lock(&self.slots).iter().enumerate().for_each(with);
     }
 
-    /// Takes what each thread has counted, and leaves empty books. What is by path stays known for good.
+    /// Takes the counters of each thread and leaves empty ones. The counters by path remain in
+    /// `paths`.
     pub fn take(&self, mut with: impl FnMut(ThreadCounters)) {
-        let counters = lock(&self.threads).clone();
-        for book in counters {
-            // Made before the lock, so that no request waits for memory.
+        let threads = lock(&self.threads).clone();
+        for thread_counters in threads {
+            // The new counters are allocated before the lock, so that no request waits for an
+            // allocation.
             let requests = self.reported.then(Box::default);
             let empty = ThreadCounters { requests, ..ThreadCounters::default() };
-            // Locked before, so that `paths` finds them in the one or the other.
+            // `taken` is locked first, so that `paths` finds each request in exactly one of the
+            // two.
             let mut taken = lock(&self.taken);
-            let full = std::mem::replace(&mut *lock(&book), empty);
+            let full = std::mem::replace(&mut *lock(&thread_counters), empty);
             taken.merge(&full.paths);
             drop(taken);
             with(full);
         }
     }
 
-    /// Requests by place and path since the server began, of all threads together.
+    /// The requests of all threads since the server began, by interpreter slot and path.
     pub fn paths(&self) -> PathTables {
-        // Locked throughout, so that no book is counted twice or not at all.
+        // `taken` stays locked, so that no thread's counters are counted twice or missed.
         let taken = lock(&self.taken);
         let mut all = PathTables::default();
         all.merge(&taken);
-        for book in lock(&self.threads).iter() {
-            all.merge(&lock(book).paths);
+        for thread_counters in lock(&self.threads).iter() {
+            all.merge(&lock(thread_counters).paths);
         }
         all
     }
@@ -119,7 +124,7 @@ impl Counters {
         self.closed.fetch_add(1, Relaxed);
     }
 
-    /// Connections that were ever accepted, and those of them that are open.
+    /// The number of connections ever accepted, and the number of open ones.
     pub fn connections(&self) -> (u64, u64) {
         let closed = self.closed.load(Relaxed);
         let accepted = self.accepted.load(Relaxed);
@@ -136,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_stays_in_the_table() {
+    fn taken_requests_remain_in_the_table() {
         let counters = Counters::new(true);
         let (one, two) = (counters.join(), counters.join());
         let answered = RequestRecord { status: 200, ..RequestRecord::default() };
@@ -147,27 +152,27 @@ mod tests {
         lock(&two).record(b"/a", &answered);
         lock(&two).record(b"/b", &answered);
         let mut taken = Vec::new();
-        counters.take(|book| taken.push(book.requests.unwrap().statuses[2]));
+        counters.take(|thread_counters| taken.push(thread_counters.requests.unwrap().statuses[2]));
         assert_eq!(taken, [1, 2]);
         assert_eq!(requests(&counters), 3);
         lock(&one).record(b"/a", &answered);
         assert_eq!(requests(&counters), 4);
         let mut taken = 0;
-        counters.take(|book| taken += book.requests.unwrap().statuses[2]);
+        counters.take(|thread_counters| taken += thread_counters.requests.unwrap().statuses[2]);
         assert_eq!((taken, requests(&counters)), (1, 4));
     }
 
     #[test]
-    fn requests_are_never_out_of_sight_while_they_are_taken() {
+    fn a_reader_never_misses_requests_while_they_are_taken() {
         let counters = Counters::new(true);
-        let book = counters.join();
+        let thread_counters = counters.join();
         let answered = RequestRecord { status: 200, ..RequestRecord::default() };
         let requests =
             || counters.paths().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>();
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| {
                 for _ in 0..2_000 {
-                    lock(&book).record(b"/a", &answered);
+                    lock(&thread_counters).record(b"/a", &answered);
                     counters.take(|_| ());
                 }
             });

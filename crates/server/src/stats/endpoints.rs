@@ -1,9 +1,10 @@
-//! What requests are summed up under where no framework says which route they took: the beginning of the path, with
-//! whatever looks like an identifier left out, so that there are few.
+//! Endpoints: the names that group requests if no framework reports a route. An endpoint is the
+//! beginning of the path, with everything that looks like an identifier replaced, so that the
+//! number of endpoints stays small.
 
-/// Of a path; what lies deeper is told with what it lies in.
+/// The segments of a path that an endpoint keeps; deeper paths belong to the same endpoint.
 const MAX_SEGMENTS: usize = 3;
-/// A longer segment is hardly a name.
+/// A longer segment is treated as an identifier.
 const MAX_SEGMENT_BYTES: usize = 32;
 const IDENTIFIER: &str = "*";
 
@@ -11,7 +12,7 @@ const IDENTIFIER: &str = "*";
 pub fn endpoint_of(target: &[u8]) -> String {
     let path = path_of(target);
     if !path.starts_with(b"/") {
-        // OPTIONS *, or what is no path at all.
+        // `OPTIONS *`, or a target that is not a path.
         return IDENTIFIER.into();
     }
     let mut name = String::new();
@@ -27,7 +28,8 @@ pub fn endpoint_of(target: &[u8]) -> String {
     if name.is_empty() { "/".into() } else { name }
 }
 
-/// Without the query, and without the scheme and host that a proxy may be sent.
+/// Returns the path of a target without its query, and without the scheme and host of the absolute
+/// form, which a proxy receives.
 fn path_of(target: &[u8]) -> &[u8] {
     let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
     let target = &target[..end];
@@ -41,7 +43,7 @@ fn path_of(target: &[u8]) -> &[u8] {
 }
 
 fn is_name(segment: &str) -> bool {
-    // v1, v2 and v10 are versions of an interface.
+    // v1, v2 and v10 are versions of an API, not identifiers.
     let is_version = segment.len() <= 3
         && segment.strip_prefix('v').is_some_and(|rest| rest.parse::<u8>().is_ok());
     let plain = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_digit() && byte != b'%';
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_like_an_identifier_is_left_out() {
+    fn identifiers_are_replaced() {
         for (target, endpoint) in [
             ("/", "/"),
             ("//", "/"),

@@ -1,6 +1,6 @@
-//! Sums of what threads have counted since a tick last went out.
+//! The sums of all threads' counters since a tick was last sent.
 //!
-//! Bounded, however long nobody listens: endpoints beyond a number share one row.
+//! The memory is bounded even if no receiver listens: endpoints beyond a maximum share one row.
 
 use crate::stats::PathRow;
 use crate::stats::requests::{Phase, RequestCounters};
@@ -11,17 +11,17 @@ use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
 use rustc_hash::FxHashMap;
 
-/// An interpreter that requests are run in.
+/// An interpreter that runs requests.
 #[derive(Clone, Debug)]
 pub struct InterpreterName {
-    /// The application group, "" for the main interpreter's.
+    /// The application group; "" is that of the main interpreter.
     pub group: String,
-    /// Which of the group's interpreters.
+    /// The name of the interpreter within the group.
     pub name: String,
     pub own_gil: bool,
 }
 
-/// More than a tick has rows for, so that it has those that matter most.
+/// More endpoints than a tick has rows for, so that the tick can contain the most important ones.
 const MAX_ENDPOINTS: usize = 256;
 
 #[derive(Default)]
@@ -42,7 +42,7 @@ pub struct Interval {
     pub output_bytes: u64,
     pub output_writes: u64,
     endpoints: FxHashMap<EndpointKey, Sums>,
-    /// By place.
+    /// Indexed by interpreter slot.
     interpreters: Vec<Sums>,
 }
 
@@ -74,27 +74,27 @@ impl Interval {
         self.statuses.iter().sum()
     }
 
-    pub fn add_requests(&mut self, book: &RequestCounters) {
+    pub fn add_requests(&mut self, counters: &RequestCounters) {
         for (sum, phase) in [
-            (&mut self.server, &book.server),
-            (&mut self.queue, &book.queue),
-            (&mut self.application, &book.application),
-            (&mut self.input_read, &book.input_read),
-            (&mut self.output_write, &book.output_write),
-            (&mut self.gil_held, &book.gil_held),
-            (&mut self.cpu, &book.cpu),
+            (&mut self.server, &counters.server),
+            (&mut self.queue, &counters.queue),
+            (&mut self.application, &counters.application),
+            (&mut self.input_read, &counters.input_read),
+            (&mut self.output_write, &counters.output_write),
+            (&mut self.gil_held, &counters.gil_held),
+            (&mut self.cpu, &counters.cpu),
         ] {
             add(sum, phase);
         }
-        self.statuses.iter_mut().zip(book.statuses).for_each(|(sum, count)| *sum += count);
-        if book.without_input > 0 {
-            self.input_read.merge_durations(0, 0, 0).add(0, book.without_input);
+        self.statuses.iter_mut().zip(counters.statuses).for_each(|(sum, count)| *sum += count);
+        if counters.without_input > 0 {
+            self.input_read.merge_durations(0, 0, 0).add(0, counters.without_input);
         }
-        self.failed += book.failed;
-        self.input_bytes += book.input_bytes;
-        self.input_reads += book.input_reads;
-        self.output_bytes += book.output_bytes;
-        self.output_writes += book.output_writes;
+        self.failed += counters.failed;
+        self.input_bytes += counters.input_bytes;
+        self.input_reads += counters.input_reads;
+        self.output_bytes += counters.output_bytes;
+        self.output_writes += counters.output_writes;
     }
 
     pub fn add_row(&mut self, place: usize, key: impl FnOnce() -> EndpointKey, row: &PathRow) {
@@ -120,7 +120,7 @@ impl Interval {
         self.endpoints.entry(key).or_default().add(&sums);
     }
 
-    /// The ones that took most time first.
+    /// The rows of all endpoints, in descending order of total response time.
     pub fn endpoint_rows(&self) -> Vec<EndpointRow> {
         let row = |(key, sums): (&EndpointKey, &Sums)| EndpointRow {
             key: key.clone(),
@@ -134,13 +134,13 @@ impl Interval {
         rows
     }
 
-    pub fn interpreter_rows(&self, places: &[InterpreterName]) -> Vec<InterpreterRow> {
-        let row = |(place, sums): (&InterpreterName, &Sums)| InterpreterRow {
-            name: place.name.clone(),
-            own_gil: place.own_gil,
+    pub fn interpreter_rows(&self, names: &[InterpreterName]) -> Vec<InterpreterRow> {
+        let row = |(interpreter, sums): (&InterpreterName, &Sums)| InterpreterRow {
+            name: interpreter.name.clone(),
+            own_gil: interpreter.own_gil,
             sums: sums.clone(),
         };
-        let all = places.iter().zip(&self.interpreters).map(row);
+        let all = names.iter().zip(&self.interpreters).map(row);
         all.filter(|row| row.sums.requests > 0).collect()
     }
 }

@@ -1,7 +1,8 @@
-//! What is kept of each request: its phases, a line in the access log, a row per path, and, with telemetry,
-//! what is told once an interval.
+//! The records of requests: the phases of each request, the access log, the counters per path, and,
+//! with telemetry, the report of each interval.
 //!
-//! Knows nothing of HTTP's bytes, sockets or Python. Each worker thread writes its own records.
+//! This module does not depend on HTTP's bytes, sockets or Python. Each worker thread writes its
+//! own records.
 
 pub mod access_log;
 pub mod clock;
@@ -20,43 +21,46 @@ pub use paths::{PathRow, PathTable, PathTables};
 pub use routes::Route;
 pub use slots::Slot;
 
-/// Where one request's time went: mod_wsgi's phases under mod_wsgi's names, in nanoseconds.
+/// The time that one request spent in each phase: mod_wsgi's phases under mod_wsgi's names, in
+/// nanoseconds.
 ///
-/// The first three follow one another; `input_read`, `output_write` and `gil_wait` lie within
-/// them, `output_write` partly after.
+/// `queue`, `server` and `application` follow one another; `input_read`, `output_write` and
+/// `gil_wait` lie within them, except that a part of `output_write` may lie after them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestRecord {
-    /// Which of the application's places had the request.
+    /// The interpreter slot that had the request.
     pub place: usize,
-    /// Which of its routes, if its framework says.
+    /// The route within the application, if its framework reports one.
     pub route: Route,
-    /// From when the thread that polls saw the connection ready to when a thread took it up.
+    /// From the moment when the poller saw the connection ready until a worker thread took the
+    /// request.
     pub queue_ns: u64,
-    /// From there to the call of the application: parsing, taking the GIL, the environ.
+    /// From there until the call of the application: parsing, taking the GIL, building the environ.
     pub server_ns: u64,
-    /// The application: its call, its iterable, `close()`.
+    /// In the application: its call, its iterable and `close()`.
     pub application_ns: u64,
-    /// Waiting for the GIL, the application's own code included. Exact; `None` without a meter.
+    /// Waiting for the GIL, including in the application's own code. Exact; `None` without a meter.
     pub gil_wait_ns: Option<u64>,
-    /// Holding the GIL; likewise.
+    /// Holding the GIL, including in the application's own code. Exact; `None` without a meter.
     pub gil_held_ns: Option<u64>,
-    /// Waiting for and receiving the request's body on behalf of the application.
+    /// Waiting for and receiving the request body on behalf of the application.
     pub input_read_ns: u64,
     /// Handing the response to the kernel.
     pub output_write_ns: u64,
-    /// CPU time of the worker thread, see `clock::CpuCharges`: for a short request the time that
-    /// it took; all requests add up to what the threads used.
+    /// CPU time of the worker thread; see `clock::CpuCharges`. A short request is charged its
+    /// elapsed time; the charges of all requests add up to the CPU time that the threads used.
     pub cpu_ns: u64,
-    /// From the beginning of `queue` to the last byte that was handed over.
+    /// From the beginning of `queue` until the last byte was handed to the kernel.
     pub response_ns: u64,
     /// Bytes of the bodies, without framing.
     pub input_bytes: u64,
     pub output_bytes: u64,
-    /// How often the application took a part of the body, and gave one.
+    /// How often the application read a part of the request body, and produced a part of the
+    /// response body.
     pub input_reads: u32,
     pub output_writes: u32,
     pub status: u16,
-    /// The application raised, or sent another length than its Content-Length: an error even if
-    /// the status, sent before, says otherwise.
+    /// The application raised an exception, or its body does not match its Content-Length. This is
+    /// an error even if the status, which was sent before, indicates success.
     pub failed: bool,
 }

@@ -1,9 +1,10 @@
 //! Requests by path: counts and distributions for the table at the end of a run, and for telemetry.
 //!
-//! The number of rows is bounded, whatever paths clients think of: the first ones get rows, the
-//! rest share one, and paths that the application does not know share another. One table per
-//! worker thread, behind a lock that only a reader of the whole ever contends for. For telemetry a
-//! table is taken every interval, and what has no row of its own is told apart by its endpoint.
+//! The number of rows is bounded, whatever paths clients request: the first paths get rows of their
+//! own, the other paths share one row, and paths that the application answers with 404 share
+//! another. Each worker thread has one table, under a lock that only a reader of all threads
+//! contends for. With telemetry a table is taken every interval, and a path without a row of its
+//! own is counted by its endpoint.
 
 use crate::stats::RequestRecord;
 use crate::stats::endpoints::endpoint_of;
@@ -12,7 +13,7 @@ use headway_measure::AtomicHistogram as Histogram;
 use rustc_hash::FxHashMap;
 
 pub const MAX_PATHS: usize = 64;
-/// Longer paths are cut in the table.
+/// Longer paths are truncated in the table.
 const MAX_PATH_BYTES: usize = 200;
 const OTHER: &[u8] = b"(other)";
 const NOT_FOUND: &[u8] = b"(404)";
@@ -20,35 +21,39 @@ const NOT_FOUND: &[u8] = b"(404)";
 #[derive(Default)]
 pub struct PathTable {
     entries: Vec<Entry>,
-    /// Where a path's row is. Bounded, so that clients cannot make a quick hash slow.
-    places: FxHashMap<Box<[u8]>, usize>,
+    /// The index of the row of each name. Bounded, so that clients cannot slow down a fast hash by
+    /// collisions.
+    indices: FxHashMap<Box<[u8]>, usize>,
 }
 
-/// A row, and what it is of.
+/// A row, its name and the kind of its name.
 pub struct Entry {
     pub name: Box<[u8]>,
-    pub of: Of,
+    pub kind: RowKind,
     pub route: Route,
     pub row: PathRow,
-    /// Where the next one is of the same path, by another route: by another method, say.
+    /// The index of the next row of the same path with another route, such as the route of another
+    /// method.
     next: Option<usize>,
 }
 
-/// What the name of a row is.
+/// The meaning of a row's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum RowKind {
     Path,
-    /// An endpoint, of paths that have no row of their own.
+    /// An endpoint, which stands for paths without a row of their own.
     Endpoint,
     NotFound,
     Other,
 }
 
-/// All zero at first. `gil_wait` has an entry for each request of which the wait is known.
+/// The counters of one row, initially zero. `gil_wait` has an entry for each request whose wait is
+/// known.
 #[derive(Default)]
 pub struct PathRow {
     pub requests: u64,
-    /// Of those, how many were answered with 500 or more or failed after their status was sent.
+    /// Requests that were answered with status 500 or more, or that failed after their status was
+    /// sent.
     pub errors: u64,
     pub response: Histogram,
     pub gil_wait: Histogram,
@@ -58,7 +63,7 @@ pub struct PathRow {
     pub cpu_ns: u64,
 }
 
-/// A table for each of the application's places, as far as there were requests.
+/// One table for each interpreter slot that has had requests.
 #[derive(Default)]
 pub struct PathTables(Vec<PathTable>);
 
@@ -76,13 +81,13 @@ impl PathTables {
         }
     }
 
-    /// All of them, with their places, in no order.
+    /// All entries with their interpreter slots, in no particular order.
     pub fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
         let places = self.0.iter().enumerate();
         places.flat_map(|(place, table)| table.entries.iter().map(move |entry| (place, entry)))
     }
 
-    /// All rows with their places, the most requested first in each.
+    /// All rows with their interpreter slots; within each slot the most requested row comes first.
     pub fn rows(&self) -> Vec<(&[u8], &PathRow, usize)> {
         let places = self.0.iter().enumerate();
         places
@@ -94,35 +99,36 @@ impl PathTables {
 }
 
 impl PathTable {
-    /// `by_endpoint`: paths beyond the bound are told apart by what is asked for.
+    /// Counts a request. With `by_endpoint`, paths beyond the bound are counted by endpoint instead
+    /// of in one shared row.
     pub fn record(&mut self, target: &[u8], record: &RequestRecord, by_endpoint: bool) {
         if record.status == 404 {
-            return self.row(NOT_FOUND, Of::NotFound, Route::NONE).record(record);
+            return self.row(NOT_FOUND, RowKind::NotFound, Route::NONE).record(record);
         }
         let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
         let path = &target[..end.min(MAX_PATH_BYTES)];
-        let place = match self.find(path, record.route) {
-            Some(place) => place,
-            None if self.entries.len() < MAX_PATHS => self.add(path, Of::Path, record.route),
-            None if by_endpoint => self.place_of_endpoint(target, record.route),
-            None => self.place_of_others(),
+        let index = match self.find(path, record.route) {
+            Some(index) => index,
+            None if self.entries.len() < MAX_PATHS => self.add(path, RowKind::Path, record.route),
+            None if by_endpoint => self.index_of_endpoint(target, record.route),
+            None => self.index_of_others(),
         };
-        self.entries[place].row.record(record);
+        self.entries[index].row.record(record);
     }
 
-    /// Adds what is kept of requests for good.
+    /// Adds the counters of `other`. Its endpoints are added to the row of other paths.
     pub fn merge(&mut self, other: &Self) {
-        for Entry { name, of, row, .. } in &other.entries {
-            let place = match (of, self.find(name, Route::NONE)) {
-                (Of::Endpoint | Of::Other, _) => self.place_of_others(),
-                (Of::Path | Of::NotFound, Some(place)) => place,
-                (Of::NotFound, None) => self.add(name, Of::NotFound, Route::NONE),
-                (Of::Path, None) if self.entries.len() < MAX_PATHS => {
-                    self.add(name, Of::Path, Route::NONE)
+        for Entry { name, kind, row, .. } in &other.entries {
+            let index = match (kind, self.find(name, Route::NONE)) {
+                (RowKind::Endpoint | RowKind::Other, _) => self.index_of_others(),
+                (RowKind::Path | RowKind::NotFound, Some(index)) => index,
+                (RowKind::NotFound, None) => self.add(name, RowKind::NotFound, Route::NONE),
+                (RowKind::Path, None) if self.entries.len() < MAX_PATHS => {
+                    self.add(name, RowKind::Path, Route::NONE)
                 }
-                (Of::Path, None) => self.place_of_others(),
+                (RowKind::Path, None) => self.index_of_others(),
             };
-            self.entries[place].row.merge(row);
+            self.entries[index].row.merge(row);
         }
     }
 
@@ -134,46 +140,46 @@ impl PathTable {
         rows
     }
 
-    fn row(&mut self, name: &[u8], of: Of, route: Route) -> &mut PathRow {
-        let place = self.find(name, route).unwrap_or_else(|| self.add(name, of, route));
-        &mut self.entries[place].row
+    fn row(&mut self, name: &[u8], kind: RowKind, route: Route) -> &mut PathRow {
+        let index = self.find(name, route).unwrap_or_else(|| self.add(name, kind, route));
+        &mut self.entries[index].row
     }
 
     #[inline]
     fn find(&self, name: &[u8], route: Route) -> Option<usize> {
-        let mut place = *self.places.get(name)?;
-        while self.entries[place].route != route {
-            place = self.entries[place].next?;
+        let mut index = *self.indices.get(name)?;
+        while self.entries[index].route != route {
+            index = self.entries[index].next?;
         }
-        Some(place)
+        Some(index)
     }
 
     #[cold]
-    fn add(&mut self, name: &[u8], of: Of, route: Route) -> usize {
-        let place = self.entries.len();
-        let next = self.places.insert(name.into(), place);
-        self.entries.push(Entry { name: name.into(), of, route, row: PathRow::default(), next });
-        place
+    fn add(&mut self, name: &[u8], kind: RowKind, route: Route) -> usize {
+        let index = self.entries.len();
+        let next = self.indices.insert(name.into(), index);
+        self.entries.push(Entry { name: name.into(), kind, route, row: PathRow::default(), next });
+        index
     }
 
-    fn place_of_endpoint(&mut self, target: &[u8], route: Route) -> usize {
-        // A route is a name already. No path looks like this one.
+    fn index_of_endpoint(&mut self, target: &[u8], route: Route) -> usize {
+        // A route already names the endpoint, so the row needs no name. No path has the empty name.
         let name = match route {
             Route::NONE => endpoint_of(target),
             _ => String::new(),
         };
         match self.find(name.as_bytes(), route) {
-            Some(place) => place,
+            Some(index) => index,
             None if self.entries.len() < 2 * MAX_PATHS => {
-                self.add(name.as_bytes(), Of::Endpoint, route)
+                self.add(name.as_bytes(), RowKind::Endpoint, route)
             }
-            None => self.place_of_others(),
+            None => self.index_of_others(),
         }
     }
 
-    fn place_of_others(&mut self) -> usize {
+    fn index_of_others(&mut self) -> usize {
         let found = self.find(OTHER, Route::NONE);
-        found.unwrap_or_else(|| self.add(OTHER, Of::Other, Route::NONE))
+        found.unwrap_or_else(|| self.add(OTHER, RowKind::Other, Route::NONE))
     }
 }
 
@@ -203,8 +209,8 @@ impl PathRow {
     }
 }
 
-/// The smallest recorded duration that at least `share` of all do not exceed, interpolated within its bucket; `None`
-/// while nothing was recorded.
+/// The smallest recorded duration that at least `share` of all durations do not exceed,
+/// interpolated within its bucket; `None` if nothing was recorded.
 pub fn percentile_ns(recorded: &Histogram, share: f64) -> Option<u64> {
     recorded.read().percentile_ns(share)
 }
@@ -245,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_beyond_the_bound_are_told_apart_by_endpoint_and_summed_up_for_good() {
+    fn paths_beyond_the_bound_are_counted_by_endpoint_until_tables_are_merged() {
         let mut table = PathTable::default();
         let routed = RequestRecord { route: Route(3), ..answered(200) };
         for number in 0..1_000 {
@@ -256,8 +262,10 @@ mod tests {
             table.record(format!("/{}", "x".repeat(number % 30)).as_bytes(), &answered(200), true);
         }
         assert!(table.entries.len() <= 2 * MAX_PATHS + 1);
-        let of = |entry: &&Entry| entry.of == Of::Endpoint && entry.route == Route::NONE;
-        let named = table.entries.iter().filter(of).find(|entry| &*entry.name == b"/item/*");
+        let is_endpoint =
+            |entry: &&Entry| entry.kind == RowKind::Endpoint && entry.route == Route::NONE;
+        let named =
+            table.entries.iter().filter(is_endpoint).find(|entry| &*entry.name == b"/item/*");
         assert!(named.unwrap().row.requests > 900);
         let by_route: u64 =
             table.entries.iter().filter(|it| it.route == Route(3)).map(|it| it.row.requests).sum();

@@ -1,13 +1,13 @@
-//! What a server tells once an interval: mod_wsgi's figures of requests and threads under its names, ours beside
-//! them, and rows by endpoint and interpreter.
+//! The server's telemetry of one interval: mod_wsgi's metrics of requests and threads under its
+//! names, Headway's additions, and rows by endpoint and interpreter.
 //!
-//! What threads have counted is taken from them at each tick and kept here until one has gone out. Called by
-//! the reporter alone.
+//! Each tick takes the counters of the threads and keeps them here until a tick was sent. Only the
+//! reporter's thread calls this.
 
 use crate::stats::counters::{Counters, ThreadCounters};
 use crate::stats::endpoints::endpoint_of;
 use crate::stats::interval::{EndpointKey, InterpreterName, Interval};
-use crate::stats::paths::{Entry, Of};
+use crate::stats::paths::{Entry, RowKind};
 use crate::stats::routes::Route;
 use crate::stats::slots::Reading;
 use headway_measure::Histogram;
@@ -17,43 +17,49 @@ use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// As many slots as mod_wsgi tells of.
+/// The maximum number of thread slots that mod_wsgi reports.
 const MAX_SLOTS: usize = 128;
 const ENDPOINTS: Bounds = Bounds { rows: 64, bytes: 24_000 };
 const INTERPRETERS: Bounds = Bounds { rows: 64, bytes: 7_000 };
-/// All distributions with all their buckets and figures of `MAX_SLOTS` threads, and the rows that matter most.
+/// The space for all distributions with all their buckets, for the metrics of `MAX_SLOTS` threads,
+/// and for the most important rows.
 const BYTES: usize = 28_000;
 const NOT_FOUND: &str = "(404)";
 const OTHER: &str = "(other)";
 
 pub struct ServerReport {
     counters: Arc<Counters>,
-    places: Vec<InterpreterName>,
-    /// How many threads are to run requests.
+    /// Indexed by interpreter slot.
+    interpreters: Vec<InterpreterName>,
+    /// The configured number of worker threads.
     threads: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What was taken and has not gone out.
+    /// The counters that were taken and not yet sent.
     interval: Interval,
     lifetime: u64,
     slots: Vec<SlotState>,
-    accepted_told: u64,
+    accepted_reported: u64,
     accepted: u64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct SlotState {
-    told: Reading,
+    reported: Reading,
     latest: Reading,
     longest_ns: u64,
 }
 
 impl ServerReport {
-    pub fn new(counters: Arc<Counters>, places: Vec<InterpreterName>, threads: usize) -> Self {
-        Self { counters, places, threads: threads.max(1), state: Mutex::default() }
+    pub fn new(
+        counters: Arc<Counters>,
+        interpreters: Vec<InterpreterName>,
+        threads: usize,
+    ) -> Self {
+        Self { counters, interpreters, threads: threads.max(1), state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -63,9 +69,9 @@ impl ServerReport {
     fn take(&self, state: &mut State) {
         let State { interval, lifetime, .. } = state;
         self.counters.take(|ThreadCounters { paths, requests }| {
-            if let Some(book) = requests {
-                *lifetime += book.statuses.iter().sum::<u64>();
-                interval.add_requests(&book);
+            if let Some(counters) = requests {
+                *lifetime += counters.statuses.iter().sum::<u64>();
+                interval.add_requests(&counters);
             }
             for (place, entry) in paths.entries() {
                 interval.add_row(place, || self.endpoint(place, entry), &entry.row);
@@ -74,17 +80,17 @@ impl ServerReport {
     }
 
     fn endpoint(&self, place: usize, entry: &Entry) -> EndpointKey {
-        let group = self.places.get(place).map_or("", |place| &place.group).to_owned();
+        let group = self.interpreters.get(place).map_or("", |it| &it.group).to_owned();
         if entry.route != Route::NONE
             && let Some(name) = self.counters.routes.name(entry.route)
         {
             return EndpointKey { name: (*name).into(), is_route: true, group };
         }
-        let name = match entry.of {
-            Of::Path => endpoint_of(&entry.name),
-            Of::Endpoint => String::from_utf8_lossy(&entry.name).into_owned(),
-            Of::NotFound => NOT_FOUND.into(),
-            Of::Other => OTHER.into(),
+        let name = match entry.kind {
+            RowKind::Path => endpoint_of(&entry.name),
+            RowKind::Endpoint => String::from_utf8_lossy(&entry.name).into_owned(),
+            RowKind::NotFound => NOT_FOUND.into(),
+            RowKind::Other => OTHER.into(),
         };
         EndpointKey { name, is_route: false, group }
     }
@@ -94,9 +100,9 @@ impl ServerReport {
             if state.slots.len() <= number {
                 state.slots.resize(number + 1, SlotState::default());
             }
-            let of = &mut state.slots[number];
-            of.latest = slot.read(now_ns);
-            of.longest_ns = of.longest_ns.max(slot.take_longest_ns());
+            let slot_state = &mut state.slots[number];
+            slot_state.latest = slot.read(now_ns);
+            slot_state.longest_ns = slot_state.longest_ns.max(slot.take_longest_ns());
         });
     }
 
@@ -111,16 +117,16 @@ impl ServerReport {
         out.count(id::INPUT_READS_TOTAL, interval.input_reads);
         out.count(id::OUTPUT_BYTES_TOTAL, interval.output_bytes);
         out.count(id::OUTPUT_WRITES_TOTAL, interval.output_writes);
-        let [of_none, informational, successful, redirected, of_client, of_server, ..] =
+        let [no_status, informational, successful, redirected, client_errors, server_errors, ..] =
             interval.statuses;
-        // mod_wsgi counts what has no status as 500, which is what its clients see.
+        // mod_wsgi counts a request without a status as 500, which its clients receive.
         let beyond: u64 = interval.statuses[6..].iter().sum();
         out.count(id::STATUS_1XX_TOTAL, informational);
         out.count(id::STATUS_2XX_TOTAL, successful);
         out.count(id::STATUS_3XX_TOTAL, redirected);
-        out.count(id::STATUS_4XX_TOTAL, of_client);
-        out.count(id::STATUS_5XX_TOTAL, of_server + of_none + beyond);
-        // Where there is no meter nobody knows; 0 would say that nobody waited.
+        out.count(id::STATUS_4XX_TOTAL, client_errors);
+        out.count(id::STATUS_5XX_TOTAL, server_errors + no_status + beyond);
+        // Without a meter the wait is unknown; a 0 would claim that no request waited.
         let has_wait = !interval.gil_wait.is_empty() || requests == 0;
         for (phase, counts) in [
             (0, Some(&interval.server)),
@@ -141,8 +147,8 @@ impl ServerReport {
 
     fn write_threads(&self, state: &State, tick: &mut Tick) {
         let out = &mut *tick.fields;
-        let busy_ns = |slot: &SlotState| slot.latest.busy_ns.saturating_sub(slot.told.busy_ns);
-        let completed = |slot: &SlotState| slot.latest.completed - slot.told.completed;
+        let busy_ns = |slot: &SlotState| slot.latest.busy_ns.saturating_sub(slot.reported.busy_ns);
+        let completed = |slot: &SlotState| slot.latest.completed - slot.reported.completed;
         let seconds = |ns: u64| ns as f64 / 1e9;
         let all_busy_s = seconds(state.slots.iter().map(busy_ns).sum());
         let share = all_busy_s / tick.period_s.max(1e-9) / self.threads as f64;
@@ -162,14 +168,15 @@ impl ServerReport {
             id::REQUEST_THREADS_BUSY_TIME,
             slots.iter().map(|slot| seconds(busy_ns(slot))),
         );
-        let cpu_ns = |slot: &SlotState| slot.latest.cpu_ns - slot.told.cpu_ns;
+        let cpu_ns = |slot: &SlotState| slot.latest.cpu_ns - slot.reported.cpu_ns;
         out.seconds_list(id::REQUEST_THREADS_CPU_TIME, times(cpu_ns));
         out.seconds_list(id::REQUEST_THREADS_CURRENT_ELAPSED, times(|slot| slot.latest.current_ns));
         out.seconds_list(id::REQUEST_THREADS_MAX_DURATION, times(|slot| slot.longest_ns));
     }
 }
 
-/// mod_wsgi's mean, extremes and distribution, and ours; `phase` counts from the server's on.
+/// Writes mod_wsgi's mean, extremes and buckets, and Headway's histogram. `phase` is the offset
+/// from the ids of the server time.
 fn write_phase(out: &mut Writer, phase: u16, durations: &Histogram) {
     let count = durations.count();
     let mean_s = durations.sum_ns as f64 / 1e9 / count.max(1) as f64;
@@ -192,8 +199,12 @@ impl Source for ServerReport {
         let (accepted, open) = self.counters.connections();
         state.accepted = accepted;
         tick.fields.count(id::CONNECTIONS_OPEN, open);
-        tick.fields.count(id::CONNECTIONS_ACCEPTED, accepted - state.accepted_told);
-        tick.rows(id::INTERPRETERS, INTERPRETERS, state.interval.interpreter_rows(&self.places));
+        tick.fields.count(id::CONNECTIONS_ACCEPTED, accepted - state.accepted_reported);
+        tick.rows(
+            id::INTERPRETERS,
+            INTERPRETERS,
+            state.interval.interpreter_rows(&self.interpreters),
+        );
         tick.rows(id::ENDPOINTS, ENDPOINTS, state.interval.endpoint_rows());
     }
 
@@ -204,9 +215,9 @@ impl Source for ServerReport {
     fn sent(&self) {
         let state = &mut *self.lock();
         state.interval.clear();
-        state.accepted_told = state.accepted;
+        state.accepted_reported = state.accepted;
         for slot in &mut state.slots {
-            (slot.told, slot.longest_ns) = (slot.latest, 0);
+            (slot.reported, slot.longest_ns) = (slot.latest, 0);
         }
     }
 

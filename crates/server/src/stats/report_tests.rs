@@ -6,8 +6,8 @@ use headway_telemetry::datagram::{Datagram, entries};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-/// What is told of `requests`, which two threads counted.
-fn told(places: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8> {
+/// Returns the datagram that reports `requests`, counted by two threads.
+fn report_of(interpreters: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8> {
     let directory = std::env::temp_dir().join(format!(
         "headway-report-{}-{:?}",
         std::process::id(),
@@ -22,12 +22,12 @@ fn told(places: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8> {
     for (number, (target, record)) in requests.iter().enumerate() {
         threads[number % 2].lock().unwrap().record(target.as_bytes(), record);
     }
-    let place = |number: usize| InterpreterName {
+    let interpreter = |number: usize| InterpreterName {
         group: format!("group {number}"),
         name: format!("place {number}"),
         own_gil: number == 1,
     };
-    let report = ServerReport::new(counters, (0..places).map(place).collect(), 2);
+    let report = ServerReport::new(counters, (0..interpreters).map(interpreter).collect(), 2);
     let settings = Settings {
         path,
         interval: Duration::from_secs(3_600),
@@ -35,7 +35,7 @@ fn told(places: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8> {
         started_s: 0.0,
     };
     let reporter = Reporter::start(settings, vec![Arc::new(report)]).unwrap();
-    // Which has it tell what is left.
+    // Stopping makes the reporter send the remaining counters.
     reporter.stop(&Default::default());
     let mut bytes = vec![0; 65_536];
     loop {
@@ -55,7 +55,7 @@ fn count(fields: impl Iterator<Item = (u16, Value<'static>)>, id: u16) -> Option
     })
 }
 
-/// Name and requests of each row.
+/// The name and the number of requests of each row.
 fn rows(bytes: &'static [u8], of: u16, name: u16, requests: u16) -> Vec<(String, u64)> {
     let datagram = Datagram::parse(bytes).unwrap();
     let mut found: Vec<_> = datagram
@@ -89,9 +89,9 @@ fn answered(status: u16, ns: u64) -> RequestRecord {
 }
 
 #[test]
-fn threads_places_and_routes_are_summed_up() {
+fn threads_interpreters_and_routes_are_aggregated() {
     let routed = RequestRecord { route: Route(1), place: 1, ..answered(200, 3_000) };
-    let bytes: &'static [u8] = told(
+    let bytes: &'static [u8] = report_of(
         2,
         &[
             ("/users/1", answered(200, 5_000_000)),
@@ -132,10 +132,10 @@ fn threads_places_and_routes_are_summed_up() {
 }
 
 #[test]
-fn endpoints_are_bounded_and_none_is_left_out() {
+fn endpoints_are_bounded_and_all_requests_are_counted() {
     let paths: Vec<String> = (0..3_000).map(|n| format!("/{}", name_of(n))).collect();
     let requests: Vec<_> = paths.iter().map(|path| (&**path, answered(200, 1_000))).collect();
-    let bytes: &'static [u8] = told(1, &requests).leak();
+    let bytes: &'static [u8] = report_of(1, &requests).leak();
     assert!(bytes.len() <= 60_000, "{}", bytes.len());
     let found = rows(bytes, id::ENDPOINTS, id::ENDPOINT_NAME, id::ENDPOINT_REQUESTS);
     assert!(found.len() <= 64, "{}", found.len());
@@ -152,33 +152,33 @@ fn name_of(number: usize) -> String {
 }
 
 #[test]
-fn without_a_meter_nothing_is_said_of_waits() {
+fn without_a_meter_no_waits_are_reported() {
     let unknown = RequestRecord { gil_wait_ns: None, gil_held_ns: None, ..answered(200, 1_000) };
-    let bytes = told(1, &[("/", unknown)]);
+    let bytes = report_of(1, &[("/", unknown)]);
     let datagram = Datagram::parse(&bytes).unwrap();
     assert_eq!(datagram.get(id::GIL_WAIT_TIME), None);
     assert_eq!(datagram.get(id::GIL_WAIT_TIME_BUCKETS), None);
     assert!(datagram.get(id::SERVER_TIME).is_some());
 }
 
-/// What others tell in the same tick, as much as there is room for.
-struct Others;
+/// Another source that fills the rest of the same tick.
+struct FillingSource;
 
-impl Source for Others {
+impl Source for FillingSource {
     fn collect(&self, tick: &mut Tick) {
         while tick.fields.row(id::HOLDS, |row| row.text(id::HOLD_STACK, &"x".repeat(900))) {}
     }
 }
 
 #[test]
-fn a_tick_that_is_full_is_still_one_that_can_be_read() {
+fn a_full_tick_remains_readable() {
     let directory = std::env::temp_dir().join(format!("headway-full-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join("telemetry.sock");
     let receiver = UnixDatagram::bind(&path).unwrap();
     let counters = Arc::new(Counters::new(true));
-    let book = counters.join();
-    // Durations of all lengths.
+    let thread_counters = counters.join();
+    // The durations spread over many buckets.
     for step in 0..4_000_u64 {
         let ns = 1_000 + step * step * step;
         let record = RequestRecord {
@@ -190,18 +190,20 @@ fn a_tick_that_is_full_is_still_one_that_can_be_read() {
             output_write_ns: ns,
             ..answered(200, ns)
         };
-        book.lock().unwrap().record(b"/", &record);
+        thread_counters.lock().unwrap().record(b"/", &record);
     }
     let slots: Vec<_> = (0..128).map(|_| counters.join_workers()).collect();
-    let places = vec![InterpreterName { group: "g".into(), name: "p".into(), own_gil: false }];
-    let report = ServerReport::new(counters, places, slots.len());
+    let interpreters =
+        vec![InterpreterName { group: "g".into(), name: "p".into(), own_gil: false }];
+    let report = ServerReport::new(counters, interpreters, slots.len());
     let settings = Settings {
         path,
         interval: Duration::from_secs(3_600),
         identity: Default::default(),
         started_s: 0.0,
     };
-    let reporter = Reporter::start(settings, vec![Arc::new(Others), Arc::new(report)]).unwrap();
+    let reporter =
+        Reporter::start(settings, vec![Arc::new(FillingSource), Arc::new(report)]).unwrap();
     reporter.stop(&Default::default());
     let mut bytes = vec![0; 200_000];
     loop {

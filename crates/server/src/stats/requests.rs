@@ -1,8 +1,9 @@
-//! What one thread has counted of its requests since it was last taken: distributions of each phase with their exact
-//! extremes, statuses, bytes.
+//! The request counters of one thread since they were last taken: the distributions of each phase
+//! with their exact extremes, statuses and bytes.
 //!
-//! Only with telemetry. The thread writes a few words for each request; whoever reports takes the whole book and leaves an
-//! empty one. How long responses took and GILs were waited for is in the rows of `paths`, and not here again.
+//! They exist only with telemetry. The thread writes a few words per request; the reporter takes
+//! the counters as a whole and leaves empty ones. Response times and GIL waits are in the rows of
+//! `paths` and are not repeated here.
 
 use crate::stats::RequestRecord;
 use headway_measure::scale::{WRAPPED_BUCKETS, wrapped_bucket};
@@ -11,10 +12,10 @@ use headway_measure::scale::{WRAPPED_BUCKETS, wrapped_bucket};
 #[derive(Clone, Debug)]
 pub struct Phase {
     pub sum_ns: u64,
-    /// `u64::MAX` while nothing was recorded.
+    /// `u64::MAX` until a duration is recorded.
     pub min_ns: u64,
     pub max_ns: u64,
-    /// By `wrapped_bucket`.
+    /// Indexed by `wrapped_bucket`.
     pub counts: [u32; WRAPPED_BUCKETS],
 }
 
@@ -51,10 +52,10 @@ pub struct RequestCounters {
     pub output_write: Phase,
     pub gil_held: Phase,
     pub cpu: Phase,
-    /// By the first digit of the status; 0 for one that had none.
+    /// Indexed by the first digit of the status; 0 for requests without a status.
     pub statuses: [u64; 10],
     pub failed: u64,
-    /// Requests without a body, whose `input_read` is 0 and not recorded there.
+    /// Requests without a body. Their `input_read` is 0 and is not recorded in that phase.
     pub without_input: u64,
     pub input_bytes: u64,
     pub input_reads: u64,
@@ -78,7 +79,7 @@ impl RequestCounters {
         } else {
             self.without_input += 1;
         }
-        // The others are of the application, which a request that is refused never comes to.
+        // These phases belong to the application, which a rejected request never reaches.
         if record.server_ns != 0 {
             self.server.record(record.server_ns);
             self.application.record(record.application_ns);
@@ -95,9 +96,9 @@ mod tests {
 
     #[test]
     fn each_phase_has_its_extremes_and_sum() {
-        let mut book = RequestCounters::default();
+        let mut counters = RequestCounters::default();
         for (application_ns, status) in [(7_000_000, 200), (3_000, 503), (0, 0)] {
-            book.record(&RequestRecord {
+            counters.record(&RequestRecord {
                 status,
                 server_ns: 1,
                 application_ns,
@@ -109,23 +110,23 @@ mod tests {
                 ..RequestRecord::default()
             });
         }
-        let phase = &book.application;
+        let phase = &counters.application;
         assert_eq!((phase.sum_ns, phase.min_ns, phase.max_ns), (7_003_000, 0, 7_000_000));
         assert_eq!(phase.counts[wrapped_bucket(3_000)], 1);
         assert_eq!(phase.counts.iter().sum::<u32>(), 3);
-        assert_eq!(book.gil_held.max_ns, 3_500_000);
-        assert_eq!((book.statuses[2], book.statuses[5], book.statuses[0]), (1, 1, 1));
+        assert_eq!(counters.gil_held.max_ns, 3_500_000);
+        assert_eq!((counters.statuses[2], counters.statuses[5], counters.statuses[0]), (1, 1, 1));
         assert_eq!(
-            (book.failed, book.input_bytes, book.input_reads, book.output_writes),
+            (counters.failed, counters.input_bytes, counters.input_reads, counters.output_writes),
             (1, 9, 3, 6)
         );
     }
 
     #[test]
-    fn a_request_that_never_came_to_the_application_is_none_of_its() {
-        let mut book = RequestCounters::default();
-        book.record(&RequestRecord { status: 504, queue_ns: 5, ..RequestRecord::default() });
-        assert_eq!(book.application.counts.iter().sum::<u32>(), 0);
-        assert_eq!((book.queue.max_ns, book.statuses[5]), (5, 1));
+    fn a_rejected_request_has_no_application_phase() {
+        let mut counters = RequestCounters::default();
+        counters.record(&RequestRecord { status: 504, queue_ns: 5, ..RequestRecord::default() });
+        assert_eq!(counters.application.counts.iter().sum::<u32>(), 0);
+        assert_eq!((counters.queue.max_ns, counters.statuses[5]), (5, 1));
     }
 }

@@ -1,33 +1,35 @@
-//! Names of routes as numbers, so that a record can carry one.
+//! Routes as numbers, so that a record can contain one without an allocation.
 
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// More are hardly an application's own; these have none.
+/// The number of routes that are named. A framework with more of them probably reports something
+/// else.
+/// Further routes are `Route::NONE`.
 const MAX_ROUTES: usize = 1_024;
 
-/// A route of this process's applications.
+/// The number of a route in this process's applications.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Route(pub u32);
 
 impl Route {
-    /// It is not known.
+    /// The route is not known.
     pub const NONE: Self = Self(0);
 }
 
-/// The names of all routes. Shared by all worker threads, which lock it for a look-up.
+/// The names of all routes. All worker threads share it and lock it for each look-up.
 #[derive(Debug, Default)]
 pub struct Routes(Mutex<Names>);
 
 #[derive(Debug, Default)]
 struct Names {
     numbers: FxHashMap<Arc<str>, u32>,
-    /// That of `Route(1)` first.
+    /// The name of `Route(1)` is the first.
     names: Vec<Arc<str>>,
 }
 
 impl Routes {
-    /// The route of that name; none once there are too many.
+    /// Returns the route with this name, or `Route::NONE` if there are too many routes.
     pub fn of(&self, name: &str) -> Route {
         let mut names = self.lock();
         if let Some(number) = names.numbers.get(name) {
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_number_and_there_are_not_too_many() {
+    fn a_name_has_one_number_and_the_number_of_routes_is_bounded() {
         let routes = Routes::default();
         let first = routes.of("/users/<id>");
         assert_ne!(first, Route::NONE);

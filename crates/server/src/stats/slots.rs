@@ -1,38 +1,44 @@
-//! What each worker thread is busy with, as others see it: how long, how often, since when.
+//! The activity of each worker thread, readable by other threads: completed requests, busy time,
+//! and the running request.
 //!
-//! Only with telemetry. Times are cumulative; whoever reads them keeps what it read before.
+//! Slots exist only with telemetry. Times are cumulative; a reader keeps its previous reading.
 
 use std::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-/// One worker thread. Writer: that thread, but for `longest_ns`. Readers: any.
+/// The activity of one worker thread. Writer: that thread; `longest_ns` is also reset by readers.
+/// Readers: any thread.
 #[derive(Debug, Default)]
 pub struct Slot {
     /// | value | meaning |
     /// |---|---|
-    /// | even | half as many requests have ended, and are in the counters |
-    /// | odd | one more has ended, and is being added to the counters |
+    /// | even | half as many requests have ended, and the counters include them |
+    /// | odd | one more request has ended and is being added to the counters |
     ///
-    /// A reader that finds the same even value before and behind the other fields has read them as
-    /// of one moment.
+    /// A reader that finds the same even value before and after the other fields has read a
+    /// consistent snapshot. `end` stores the odd value relaxed, before a release fence, and the
+    /// even value with release. `read` loads with acquire, and once more, relaxed, after an acquire
+    /// fence.
     version: AtomicU64,
-    /// When the request under way was taken up; 0 if none is.
+    /// When the thread took the running request; 0 if none runs. `begin` stores it with release.
     begun_ns: AtomicU64,
-    /// Requests that ended: how many, and the time and CPU time that they took.
+    /// The number of completed requests, and the time and CPU time that they took. Relaxed;
+    /// `version` orders them.
     completed: AtomicU64,
     busy_ns: AtomicU64,
     cpu_ns: AtomicU64,
-    /// The longest of them since it was last taken. The thread raises it, a reader takes it.
+    /// The longest completed request since the last reset. The thread raises it, a reader resets
+    /// it; relaxed.
     longest_ns: AtomicU64,
 }
 
-/// What a slot says at some moment.
+/// A consistent snapshot of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     pub completed: u64,
-    /// The request under way included.
+    /// Includes the running request.
     pub busy_ns: u64,
     pub cpu_ns: u64,
-    /// How long the request under way has taken, 0 if there is none.
+    /// The elapsed time of the running request; 0 if none runs.
     pub current_ns: u64,
 }
 
@@ -52,7 +58,7 @@ impl Slot {
         add(&self.completed, 1);
         add(&self.busy_ns, took_ns);
         add(&self.cpu_ns, cpu_ns);
-        // One that ends while a reader takes the longest may be left out, if it was not longer.
+        // If a reader resets the value at this moment, a request that was not longer may be missed.
         if took_ns > self.longest_ns.load(Relaxed) {
             self.longest_ns.store(took_ns, Relaxed);
         }
@@ -68,7 +74,7 @@ impl Slot {
         loop {
             let version = self.version.load(Acquire);
             if version % 2 == 1 {
-                // Its thread may have lost its core there.
+                // The thread may have been preempted while it updates the counters.
                 std::thread::yield_now();
                 continue;
             }
@@ -81,14 +87,15 @@ impl Slot {
                 current_ns,
             };
             fence(Acquire);
-            // Otherwise a request has ended meanwhile, and may be counted twice or not at all.
+            // If the version changed, a request has ended meanwhile and may be counted twice or not
+            // at all.
             if self.version.load(Relaxed) == version {
                 return reading;
             }
         }
     }
 
-    /// The longest request that has ended since the last call.
+    /// Returns the duration of the longest request that ended since the last call, and resets it.
     pub fn take_longest_ns(&self) -> u64 {
         self.longest_ns.swap(0, Relaxed)
     }
@@ -121,7 +128,7 @@ mod tests {
                 for number in 1..=REQUESTS {
                     slot.begin(number * LONG_NS);
                     slot.end((number + 1) * LONG_NS, 1);
-                    // Mostly none is under way.
+                    // Most of the time no request runs.
                     for _ in 0..20 {
                         std::hint::spin_loop();
                     }
@@ -142,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_never_busier_than_time_passes() {
+    fn busy_time_never_exceeds_elapsed_time() {
         const LONG_NS: u64 = 1_000;
         const END_NS: u64 = 100_000 * LONG_NS;
         let (slot, clock) = (Slot::default(), AtomicU64::new(1));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // One request after another, without a pause.
+                // The requests follow one another without a pause.
                 for begun_ns in (1..END_NS).step_by(LONG_NS as usize) {
                     slot.begin(begun_ns);
                     clock.store(begun_ns + LONG_NS, SeqCst);
