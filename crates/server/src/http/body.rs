@@ -1,24 +1,25 @@
-//! The body of a request: decodes sized and chunked framing (RFC 9112 sections 6.3 and 7.1).
+//! The request body decoder for sized and chunked framing (RFC 9112 sections 6.3 and 7.1).
 //!
-//! A decoder sees bytes and says which of them are data. It keeps no bytes, so it does not matter
-//! how they are cut. Chunk extensions and trailers are checked, then dropped: trailers may not be
-//! merged into the head of whoever does not know their fields (RFC 9110 section 6.5.1).
+//! A decoder reports which of the bytes are data. It keeps no bytes, so the result does not depend
+//! on how they are split. Chunk extensions and trailers are validated and then dropped: a recipient
+//! must not merge trailers into the head unless it knows that their fields allow it (RFC 9110
+//! section 6.5.1).
 
 use super::chunk_extension::ChunkExtension;
 use super::framing::Framing;
 use super::octets::{is_text, is_token};
 use super::rejection::Rejection;
 
-/// Chunk extensions and trailers together may be this much longer than the data that they come
-/// with: they carry nothing that an application could see, and make a server work for no data.
+/// The most bytes by which chunk extensions and trailers together may exceed the data that comes
+/// with them. An application cannot see them, and they make a server work without receiving data.
 const MAX_CHUNK_EXTRAS: u64 = 8_192;
 
 #[derive(Debug)]
 pub struct BodyDecoder {
     state: State,
-    /// Bytes of extensions and trailers so far, less those of data.
+    /// Bytes of extensions and trailers so far, minus the bytes of data.
     extras: u64,
-    /// Bytes of data that further chunks may announce.
+    /// The bytes of data that further chunks may announce.
     allowed: u64,
 }
 
@@ -39,20 +40,20 @@ enum State {
     End,
 }
 
-/// What the bytes at hand are. `framing` bytes come first and are no data.
+/// The meaning of the given bytes. The first `framing` bytes are framing and not data.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// All of them were framing; the body goes on.
+    /// All bytes were framing; the body continues.
     NeedData,
-    /// After `framing` bytes come `data` bytes of the body.
+    /// `framing` bytes are followed by `data` bytes of the body.
     Data { framing: usize, data: usize },
-    /// The body ended after `framing` bytes; what follows belongs to the next request.
+    /// The body ended after `framing` bytes; the following bytes belong to the next request.
     End { framing: usize },
 }
 
 impl BodyDecoder {
-    /// Decodes a body whose chunks may bring `max_bytes` of data; a sized one says itself what it
-    /// brings.
+    /// Creates a decoder. The chunks of a chunked body may contain `max_bytes` of data in total;
+    /// the caller has already checked the length of a sized body.
     pub fn new(framing: Framing, max_bytes: u64) -> Self {
         let state = match framing {
             Framing::Empty => State::End,
@@ -62,12 +63,13 @@ impl BodyDecoder {
         Self { state, extras: 0, allowed: max_bytes }
     }
 
-    /// True when the whole body has been decoded.
+    /// Returns true if the whole body has been decoded.
     pub fn is_complete(&self) -> bool {
         self.state == State::End
     }
 
-    /// How many more bytes of data are known to come: all of a sized body, or of this chunk.
+    /// Returns the bytes of data that are known to follow: the rest of a sized body, or of the
+    /// current chunk.
     pub fn known_left(&self) -> u64 {
         match self.state {
             State::Sized { left } | State::ChunkData { left } => left,
@@ -75,6 +77,8 @@ impl BodyDecoder {
         }
     }
 
+    /// Decodes the beginning of `bytes`. Before the next call the caller advances past the bytes
+    /// that the result covers.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Decoded, Rejection> {
         let mut at = 0;
         loop {
@@ -102,19 +106,19 @@ impl BodyDecoder {
         }
     }
 
-    /// One byte of chunked framing.
+    /// Returns the state after one byte of chunked framing.
     fn next(&mut self, byte: u8) -> Result<State, Rejection> {
-        let refused = Err(Rejection::ChunkSyntax);
+        let rejected = Err(Rejection::ChunkSyntax);
         Ok(match (self.state, byte) {
             (State::ChunkSize { size, digits }, _) if byte.is_ascii_hexdigit() => {
-                // 15 digits are an exabyte and cannot overflow.
+                // A size of 15 hexadecimal digits is less than an exbibyte and cannot overflow.
                 if digits == 15 {
-                    return refused;
+                    return rejected;
                 }
                 let digit = (byte as char).to_digit(16).map_or(0, u64::from);
                 State::ChunkSize { size: size * 16 + digit, digits: digits + 1 }
             }
-            (State::ChunkSize { digits: 0, .. }, _) => return refused,
+            (State::ChunkSize { digits: 0, .. }, _) => return rejected,
             (State::ChunkSize { size, .. }, b'\r') => State::ChunkSizeLineFeed { size },
             (State::ChunkSize { size, .. }, _) => {
                 self.count_extra()?;
@@ -139,7 +143,8 @@ impl BodyDecoder {
             (State::ChunkDataReturn, b'\r') => State::ChunkDataLineFeed,
             (State::ChunkDataLineFeed, b'\n') => State::ChunkSize { size: 0, digits: 0 },
             (State::TrailerStart, b'\r') => State::EndLineFeed,
-            // A field line. Without this look at its name, a next request could pass for one.
+            // A field line. Its name is validated, so that a next request cannot pass for a
+            // trailer.
             (State::TrailerStart | State::TrailerName, _) if is_token(byte) => {
                 self.count_extra()?;
                 State::TrailerName
@@ -152,7 +157,7 @@ impl BodyDecoder {
             (State::TrailerValue, b'\r') => State::TrailerLineFeed,
             (State::TrailerLineFeed, b'\n') => State::TrailerStart,
             (State::EndLineFeed, b'\n') => State::End,
-            _ => return refused,
+            _ => return rejected,
         })
     }
 
@@ -196,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sized_body_ends_where_it_says() {
+    fn a_sized_body_ends_after_its_length() {
         assert_eq!(decode_all(Framing::Sized(3), b"abcdef"), Ok((b"abc".to_vec(), 3)));
         assert_eq!(decode_all(Framing::Sized(9), b"abc"), Err(Rejection::BodyCutShort));
     }
 
     #[test]
-    fn chunks_that_must_be_refused() {
+    fn malformed_chunks_are_rejected() {
         for bytes in [
             &b"xyz\r\nabc\r\n0\r\n\r\n"[..],
             b"\r\nabc",
@@ -243,10 +248,10 @@ mod tests {
         };
         assert!(decode_all(Framing::Chunked, &body(max - 1, 4)).is_ok());
         for (extension, trailer) in [(max, 1), (max - 1, 5), (1, max + 3)] {
-            let refused = decode_all(Framing::Chunked, &body(extension, trailer));
-            assert_eq!(refused, Err(Rejection::ChunkSyntax), "{extension} {trailer}");
+            let decoded = decode_all(Framing::Chunked, &body(extension, trailer));
+            assert_eq!(decoded, Err(Rejection::ChunkSyntax), "{extension} {trailer}");
         }
-        // Not more by having many chunks, but as much as there is data.
+        // Many chunks do not raise the limit, but data does.
         let many = format!("1;{}\r\nx\r\n", "e".repeat(100)).repeat(100) + "0\r\n\r\n";
         assert_eq!(decode_all(Framing::Chunked, many.as_bytes()), Err(Rejection::ChunkSyntax));
         let signed = format!("64;{}\r\n{}\r\n", "s".repeat(100), "x".repeat(100)).repeat(1000);
@@ -254,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_beyond_the_limit_is_refused_where_it_is_announced() {
+    fn a_body_beyond_the_limit_is_rejected_at_the_chunk_that_announces_it() {
         let body = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
         assert_eq!(decode_at_most(5, Framing::Chunked, body), Ok((b"abcde".to_vec(), 0)));
         assert_eq!(decode_at_most(4, Framing::Chunked, body), Err(Rejection::BodyTooLarge));

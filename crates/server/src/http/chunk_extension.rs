@@ -1,13 +1,14 @@
-//! Chunk extensions (RFC 9112 section 7.1.1), byte by byte: `; name`, `; name=value`,
-//! `; name="value"`, any number of them, with white space around the signs. They mean nothing here.
-//! They are checked because servers that skip them carelessly have been led past a line end.
+//! The validator of chunk extensions (RFC 9112 section 7.1.1), one byte at a time: any number of `;
+//! name`, `; name=value` and `; name="value"`, with optional white space. Extensions have no effect
+//! here. They are validated because servers that skipped them carelessly were tricked into reading
+//! past a line end.
 
 use super::octets::{is_text, is_token};
 
-/// What the bytes of the extensions so far end with.
+/// The last element of the extensions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChunkExtension {
-    /// White space, or nothing yet; only a semicolon may follow.
+    /// White space, or the beginning; only a semicolon may follow.
     #[default]
     Space,
     Semicolon,
@@ -21,7 +22,7 @@ pub enum ChunkExtension {
 }
 
 impl ChunkExtension {
-    /// With one byte more, or `None` if it may not be there.
+    /// Returns the state after one more byte, or `None` if the byte is invalid here.
     pub fn next(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Quoted, b'"') => Self::QuoteEnd,
@@ -41,7 +42,7 @@ impl ChunkExtension {
         })
     }
 
-    /// True where the line may end.
+    /// Returns true if the line may end here.
     pub fn is_complete(self) -> bool {
         matches!(self, Self::Name | Self::Value | Self::QuoteEnd)
     }
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grammar_of_rfc_9112() {
+    fn the_grammar_is_that_of_rfc_9112() {
         for text in [";a", " ; a", ";a=b", "\t;\ta = b;c", ";a=\"\"", ";a=\"b;\\\"c\" ; d", ";a ;b"]
         {
             assert!(is_valid(text), "{text:?}");

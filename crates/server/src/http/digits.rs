@@ -1,4 +1,4 @@
-//! Numbers as HTTP has them: digits and nothing else, in decimal or hexadecimal. No allocation.
+//! Numbers in HTTP's syntax: decimal or hexadecimal digits only. Nothing here allocates.
 
 pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
@@ -28,8 +28,8 @@ pub fn push_hexadecimal(out: &mut Vec<u8>, mut number: usize) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// The value of a Content-Length field, whoever sends it. `None` for more than 18 digits too: so
-/// many always fit, and no body is longer than an exabyte.
+/// Parses the value of a Content-Length field of a request or a response. Returns `None` for more
+/// than 18 digits too: 18 digits always fit, and no body is longer than an exabyte.
 pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_the_standard_library_does() {
+    fn numbers_are_written_as_by_the_standard_library() {
         for number in [0, 1, 9, 10, 15, 16, 255, 256, 1_000_000, u64::MAX] {
             let (mut decimal, mut hexadecimal) = (Vec::new(), Vec::new());
             push_decimal(&mut decimal, number);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_digits_is_a_number() {
+    fn only_digits_are_a_number() {
         assert_eq!(parse_decimal(b"0"), Some(0));
         assert_eq!(parse_decimal(b"007"), Some(7));
         assert_eq!(parse_decimal(&[b'9'; 18]), Some(999_999_999_999_999_999));

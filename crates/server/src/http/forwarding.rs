@@ -1,29 +1,31 @@
-//! What proxies say of a request that they pass on: `Forwarded` (RFC 7239) and `X-Forwarded-*`.
+//! The fields that proxies add to a request: `Forwarded` (RFC 7239) and `X-Forwarded-*`.
 //!
-//! Each proxy adds the address that it was called from on the right. So the list is read from
-//! there, for as long as the address before is one that is trusted; what lies further left anybody
-//! may have written. Who is trusted is the caller's to say. Bytes in, an [`Origin`] out.
+//! Each proxy appends the address of its client on the right. Therefore the list is read from the
+//! right, as long as the address read is that of a trusted proxy; any client could have written
+//! what stands further left. The caller decides which addresses are trusted. This module turns
+//! bytes into an [`Origin`].
 
 use super::head::Head;
 use super::target::check_host;
 use std::net::{IpAddr, SocketAddr};
 
-/// The fields that can be believed, in lower case.
+/// The fields that can be configured as trusted, in lower case.
 pub const FIELDS: [&str; 5] =
     ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
-/// Their places there.
+/// The indices into `FIELDS`.
 const FORWARDED: usize = 0;
 const FOR: usize = 1;
 const PROTO: usize = 2;
 const HOST: usize = 3;
 const PORT: usize = 4;
 
-/// Which of `FIELDS` the proxies set. A proxy passes the others on as its client wrote them.
+/// The members of `FIELDS` that the proxies set. A proxy passes the other fields on as its client
+/// wrote them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Believed([bool; FIELDS.len()]);
 
 impl Believed {
-    /// From names in any case; the name that is unknown otherwise.
+    /// Parses names in any case. Fails with the first unknown name.
     pub fn parse(names: &[String]) -> Result<Self, &str> {
         let mut believed = Self::default();
         for name in names {
@@ -35,27 +37,27 @@ impl Believed {
         Ok(believed)
     }
 
-    /// Whether `FIELDS[index]` is believed.
+    /// Returns true if `FIELDS[index]` is trusted.
     pub fn has(self, index: usize) -> bool {
         self.0[index]
     }
 }
 
-/// Where a request began, as far as proxies that are trusted have said.
+/// The origin of a request, according to trusted proxies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The client, or the last known address on the way from it.
+    /// The client's address, or the last known address on the way to the client.
     pub ip: Option<String>,
-    /// 0: unknown.
+    /// The client's port; 0: unknown.
     pub port: u16,
     pub is_https: Option<bool>,
-    /// As a Host field has it.
+    /// The host in the syntax of the Host field.
     pub host: Option<Vec<u8>>,
     pub host_port: Option<u16>,
 }
 
-/// Reads what is said in the fields that are believed. `is_trusted` tells which addresses are
-/// proxies whose word counts, as that of the peer does.
+/// Reads the trusted fields. `is_trusted` returns true for the addresses of trusted proxies; the
+/// caller has already checked the address of the peer.
 pub fn read_origin(
     head: &Head,
     bytes: &[u8],
@@ -70,10 +72,10 @@ pub fn read_origin(
     let elements = list(FORWARDED);
     if !elements.is_empty() {
         for element in elements.iter().rev() {
-            let said = Said::parse(element);
-            origin.note_scheme(said.proto);
-            origin.note_host(said.host);
-            if !origin.note_address(said.node, &is_trusted) {
+            let element = ForwardedElement::parse(element);
+            origin.note_scheme(element.proto);
+            origin.note_host(element.host);
+            if !origin.note_address(element.node, &is_trusted) {
                 break;
             }
         }
@@ -86,7 +88,8 @@ pub fn read_origin(
             break;
         }
     }
-    // Proxies either add to these too, or replace them by one that holds for all.
+    // A proxy either appends to these fields too, or replaces them with one value that holds for
+    // all hops.
     let at_same_hop = |index: usize| {
         let values = list(index);
         let from_right = values.len().min(hops.max(1));
@@ -100,7 +103,8 @@ pub fn read_origin(
 }
 
 impl Origin {
-    /// True if the address is known and trusted, so that what lies further left counts.
+    /// Stores the address of a hop. Returns true if the address is known and trusted, so that the
+    /// entry to its left counts too.
     fn note_address(&mut self, node: Option<&[u8]>, is_trusted: impl Fn(IpAddr) -> bool) -> bool {
         let Some((ip, port)) = node.and_then(parse_node) else { return false };
         self.ip = Some(ip.to_string());
@@ -124,7 +128,7 @@ impl Origin {
     }
 }
 
-/// `host` and, if there is one, its port.
+/// Splits a host into its name and its port, if it has one.
 pub fn split_port(host: &[u8]) -> (&[u8], Option<u16>) {
     let colon = host.iter().rposition(|byte| *byte == b':');
     let colon = colon.filter(|at| !host[*at..].contains(&b']'));
@@ -137,18 +141,19 @@ pub fn split_port(host: &[u8]) -> (&[u8], Option<u16>) {
     }
 }
 
-/// What one element of `Forwarded` says.
+/// One element of a `Forwarded` field.
 #[derive(Default)]
-struct Said<'a> {
+struct ForwardedElement<'a> {
     node: Option<&'a [u8]>,
     proto: Option<&'a [u8]>,
     host: Option<&'a [u8]>,
 }
 
-impl<'a> Said<'a> {
-    /// Values come without their quotes; one with a quoted pair is no address, scheme or host.
+impl<'a> ForwardedElement<'a> {
+    /// Parses an element. Quoted values lose their quotes; a value with a quoted pair is not a
+    /// valid address, scheme or host.
     fn parse(element: &'a [u8]) -> Self {
-        let mut said = Self::default();
+        let mut parsed = Self::default();
         for pair in split_unquoted(element, b';') {
             let Some(at) = pair.iter().position(|byte| *byte == b'=') else { continue };
             let (name, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
@@ -156,23 +161,23 @@ impl<'a> Said<'a> {
                 [b'"', inner @ .., b'"'] => inner,
                 _ => value,
             };
-            let place = match name.to_ascii_lowercase().as_slice() {
-                b"for" => &mut said.node,
-                b"proto" => &mut said.proto,
-                b"host" => &mut said.host,
+            let parameter = match name.to_ascii_lowercase().as_slice() {
+                b"for" => &mut parsed.node,
+                b"proto" => &mut parsed.proto,
+                b"host" => &mut parsed.host,
                 _ => continue,
             };
-            *place = Some(value);
+            *parameter = Some(value);
         }
-        said
+        parsed
     }
 }
 
-/// The members of the list field `FIELDS[index]`, of all its occurrences together, without empty
-/// ones. Only `Forwarded` knows quotes.
+/// Returns the members of the list field `FIELDS[index]` over all its occurrences, without empty
+/// ones. Only `Forwarded` has quoted strings.
 ///
-/// A quote that is never closed was opened by the client, since proxies write whole elements: it
-/// must not take what they added to its right. So such a field is split at every comma.
+/// A quote that is never closed comes from the client, because proxies append whole elements. It
+/// must not hide the elements to its right, so such a field is split at every comma.
 fn members(head: &Head, bytes: &[u8], index: usize) -> Vec<Vec<u8>> {
     let name = FIELDS[index].as_bytes();
     let mut members = Vec::new();
@@ -207,7 +212,7 @@ fn are_quotes_closed(text: &[u8]) -> bool {
     !quoted
 }
 
-/// Splits where `separator` stands outside of quotes.
+/// Splits the text at each `separator` outside of quotes.
 fn split_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |byte| {
@@ -227,8 +232,9 @@ fn split_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`; the port may be
-/// obfuscated (`_name`). `None` for `unknown`, obfuscated nodes and anything else.
+/// Parses `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`; the
+/// port may be obfuscated (`_name`). Returns `None` for `unknown`, for obfuscated nodes and for
+/// anything else.
 fn parse_node(node: &[u8]) -> Option<(IpAddr, u16)> {
     let text = std::str::from_utf8(node).ok()?;
     let text = text.split_once(":_").map_or(text, |(address, _)| address);
@@ -244,7 +250,7 @@ mod tests {
     use super::*;
     use crate::http::Limits;
 
-    /// Trusts 10.0.0.0/8.
+    /// Reads the origin; addresses in 10.0.0.0/8 are trusted.
     fn read(believed: &[&str], fields: &str) -> Origin {
         let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
         let mut head = Head::default();
@@ -274,7 +280,7 @@ mod tests {
             ("Forwarded: for=6.6.6.6;host=\"a,for=7.7.7.7\", for=10.1.1.1", "6.6.6.6"),
             ("Forwarded: for=\"192.0.2.1:_x\"", "192.0.2.1"),
             ("Forwarded: for=192.0.2.1\r\nX-Forwarded-For: 6.6.6.6", "192.0.2.1"),
-            // A quote that the client left open hides nothing.
+            // A quote that the client left open hides no element.
             ("X-Forwarded-For: \", 192.0.2.1", "192.0.2.1"),
             ("Forwarded: for=\", for=192.0.2.1", "192.0.2.1"),
             ("Forwarded: for=\"\\, for=\"[2001:db8::1]:80\"", "2001:db8::1"),
@@ -289,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_believed_says_nothing() {
+    fn untrusted_fields_are_ignored() {
         let fields = "Forwarded: for=6.6.6.6;proto=https;host=x\r\nX-Forwarded-For: 6.6.6.6";
         assert_eq!(read(&["X-Forwarded-Proto"], fields), Origin::default());
     }
 
     #[test]
-    fn scheme_and_host_are_those_of_the_same_hop() {
+    fn scheme_and_host_come_from_the_same_hop() {
         let all = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port"];
         let origin = read(
             &all,
@@ -313,20 +319,20 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever a client writes on the left of what the trusted proxy adds: it is not believed.
+        /// A value that a client writes to the left of the trusted proxy's entry has no effect.
         #[test]
-        fn nobody_lies_from_the_left(written in "([ -~]|for=6\\.6\\.6\\.6|[,;\"]){0,20}") {
+        fn a_client_cannot_forge_its_address(written in "([ -~]|for=6\\.6\\.6\\.6|[,;\"]){0,20}") {
             let plain = client(&format!("X-Forwarded-For: {written}, 192.0.2.1"));
             proptest::prop_assert_eq!(plain.as_deref(), Some("192.0.2.1"));
             for own in ["for=192.0.2.1", "for=\"192.0.2.1:80\"", "host=\"a\";for=\"192.0.2.1\""] {
-                let said = client(&format!("Forwarded: {written}, {own}"));
-                proptest::prop_assert_eq!(said.as_deref(), Some("192.0.2.1"));
+                let forwarded = client(&format!("Forwarded: {written}, {own}"));
+                proptest::prop_assert_eq!(forwarded.as_deref(), Some("192.0.2.1"));
             }
         }
     }
 
     #[test]
-    fn hosts_with_and_without_a_port() {
+    fn a_host_is_split_from_its_port() {
         for (host, name, port) in
             [("a", "a", None), ("a:81", "a", Some(81)), ("[::1]", "[::1]", None), ("a:", "a", None)]
         {

@@ -1,7 +1,7 @@
-//! Which body follows the head of a request (RFC 9112 section 6), said by two of its fields.
+//! The framing of a request body (RFC 9112 section 6), from the fields Content-Length and
+//! Transfer-Encoding.
 //!
-//! Wherever recipients could disagree about where the body ends, there is none: the request is
-//! refused.
+//! A request is rejected if recipients could disagree about the end of its body.
 
 use super::digits::parse_decimal;
 use super::rejection::Rejection;
@@ -15,7 +15,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// What the fields of one head have said so far.
+/// The framing fields of one head so far.
 #[derive(Debug, Default)]
 pub struct FramingFields {
     length: Option<u64>,
@@ -23,7 +23,7 @@ pub struct FramingFields {
 }
 
 impl FramingFields {
-    /// Equal lengths may be repeated, in a field each.
+    /// Adds a Content-Length field. Several fields with equal lengths are allowed.
     pub fn add_content_length(&mut self, value: &[u8]) -> Result<(), Rejection> {
         let length = parse_decimal(value).ok_or(Rejection::ContentLengthSyntax)?;
         if self.length.is_some_and(|other| other != length) {
@@ -33,7 +33,8 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Transfer codings came with HTTP/1.1; `minor_version` is the request's.
+    /// Adds a Transfer-Encoding field. HTTP/1.0 has no transfer codings; `minor_version` is that of
+    /// the request.
     pub fn add_transfer_encoding(
         &mut self,
         value: &[u8],
@@ -49,6 +50,7 @@ impl FramingFields {
         check_coding(value)
     }
 
+    /// Returns the framing once all fields are added.
     pub fn framing(&self) -> Result<Framing, Rejection> {
         match (self.length, self.chunked) {
             (Some(_), true) => Err(Rejection::LengthAndChunked),
@@ -79,20 +81,21 @@ fn check_coding(value: &[u8]) -> Result<(), Rejection> {
 mod tests {
     use super::*;
 
-    /// `fields`: `l` and a Content-Length, or `c` and a Transfer-Encoding.
+    /// Returns the framing of `fields`, each of which is `l` and a Content-Length, or `c` and a
+    /// Transfer-Encoding.
     fn framing(fields: &[(char, &str)]) -> Result<Framing, Rejection> {
-        let mut said = FramingFields::default();
+        let mut framing_fields = FramingFields::default();
         for (which, value) in fields {
             match which {
-                'l' => said.add_content_length(value.as_bytes())?,
-                _ => said.add_transfer_encoding(value.as_bytes(), 1)?,
+                'l' => framing_fields.add_content_length(value.as_bytes())?,
+                _ => framing_fields.add_transfer_encoding(value.as_bytes(), 1)?,
             }
         }
-        said.framing()
+        framing_fields.framing()
     }
 
     #[test]
-    fn a_body_is_sized_or_chunked_or_there_is_none() {
+    fn a_body_is_empty_sized_or_chunked() {
         assert_eq!(framing(&[]), Ok(Framing::Empty));
         assert_eq!(framing(&[('l', "0")]), Ok(Framing::Empty));
         assert_eq!(framing(&[('l', "3"), ('l', "3")]), Ok(Framing::Sized(3)));
@@ -100,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_framing_is_rejected() {
         use Rejection::*;
         for value in ["-1", "+1", "1_0", "1, 1", "", "99999999999999999999"] {
             assert_eq!(framing(&[('l', value)]), Err(ContentLengthSyntax), "{value:?}");

@@ -1,11 +1,13 @@
-//! The fuzz targets' properties on their seeds, and on everything one byte away from a seed: what
-//! `scripts/fuzz` does with chance and coverage, here the same in every run.
+//! The properties of the fuzz targets, checked on their seeds and on all inputs one byte away from
+//! a seed. `scripts/fuzz` explores randomly, guided by coverage; these tests are the same in every
+//! run.
 
 #[path = "../../../../fuzz/src/properties.rs"]
 mod properties;
 
-/// `signs`: what has a meaning to the parser, and what has none.
-fn near_each_seed(seeds: &str, signs: &[u8], property: fn(&[u8])) {
+/// Checks `property` near each seed. `replacements`: bytes that are significant to the parser, and
+/// some that are not.
+fn near_each_seed(seeds: &str, replacements: &[u8], property: fn(&[u8])) {
     for line in seeds.lines() {
         let seed = unescape(line);
         property(&seed);
@@ -15,7 +17,7 @@ fn near_each_seed(seeds: &str, signs: &[u8], property: fn(&[u8])) {
             if let [_, after @ ..] = after {
                 property(&[before, after].concat());
             }
-            for byte in signs {
+            for byte in replacements {
                 property(&[before, &[*byte], after].concat());
                 if let [_, after @ ..] = after {
                     property(&[before, &[*byte], after].concat());
@@ -25,7 +27,8 @@ fn near_each_seed(seeds: &str, signs: &[u8], property: fn(&[u8])) {
     }
 }
 
-/// Undoes what `printf %b` would: `\r`, `\n`, `\t`, `\\` and `\0` with up to three octal digits.
+/// Decodes the escapes of `printf %b`: `\r`, `\n`, `\t`, `\\`, and `\0` with up to three octal
+/// digits.
 fn unescape(line: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = line.as_bytes();
@@ -49,7 +52,7 @@ fn unescape(line: &str) -> Vec<u8> {
                 rest = &rest[count..];
                 code
             }
-            _ => panic!("{line:?} has an escape that printf %b would not know everywhere"),
+            _ => panic!("{line:?} has an escape that not every printf %b supports"),
         });
     }
     bytes

@@ -1,8 +1,9 @@
-//! The head of a request: request line and header fields, checked and kept as byte ranges.
+//! The head of a request: the request line and the header fields, validated and kept as byte
+//! ranges.
 //!
-//! httparse knows the grammar. What it leaves to us is here: which version is ours, and what the
-//! fields say of the host and the connection (RFC 9112 sections 3 and 9). Nothing here knows of
-//! connections.
+//! httparse parses the grammar. This module checks what httparse does not: the supported versions,
+//! and the fields that concern the host and the connection (RFC 9112 sections 3 and 9). It does not
+//! depend on connections.
 
 use super::framing::{Framing, FramingFields};
 use super::limits::Limits;
@@ -11,23 +12,23 @@ use super::target::{check_host, check_target};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Room on the stack for the fields of a head; more of them, where they are allowed, take an
-/// allocation.
+/// The fields of a head that are parsed on the stack. If the limit is higher, parsing allocates.
 const FIELDS_ON_STACK: usize = 128;
 
-/// One parsed head. Ranges are offsets from the first byte of the request line, so a head stays
-/// true when its bytes move. Reused from request to request.
+/// One parsed head. Ranges are offsets from the first byte of the request line, so a head remains
+/// valid when its bytes move. Heads are reused for each request.
 #[derive(Debug, Default)]
 pub struct Head {
     pub method: Range<usize>,
     pub target: Range<usize>,
-    /// 0 or 1: HTTP/1.0 or HTTP/1.1.
+    /// 0 for HTTP/1.0, 1 for HTTP/1.1.
     pub minor_version: u8,
     pub fields: Vec<Field>,
     pub framing: Framing,
-    /// The peer wants the connection kept: its Connection field, else its version's default.
+    /// Whether the peer wants the connection kept open, according to its Connection field or else
+    /// to the default of its version.
     pub keep_alive: bool,
-    /// The peer holds the body back until it reads `100 Continue` (RFC 9110 section 10.1.1).
+    /// Whether the peer sends the body only after `100 Continue` (RFC 9110 section 10.1.1).
     pub expects_continue: bool,
 }
 
@@ -38,7 +39,7 @@ pub struct Field {
 }
 
 impl Head {
-    /// Parses one complete head, as found by `head_end`.
+    /// Parses one complete head, whose end `head_end` has found.
     pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Rejection> {
         if limits.max_fields <= FIELDS_ON_STACK {
             let mut storage = [const { MaybeUninit::uninit() }; FIELDS_ON_STACK];
@@ -59,7 +60,7 @@ impl Head {
         match request.parse_with_uninit_headers(bytes, storage) {
             Ok(httparse::Status::Complete(_)) => {}
             Ok(httparse::Status::Partial) => return Err(Rejection::RequestLine),
-            Err(httparse::Error::Version) => return Err(refuse_version(bytes)),
+            Err(httparse::Error::Version) => return Err(rejection_of_version(bytes)),
             Err(error) => return Err(from_httparse(error)),
         }
         let (Some(method), Some(target), Some(version)) =
@@ -79,7 +80,8 @@ impl Head {
         self.read_fields(bytes)
     }
 
-    /// The value of the field `name` (lower case) if it occurs, the first one if repeated.
+    /// Returns the value of the field `name` (lower case), if it occurs; the first value if the
+    /// field is repeated.
     pub fn field<'a>(&self, bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         self.fields
             .iter()
@@ -87,22 +89,22 @@ impl Head {
             .map(|field| &bytes[field.value.clone()])
     }
 
-    /// Draws from the fields what decides about body and connection.
+    /// Reads the fields that determine the framing of the body and the use of the connection.
     fn read_fields(&mut self, bytes: &[u8]) -> Result<(), Rejection> {
-        let mut host_seen = false;
+        let mut has_host = false;
         let mut framing = FramingFields::default();
         let (mut close, mut keep_alive) = (false, self.minor_version == 1);
         self.expects_continue = false;
         for field in &self.fields {
             let value = &bytes[field.value.clone()];
             let name = &bytes[field.name.clone()];
-            // Names are told apart by length first: most fields are none of these.
+            // The length is compared first, because most fields are none of these.
             match name.len() {
                 4 if name.eq_ignore_ascii_case(b"host") => {
-                    if host_seen {
+                    if has_host {
                         return Err(Rejection::RepeatedHost);
                     }
-                    host_seen = true;
+                    has_host = true;
                     check_host(value)?;
                 }
                 6 if name.eq_ignore_ascii_case(b"expect") && self.minor_version == 1 => {
@@ -126,7 +128,7 @@ impl Head {
                 _ => {}
             }
         }
-        if !host_seen && self.minor_version == 1 {
+        if !has_host && self.minor_version == 1 {
             return Err(Rejection::MissingHost);
         }
         self.framing = framing.framing()?;
@@ -136,8 +138,9 @@ impl Head {
     }
 }
 
-/// Of a version that is not ours, or of what is none: `HTTP/` and two digits with a point.
-fn refuse_version(bytes: &[u8]) -> Rejection {
+/// Returns `Version` if the request line ends with `HTTP/`, a digit, a point and a digit, and
+/// `RequestLine` otherwise. httparse has rejected the version.
+fn rejection_of_version(bytes: &[u8]) -> Rejection {
     let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ').skip(2);
     match (words.next(), words.next()) {
@@ -158,7 +161,7 @@ fn from_httparse(error: httparse::Error) -> Rejection {
     }
 }
 
-/// httparse hands out slices of what it was given; this turns one back into its place there.
+/// Returns the range of `part`, a slice of `whole` that httparse returned.
 fn range_in(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
     debug_assert!(start <= whole.len() && part.len() <= whole.len() - start);
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_must_be_refused() {
+    fn invalid_heads_are_rejected() {
         use Rejection::*;
         let cases = [
             ("GET / HTTP/1.1\r\n\r\n", MissingHost),
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_the_connection() {
+    fn the_connection_field_and_the_version_decide_keep_alive() {
         let keep = |text: &str| parse(text).unwrap().keep_alive;
         assert!(keep("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(!keep("GET / HTTP/1.1\r\nHost: a\r\nConnection: TE, Close\r\n\r\n"));
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_option_outdoes_keep_alive() {
+    fn the_close_option_overrides_keep_alive() {
         for option in ["close, keep-alive", "keep-alive, close"] {
             let text = format!("GET / HTTP/1.0\r\nConnection: {option}\r\n\r\n");
             assert!(!parse(&text).unwrap().keep_alive, "{option}");

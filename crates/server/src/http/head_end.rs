@@ -1,52 +1,54 @@
-//! Where the head of a request ends, sought while its bytes arrive, so that what is too long or no
-//! request at all is refused before the rest of it comes (RFC 9112 sections 2.2 and 3).
+//! Finds the end of a request head while its bytes arrive. A head that is too long or not a request
+//! is rejected before the rest of it arrives (RFC 9112 sections 2.2 and 3).
 //!
-//! Looks at line ends and lengths; what is between them is for `head`.
+//! This module checks line ends and lengths; `head` parses what is between them.
 
 use super::limits::{Limits, MAX_METHOD_BYTES};
 use super::rejection::Rejection;
 
-/// Where the first head in `bytes` ends (past its empty line), or `None` while it is incomplete.
-/// `scanned` holds how far earlier calls have looked, so that a trickled head costs no more.
+/// Returns the end of the first head in `bytes`, past its empty line, or `None` while the head is
+/// incomplete. `scanned` holds the length that earlier calls have scanned, so that a head that
+/// arrives in small pieces costs no more.
 ///
-/// A lone LF ends no line. RFC 9112 section 2.2 would allow it; but what one recipient takes for
-/// the end of a line is to another a part of it, and that is how requests are smuggled.
+/// A lone LF does not end a line. RFC 9112 section 2.2 would allow that, but requests are smuggled
+/// where one recipient accepts it as a line end and another treats it as a part of the line.
 ///
-/// The checks come in the order of the bytes that they need, so that the answer does not depend on
-/// how the bytes were split.
+/// The checks are made in the order of the bytes that they need, so that the result does not depend
+/// on how the bytes are split.
 pub fn find_head_end(
     bytes: &[u8],
     scanned: &mut usize,
     limits: &Limits,
 ) -> Result<Option<usize>, Rejection> {
     match bytes {
-        // This carriage return may belong to one of the empty lines that precede a request.
+        // The carriage return may belong to one of the empty lines that precede a request.
         [] | [b'\r'] => return Ok(None),
-        // No method begins with anything but a letter: say so without waiting for a line end
-        // that, in a TLS handshake, may never come.
+        // A method begins with a letter. Other bytes are rejected at once, because the line end may
+        // never arrive: the bytes may be a TLS handshake.
         [first, ..] if !first.is_ascii_alphabetic() => return Err(Rejection::RequestLine),
         _ => {}
     }
-    let seen = &bytes[..bytes.len().min(limits.max_head_bytes)];
-    check_method_length(seen)?;
-    check_target_length(seen, limits)?;
-    // The line feed that ends the last field may lie just before what is new.
+    let bounded = &bytes[..bytes.len().min(limits.max_head_bytes)];
+    check_method_length(bounded)?;
+    check_target_length(bounded, limits)?;
+    // The line feed that ends the last field may be just before the new bytes.
     let mut from = scanned.saturating_sub(2);
-    while let Some(found) = memchr::memchr(b'\n', &seen[from..]) {
+    while let Some(found) = memchr::memchr(b'\n', &bounded[from..]) {
         let after = from + found + 1;
-        if !seen[..after].ends_with(b"\r\n") {
+        if !bounded[..after].ends_with(b"\r\n") {
             return Err(Rejection::LineEnd);
         }
-        if seen[after..].starts_with(b"\r\n") {
+        if bounded[after..].starts_with(b"\r\n") {
             return Ok(Some(after + 2));
         }
         from = after;
     }
-    *scanned = seen.len();
-    if seen.len() == limits.max_head_bytes { Err(Rejection::HeadTooLarge) } else { Ok(None) }
+    *scanned = bounded.len();
+    if bounded.len() == limits.max_head_bytes { Err(Rejection::HeadTooLarge) } else { Ok(None) }
 }
 
-/// `bytes` begin with a request line, of which any part may be still to come.
+/// Checks the length of the method. `bytes` begin with a request line, any part of which may not
+/// have arrived.
 fn check_method_length(bytes: &[u8]) -> Result<(), Rejection> {
     match bytes.get(..=MAX_METHOD_BYTES) {
         Some(start) if start.iter().all(|byte| !byte.is_ascii_whitespace()) => {
@@ -56,7 +58,7 @@ fn check_method_length(bytes: &[u8]) -> Result<(), Rejection> {
     }
 }
 
-/// As `check_method_length`, for the target.
+/// Checks the length of the target. `bytes` are as in `check_method_length`.
 fn check_target_length(bytes: &[u8], limits: &Limits) -> Result<(), Rejection> {
     if bytes.len() <= limits.max_target_bytes {
         return Ok(());
@@ -75,7 +77,7 @@ fn check_target_length(bytes: &[u8], limits: &Limits) -> Result<(), Rejection> {
 mod tests {
     use super::*;
 
-    /// What becomes of `bytes` that arrive one by one, or all at once.
+    /// Finds the head's end, and checks that the result is the same if the bytes arrive one by one.
     fn find(bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Rejection> {
         let whole = find_head_end(bytes, &mut 0, limits);
         let mut scanned = 0;
@@ -116,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_at_its_first_byte() {
+    fn a_first_byte_that_is_not_a_letter_is_rejected() {
         let limits = Limits::default();
         for wrong in [&b"\x16\x03\x01"[..], b" GET", b"\0", b"\n", b"\rG", b"1"] {
             assert_eq!(find(wrong, &limits), Err(Rejection::RequestLine), "{wrong:?}");
         }
-        assert_eq!(find(b"\r", &limits), Ok(None), "an empty line may be on its way");
+        assert_eq!(find(b"\r", &limits), Ok(None), "it may be the beginning of an empty line");
     }
 }

@@ -1,24 +1,25 @@
-//! What a client may ask for. One set serves all connections of a server.
+//! The limits on a client's requests. All connections of a server share one set of limits.
 
-/// No registered method is longer than 17 (UPDATEREDIRECTREF); one that is longer than all that a
-/// server knows is answered with 501 (RFC 9112 section 3).
+/// The longest method that is accepted. No registered method is longer than 17 bytes
+/// (UPDATEREDIRECTREF). A method that is longer than all that a server knows is answered with 501
+/// (RFC 9112 section 3).
 pub const MAX_METHOD_BYTES: usize = 32;
 
-/// Counts and bytes, checked while a request arrives.
+/// Counts and sizes that are checked while a request arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The request target as it was sent.
+    /// The request target, as the client sent it.
     pub max_target_bytes: usize,
-    /// Request line and fields together, the final empty line included.
+    /// The request line and the fields together, including the final empty line.
     pub max_head_bytes: usize,
     pub max_fields: usize,
-    /// A body after its transfer coding was removed; 0 means no limit.
+    /// The body without its transfer coding; 0 means no limit.
     pub max_body_bytes: u64,
 }
 
 impl Default for Limits {
-    /// Apache allows 8,190 bytes of request line, h11 16 KiB of head, nginx 8 KiB of line; Apache
-    /// and gunicorn 100 fields.
+    /// For comparison: Apache allows 8,190 bytes for the request line, nginx 8 KiB for a line, h11
+    /// 16 KiB for the head, and Apache and gunicorn 100 fields.
     fn default() -> Self {
         Self {
             max_target_bytes: 16_384,
@@ -30,7 +31,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limit of a body as a number, where there is none too.
+    /// Returns the limit of the body; `u64::MAX` if there is none.
     pub fn body_bytes(&self) -> u64 {
         match self.max_body_bytes {
             0 => u64::MAX,

@@ -1,13 +1,14 @@
-//! HTTP/1.1 without any I/O, in the manner of h11: bytes in, events out; a response in, bytes out.
+//! HTTP/1.1 without I/O, in the manner of h11: received bytes become events, and a response becomes
+//! bytes to send.
 //!
 //! Rules of this folder:
-//! 1. No file here touches a socket, a clock, a thread or Python.
-//! 2. However the peer's bytes are cut into pieces, the events are the same.
-//! 3. Whatever could be read in two ways (RFC 9112 section 11.2, request smuggling) is refused.
+//! 1. No file here uses a socket, a clock, a thread or Python.
+//! 2. The events do not depend on how the received bytes are split.
+//! 3. A request that could be read in two ways (smuggling, RFC 9112 section 11.2) is rejected.
 //!
-//! `connection` is the centre. Within `limits`, `head_end`, `head`, `framing` and `body` take apart
-//! what the peer sends, in this order; `forwarding` reads what proxies say of it. `response` and
-//! `response_body` put together what we answer, `rejection` names everything that we refuse.
+//! `connection` is the entry point. Below it, `limits`, `head_end`, `head`, `framing` and `body`
+//! parse a request, in this order; `forwarding` reads the fields that proxies add. `response` and
+//! `response_body` write the response, and `rejection` names every reason to reject a request.
 
 pub mod body;
 mod chunk_extension;

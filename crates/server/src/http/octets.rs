@@ -1,4 +1,4 @@
-//! Classes of bytes, looked up in a table: every byte of every head passes through here.
+//! Classes of bytes, in a table, because every byte of every head is classified.
 
 const TOKEN: u8 = 1;
 const TEXT: u8 = 2;
@@ -10,11 +10,11 @@ const fn classes() -> [u8; 256] {
     let mut classes = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        let this = byte as u8;
-        if this.is_ascii_alphanumeric() {
+        let octet = byte as u8;
+        if octet.is_ascii_alphanumeric() {
             classes[byte] |= TOKEN | REGISTERED_NAME;
         }
-        if this == b'\t' || (this >= b' ' && this != 0x7f) {
+        if octet == b'\t' || (octet >= b' ' && octet != 0x7f) {
             classes[byte] |= TEXT;
         }
         byte += 1;
@@ -36,18 +36,19 @@ fn is_in(class: u8, byte: u8) -> bool {
     CLASSES[usize::from(byte)] & class != 0
 }
 
-/// What methods and field names are made of (RFC 9110 section 5.6.2).
+/// Returns true for the characters of methods and field names (RFC 9110 section 5.6.2).
 pub fn is_token(byte: u8) -> bool {
     is_in(TOKEN, byte)
 }
 
-/// Visible characters, obs-text, space and tab: what field values are made of (RFC 9110, 5.5).
+/// Returns true for the characters of field values: visible characters, obs-text, space and tab
+/// (RFC 9110 section 5.5).
 pub fn is_text(byte: u8) -> bool {
     is_in(TEXT, byte)
 }
 
-/// RFC 3986's `reg-name` but for percent signs, and without the comma: `a,b` is what two Host
-/// fields become when joined.
+/// Returns true for the characters of RFC 3986's `reg-name`, except the percent sign and the comma:
+/// `a,b` is the result of joining two Host fields.
 pub fn is_registered_name(byte: u8) -> bool {
     is_in(REGISTERED_NAME, byte)
 }
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_has_its_bytes() {
+    fn each_class_has_exactly_its_bytes() {
         let members = |is_member: fn(u8) -> bool| (0..=255).filter(|byte| is_member(*byte)).count();
         assert_eq!(members(is_token), 62 + 15);
         assert_eq!(members(is_text), 256 - 33 + 1);

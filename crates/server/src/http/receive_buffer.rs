@@ -1,16 +1,16 @@
-//! What one connection has received: the head of the request that is being answered, and behind it
-//! what nobody has looked at yet.
+//! The receive buffer of one connection: the head of the current request, followed by bytes that
+//! were not read yet.
 //!
-//! Knows nothing of HTTP: who reads says how much of it was a head.
+//! The buffer does not depend on HTTP: its user states the length of the head.
 //!
 //! ```text
-//!   0                       kept        start               end
-//!   │ to be kept, with a head │ was read  │ not looked at yet │ free │
+//!   0                       kept     start    end
+//!   │ kept, contains a head │ read   │ unread │ free │
 //! ```
 
 use std::ops::Range;
 
-/// What a buffer starts with.
+/// The initial size of a buffer.
 const INITIAL_BYTES: usize = 8_192;
 
 #[derive(Debug, Default)]
@@ -19,14 +19,14 @@ pub struct ReceiveBuffer {
     kept: usize,
     start: usize,
     end: usize,
-    /// Where the last head lies. Its bytes may be overwritten once it is released.
+    /// The range of the last head. Its bytes may be overwritten once it is released.
     head: Range<usize>,
 }
 
 impl ReceiveBuffer {
-    /// Free room for `wanted` bytes or more. What was read goes, but for the kept head, so ranges
-    /// are no longer true.
-    pub fn space(&mut self, wanted: usize) -> &mut [u8] {
+    /// Returns free space for `min_bytes` or more. Bytes that were read are discarded, except the
+    /// kept head, so earlier ranges become invalid.
+    pub fn space(&mut self, min_bytes: usize) -> &mut [u8] {
         if self.start == self.end {
             self.start = self.kept;
             self.end = self.kept;
@@ -36,14 +36,14 @@ impl ReceiveBuffer {
             self.end -= self.start - self.kept;
             self.start = self.kept;
         }
-        if self.bytes.len() - self.end < wanted {
+        if self.bytes.len() - self.end < min_bytes {
             let doubled = (2 * self.bytes.len()).max(INITIAL_BYTES);
-            self.bytes.resize(doubled.max(self.end + wanted), 0);
+            self.bytes.resize(doubled.max(self.end + min_bytes), 0);
         }
         &mut self.bytes[self.end..]
     }
 
-    /// The first `count` bytes of `space` hold what was received.
+    /// Marks the first `count` bytes of `space` as received.
     pub fn filled(&mut self, count: usize) {
         self.end += count;
         debug_assert!(self.end <= self.bytes.len());
@@ -53,7 +53,7 @@ impl ReceiveBuffer {
         &self.bytes[self.start..self.end]
     }
 
-    /// The next `count` unread bytes were read. Returns where they are.
+    /// Marks the next `count` unread bytes as read. Returns their range.
     pub fn advance(&mut self, count: usize) -> Range<usize> {
         let from = self.start;
         self.start += count;
@@ -65,13 +65,13 @@ impl ReceiveBuffer {
         self.start = self.end;
     }
 
-    /// The next `length` unread bytes are a head, which is to be kept.
+    /// Marks the next `length` unread bytes as a head, and keeps them.
     pub fn keep_head(&mut self, length: usize) {
         self.head = self.advance(length);
         self.kept = self.start;
     }
 
-    /// The head need not be kept any longer. It is still there until the next `space`.
+    /// Stops keeping the head. Its bytes remain valid until the next call of `space`.
     pub fn release_head(&mut self) {
         self.kept = 0;
     }
@@ -84,13 +84,13 @@ impl ReceiveBuffer {
         &self.bytes[range]
     }
 
-    /// Gives a buffer that has no memory some: all of `bytes`, whatever it holds.
+    /// Gives memory to a buffer that has none: all of `bytes`, whatever their content.
     pub fn lend(&mut self, bytes: Vec<u8>) {
         debug_assert!(self.bytes.is_empty());
         self.bytes = bytes;
     }
 
-    /// Takes the memory away, with what is in it.
+    /// Takes the memory, including its content.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(self).bytes
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_makes_room_and_the_head_stays() {
+    fn read_bytes_are_discarded_and_the_head_is_kept() {
         let mut buffer = ReceiveBuffer::default();
         receive(&mut buffer, b"skipped head body");
         buffer.advance(8);
@@ -115,17 +115,17 @@ mod tests {
         assert_eq!(buffer.bytes(body), b"body");
         assert_eq!(buffer.unread(), b"");
         let room = INITIAL_BYTES - "skipped head ".len();
-        assert_eq!(buffer.space(1).len(), room, "the body is gone");
+        assert_eq!(buffer.space(1).len(), room, "the body is discarded");
         receive(&mut buffer, &vec![b'y'; room]);
         buffer.advance(room - 3);
-        assert_eq!(buffer.space(1).len(), room - 3, "what was read is gone");
+        assert_eq!(buffer.space(1).len(), room - 3, "read bytes are discarded");
         assert_eq!(buffer.unread(), b"yyy");
-        assert_eq!(buffer.space(room).len(), 2 * INITIAL_BYTES - 16, "grown");
+        assert_eq!(buffer.space(room).len(), 2 * INITIAL_BYTES - 16, "the buffer has grown");
         assert_eq!(buffer.head(), b"head ");
     }
 
     #[test]
-    fn a_released_head_makes_room_too() {
+    fn a_released_head_is_discarded() {
         let mut buffer = ReceiveBuffer::default();
         receive(&mut buffer, b"head ");
         buffer.keep_head(5);

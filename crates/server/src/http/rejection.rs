@@ -1,10 +1,10 @@
-//! Why a request is refused, and with which status code.
+//! The reasons to reject a request, and their status codes.
 
 use super::limits::{Limits, MAX_METHOD_BYTES};
 use std::borrow::Cow;
 
-/// Every reason that this server has to refuse a request before an application sees it.
-/// The connection is closed after each of them: its framing can no longer be trusted.
+/// Every reason for which this server rejects a request before an application sees it. The
+/// connection is closed after each rejection, because its framing can no longer be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     RequestLine,
@@ -32,16 +32,16 @@ pub enum Rejection {
     MethodTooLong,
     Version,
     PlainHttp,
-    /// queue-timeout: no thread was free for the request in time.
+    /// The request exceeded `queue-timeout`: no thread was free in time.
     QueueTimeout,
-    /// There is no interpreter with the application in it.
+    /// No interpreter has the application loaded.
     ApplicationUnavailable,
-    /// interrupt-timeout: the application did not answer in time.
+    /// The request exceeded `interrupt-timeout`: the application did not answer in time.
     RequestTooLong,
 }
 
 impl Rejection {
-    /// The status line's code and reason (RFC 9110 section 15).
+    /// Returns the code and the reason of the status line (RFC 9110 section 15).
     pub fn status(self) -> &'static [u8] {
         match self {
             Self::RequestTimeout => b"408 Request Timeout",
@@ -59,7 +59,7 @@ impl Rejection {
         }
     }
 
-    /// One sentence for whoever reads the response: what was found, what is allowed.
+    /// Returns one sentence for the response's body: the error, and the limit that applies.
     pub fn explanation(self, limits: &Limits) -> Cow<'static, str> {
         let fixed = match self {
             Self::RequestLine => "The request line is not `method target HTTP/1.x`.",
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_names_the_limit_in_force() {
+    fn an_explanation_names_the_configured_limit() {
         let limits = Limits {
             max_target_bytes: 123,
             max_head_bytes: 234,

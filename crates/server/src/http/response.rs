@@ -1,26 +1,26 @@
-//! What we answer: a status and header fields, checked as they come in and kept as bytes.
+//! The response head: a status and header fields, validated when they are added and kept as bytes.
 //!
-//! PEP 3333 leaves to the server what it must not take from an application: line ends or control
-//! characters in a field (response splitting), hop-by-hop fields, two lengths. How a body is
-//! framed is decided in `response_body`.
+//! PEP 3333 leaves it to the server to reject an application's invalid head: line ends or control
+//! characters in a field (response splitting), hop-by-hop fields, or two lengths. `response_body`
+//! determines the framing of the body.
 
 use super::digits::parse_decimal;
 use super::octets::{is_text, is_token};
 
-/// A response head under construction. Reused from request to request.
+/// A response head under construction. It is reused for each request.
 #[derive(Debug, Default)]
 pub struct Response {
     code: u16,
-    /// `200 OK`
+    /// The code and the reason, such as `200 OK`.
     status: Vec<u8>,
-    /// `Name: value\r\n` for each field, in the application's order and case.
+    /// `Name: value\r\n` for each field, in the order and case that the application gave.
     fields: Vec<u8>,
     content_length: Option<u64>,
     has_date: bool,
     has_server: bool,
 }
 
-/// Why a status or a field cannot be sent.
+/// Why a status or a field is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidResponse {
     Status,
@@ -31,7 +31,7 @@ pub enum InvalidResponse {
 }
 
 impl InvalidResponse {
-    /// What is allowed, for the message of an exception.
+    /// Returns the allowed form, for the message of an exception.
     pub fn expected(self) -> &'static str {
         match self {
             Self::Status => "a status is three digits (200 to 599), a space and a reason",
@@ -43,7 +43,7 @@ impl InvalidResponse {
     }
 }
 
-/// RFC 2616 section 13.5.1, which PEP 3333 refers to.
+/// The hop-by-hop fields of RFC 2616 section 13.5.1, to which PEP 3333 refers.
 const HOP_BY_HOP: [&[u8]; 8] = [
     b"connection",
     b"keep-alive",
@@ -56,13 +56,13 @@ const HOP_BY_HOP: [&[u8]; 8] = [
 ];
 
 fn is_hop_by_hop(name: &[u8]) -> bool {
-    // The length alone clears most fields.
+    // The length alone excludes most fields.
     matches!(name.len(), 2 | 7 | 8 | 10 | 17 | 18 | 19)
         && HOP_BY_HOP.iter().any(|other| name.eq_ignore_ascii_case(other))
 }
 
 impl Response {
-    /// Begins anew with `status`, such as `404 Not Found`.
+    /// Begins a new head with `status`, such as `404 Not Found`.
     pub fn begin(&mut self, status: &[u8]) -> Result<(), InvalidResponse> {
         self.fields.clear();
         self.content_length = None;
@@ -74,7 +74,7 @@ impl Response {
             }
             _ => return Err(InvalidResponse::Status),
         };
-        // `200` alone is not PEP 3333's form, yet its meaning is clear; the reason may be empty.
+        // `200` alone is not in PEP 3333's form, but its meaning is clear; the reason may be empty.
         if !matches!(reason, [] | [b' ', ..]) || !reason.iter().copied().all(is_text) {
             return Err(InvalidResponse::Status);
         }
@@ -87,6 +87,7 @@ impl Response {
         Ok(())
     }
 
+    /// Adds a field, or rejects it.
     pub fn push_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidResponse> {
         if name.is_empty() || !name.iter().copied().all(is_token) {
             return Err(InvalidResponse::FieldName);
@@ -102,7 +103,7 @@ impl Response {
                 Some(length) if self.content_length.is_none() => self.content_length = Some(length),
                 _ => return Err(InvalidResponse::ContentLength),
             }
-            // Written with the framing, which may have to leave it out.
+            // The field is written with the framing, which may have to omit it.
             return Ok(());
         }
         self.has_date |= name.eq_ignore_ascii_case(b"date");
@@ -114,7 +115,7 @@ impl Response {
         Ok(())
     }
 
-    /// The status code, 0 before the first `begin`.
+    /// Returns the status code; 0 before the first `begin`.
     pub fn code(&self) -> u16 {
         self.code
     }
@@ -123,13 +124,14 @@ impl Response {
         self.content_length
     }
 
-    /// True for the responses that never have a body (RFC 9112 section 6.3; for 205 RFC 9110
-    /// section 15.3.6).
+    /// Returns true for the statuses whose responses never have a body (RFC 9112 section 6.3; for
+    /// 205 RFC 9110 section 15.3.6).
     pub fn is_bodiless(&self) -> bool {
         matches!(self.code, 204 | 205 | 304)
     }
 
-    /// Status line and fields, up to where the connection adds its own.
+    /// Writes the status line and the fields. The connection appends its own fields and the empty
+    /// line.
     pub fn write_to(&self, out: &mut Vec<u8>, date: &[u8], server: &[u8]) {
         out.extend_from_slice(b"HTTP/1.1 ");
         out.extend_from_slice(&self.status);
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_application_must_not_send() {
+    fn invalid_statuses_and_fields_are_rejected() {
         use InvalidResponse::*;
         let mut response = Response::default();
         for status in [&b""[..], b"20 OK", b"2000 OK", b"100 Continue", b"200 a\r\nX: b"] {

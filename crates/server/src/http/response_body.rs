@@ -1,7 +1,7 @@
-//! The body of a response: how it is framed (RFC 9112 section 6.3), and its blocks as bytes.
+//! The response body encoder: it chooses the framing (RFC 9112 section 6.3) and encodes blocks.
 //!
-//! The counterpart of `body`, which takes framing off. Knows the response's head and what of the
-//! request matters; nothing of the connection.
+//! This is the counterpart of `body`, which removes the framing. It depends on the response head
+//! and on facts about the request that its caller passes, not on the connection.
 
 use super::digits::{push_decimal, push_hexadecimal};
 use super::response::Response;
@@ -10,20 +10,20 @@ use super::response::Response;
 pub enum BodyEncoder {
     /// The head is not written yet.
     NotStarted,
-    /// To HEAD, and with 204, 205 and 304.
+    /// The response has no body: the method is HEAD, or the status is 204, 205 or 304.
     Bodiless,
     Sized {
         left: u64,
     },
     Chunked,
-    /// Ends where the connection does.
+    /// The end of the connection is the end of the body.
     UntilClose,
 }
 
 impl BodyEncoder {
-    /// Decides by what the body is framed: by length where the application or the caller
-    /// (`body_bytes`) knows it, else chunked to HTTP/1.1 and by closing to HTTP/1.0. Writes the
-    /// field that says so.
+    /// Chooses the framing: by length if the application or the caller (`body_bytes`) knows it,
+    /// else chunked for HTTP/1.1 and by closing the connection for HTTP/1.0. Writes the field that
+    /// declares the framing.
     pub fn begin(
         response: &Response,
         body_bytes: Option<u64>,
@@ -32,21 +32,21 @@ impl BodyEncoder {
         out: &mut Vec<u8>,
     ) -> Self {
         let length = match response.code() {
-            // RFC 9110 section 8.6: none on 204; on 304 that of the body which is not sent, and
-            // only the application knows it.
+            // RFC 9110 section 8.6: a 204 response has no length. A 304 response has the length of
+            // the body that is not sent, which only the application knows.
             204 => None,
             304 => response.content_length(),
-            // RFC 9110 section 15.3.6
+            // RFC 9110 section 15.3.6: a 205 response has no content.
             205 => Some(0),
             _ => response.content_length().or(body_bytes),
         };
-        let this = match length {
+        let encoder = match length {
             _ if is_head || response.is_bodiless() => Self::Bodiless,
             Some(left) => Self::Sized { left },
             None if is_http11 => Self::Chunked,
             None => Self::UntilClose,
         };
-        match (this, length) {
+        match (encoder, length) {
             (Self::Chunked, _) => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
             (_, Some(length)) => {
                 out.extend_from_slice(b"Content-Length: ");
@@ -55,10 +55,10 @@ impl BodyEncoder {
             }
             _ => {}
         }
-        this
+        encoder
     }
 
-    /// Writes a block; returns how many of its bytes the framing had room for.
+    /// Writes a block. Returns how many of its bytes the framing has room for.
     pub fn encode(&mut self, block: &[u8], out: &mut Vec<u8>) -> usize {
         match self {
             Self::NotStarted | Self::Bodiless => 0,
@@ -84,8 +84,8 @@ impl BodyEncoder {
         }
     }
 
-    /// The next `bytes` of a sized body go to the peer by another way; returns how many there is
-    /// room for.
+    /// Counts `bytes` of a sized body that are sent without this encoder. Returns how many of them
+    /// the framing has room for.
     pub fn pass_over(&mut self, bytes: u64) -> u64 {
         match self {
             Self::Sized { left } => {
@@ -97,18 +97,19 @@ impl BodyEncoder {
         }
     }
 
-    /// True when the length of the body is fixed, so that it has no framing of its own.
+    /// Returns true if the length of the body is fixed, so that its bytes have no framing.
     pub fn has_known_length(self) -> bool {
         matches!(self, Self::Bodiless | Self::Sized { .. })
     }
 
-    /// True when nothing more can be sent: the body has its length, or there never is one.
+    /// Returns true if nothing more can be sent: the body has its full length, or the response has
+    /// no body.
     pub fn is_full(self) -> bool {
         matches!(self, Self::Bodiless | Self::Sized { left: 0 })
     }
 
-    /// Writes the end, unless the body is too short, or not `complete` where only the application
-    /// knows; then it is false, and the body must not look complete.
+    /// Writes the end of the body. Returns false if the body must not look complete: it is shorter
+    /// than its length, or, without a length, the application did not complete it (`complete`).
     pub fn finish(self, complete: bool, out: &mut Vec<u8>) -> bool {
         let is_whole = match self {
             Self::NotStarted => false,

@@ -1,14 +1,14 @@
-//! The request target and the host (RFC 9112 section 3.2; RFC 9110 section 7.2).
+//! The syntax of the request target and the host (RFC 9112 section 3.2; RFC 9110 section 7.2).
 
 use super::octets;
 use super::rejection::Rejection;
 
-/// Checks the form of a target; its length was looked at before.
+/// Checks the form of a target, whose length was checked before.
 pub fn check_target(method: &[u8], target: &[u8]) -> Result<(), Rejection> {
     if method == b"CONNECT" {
         return Err(Rejection::UnknownMethod);
     }
-    // A fragment is for the client alone; some recipients cut it off and others do not.
+    // A fragment is only for the client; some recipients remove it and others do not.
     if target.contains(&b'#') {
         return Err(Rejection::Target);
     }
@@ -20,7 +20,8 @@ pub fn check_target(method: &[u8], target: &[u8]) -> Result<(), Rejection> {
     }
 }
 
-/// Splits the absolute form, `http://host/path?query`, into host and the rest (RFC 9112, 3.2.2).
+/// Splits the absolute form, `http://host/path?query`, into the host and the rest (RFC 9112 section
+/// 3.2.2).
 pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let scheme_end = target.windows(3).position(|window| window == b"://")?;
     let scheme = &target[..scheme_end];
@@ -33,8 +34,8 @@ pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     check_host(host).is_ok().then_some((host, path))
 }
 
-/// `uri-host [":" port]`: no user information, path, space or list. Not empty: `http` has no target
-/// without a host (RFC 9110 section 4.2.1).
+/// Checks `uri-host [":" port]`: user information, a path, a space or a list are invalid. The host
+/// must not be empty: the `http` scheme has no target without a host (RFC 9110 section 4.2.1).
 pub fn check_host(value: &[u8]) -> Result<(), Rejection> {
     let name_end = match value {
         [b'[', ..] => value.iter().position(|byte| *byte == b']').map_or(0, |at| at + 1),
@@ -54,7 +55,8 @@ pub fn check_host(value: &[u8]) -> Result<(), Rejection> {
     if name_is_valid && port_is_valid { Ok(()) } else { Err(Rejection::HostSyntax) }
 }
 
-/// What may stand between brackets: an IPv6 address. Its future versions (`IPvFuture`) do not exist.
+/// Returns true for the content of brackets: an IPv6 address. The grammar's future versions
+/// (`IPvFuture`) do not exist.
 fn is_ip_literal(address: &[u8]) -> bool {
     std::str::from_utf8(address).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
 }
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_absolute_form_has_a_host() {
+    fn the_absolute_form_needs_a_host() {
         assert_eq!(split_absolute(b"http://a:1/b?c"), Some((&b"a:1"[..], &b"/b?c"[..])));
         assert_eq!(split_absolute(b"http://a?c"), Some((&b"a"[..], &b"?c"[..])));
         assert_eq!(split_absolute(b"HTTPS://[::1]:1/"), Some((&b"[::1]:1"[..], &b"/"[..])));
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_with_and_without_ports() {
+    fn hosts_are_validated_with_and_without_ports() {
         let valid = |host: &[u8]| check_host(host).is_ok();
         for host in ["a", "a.b-c:80", "a:", "127.0.0.1:8000", "[::1]", "[fe80::1]:1", "a%20b"] {
             assert!(valid(host.as_bytes()), "{host:?}");
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_targets() {
+    fn the_form_of_a_target_is_validated() {
         let check = |method: &str, target: &str| check_target(method.as_bytes(), target.as_bytes());
         assert_eq!(check("GET", "/"), Ok(()));
         assert_eq!(check("GET", "//a"), Ok(()));

@@ -1,11 +1,13 @@
-//! One HTTP/1.1 connection, seen from the server: bytes in, events out; a response in, bytes out.
+//! One HTTP/1.1 connection of the server: received bytes become events, and a response becomes
+//! bytes to send.
 //!
-//! `receiving`: fill [`Connection::space`], tell [`Connection::filled`] how much came (or
-//! [`Connection::peer_closed`]), then take events until `NeedData` or `Paused`. `sending`: one head,
-//! data, an end; then [`Connection::finish`] says whether a next request may follow. Here is what
-//! both halves know.
+//! `receiving`: the caller fills [`Connection::space`], passes the number of received bytes to
+//! [`Connection::filled`] (or calls [`Connection::peer_closed`]), and then takes events until
+//! `NeedData` or `Paused`. `sending`: the caller writes one head, data and an end;
+//! [`Connection::finish`] then returns whether a next request may follow. This file contains the
+//! state that both halves share.
 //!
-//! Knows nothing of sockets, time or Python. One thread at a time.
+//! A connection does not depend on sockets, time or Python. One thread at a time uses it.
 //!
 //! ```text
 //!            Request           EndOfMessage            finish()
@@ -30,23 +32,24 @@ use crate::http::receive_buffer::ReceiveBuffer;
 use crate::http::response_body::BodyEncoder;
 use std::sync::Arc;
 
-/// Idle connections keep room for this many fields.
+/// Idle connections keep memory for this many fields.
 const KEPT_FIELDS: usize = 32;
 
 #[derive(Debug)]
 pub struct Connection {
     limits: Arc<Limits>,
     received: ReceiveBuffer,
-    /// How far into the unread bytes the end of a head has been sought.
+    /// The length of the unread bytes in which the end of a head was sought.
     scanned: usize,
     head: Head,
-    /// Skipped before the request line that is to come.
+    /// The empty lines skipped before the next request line.
     empty_lines: usize,
     receiving: Receiving,
     body: BodyDecoder,
     peer_closed: bool,
     sending: BodyEncoder,
-    /// A request was parsed and is not finished: who answers it knows its method and version.
+    /// A request was parsed and is not finished, so its method and version are known to the
+    /// response.
     requested: bool,
     keep_alive: bool,
 }
@@ -81,13 +84,14 @@ impl Connection {
         &self.limits
     }
 
-    /// The head of the current request, and the bytes that its ranges refer to. After `finish`
-    /// they are still those of the request that was finished, until the next event.
+    /// Returns the head of the current request, and the bytes that its ranges refer to. After
+    /// `finish` this remains the finished request until the next event.
     pub fn head(&self) -> (&Head, &[u8]) {
         (&self.head, self.received.head())
     }
 
-    /// The same of the request that is under way; `None` before its head is complete and parsed.
+    /// Returns the head of the current request as `head` does; `None` until the head is complete
+    /// and parsed.
     pub fn request(&self) -> Option<(&Head, &[u8])> {
         self.requested.then(|| self.head())
     }
@@ -97,32 +101,32 @@ impl Connection {
         &bytes[head.method.clone()] == method
     }
 
-    /// True between requests, with no byte of a next one received.
+    /// Returns true between requests if no byte of a next request was received.
     pub fn is_idle(&self) -> bool {
         self.receiving == Receiving::Head && self.received.unread().is_empty()
     }
 
-    /// True while what is left of a body is dropped whose request was answered.
+    /// Returns true while the rest of a body whose request was answered is discarded.
     pub fn is_discarding(&self) -> bool {
         self.receiving == Receiving::Discard
     }
 
-    /// True when nothing that was received is left to be looked at, and no body is outstanding.
+    /// Returns true if all received bytes were read and no body is outstanding.
     pub fn is_drained(&self) -> bool {
         self.received.unread().is_empty() && self.body.is_complete()
     }
 
-    /// True when the peer wants no request after the current one.
+    /// Returns true if the peer asked to close the connection after the current request.
     pub fn is_asked_to_close(&self) -> bool {
         self.requested && !self.head.keep_alive
     }
 
-    /// True when the whole body has been received and handed out.
+    /// Returns true if the whole body has been received and passed to the caller.
     pub fn is_body_complete(&self) -> bool {
         matches!(self.receiving, Receiving::Complete) || self.body.is_complete()
     }
 
-    /// True while the peer may be holding the body back until it reads `100 Continue`.
+    /// Returns true while the peer may be waiting for `100 Continue` before it sends the body.
     pub fn awaits_continue(&self) -> bool {
         self.head.expects_continue
             && self.receiving == Receiving::Body
@@ -130,18 +134,18 @@ impl Connection {
             && self.sending == BodyEncoder::NotStarted
     }
 
-    /// `100 Continue` has been sent.
+    /// Records that `100 Continue` was sent.
     pub fn continued(&mut self) {
         self.head.expects_continue = false;
     }
 
-    /// Gives a connection that has no memory for received bytes some: all of `buffer`, whatever
-    /// it holds.
+    /// Gives a receive buffer to a connection that has none: all of `buffer`, whatever its content.
     pub fn lend_buffer(&mut self, buffer: Vec<u8>) {
         self.received.lend(buffer);
     }
 
-    /// Takes that memory away. Only while the connection is idle, or never used again.
+    /// Takes the receive buffer. Only allowed while the connection is idle, or if it is never used
+    /// again.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         if self.head.fields.capacity() > KEPT_FIELDS {
             self.head.fields = Vec::new();
@@ -149,7 +153,8 @@ impl Connection {
         self.received.take()
     }
 
-    /// The request was received to its end, and its response is written.
+    /// Begins the next request. The current one was received completely, and its response is
+    /// written.
     fn begin_next(&mut self) {
         self.received.release_head();
         self.empty_lines = 0;

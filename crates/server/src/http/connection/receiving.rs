@@ -1,4 +1,4 @@
-//! The peer's half of a connection: bytes in, events out.
+//! The receiving half of a connection: bytes in, events out.
 
 use super::{Connection, Receiving};
 use crate::http::body::{BodyDecoder, Decoded};
@@ -8,47 +8,52 @@ use crate::http::rejection::Rejection;
 use crate::http::response_body::BodyEncoder;
 use std::ops::Range;
 
-/// Bodies are read in steps of at most this.
+/// The most bytes of a body that one read receives.
 pub(super) const BODY_STEP_BYTES: usize = 65_536;
-/// Before a request line an empty line is to be ignored (RFC 9112 section 2.2): some clients send one
-/// after a body. A stream of them would keep a thread busy for nothing.
+/// A server should ignore an empty line before a request line (RFC 9112 section 2.2), because some
+/// clients send one after a body. The number is limited so that a stream of empty lines does not
+/// keep a thread busy.
 const MAX_EMPTY_LINES: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing more can be said without more bytes.
+    /// More bytes are needed for the next event.
     NeedData,
-    /// A head is complete: see [`Connection::head`].
+    /// A head is complete; see [`Connection::head`].
     Request,
-    /// A piece of the body, as a range for [`Connection::bytes`]; true until `space` is called.
+    /// A piece of the body, as a range for [`Connection::bytes`]. The range is valid until the next
+    /// call of `space`.
     Data(Range<usize>),
     /// The body is complete.
     EndOfMessage,
     /// The request is complete; the next one waits for [`Connection::finish`].
     Paused,
-    /// Malformed: answer with the rejection's status, then close.
+    /// The request is invalid: the caller answers with the rejection's status and closes the
+    /// connection.
     Refused(Rejection),
-    /// The peer is done.
+    /// The connection carries no more requests.
     Closed,
 }
 
 impl Connection {
-    /// Where received bytes are to be put. Never empty. Ends the life of `Data` ranges.
+    /// Returns the space for received bytes, which is never empty. Ranges of earlier `Data` events
+    /// become invalid.
     pub fn space(&mut self) -> &mut [u8] {
-        let wanted = match self.receiving {
-            // As large as what must come, so that a large body takes few reads.
+        let min_bytes = match self.receiving {
+            // The space is as large as the data that is known to follow, so that a large body takes
+            // few reads.
             Receiving::Body => self.body.known_left().min(BODY_STEP_BYTES as u64) as usize,
             _ => 1,
         };
-        self.received.space(wanted)
+        self.received.space(min_bytes)
     }
 
-    /// The first `count` bytes of `space` hold what was received.
+    /// Marks the first `count` bytes of `space` as received.
     pub fn filled(&mut self, count: usize) {
         self.received.filled(count);
     }
 
-    /// The peer will send no more (it may still read).
+    /// Records that the peer sends no more bytes. It may still read.
     pub fn peer_closed(&mut self) {
         self.peer_closed = true;
     }
@@ -136,7 +141,7 @@ impl Connection {
                     self.received.advance_to_end();
                     return Event::NeedData;
                 }
-                // The response is out, so there is nobody left to tell.
+                // The response was sent, so an error can no longer be reported.
                 _ => return self.end_with(Event::Closed),
             }
         }

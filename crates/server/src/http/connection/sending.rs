@@ -1,40 +1,40 @@
-//! Our half of a connection: a response in, bytes out.
+//! The sending half of a connection: a response in, bytes out.
 
 use super::{Connection, Receiving};
 use crate::http::framing::Framing;
 use crate::http::response::Response;
 use crate::http::response_body::BodyEncoder;
 
-/// A body that the application left unread is read and dropped up to this much, to keep the
-/// connection; beyond it closing is cheaper for both sides.
+/// An unread rest of a request body is read and discarded up to this size, to keep the connection.
+/// For a larger rest, closing is cheaper for both sides.
 const MAX_DISCARD_BYTES: u64 = 65_536;
 
-/// What a connection adds to a response head, and what it needs to know for it.
+/// The values that a connection adds to a response head or that determine it.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// An IMF-fixdate for the Date field.
     pub date: &'a [u8],
     pub server: &'a [u8],
-    /// The length of the whole body, where the caller knows it and the application gave none.
+    /// The length of the whole body, if the caller knows it and the application gave none.
     pub body_bytes: Option<u64>,
-    /// The server wants no further request on this connection.
+    /// Whether the server accepts no further request on this connection.
     pub closing: bool,
 }
 
-/// How a response ended, for who owns the socket.
+/// How a response ended, for the owner of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// The connection may carry another request.
     KeepAlive,
-    /// Close after the bytes written so far.
+    /// The caller closes the connection after the bytes written so far.
     Close,
-    /// The response is incomplete and must not look complete: close, and reset the connection
-    /// if closing is what would mark its end.
+    /// The response is incomplete and must not look complete. The caller closes the connection, and
+    /// resets it if a normal close would mark the end of the body (`reset`).
     Truncated { reset: bool },
 }
 
 impl Connection {
-    /// Writes the head of a response, and with it decides how its body is framed and whether the
+    /// Writes the head of a response. This determines the framing of its body and whether the
     /// connection is kept.
     pub fn encode_head(
         &mut self,
@@ -62,33 +62,35 @@ impl Connection {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a block of the body; returns how many of its bytes the framing had room for.
+    /// Writes a block of the body. Returns how many of its bytes the framing has room for.
     pub fn encode_data(&mut self, block: &[u8], out: &mut Vec<u8>) -> usize {
         self.sending.encode(block, out)
     }
 
-    /// True when the response has no body: to HEAD, 204, 304.
+    /// Returns true if the response has no body: the method is HEAD, or the status is 204, 205 or
+    /// 304.
     pub fn is_bodiless(&self) -> bool {
         self.sending == BodyEncoder::Bodiless
     }
 
-    /// True when the length of the body is fixed, so that it has no framing of its own.
+    /// Returns true if the length of the body is fixed, so that its bytes have no framing.
     pub fn has_known_length(&self) -> bool {
         self.sending.has_known_length()
     }
 
-    /// The next `bytes` of a body of known length go to the peer by another way; returns how many
-    /// there is room for.
+    /// Counts `bytes` of a body of known length that are sent without `encode_data`. Returns how
+    /// many of them the framing has room for.
     pub fn pass_over_data(&mut self, bytes: u64) -> u64 {
         self.sending.pass_over(bytes)
     }
 
-    /// True when nothing more of a body can be sent: it has its length, or it never has a body.
+    /// Returns true if nothing more of a body can be sent: the body has its full length, or the
+    /// response has no body.
     pub fn is_response_full(&self) -> bool {
         self.sending.is_full()
     }
 
-    /// Ends the response and says what becomes of the connection. `complete` is false when the
+    /// Ends the response, and returns whether the connection continues. `complete` is false if the
     /// application failed after its head was sent.
     pub fn finish(&mut self, complete: bool, out: &mut Vec<u8>) -> Finished {
         if !self.sending.finish(complete, out) {
@@ -99,7 +101,7 @@ impl Connection {
             self.receiving = Receiving::Ended;
             return Finished::Close;
         }
-        // Who knows the length of a body does not read beyond it, and never sees its end.
+        // Readers stop at Content-Length, so the decoder may not have reported the end of the body.
         if self.is_body_complete() {
             self.begin_next();
         } else {
@@ -108,7 +110,7 @@ impl Connection {
         Finished::KeepAlive
     }
 
-    /// Writes a whole response that ends the connection, after `Refused`.
+    /// Writes a whole response that ends the connection, after `Event::Refused`.
     pub fn refuse(
         &mut self,
         response: &Response,
@@ -124,17 +126,17 @@ impl Connection {
         self.finish(true, out);
     }
 
-    /// What is left of the body may come and be dropped, so that the connection can be kept. Not
-    /// if it has no known end, nor while the peer may never send it because nobody told it to
-    /// continue.
+    /// Returns true if the rest of the request body can be received and discarded to keep the
+    /// connection. That is not possible if the end of the body is unknown, or if the peer may never
+    /// send the body because it waits for `100 Continue`.
     fn may_discard(&self) -> bool {
         matches!(self.head.framing, Framing::Sized(_))
             && self.receiving == Receiving::Body
-            && !self.awaits_continue_ever()
+            && !self.withholds_body()
             && self.body.known_left() <= MAX_DISCARD_BYTES
     }
 
-    fn awaits_continue_ever(&self) -> bool {
+    fn withholds_body(&self) -> bool {
         self.head.expects_continue && self.received.unread().is_empty()
     }
 }

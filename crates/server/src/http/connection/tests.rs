@@ -1,4 +1,4 @@
-//! Bytes in, events out; a response in, bytes out. No sockets.
+//! Tests of a connection without sockets: bytes in, events out; a response in, bytes out.
 
 use super::*;
 use crate::http::{Rejection, Response};
@@ -18,8 +18,8 @@ fn feed(connection: &mut Connection, mut bytes: &[u8]) {
     }
 }
 
-/// What a whole conversation looks like when each request is answered as soon as it is complete:
-/// heads and bodies as text, data joined.
+/// Answers each request as soon as it is complete. Returns heads and bodies as text, with the data
+/// of each body joined.
 fn conversation(pieces: &[&[u8]]) -> Vec<String> {
     let mut connection = Connection::new(Arc::default());
     let mut seen = Vec::new();
@@ -44,7 +44,8 @@ fn conversation(pieces: &[&[u8]]) -> Vec<String> {
                 let surroundings = Surroundings { body_bytes: Some(0), ..SURROUNDINGS };
                 let mut out = Vec::new();
                 connection.encode_head(&response, surroundings, &mut out);
-                // The last request races with the end of input, which closes too.
+                // `finish` may also close the connection, if the end of input came with the last
+                // request.
                 connection.finish(true, &mut out);
             }
             Event::Paused => unreachable!("each request is finished at once"),
@@ -83,14 +84,14 @@ fn answer(
 }
 
 #[test]
-fn pipelined_requests_come_one_after_another() {
+fn pipelined_requests_are_answered_in_order() {
     let bytes = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n\r\nPOST /b HTTP/1.1\r\nHost: a\r\n\
         Content-Length: 2\r\n\r\nxyGET /c HTTP/1.1\r\nHost: a\r\n\r\n";
     assert_eq!(conversation(&[bytes]), ["/a", "body ", "/b", "body xy", "/c", "body "]);
 }
 
 #[test]
-fn empty_lines_before_a_request_are_skipped_but_not_without_end() {
+fn a_limited_number_of_empty_lines_before_a_request_is_skipped() {
     let conversation_after = |lines| {
         let request = ["\r\n".repeat(lines).as_bytes(), HOST].concat();
         conversation(&[&[&request[..], &request].concat()])
@@ -100,7 +101,7 @@ fn empty_lines_before_a_request_are_skipped_but_not_without_end() {
 }
 
 #[test]
-fn a_response_is_framed_by_what_is_known() {
+fn the_framing_of_a_response_depends_on_length_and_version() {
     let (text, finished) = answer(HOST, b"200 OK", Some(5), &[b"hello"]);
     assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
     assert_eq!(finished, Finished::KeepAlive);
@@ -137,7 +138,7 @@ fn some_responses_have_no_body() {
 }
 
 #[test]
-fn too_little_is_truncated_and_too_much_is_cut() {
+fn a_short_body_is_an_error_and_a_long_body_is_cut() {
     let (_, finished) = answer(HOST, b"200 OK", Some(20), &[b"ten bytes."]);
     assert_eq!(finished, Finished::Truncated { reset: false });
     let (text, finished) = answer(HOST, b"200 OK", Some(3), &[b"hello"]);
@@ -146,7 +147,7 @@ fn too_little_is_truncated_and_too_much_is_cut() {
 }
 
 #[test]
-fn a_small_unread_body_is_dropped_and_a_large_one_closes() {
+fn a_small_unread_body_is_discarded_and_a_large_one_closes_the_connection() {
     let mut small = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345".to_vec();
     let mut connection = Connection::new(Arc::default());
     feed(&mut connection, &small);
@@ -168,7 +169,7 @@ fn a_small_unread_body_is_dropped_and_a_large_one_closes() {
 }
 
 #[test]
-fn a_body_that_was_read_to_its_last_byte_and_no_further_leaves_the_connection_idle() {
+fn a_connection_is_idle_after_the_last_byte_of_a_body() {
     let post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
     let mut connection = Connection::new(Arc::default());
     feed(&mut connection, post);
@@ -183,7 +184,7 @@ fn a_body_that_was_read_to_its_last_byte_and_no_further_leaves_the_connection_id
 }
 
 #[test]
-fn an_unread_body_without_a_known_end_closes() {
+fn an_unread_body_without_a_known_end_closes_the_connection() {
     let mut chunked =
         b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".to_vec();
     let (text, finished) = answer(&chunked, b"200 OK", Some(0), &[]);
@@ -194,8 +195,8 @@ fn an_unread_body_without_a_known_end_closes() {
     assert_eq!(finished, Finished::KeepAlive);
 }
 
-/// The events of one request under a limit of its body, up to the first that is not `Data`.
-fn limited(max_body_bytes: u64, request: &[u8]) -> Event {
+/// Returns the first event, other than `Request` and `Data`, of one request under a body limit.
+fn event_under_limit(max_body_bytes: u64, request: &[u8]) -> Event {
     let limits = Limits { max_body_bytes, ..Limits::default() };
     let mut connection = Connection::new(Arc::new(limits));
     feed(&mut connection, request);
@@ -208,21 +209,21 @@ fn limited(max_body_bytes: u64, request: &[u8]) -> Event {
 }
 
 #[test]
-fn a_body_has_a_limit() {
+fn the_body_limit_is_exact() {
     let too_large = Event::Refused(Rejection::BodyTooLarge);
     let sized = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
-    assert_eq!(limited(4, sized), too_large);
-    assert_eq!(limited(5, sized), Event::NeedData);
-    assert_eq!(limited(0, sized), Event::NeedData);
+    assert_eq!(event_under_limit(4, sized), too_large);
+    assert_eq!(event_under_limit(5, sized), Event::NeedData);
+    assert_eq!(event_under_limit(0, sized), Event::NeedData);
     let chunked = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
         3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
-    assert_eq!(limited(4, chunked), too_large);
-    assert_eq!(limited(5, chunked), Event::EndOfMessage);
-    assert_eq!(limited(0, chunked), Event::EndOfMessage);
+    assert_eq!(event_under_limit(4, chunked), too_large);
+    assert_eq!(event_under_limit(5, chunked), Event::EndOfMessage);
+    assert_eq!(event_under_limit(0, chunked), Event::EndOfMessage);
 }
 
 #[test]
-fn a_refusal_is_as_long_as_its_request_allows() {
+fn a_refusal_has_a_body_unless_the_method_is_head() {
     let refuse = |method: &str| {
         let head = format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
         let limits = Limits { max_body_bytes: 1, ..Limits::default() };
@@ -241,7 +242,7 @@ fn a_refusal_is_as_long_as_its_request_allows() {
 }
 
 #[test]
-fn an_idle_connection_keeps_little() {
+fn an_idle_connection_keeps_little_memory() {
     let mut connection = Connection::new(Arc::default());
     let fields = "X: y\r\n".repeat(90);
     let request = format!("GET /{} HTTP/1.1\r\nHost: a\r\n{fields}\r\n", "a".repeat(9_000));
@@ -262,7 +263,7 @@ fn an_idle_connection_keeps_little() {
 }
 
 #[test]
-fn an_unanswered_expectation_closes() {
+fn an_unanswered_expectation_closes_the_connection() {
     let request =
         b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
     let mut connection = Connection::new(Arc::default());
@@ -274,7 +275,7 @@ fn an_unanswered_expectation_closes() {
 }
 
 #[test]
-fn the_head_stays_while_a_large_body_passes() {
+fn the_head_is_kept_while_a_large_body_is_received() {
     let mut connection = Connection::new(Arc::default());
     feed(&mut connection, b"POST /here HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
     assert_eq!(connection.next_event(), Event::Request);
@@ -291,7 +292,7 @@ fn the_head_stays_while_a_large_body_passes() {
     assert!(connection.take_buffer().len() < 4 * receiving::BODY_STEP_BYTES);
 }
 
-/// Lines that make requests, some of them wrong, so that random joins meet every state.
+/// Parts of requests, some of them invalid, so that random sequences reach every state.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let fixed: [&[u8]; 16] = [
         b"GET /g HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -327,17 +328,17 @@ proptest! {
     ) {
         let bytes = fragments.concat();
         let whole = conversation(&[&bytes]);
-        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-        places.extend([0, bytes.len()]);
-        places.sort_unstable();
-        let pieces: Vec<&[u8]> = places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+        let mut offsets: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        offsets.extend([0, bytes.len()]);
+        offsets.sort_unstable();
+        let pieces: Vec<&[u8]> = offsets.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
         prop_assert_eq!(&conversation(&pieces), &whole);
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         prop_assert_eq!(&conversation(&single), &whole);
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         conversation(&[&bytes]);
     }
 }
