@@ -8,6 +8,7 @@
 //! another thread that deletes the state would clear its own pointer instead.
 
 use crate::http::Rejection;
+use crate::interpreters::departing_threads;
 use crate::interpreters::thread_state::{ThreadMeter, WorkerThreadState};
 use crate::request::RequestContext;
 use crate::wsgi::adapter::Adapter;
@@ -204,6 +205,7 @@ impl Interpreter {
                 run_exit_handlers(py);
                 match count_threads_left(py, sub) {
                     0 => {
+                        py.detach(departing_threads::wait_until_gone);
                         self.has_ended.store(true, Relaxed);
                         Ok(())
                     }
