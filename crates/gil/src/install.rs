@@ -1,6 +1,7 @@
 //! Installs and removes the meter. Runs in one thread at a time, which holds the main GIL.
 
 use std::ffi::{CString, c_void};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use headway_measure::clock;
@@ -179,7 +180,11 @@ fn prepare_counters(location: Location) -> Result<(), Refusal> {
         (true, _) => return Err(Refusal::LedgerInUse),
         (false, Location::Memory) => mapping::create_anonymous(),
         (false, Location::File(path)) => mapping::create_file(&path),
-        (false, Location::Descriptor(fd)) => mapping::create_in(fd),
+        (false, Location::Descriptor(..0)) => Err(MappingError::Open(libc::EBADF)),
+        (false, Location::Descriptor(fd)) => {
+            // SAFETY: the caller of `install` passes an open descriptor.
+            mapping::create_in(unsafe { BorrowedFd::borrow_raw(fd) })
+        }
         (false, Location::Join(path, run)) => mapping::join_file(&path, run),
     }
     .map_err(Refusal::Ledger)?;

@@ -11,6 +11,26 @@ pub fn wall_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
+/// Seconds since 1970, by the same clock.
+pub fn wall_s() -> f64 {
+    wall_ns() as f64 / 1e9
+}
+
+/// The moment of `now_ns` in seconds since 1970.
+pub fn wall_of_ns(moment_ns: u64) -> f64 {
+    wall_s() - now_ns().saturating_sub(moment_ns) as f64 / 1e9
+}
+
+/// Nanoseconds since 1970 with a resolution of a few milliseconds: reading needs no hardware clock.
+pub fn wall_coarse_ns() -> u64 {
+    read(libc::CLOCK_REALTIME_COARSE)
+}
+
+/// CPU time of the calling thread since it began. The reading is a system call.
+pub fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// CPU time of all threads of this process since it began.
 pub fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)

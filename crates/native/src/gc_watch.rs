@@ -4,6 +4,7 @@
 //! each pass. It reads the clock and a few small ints. The reporter's thread reads them without the
 //! GIL.
 
+use headway_measure::clock::now_ns;
 use headway_python::attached::Attached;
 use headway_python::capsule::{self, InCapsule};
 use headway_python::convert::arguments;
@@ -12,7 +13,6 @@ use headway_python::function::{END, Methods, function, method};
 use headway_python::object::{Object, PyResult};
 use headway_python::stored::Stored;
 use headway_reporter::gc_pauses::{self, GENERATIONS, Pass, Passes};
-use headway_reporter::monotonic_ns;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -81,7 +81,7 @@ fn gc_watch<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'p
         frozen_read_ns: AtomicU64::new(0),
     };
     watcher.read_earlier(py)?;
-    watcher.read_facts(py, monotonic_ns())?;
+    watcher.read_facts(py, now_ns())?;
     callbacks.append(&CALLBACK.bind(&capsule::new(py, watcher)?)?)?;
     Ok(Object::none(py))
 }
@@ -100,7 +100,7 @@ fn note_pass<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Obj
 
 impl Watcher {
     fn note(&self, phase: &Object, info: &Object) -> PyResult<()> {
-        let now_ns = monotonic_ns();
+        let now_ns = now_ns();
         if !phase.is_text() || !info.is_dict() {
             return Ok(());
         }

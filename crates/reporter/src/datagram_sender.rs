@@ -4,11 +4,14 @@
 //! All kinds of datagrams share one sequence of numbers. A datagram that is not sent leaves its
 //! number to the next one, so a gap means that a datagram was sent and lost.
 
+use headway_measure::clock::wall_s;
 use headway_telemetry::datagram::{Header, Writer};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
 use std::io;
 use std::mem::{ManuallyDrop, offset_of, size_of};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -42,7 +45,7 @@ pub struct DatagramSender {
     /// Identifies the socket: a program may close any descriptor, and its next file gets the
     /// number.
     inode: Option<u64>,
-    address: libc::sockaddr_un,
+    address: SocketAddrUnix,
     pid: u32,
     /// The sequence number of the last datagram that was sent.
     seq: u32,
@@ -56,13 +59,9 @@ impl DatagramSender {
         if bytes.len() > MAX_PATH_BYTES {
             return Err(TargetError::TooLong(bytes.len()));
         }
-        // SAFETY: all zero bytes are a valid address.
-        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
-            *place = *byte as libc::c_char;
-        }
-        let socket = open_socket().map_err(TargetError::System)?;
+        let system = |error: Errno| TargetError::System(error.into());
+        let address = SocketAddrUnix::new(path).map_err(system)?;
+        let socket = open_socket().map_err(system)?;
         Ok(Self {
             inode: inode_of(&socket),
             socket: ManuallyDrop::new(socket),
@@ -108,25 +107,8 @@ impl DatagramSender {
             self.socket = ManuallyDrop::new(socket);
         }
         let bytes = self.writer.bytes();
-        loop {
-            // SAFETY: the pointers and lengths are those of live values.
-            let count = unsafe {
-                libc::sendto(
-                    self.socket.as_raw_fd(),
-                    bytes.as_ptr().cast(),
-                    bytes.len(),
-                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                    (&raw const self.address).cast(),
-                    size_of::<libc::sockaddr_un>() as libc::socklen_t,
-                )
-            };
-            if count >= 0 {
-                return true;
-            }
-            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                return false;
-            }
-        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        retry_on_intr(|| net::sendto(&*self.socket, bytes, flags, &self.address)).is_ok()
     }
 }
 
@@ -139,33 +121,18 @@ impl Drop for DatagramSender {
     }
 }
 
-fn open_socket() -> io::Result<OwnedFd> {
-    // SAFETY: socket has no preconditions.
-    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: just opened, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+fn open_socket() -> Result<OwnedFd, Errno> {
+    net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
 }
 
 fn inode_of(socket: &OwnedFd) -> Option<u64> {
-    // SAFETY: all zero bytes are a valid `stat`, which the call only writes to.
-    unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        (libc::fstat(socket.as_raw_fd(), &mut stat) == 0).then_some(stat.st_ino)
-    }
-}
-
-/// Seconds since 1970.
-pub fn wall_s() -> f64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.unwrap_or_default().as_secs_f64()
+    Some(rustix::fs::fstat(socket).ok()?.st_ino)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixDatagram;
 
     #[test]

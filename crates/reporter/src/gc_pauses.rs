@@ -5,16 +5,17 @@
 //! its GIL held or, without one, marked as the only one; so a ring has one writer and one reader,
 //! and neither waits.
 
-use super::datagram_sender::{DatagramSender, wall_s};
-use super::reporter::monotonic_ns;
+use super::datagram_sender::DatagramSender;
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
+use crate::lock::Lock;
 use headway_measure::Histogram;
+use headway_measure::clock::{now_ns, wall_s};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The interval between two readings of the rings. A ring has room for the passes of this time.
@@ -67,12 +68,12 @@ pub struct Facts {
 }
 
 /// All interpreters that are watched, or were until the last tick.
-static WATCHED: Mutex<Vec<Arc<Passes>>> = Mutex::new(Vec::new());
+static WATCHED: Lock<Vec<Arc<Passes>>> = Lock::new(Vec::new());
 
 /// Begins to watch an interpreter.
 pub fn watch(name: &str) -> Arc<Passes> {
     let passes = Arc::new(Passes::new(name));
-    lock(&WATCHED).push(Arc::clone(&passes));
+    WATCHED.lock().push(Arc::clone(&passes));
     passes
 }
 
@@ -122,7 +123,7 @@ impl Passes {
 
 /// The passes of all interpreters, for reports.
 #[derive(Default)]
-pub struct GcPauses(Mutex<Reported>);
+pub struct GcPauses(Lock<Reported>);
 
 #[derive(Default)]
 struct Reported {
@@ -218,7 +219,7 @@ impl Row for GcRow {
 impl GcPauses {
     /// Reports only passes from now on: a forked child finds its parent's in the rings.
     pub fn from_now() -> Self {
-        lock(&WATCHED).iter().for_each(|passes| passes.drain(|_| ()));
+        WATCHED.lock().iter().for_each(|passes| passes.drain(|_| ()));
         Self::default()
     }
 }
@@ -226,7 +227,7 @@ impl GcPauses {
 impl Reported {
     fn drain(&mut self) {
         let Self { interpreters, events, dropped, .. } = self;
-        for passes in lock(&WATCHED).iter() {
+        for passes in WATCHED.lock().iter() {
             if !interpreters.iter().any(|each| Arc::ptr_eq(&each.passes, passes)) {
                 interpreters.push(Interpreter::new(Arc::clone(passes)));
             }
@@ -268,7 +269,7 @@ impl Reported {
     /// Forgets interpreters that have ended, to whose passes nothing else refers.
     fn forget_ended(&mut self) {
         let Self { interpreters, gone, gone_since, .. } = self;
-        lock(&WATCHED).retain(|passes| {
+        WATCHED.lock().retain(|passes| {
             let is_known = interpreters.iter().any(|each| Arc::ptr_eq(&each.passes, passes));
             !is_known || Arc::strong_count(passes) > 2
         });
@@ -307,13 +308,13 @@ impl Reported {
 
 impl Source for GcPauses {
     fn collect(&self, tick: &mut Tick) {
-        let mut reported = lock(&self.0);
+        let mut reported = self.0.lock();
         reported.drain();
         tick.rows(id::GCS, ROWS, reported.rows());
     }
 
     fn sent(&self) {
-        let mut reported = lock(&self.0);
+        let mut reported = self.0.lock();
         reported.interpreters.iter_mut().for_each(|each| each.since = Since::default());
         reported.gone_since = Since::default();
         reported.forget_ended();
@@ -324,11 +325,11 @@ impl Source for GcPauses {
     }
 
     fn look(&self) {
-        lock(&self.0).drain();
+        self.0.lock().drain();
     }
 
     fn post(&self, sender: &mut DatagramSender) {
-        let mut reported = lock(&self.0);
+        let mut reported = self.0.lock();
         if reported.interpreters.is_empty() {
             return;
         }
@@ -337,7 +338,7 @@ impl Source for GcPauses {
         if !sender.send(kind::GC_SNAPSHOT, |out| reported.write_snapshot(out)) {
             sender.lose(1);
         }
-        let (now_s, now_ns) = (wall_s(), monotonic_ns());
+        let (now_s, now_ns) = (wall_s(), now_ns());
         for _ in 0..EVENTS_PER_TURN {
             let Some(pass) = reported.events.front() else { break };
             let sent = sender.send(kind::GC_EVENT, |out| {
@@ -363,16 +364,12 @@ fn add_up(sums: &mut [[u64; 3]; GENERATIONS], more: &[[u64; 3]; GENERATIONS]) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic under this lock")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Of those tests that look at all interpreters.
-    static ALL: Mutex<()> = Mutex::new(());
+    static ALL: Lock<()> = Lock::new(());
 
     fn pass(generation: u64, took_ns: u64) -> Pass {
         Pass { began_ns: 1, took_ns, generation, collected: 2, uncollectable: 1 }
@@ -419,7 +416,7 @@ mod tests {
 
     #[test]
     fn what_was_not_sent_is_told_again() {
-        let _all = lock(&ALL);
+        let _all = ALL.lock();
         let mut reported = Reported::default();
         let passes = Arc::new(Passes::new("site"));
         reported.interpreters.push(Interpreter::new(Arc::clone(&passes)));
@@ -443,7 +440,7 @@ mod tests {
 
     #[test]
     fn interpreters_that_ended_are_few_however_long_nobody_listens() {
-        let _all = lock(&ALL);
+        let _all = ALL.lock();
         let reported = GcPauses::default();
         for _ in 0..1_000 {
             let passes = watch("site");
@@ -452,14 +449,14 @@ mod tests {
             reported.look();
         }
         let is_here = |each: &Arc<Passes>| each.name == "site";
-        assert!(lock(&WATCHED).iter().filter(|each| is_here(each)).count() <= ROWS.rows);
-        let rows = lock(&reported.0).rows();
+        assert!(WATCHED.lock().iter().filter(|each| is_here(each)).count() <= ROWS.rows);
+        let rows = reported.0.lock().rows();
         assert!(rows.len() <= ROWS.rows + 1, "{}", rows.len());
         assert_eq!(rows.iter().map(|row| row.since.pauses[0]).sum::<u64>(), 1_000);
         assert!(rows.iter().any(|row| row.name == ENDED && row.since.pause.count() > 900));
         // A pass is reported once.
         reported.sent();
-        assert_eq!(lock(&reported.0).rows().iter().map(|row| row.since.passes()).sum::<u64>(), 0);
-        assert_eq!(lock(&reported.0).gone[0][0], 1_000);
+        assert_eq!(reported.0.lock().rows().iter().map(|row| row.since.passes()).sum::<u64>(), 0);
+        assert_eq!(reported.0.lock().gone[0][0], 1_000);
     }
 }

@@ -6,12 +6,13 @@
 
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
+use crate::lock::Lock;
 use headway_gil::{GilRow, GilTotals, ThreadTotals, Totals, name_of_row};
 use headway_measure::Histogram;
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::MutexGuard;
 
 const GIL_BOUNDS: Bounds = Bounds { rows: 64, bytes: 12_000 };
 const THREAD_BOUNDS: Bounds = Bounds { rows: 32, bytes: 8_000 };
@@ -21,7 +22,7 @@ const MAIN: &str = "main";
 /// The meter's counters as a source. Writes nothing before the first install.
 #[derive(Default)]
 pub struct Gils {
-    readings: Mutex<Readings>,
+    readings: Lock<Readings>,
 }
 
 #[derive(Default)]
@@ -39,7 +40,7 @@ impl Gils {
     }
 
     fn lock(&self) -> MutexGuard<'_, Readings> {
-        self.readings.lock().expect("no panic under this lock")
+        self.readings.lock()
     }
 }
 

@@ -8,13 +8,13 @@
 
 use super::datagram_sender::DatagramSender;
 use super::gils;
-use super::reporter::{monotonic_ns, wall_of_ns};
 use super::source::{Source, Tick};
 use super::stacks;
+use crate::lock::Lock;
 use headway_gil::Hold;
+use headway_measure::clock::{now_ns, wall_of_ns};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The length from which a hold is reported.
@@ -39,16 +39,16 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub type EndpointOf = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
 
 /// The functions of the servers in this process.
-static ENDPOINTS: Mutex<Vec<EndpointOf>> = Mutex::new(Vec::new());
+static ENDPOINTS: Lock<Vec<EndpointOf>> = Lock::new(Vec::new());
 
 /// From now on a long hold is reported with the endpoint that its thread serves.
 pub fn ask_for_endpoints(endpoint_of: EndpointOf) {
-    lock(&ENDPOINTS).push(endpoint_of);
+    ENDPOINTS.lock().push(endpoint_of);
 }
 
 pub struct LongHolds {
     threshold_ns: u64,
-    seen: Mutex<Seen>,
+    seen: Lock<Seen>,
 }
 
 #[derive(Default)]
@@ -77,7 +77,7 @@ struct LongHold {
 impl LongHolds {
     /// Reports holds of `threshold` and longer; `THRESHOLD` is a good value.
     pub fn new(threshold: Duration) -> Self {
-        Self { threshold_ns: threshold.as_nanos() as u64, seen: Mutex::default() }
+        Self { threshold_ns: threshold.as_nanos() as u64, seen: Lock::default() }
     }
 }
 
@@ -90,7 +90,7 @@ impl Source for LongHolds {
         let interval_ns = headway_gil::switch_interval_ns().unwrap_or(0);
         let waited_ns = (SHORTEST_WAIT.as_nanos() as u64).max(2 * interval_ns);
         let holds = headway_gil::holds_longer_than(self.threshold_ns, waited_ns);
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         if holds.is_empty() && seen.present.is_empty() {
             return;
         }
@@ -110,7 +110,7 @@ impl Source for LongHolds {
     }
 
     fn collect(&self, tick: &mut Tick) {
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         seen.end_those_that_are_over();
         let mut left = BUDGET_BYTES.min(tick.fields.room().saturating_sub(ROWS_BYTES));
         let Seen { past, untold, .. } = &mut *seen;
@@ -127,19 +127,19 @@ impl Source for LongHolds {
     }
 
     fn sent(&self) {
-        let mut seen = lock(&self.seen);
+        let mut seen = self.seen.lock();
         seen.past.clear();
         seen.lost += std::mem::take(&mut seen.untold);
     }
 
     fn post(&self, sender: &mut DatagramSender) {
-        sender.lose(std::mem::take(&mut lock(&self.seen).lost));
+        sender.lose(std::mem::take(&mut self.seen.lock().lost));
     }
 }
 
 impl Seen {
     fn end_those_that_are_over(&mut self) {
-        let now_ns = monotonic_ns();
+        let now_ns = now_ns();
         let mut index = 0;
         while index < self.present.len() {
             if headway_gil::is_held(&self.present[index].hold) {
@@ -171,7 +171,7 @@ impl LongHold {
     /// Makes the holder write its stack.
     fn seen(hold: Hold) -> Self {
         let endpoint = hold.native_id.and_then(|native_id| {
-            lock(&ENDPOINTS).iter().find_map(|endpoint_of| endpoint_of(native_id))
+            ENDPOINTS.lock().iter().find_map(|endpoint_of| endpoint_of(native_id))
         });
         let stack = hold.native_id.and_then(|native_id| {
             let stack = stacks::read(native_id, PATIENCE).ok()?;
@@ -205,10 +205,6 @@ impl LongHold {
             row.text(id::HOLD_ENDPOINT, endpoint);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic under this lock")
 }
 
 /// As many calls as there is room for, the most recent ones.

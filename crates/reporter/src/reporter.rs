@@ -9,14 +9,15 @@
 //! started.
 
 use super::bell::{Bell, Rung};
-use super::datagram_sender::{DatagramSender, TargetError, wall_s};
+use super::datagram_sender::{DatagramSender, TargetError};
 use super::identity::Identity;
 use super::source::{RequestCounts, Source, Tick};
-pub use headway_measure::clock::now_ns as monotonic_ns;
+use crate::lock::Lock;
+use headway_measure::clock::{now_ns, wall_s};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ pub struct Ending {
 
 pub struct Reporter {
     shared: Arc<Shared>,
-    thread: Mutex<Thread>,
+    thread: Lock<Thread>,
     pid: u32,
 }
 
@@ -57,8 +58,8 @@ struct Thread {
 
 struct Shared {
     interval: Duration,
-    encoder: Mutex<Encoder>,
-    sources: Mutex<Vec<Arc<dyn Source>>>,
+    encoder: Lock<Encoder>,
+    sources: Lock<Vec<Arc<dyn Source>>>,
     bell: Bell,
 }
 
@@ -96,19 +97,19 @@ impl Reporter {
         encoder.report(kind::PROCESS_STARTED, settings.started_s, |_| ());
         let shared = Shared {
             interval: settings.interval,
-            encoder: Mutex::new(encoder),
-            sources: Mutex::new(sources),
+            encoder: Lock::new(encoder),
+            sources: Lock::new(sources),
             bell: Bell::new(),
         };
         let reporter =
-            Self { shared: Arc::new(shared), thread: Mutex::default(), pid: std::process::id() };
-        reporter.begin(&mut lock(&reporter.thread)).map_err(TargetError::System)?;
+            Self { shared: Arc::new(shared), thread: Lock::default(), pid: std::process::id() };
+        reporter.begin(&mut reporter.thread.lock()).map_err(TargetError::System)?;
         Ok(reporter)
     }
 
     pub fn add(&self, source: Arc<dyn Source>) {
         if self.is_of_this_process() {
-            lock(&self.shared.sources).push(source);
+            self.shared.sources.lock().push(source);
         }
     }
 
@@ -118,7 +119,7 @@ impl Reporter {
             return;
         }
         let counts = self.shared.counts();
-        lock(&self.shared.encoder).report(kind::PROCESS_STOPPING, wall_s(), |out| {
+        self.shared.encoder.lock().report(kind::PROCESS_STOPPING, wall_s(), |out| {
             ending.write(out);
             if let Some(counts) = counts {
                 out.count(id::ACTIVE_REQUESTS_AT_DECISION, counts.active);
@@ -146,7 +147,7 @@ impl Reporter {
         if !self.is_of_this_process() {
             return;
         }
-        let mut thread = lock(&self.thread);
+        let mut thread = self.thread.lock();
         thread.pauses += 1;
         if let Some(handle) = thread.handle.take() {
             self.shared.bell.ring();
@@ -159,7 +160,7 @@ impl Reporter {
         if !self.is_of_this_process() {
             return Ok(());
         }
-        let mut thread = lock(&self.thread);
+        let mut thread = self.thread.lock();
         thread.pauses = thread.pauses.saturating_sub(1);
         match thread.pauses {
             0 => self.begin(&mut thread),
@@ -168,7 +169,7 @@ impl Reporter {
     }
 
     fn begin(&self, thread: &mut Thread) -> std::io::Result<()> {
-        if thread.handle.is_none() && !lock(&self.shared.encoder).has_ended {
+        if thread.handle.is_none() && !self.shared.encoder.lock().has_ended {
             let shared = Arc::clone(&self.shared);
             let _blocked = SignalsBlocked::begin();
             let builder =
@@ -193,9 +194,9 @@ impl Shared {
     fn run(&self) {
         // The interval begins at the last tick, not at the start of this thread: a program may fork
         // all the time.
-        let mut due = lock(&self.encoder).last_tick + self.interval;
+        let mut due = self.encoder.lock().last_tick + self.interval;
         while self.looks_until(due) {
-            self.tick(&mut lock(&self.encoder));
+            self.tick(&mut self.encoder.lock());
             // A tick that is late, because the machine slept or was busy, is not repeated.
             due = (due + self.interval).max(Instant::now());
         }
@@ -204,7 +205,7 @@ impl Shared {
     /// Calls `look` of the sources until a tick is due. Returns false at the end.
     fn looks_until(&self, due: Instant) -> bool {
         loop {
-            let often = lock(&self.sources).iter().filter_map(|source| source.look_every()).min();
+            let often = self.sources.lock().iter().filter_map(|source| source.look_every()).min();
             let next = often.map_or(due, |often| due.min(Instant::now() + often));
             match self.bell.wait_until(next) {
                 None => {}
@@ -218,13 +219,13 @@ impl Shared {
                 return true;
             }
             // A thread that adds a source meanwhile holds no GIL.
-            lock(&self.sources).iter().for_each(|source| source.look());
+            self.sources.lock().iter().for_each(|source| source.look());
         }
     }
 
     /// Sends the last tick and reports the end of the process, once.
     fn end(&self, ending: &Ending) {
-        let mut encoder = lock(&self.encoder);
+        let mut encoder = self.encoder.lock();
         if std::mem::replace(&mut encoder.has_ended, true) {
             return;
         }
@@ -243,7 +244,7 @@ impl Shared {
     }
 
     fn tick(&self, encoder: &mut Encoder) {
-        let sources = lock(&self.sources).clone();
+        let sources = self.sources.lock().clone();
         if encoder.tick(&sources) {
             sources.iter().for_each(|source| source.sent());
             sources.iter().for_each(|source| source.post(&mut encoder.sender));
@@ -251,7 +252,7 @@ impl Shared {
     }
 
     fn counts(&self) -> Option<RequestCounts> {
-        lock(&self.sources).iter().find_map(|source| source.requests())
+        self.sources.lock().iter().find_map(|source| source.requests())
     }
 }
 
@@ -283,13 +284,8 @@ impl Encoder {
             out.number(id::SAMPLE_PERIOD, period_s);
             out.count(id::TICKS_UNSENT, self.ticks_unsent);
             out.count(id::RECORDS_LOST, lost);
-            let mut tick = Tick {
-                now_ns: monotonic_ns(),
-                period_s,
-                fields: out,
-                scratch,
-                folded: rows_folded,
-            };
+            let mut tick =
+                Tick { now_ns: now_ns(), period_s, fields: out, scratch, folded: rows_folded };
             let mut behind: usize = sources.iter().map(|source| source.bytes()).sum();
             for source in sources {
                 behind -= source.bytes();
@@ -339,15 +335,6 @@ impl Drop for SignalsBlocked {
         // SAFETY: the set that was in force before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
-}
-
-/// Seconds since 1970 at a moment of CLOCK_MONOTONIC.
-pub fn wall_of_ns(moment_ns: u64) -> f64 {
-    wall_s() - monotonic_ns().saturating_sub(moment_ns) as f64 / 1e9
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic under this lock")
 }
 
 #[cfg(test)]

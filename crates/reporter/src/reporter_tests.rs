@@ -83,7 +83,7 @@ fn what_could_not_be_sent_is_in_the_next_tick() {
     let place = Place::new("absent");
     let counter = Arc::new(Counter::default());
     let reporter = Reporter::start(settings(place.socket(), NEVER), vec![counter.clone()]).unwrap();
-    let tick = || reporter.shared.tick(&mut lock(&reporter.shared.encoder));
+    let tick = || reporter.shared.tick(&mut reporter.shared.encoder.lock());
     counter.now.store(3, SeqCst);
     tick();
     let receiver = place.listen();
@@ -159,7 +159,7 @@ fn a_full_queue_holds_nobody_up() {
     let receiver = place.listen();
     let counter = Arc::new(Counter::default());
     let reporter = Reporter::start(settings(place.socket(), NEVER), vec![counter.clone()]).unwrap();
-    let mut encoder = lock(&reporter.shared.encoder);
+    let mut encoder = reporter.shared.encoder.lock();
     let mut ticks = 0;
     while encoder.ticks_unsent < 3 {
         counter.now.fetch_add(1, SeqCst);
@@ -181,7 +181,7 @@ fn a_full_queue_holds_nobody_up() {
         requests
     };
     assert!(read(&receiver) < ticks);
-    reporter.shared.tick(&mut lock(&reporter.shared.encoder));
+    reporter.shared.tick(&mut reporter.shared.encoder.lock());
     assert_eq!(read(&receiver), ticks);
 }
 
@@ -242,7 +242,7 @@ fn of_two_forks_at_once_the_first_to_be_over_does_not_bring_the_thread_into_the_
     let place = Place::new("forks");
     let receiver = place.listen();
     let reporter = Reporter::start(settings(place.socket(), NEVER), Vec::new()).unwrap();
-    let runs = || lock(&reporter.thread).handle.is_some();
+    let runs = || reporter.thread.lock().handle.is_some();
     reporter.pause();
     reporter.pause();
     reporter.resume().unwrap();

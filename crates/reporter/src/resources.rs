@@ -2,12 +2,13 @@
 
 use super::cgroup::{Cgroups, Throttling};
 use super::source::{Source, Tick};
+use crate::lock::Lock;
 use headway_telemetry::id;
-use std::sync::Mutex;
+use rustix::thread::sched_getaffinity;
 
 pub struct Resources {
     cgroups: Cgroups,
-    readings: Mutex<Readings>,
+    readings: Lock<Readings>,
 }
 
 #[derive(Default)]
@@ -29,7 +30,7 @@ impl Resources {
     pub fn from_now() -> Self {
         let cgroups = Cgroups::of_this_process();
         let reported = Used::now(cgroups.limits().throttling).0;
-        Self { cgroups, readings: Mutex::new(Readings { reported, latest: reported }) }
+        Self { cgroups, readings: Lock::new(Readings { reported, latest: reported }) }
     }
 }
 
@@ -37,7 +38,7 @@ impl Source for Resources {
     fn collect(&self, tick: &mut Tick) {
         let limits = self.cgroups.limits();
         let (used, max_rss_bytes) = Used::now(limits.throttling);
-        let mut readings = self.readings.lock().expect("no panic under this lock");
+        let mut readings = self.readings.lock();
         readings.latest = used;
         let reported = readings.reported;
         drop(readings);
@@ -70,7 +71,7 @@ impl Source for Resources {
     }
 
     fn sent(&self) {
-        let mut readings = self.readings.lock().expect("no panic under this lock");
+        let mut readings = self.readings.lock();
         readings.reported = readings.latest;
     }
 }
@@ -94,20 +95,12 @@ impl Used {
 fn rss_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
-    // SAFETY: sysconf has no preconditions.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    Some(pages * u64::try_from(page_bytes).ok()?)
+    Some(pages * rustix::param::page_size() as u64)
 }
 
 /// The number of cores that the process may run on.
 fn cores() -> Option<u32> {
-    // SAFETY: all zero bytes are a valid set, which the call fills.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        let pid = libc::getpid();
-        let known = libc::sched_getaffinity(pid, size_of::<libc::cpu_set_t>(), &mut set) == 0;
-        known.then(|| libc::CPU_COUNT(&set) as u32)
-    }
+    Some(sched_getaffinity(Some(rustix::process::getpid())).ok()?.count())
 }
 
 #[cfg(test)]

@@ -8,14 +8,15 @@
 //! The module knows signals and pipes; `Around` does what CPython needs to find the right stack.
 //! Any thread may request a stack; one request at a time is served.
 
-use super::reporter::monotonic_ns;
+use crate::lock::Lock;
+use headway_measure::clock::now_ns;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{
     AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst,
 };
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// A longer stack is cut at the end of a line.
@@ -65,7 +66,7 @@ static WRITER: AtomicUsize = AtomicUsize::new(0);
 /// finds by itself. Up to CPython 3.11 that is a thread's first one, whatever interpreter it is in.
 pub type PresentState = AtomicPtr<c_void>;
 /// Of the threads that say so, by the kernel's id. Locked when one comes or ends, and by who asks.
-static PRESENT_STATES: Mutex<Vec<(u32, Arc<PresentState>)>> = Mutex::new(Vec::new());
+static PRESENT_STATES: Lock<Vec<(u32, Arc<PresentState>)>> = Lock::new(Vec::new());
 /// The place of the requested thread, or null. Writer: the requester. Reader: that thread's
 /// handler.
 static PRESENT_STATE: AtomicPtr<PresentState> = AtomicPtr::new(std::ptr::null_mut());
@@ -96,7 +97,7 @@ pub fn present_state_of(native_id: u32) -> Option<Arc<PresentState>> {
 }
 
 fn present_states() -> MutexGuard<'static, Vec<(u32, Arc<PresentState>)>> {
-    PRESENT_STATES.lock().expect("no panic under this lock")
+    PRESENT_STATES.lock()
 }
 
 /// The reason why there is no stack.
@@ -245,7 +246,7 @@ extern "C" fn write_own_stack(signal: c_int) {
     let (errno, native_id) = unsafe { (*libc::__errno_location(), libc::gettid() as u32) };
     let writing = native_id | WRITING;
     if ASKED.compare_exchange(native_id, writing, SeqCst, SeqCst).is_ok() {
-        TAKEN_NS.store(monotonic_ns(), SeqCst);
+        TAKEN_NS.store(now_ns(), SeqCst);
         // SAFETY: `register` stored faulthandler's handler before this one could be called.
         let write: extern "C" fn(c_int) = unsafe { std::mem::transmute(WRITER.load(SeqCst)) };
         // SAFETY: the place is this very thread's, and it has not left.

@@ -3,10 +3,16 @@
 //! Users know such a file as a ledger. The trace, if there is one, lies behind the mapping.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::io::Error;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering::*;
 
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
 use super::mapping::{
-    Header, MappingError, SLOTS, claimed, claimed_count, errno, header, length_of, mapping_bytes,
+    Header, MappingError, SLOTS, claimed, claimed_count, header, length_of, mapping_bytes, open,
     read_identity, reserve, slot_offset,
 };
 use super::process::ProcessCounters;
@@ -23,7 +29,7 @@ pub fn write_to(fd: c_int) -> Result<(), c_int> {
             std::mem::offset_of!(ProcessCounters, threads) + rows * size_of::<ThreadCounters>();
         write_from(fd, slot.slot.cast(), used, slot_offset(slot.index))?;
     }
-    // SAFETY: `fd` is the caller's open file.
+    // SAFETY: no pointers.
     match unsafe { libc::ftruncate(fd, mapping_bytes(SLOTS) as libc::off_t) } {
         0 => Ok(()),
         _ => Err(errno()),
@@ -39,90 +45,79 @@ pub fn write_behind(fd: c_int, start: *const u8, bytes: usize) -> Result<(), c_i
 fn write_from(fd: c_int, start: *const u8, bytes: usize, offset: usize) -> Result<(), c_int> {
     let mut done = 0;
     while done < bytes {
+        let at = (offset + done) as libc::off_t;
+        // Other threads write to the range, so it cannot be a slice.
         // SAFETY: the range lies in memory that stays mapped.
-        let wrote = unsafe {
-            libc::pwrite(fd, start.add(done).cast(), bytes - done, (offset + done) as libc::off_t)
-        };
-        match wrote {
-            ..=0 if errno() == libc::EINTR => {}
-            ..=0 => return Err(errno()),
-            _ => done += wrote as usize,
+        let wrote = unsafe { libc::pwrite(fd, start.add(done).cast(), bytes - done, at) };
+        match usize::try_from(wrote) {
+            Ok(0) => return Err(libc::EIO),
+            Ok(wrote) => done += wrote,
+            Err(_) if errno() == libc::EINTR => {}
+            Err(_) => return Err(errno()),
         }
     }
     Ok(())
 }
 
+fn errno() -> c_int {
+    Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
 /// Appends `bytes` zero bytes, with space on the disk, to a counters file and maps them. The error
 /// is an errno; `EEXIST` if something lies behind the mapping already.
 pub fn append(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
-    // SAFETY: `path` is a C string.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return Err(errno());
-    }
-    let offset = mapping_bytes(SLOTS) as libc::off_t;
-    if length_of(fd).is_ok_and(|length| length > mapping_bytes(SLOTS)) {
-        // SAFETY: `fd` is ours.
-        unsafe { libc::close(fd) };
+    let fd = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Errno::raw_os_error)?;
+    if length_of(fd.as_fd()).is_ok_and(|length| length > mapping_bytes(SLOTS)) {
         return Err(libc::EEXIST);
     }
-    // SAFETY: `fd` is an open file, and nothing lies behind the mapping; the offset is whole pages.
-    let memory = unsafe {
-        match libc::posix_fallocate(fd, offset, bytes as libc::off_t) {
-            0 => Ok(libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd,
-                offset,
-            )),
-            error => Err(error),
-        }
-    };
-    let memory = match memory {
-        Ok(libc::MAP_FAILED) => Err(errno()),
-        Ok(memory) if reserve(memory.cast(), bytes) => Ok(memory),
-        Ok(_) => Err(libc::ENOSPC),
-        Err(error) => Err(error),
-    };
-    // Without space on the disk, the file keeps its old length.
-    // SAFETY: `fd` is ours; the mapping outlives it.
-    unsafe {
-        if memory.is_err() {
-            libc::ftruncate(fd, offset);
-        }
-        libc::close(fd);
+    let appended = map_appended(fd.as_fd(), bytes);
+    if appended.is_err() {
+        // Without space on the disk, the file keeps its old length.
+        let _ = fs::ftruncate(&fd, mapping_bytes(SLOTS) as u64);
     }
-    memory
+    appended
+}
+
+fn map_appended(fd: BorrowedFd, bytes: usize) -> Result<*mut c_void, c_int> {
+    let offset = mapping_bytes(SLOTS);
+    // glibc writes zero bytes where the file system cannot allocate; the system call fails.
+    // SAFETY: an open file and no pointers.
+    let allocated = unsafe {
+        libc::posix_fallocate(fd.as_raw_fd(), offset as libc::off_t, bytes as libc::off_t)
+    };
+    if allocated != 0 {
+        return Err(allocated);
+    }
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping of an open file that is long enough; the offset is whole pages.
+    let memory =
+        unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, fd, offset as u64) }
+            .map_err(Errno::raw_os_error)?;
+    match reserve(memory.cast(), bytes) {
+        true => Ok(memory),
+        false => Err(libc::ENOSPC),
+    }
 }
 
 /// Maps the bytes behind the mapping in a counters file for reading, and returns their address and
 /// number; `None` if there are none.
 pub fn map_behind(path: &CStr) -> Result<Option<(*mut c_void, usize)>, MappingError> {
-    // SAFETY: `path` is a C string.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return Err(MappingError::Open(errno()));
+    let fd = open(path, OFlags::RDONLY)?;
+    read_identity(fd.as_fd())?;
+    let bytes = length_of(fd.as_fd())?.saturating_sub(mapping_bytes(SLOTS));
+    if bytes == 0 {
+        return Ok(None);
     }
-    let mapped = read_identity(fd).and_then(|_| {
-        let bytes = length_of(fd)?.saturating_sub(mapping_bytes(SLOTS));
-        if bytes == 0 {
-            return Ok(None);
-        }
-        let offset = mapping_bytes(SLOTS) as libc::off_t;
-        // SAFETY: a fresh mapping of an open file that is long enough; the offset is whole pages.
-        let memory = unsafe {
-            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_PRIVATE, fd, offset)
-        };
-        match memory == libc::MAP_FAILED {
-            true => Err(MappingError::Map(errno())),
-            false => Ok(Some((memory, bytes))),
-        }
-    });
-    // SAFETY: `fd` is ours; the mapping outlives it.
-    unsafe { libc::close(fd) };
-    mapped
+    Ok(Some((map_to_read(fd.as_fd(), bytes, mapping_bytes(SLOTS))?, bytes)))
+}
+
+/// The file has bytes up to there, and the offset is whole pages.
+fn map_to_read(fd: BorrowedFd, bytes: usize, offset: usize) -> Result<*mut c_void, MappingError> {
+    let (access, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
+    // SAFETY: a fresh mapping of an open file.
+    unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, fd, offset as u64) }
+        .map_err(MappingError::map)
 }
 
 /// A counters file that is only read, with the slots that were claimed when it was opened.
@@ -133,36 +128,18 @@ pub struct Reader {
 
 impl Reader {
     pub fn open(path: &CStr) -> Result<Self, MappingError> {
-        // SAFETY: `path` is a C string.
-        let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if fd < 0 {
-            return Err(MappingError::Open(errno()));
-        }
-        let reader = read_identity(fd).and_then(|_| Self::map(fd));
-        // SAFETY: `fd` is ours; the mapping outlives it.
-        unsafe { libc::close(fd) };
-        reader
-    }
-
-    fn map(fd: c_int) -> Result<Self, MappingError> {
-        if length_of(fd)? < mapping_bytes(SLOTS) {
+        let fd = open(path, OFlags::RDONLY)?;
+        read_identity(fd.as_fd())?;
+        if length_of(fd.as_fd())? < mapping_bytes(SLOTS) {
             return Err(MappingError::NotALedger);
         }
-        // The header knows how many slots there are.
-        let slots = claimed_count(Self::map_slots(fd, 0)?.header());
-        Self::map_slots(fd, slots)
+        // The header has the number of slots.
+        let slots = claimed_count(Self::map(fd.as_fd(), 0)?.header());
+        Self::map(fd.as_fd(), slots)
     }
 
-    fn map_slots(fd: c_int, slots: usize) -> Result<Self, MappingError> {
-        let bytes = mapping_bytes(slots);
-        // SAFETY: a fresh mapping of an open file that is long enough.
-        let memory = unsafe {
-            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0)
-        };
-        match memory == libc::MAP_FAILED {
-            true => Err(MappingError::Map(errno())),
-            false => Ok(Self { header: memory.cast(), slots }),
-        }
+    fn map(fd: BorrowedFd, slots: usize) -> Result<Self, MappingError> {
+        Ok(Self { header: map_to_read(fd, mapping_bytes(slots), 0)?.cast(), slots })
     }
 
     pub fn header(&self) -> &Header {
@@ -179,6 +156,6 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         // SAFETY: our own mapping, of this length.
-        unsafe { libc::munmap(self.header as *mut c_void, mapping_bytes(self.slots)) };
+        let _ = unsafe { munmap(self.header as *mut c_void, mapping_bytes(self.slots)) };
     }
 }

@@ -15,9 +15,16 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::size_of;
 use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use headway_measure::clock;
+use rustix::fs::{self, FlockOperation, MemfdFlags, Mode, OFlags};
+use rustix::io::{Errno, pread};
+use rustix::mm::{
+    Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mremap, munmap,
+};
+use rustix::process::{Resource, getrlimit};
 
 use super::process::ProcessCounters;
 
@@ -67,8 +74,14 @@ pub enum MappingError {
     NotALedger,
 }
 
-pub(super) fn errno() -> c_int {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+impl MappingError {
+    fn open(error: Errno) -> Self {
+        Self::Open(error.raw_os_error())
+    }
+
+    pub(super) fn map(error: Errno) -> Self {
+        Self::Map(error.raw_os_error())
+    }
 }
 
 /// Creates a mapping in memory without a name. If there is no room for all slots, it has one.
@@ -78,84 +91,53 @@ pub fn create_anonymous() -> Result<(), MappingError> {
     }
     let mut error = 0;
     for slots in [SLOTS, 1] {
-        // SAFETY: a fresh anonymous mapping, wherever the kernel likes.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                mapping_bytes(slots),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if memory != libc::MAP_FAILED {
-            let header = size_of::<Header>().next_multiple_of(page_bytes());
-            // The memory stays as long as part of it is mapped.
-            // SAFETY: the rest of the mapping above, to which there is no reference.
-            unsafe { libc::munmap(memory.add(header), mapping_bytes(slots) - header) };
-            adopt(memory, slots);
-            begin_run();
-            return Ok(());
+        match map_anonymous(mapping_bytes(slots), MapFlags::SHARED) {
+            Ok(memory) => {
+                let header = size_of::<Header>().next_multiple_of(page_bytes());
+                // The memory stays as long as part of it is mapped.
+                // SAFETY: the rest of the mapping above, to which there is no reference.
+                let _ = unsafe { munmap(memory.add(header), mapping_bytes(slots) - header) };
+                adopt(memory, slots);
+                begin_run();
+                return Ok(());
+            }
+            Err(errno) => error = errno.raw_os_error(),
         }
-        error = errno();
     }
     Err(MappingError::Map(error))
 }
 
 /// Creates the mapping in a memfd, which never needs address space for more than the header.
 fn create_in_memfd() -> Result<(), MappingError> {
-    // SAFETY: zero bytes are a valid limit; a C string; the descriptor is ours.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        // A file that grows beyond the limit has the process receive SIGXFSZ.
-        if libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) != 0
-            || limit.rlim_cur < mapping_bytes(SLOTS) as libc::rlim_t
-        {
-            return Err(MappingError::Open(libc::EFBIG));
-        }
-        let fd = libc::memfd_create(c"headway-ledger".as_ptr(), libc::MFD_CLOEXEC);
-        if fd < 0 {
-            return Err(MappingError::Open(errno()));
-        }
-        let created = create_in(fd);
-        libc::close(fd);
-        // Pages of memory need no reservation: the kernel allocates them when they are touched.
-        FILE_BACKED.store(0, Relaxed);
-        created
+    // A file that grows beyond the limit has the process receive SIGXFSZ.
+    let limit_bytes = getrlimit(Resource::Fsize).current;
+    if limit_bytes.is_some_and(|limit_bytes| limit_bytes < mapping_bytes(SLOTS) as u64) {
+        return Err(MappingError::Open(libc::EFBIG));
     }
+    let fd =
+        fs::memfd_create(c"headway-ledger", MemfdFlags::CLOEXEC).map_err(MappingError::open)?;
+    let created = create_in(fd.as_fd());
+    // Pages of memory need no reservation: the kernel allocates them when they are touched.
+    FILE_BACKED.store(0, Relaxed);
+    created
 }
 
 /// Creates a mapping of a new file at `path`. A present file is replaced, never truncated: another
 /// process may have it mapped, and would be killed by a page that disappears.
 pub fn create_file(path: &CStr) -> Result<(), MappingError> {
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    // SAFETY: `path` is a C string.
-    let fd = unsafe {
-        libc::unlink(path.as_ptr());
-        libc::open(path.as_ptr(), flags, 0o600)
-    };
-    if fd < 0 {
-        return Err(MappingError::Open(errno()));
-    }
-    let created = create_in(fd);
-    // SAFETY: `fd` is ours; the mapping outlives it.
-    unsafe { libc::close(fd) };
-    created
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let _ = fs::unlink(path);
+    let fd = fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(MappingError::open)?;
+    create_in(fd.as_fd())
 }
 
 /// Creates a mapping of an empty, open file, which may have no name. The file stays locked (flock,
 /// shared) as long as a process maps it, even without an open descriptor.
-pub fn create_in(fd: c_int) -> Result<(), MappingError> {
+pub fn create_in(fd: BorrowedFd) -> Result<(), MappingError> {
+    // Nothing depends on the lock.
+    let _ = fs::flock(fd, FlockOperation::NonBlockingLockShared);
     // The file is sparse: only used pages take room on the disk.
-    // SAFETY: `fd` is an open file. Nothing depends on the lock.
-    let truncated = unsafe {
-        libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB);
-        libc::ftruncate(fd, mapping_bytes(SLOTS) as libc::off_t)
-    };
-    if truncated != 0 {
-        return Err(MappingError::Map(errno()));
-    }
+    fs::ftruncate(fd, mapping_bytes(SLOTS) as u64).map_err(MappingError::map)?;
     map_file(fd)?;
     begin_run();
     Ok(())
@@ -163,56 +145,41 @@ pub fn create_in(fd: c_int) -> Result<(), MappingError> {
 
 /// Maps the file of a run that another process began.
 pub fn join_file(path: &CStr, run: u64) -> Result<(), MappingError> {
-    // SAFETY: `path` is a C string.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return Err(MappingError::Open(errno()));
+    let fd = open(path, OFlags::RDWR)?;
+    // The file may be longer: its owner may have a trace behind the counters.
+    if read_identity(fd.as_fd())? != run || length_of(fd.as_fd())? < mapping_bytes(SLOTS) {
+        return Err(MappingError::NotALedger);
     }
-    let joined = read_identity(fd).and_then(|identity| match identity == run {
-        // The file may be longer: its owner may have a trace behind the counters.
-        true if length_of(fd)? >= mapping_bytes(SLOTS) => {
-            // SAFETY: `fd` is an open file; see `create_in`.
-            unsafe { libc::flock(fd, libc::LOCK_SH | libc::LOCK_NB) };
-            map_file(fd)
-        }
-        _ => Err(MappingError::NotALedger),
-    });
-    // SAFETY: `fd` is ours; the mapping outlives it.
-    unsafe { libc::close(fd) };
-    joined
+    // As in `create_in`.
+    let _ = fs::flock(&fd, FlockOperation::NonBlockingLockShared);
+    map_file(fd.as_fd())
+}
+
+pub(super) fn open(path: &CStr, access: OFlags) -> Result<OwnedFd, MappingError> {
+    fs::open(path, access | OFlags::CLOEXEC, Mode::empty()).map_err(MappingError::open)
 }
 
 /// The identity of the run that the open counters file belongs to.
-pub fn read_identity(fd: c_int) -> Result<u64, MappingError> {
-    let mut head = [0_u64; 3];
-    // SAFETY: the buffer has that length.
-    let length = unsafe { libc::pread(fd, head.as_mut_ptr().cast(), size_of::<[u64; 3]>(), 0) };
-    let [magic, layout, run] = head;
-    match length == size_of::<[u64; 3]>() as isize && magic == MAGIC && layout == LAYOUT {
+pub fn read_identity(fd: BorrowedFd) -> Result<u64, MappingError> {
+    let mut head = [[0_u8; 8]; 3];
+    let length = pread(fd, head.as_flattened_mut(), 0);
+    let [magic, layout, run] = head.map(u64::from_ne_bytes);
+    match length == Ok(size_of_val(&head)) && magic == MAGIC && layout == LAYOUT {
         true => Ok(run),
         false => Err(MappingError::NotALedger),
     }
 }
 
-fn map_file(fd: c_int) -> Result<(), MappingError> {
+fn map_file(fd: BorrowedFd) -> Result<(), MappingError> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: `fd` is an open file that is long enough; the mapping is fresh.
-    let memory = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            size_of::<Header>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            fd,
-            0,
-        )
-    };
-    if memory == libc::MAP_FAILED {
-        return Err(MappingError::Map(errno()));
-    }
+    let memory =
+        unsafe { mmap(std::ptr::null_mut(), size_of::<Header>(), access, MapFlags::SHARED, fd, 0) }
+            .map_err(MappingError::map)?;
     FILE_BACKED.store(1, Relaxed);
     if !reserve(memory.cast(), size_of::<Header>()) {
         // SAFETY: mapped above, used by nobody.
-        unsafe { libc::munmap(memory, size_of::<Header>()) };
+        let _ = unsafe { munmap(memory, size_of::<Header>()) };
         FILE_BACKED.store(0, Relaxed);
         return Err(MappingError::Map(libc::ENOSPC));
     }
@@ -224,7 +191,7 @@ fn map_file(fd: c_int) -> Result<(), MappingError> {
 fn adopt(memory: *mut c_void, slots: usize) {
     // A refusal only makes core files larger. Mappings of slots inherit the advice.
     // SAFETY: the mapping is ours.
-    unsafe { libc::madvise(memory, size_of::<Header>(), libc::MADV_DONTDUMP) };
+    let _ = unsafe { madvise(memory, size_of::<Header>(), Advice::LinuxDontDump) };
     MAPPED_SLOTS.store(slots as u32, Relaxed);
     HEADER.store(memory.cast(), Release);
 }
@@ -233,6 +200,13 @@ fn adopt(memory: *mut c_void, slots: usize) {
 fn page_bytes() -> usize {
     // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// A mapping of zero bytes without a reservation of memory.
+fn map_anonymous(bytes: usize, sharing: MapFlags) -> Result<*mut c_void, Errno> {
+    let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, sharing | MapFlags::NORESERVE);
+    // SAFETY: a fresh mapping at an address that the kernel chooses.
+    unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags) }
 }
 
 /// The offset of a slot from the header, in bytes.
@@ -255,15 +229,12 @@ impl MappedSlot {
         let end = slot_offset(index + 1);
         let header = std::ptr::from_ref(header).cast_mut().cast();
         // SAFETY: the old mapping is ours, shared, and stays; the new mapping is fresh.
-        let memory = unsafe { libc::mremap(header, 0, end, libc::MREMAP_MAYMOVE) };
-        if memory == libc::MAP_FAILED {
-            return None;
-        }
+        let memory = unsafe { mremap(header, 0, end, MremapFlags::MAYMOVE) }.ok()?;
         let before = slot_offset(index) & !(page_bytes() - 1);
         // SAFETY: whole pages of the mapping above, to which there is no reference, and an address
         // in the rest.
         unsafe {
-            libc::munmap(memory, before);
+            let _ = munmap(memory, before);
             let slot = memory.cast::<u8>().add(slot_offset(index)).cast();
             Some(Self { slot, start: memory.add(before), bytes: end - before, index })
         }
@@ -291,7 +262,7 @@ impl Drop for MappedSlot {
     fn drop(&mut self) {
         if self.bytes != 0 {
             // SAFETY: our own mapping, of this length.
-            unsafe { libc::munmap(self.start, self.bytes) };
+            let _ = unsafe { munmap(self.start, self.bytes) };
         }
     }
 }
@@ -299,8 +270,7 @@ impl Drop for MappedSlot {
 fn begin_run() {
     // SAFETY: `adopt` just stored a mapping that starts with a header.
     let header = unsafe { &*HEADER.load(Acquire) };
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() } as u64;
+    let pid = u64::from(std::process::id());
     header.run.store(clock::now_ns() << 8 ^ pid << 40, Relaxed);
     header.layout.store(LAYOUT, Relaxed);
     header.magic.store(MAGIC, Release);
@@ -318,26 +288,12 @@ pub fn claim() -> Option<&'static ProcessCounters> {
     let slot = match header().and_then(claim_shared) {
         Some(slot) => slot,
         None => {
-            // SAFETY: a fresh private mapping of the size of a slot.
-            let memory = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    size_of::<ProcessCounters>(),
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                    -1,
-                    0,
-                )
-            };
-            if memory == libc::MAP_FAILED {
-                return None;
-            }
+            let memory = map_anonymous(size_of::<ProcessCounters>(), MapFlags::PRIVATE).ok()?;
             // SAFETY: zeroed, aligned, as long as a slot, and never unmapped.
             unsafe { &*memory.cast::<ProcessCounters>() }
         }
     };
-    // SAFETY: getpid has no preconditions.
-    slot.pid.store(unsafe { libc::getpid() }, Relaxed);
+    slot.pid.store(std::process::id() as i32, Relaxed);
     Some(slot)
 }
 
@@ -374,20 +330,19 @@ fn claim_shared(header: &'static Header) -> Option<&'static ProcessCounters> {
 
 /// Requests memory or disk space behind a part of the mapping, so that a hook that writes there
 /// neither blocks for long nor is killed for lack of space. Pages of memory are allocated when they
-/// are touched, like those of a stack. Async-signal-safe. Changes errno.
+/// are touched, like those of a stack. Async-signal-safe.
 pub fn reserve(start: *const u8, bytes: usize) -> bool {
     if FILE_BACKED.load(Relaxed) == 0 {
         return true;
     }
-    const MADV_POPULATE_WRITE: c_int = 23;
     let page = page_bytes();
     let first = start as usize & !(page - 1);
     let length = ((start as usize + bytes + page - 1) & !(page - 1)) - first;
     // Fails cleanly (EFAULT, ENOMEM, EINVAL before Linux 5.14) where a plain write would raise
     // SIGBUS for lack of space.
     // SAFETY: the range lies in our mapping.
-    let populated = unsafe { libc::madvise(first as *mut c_void, length, MADV_POPULATE_WRITE) };
-    populated == 0 || errno() == libc::EINVAL
+    let populated = unsafe { madvise(first as *mut c_void, length, Advice::LinuxPopulateWrite) };
+    matches!(populated, Ok(()) | Err(Errno::INVAL))
 }
 
 /// The slots that processes have claimed, including this one, as far as there is address space for
@@ -409,13 +364,6 @@ pub fn claimed_count(header: &Header) -> usize {
     header.next_slot.load(Relaxed).min(SLOTS as u32) as usize
 }
 
-pub(super) fn length_of(fd: c_int) -> Result<usize, MappingError> {
-    // SAFETY: zeroed memory is a valid `stat`, and `fd` is open.
-    unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        match libc::fstat(fd, &mut stat) {
-            0 => Ok(stat.st_size as usize),
-            _ => Err(MappingError::Map(errno())),
-        }
-    }
+pub(super) fn length_of(fd: BorrowedFd) -> Result<usize, MappingError> {
+    Ok(fs::fstat(fd).map_err(MappingError::map)?.st_size as usize)
 }

@@ -4,6 +4,8 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering::*;
 
 use headway_measure::clock::now_ns;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::recording::{self, Kind, is_on, name_gil, record};
 use super::ring::{self, MAX_ENTRIES, Ring, ring_bytes};
@@ -49,14 +51,11 @@ pub fn begin(events: u64, path: Option<&CStr>) -> Result<(), i32> {
 /// Memory that a fork shares until one of the processes writes to it. It is allocated at once, so
 /// that no hook waits for a page.
 fn private_memory(bytes: usize) -> Result<*mut c_void, i32> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
     // SAFETY: a fresh mapping at an address that the kernel chooses.
-    let memory = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
-    match memory == libc::MAP_FAILED {
-        true => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM)),
-        false => Ok(memory),
-    }
+    unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags) }
+        .map_err(Errno::raw_os_error)
 }
 
 /// Ends the trace and copies it; `None` if there was none in this process.
@@ -71,7 +70,7 @@ pub fn read_file(path: &CStr) -> Result<Option<ring::Copy>, MappingError> {
     // SAFETY: a mapping of this length, which stays until the ring is copied.
     let copy = unsafe { Ring::find(memory.cast(), bytes) }.map(|ring| ring.copy(0));
     // SAFETY: our own mapping, of this length.
-    unsafe { libc::munmap(memory, bytes) };
+    let _ = unsafe { munmap(memory, bytes) };
     Ok(copy)
 }
 

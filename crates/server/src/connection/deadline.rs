@@ -5,7 +5,7 @@ use crate::connection::state::{Connection, Stage};
 use crate::net::socket;
 use crate::pool::phase::Phase;
 use crate::request::Patience;
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 use std::os::fd::AsFd;
 
 /// How long a connection may take for each [`Stage`].
@@ -46,7 +46,8 @@ impl Timeouts {
             connection.deadline_stage = Some(connection.stage);
             connection.deadline_ns = now_ns() + self.of(connection.stage);
             if is_writing {
-                connection.untaken = socket::untaken(connection.socket.as_fd());
+                connection.unacknowledged_bytes =
+                    socket::unacknowledged_bytes(connection.socket.as_fd());
             }
         }
         let end_ns = match connection.stage {
@@ -71,7 +72,8 @@ pub fn has_gone_on(connection: &mut Connection) -> bool {
     match connection.stage {
         Stage::Writing(_) => {
             // No event told of what was taken if it makes too little room.
-            connection.moved |= socket::untaken(connection.socket.as_fd()) < connection.untaken;
+            connection.moved |= socket::unacknowledged_bytes(connection.socket.as_fd())
+                < connection.unacknowledged_bytes;
             connection.moved
         }
         Stage::Lingering { .. } => connection.moved,

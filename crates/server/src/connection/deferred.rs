@@ -17,9 +17,10 @@ use crate::connection::table::Queued;
 use crate::net::socket::{self, Transfer};
 use crate::net::tls::TlsSession;
 use crate::stats::RequestRecord;
+use headway_reporter::lock::Lock;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
 /// How long a response is held while its thread runs others.
 const HELD_NS: u64 = 500_000;
@@ -46,7 +47,7 @@ pub struct DeferredResponses {
     open_since_ns: AtomicU64,
     /// The monitor has the rest of a response to go on with, be the box open or not. As above.
     has_rest: AtomicBool,
-    contents: Mutex<Contents>,
+    contents: Lock<Contents>,
 }
 
 #[derive(Default)]
@@ -67,7 +68,7 @@ struct HandedOff {
 
 impl DeferredResponses {
     fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().expect("no panic under this lock")
+        self.contents.lock()
     }
 
     /// Called by its thread before it runs a request whose response may be held.
@@ -110,7 +111,7 @@ impl DeferredResponses {
     /// if it is not for this box. Waits for nobody: the GIL is held, and in a forked child the lock may
     /// be too, for ever.
     pub fn hand_off(&self, connection: &mut Connection) -> bool {
-        let Ok(mut contents) = self.contents.try_lock() else { return false };
+        let Some(mut contents) = self.contents.try_lock() else { return false };
         // Under the lock: the monitor looks no more into a box that it has closed.
         let open = self.is_open() && is_small(connection);
         if open {
@@ -199,11 +200,11 @@ pub fn is_small(connection: &Connection) -> bool {
 
 /// The outboxes of all threads, for the monitor. Locked before any of them.
 #[derive(Default)]
-pub struct DeferredOfThreads(Mutex<Vec<Arc<DeferredResponses>>>);
+pub struct DeferredOfThreads(Lock<Vec<Arc<DeferredResponses>>>);
 
 impl DeferredOfThreads {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<DeferredResponses>>> {
-        self.0.lock().expect("no panic under this lock")
+        self.0.lock()
     }
 
     /// One for the calling thread, until it leaves.

@@ -17,10 +17,13 @@ use crate::net::socket::{self, Transfer};
 use crate::pool::dispatcher::Dispatcher;
 use crate::request::{Application, Patience, RequestContext, encode_refusal};
 use crate::stats::access_log::{Asked, LogBuffer, LogForm, Request};
-use crate::stats::clock::{CpuCharges, DateCache, now_ns};
+use crate::stats::cpu_charges::CpuCharges;
+use crate::stats::date_cache::DateCache;
 use crate::stats::{AccessLog, Counters, RequestRecord, Slot, ThreadCounters};
+use headway_measure::clock::now_ns;
+use headway_reporter::lock::Lock;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A body is gathered before the application is called until it is complete or this large, so
 /// that a slow sender of a small form holds no thread, and its framing is checked beforehand.
@@ -48,7 +51,7 @@ pub struct WorkerState<'a, T> {
     pub dates: DateCache,
     pub log: LogBuffer,
     /// Written by this thread, read or taken by whoever wants to know.
-    pub book: Arc<Mutex<ThreadCounters>>,
+    pub book: Arc<Lock<ThreadCounters>>,
     /// What others may know of it with telemetry, where it runs requests.
     pub slot: Option<Arc<Slot>>,
     /// Memory for the next requests that begin.
@@ -390,7 +393,7 @@ impl<A: Application> Driver<A> {
         state: &mut WorkerState<A::Thread>,
     ) {
         let target = request.map_or(&b"-"[..], |(head, bytes)| &bytes[head.target.clone()]);
-        state.book.lock().expect("no panic under this lock").record(target, record);
+        state.book.lock().record(target, record);
         if let Some(log) = &self.access_log {
             let request = request.map(|(head, bytes)| {
                 let field = |name: &[u8]| match log.form {

@@ -5,7 +5,7 @@
 
 use crate::connection::state::{Connection, Stage};
 use crate::net::socket::{self, Transfer};
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 use std::os::fd::AsFd;
 
 /// For so long without a byte.

@@ -9,7 +9,7 @@ use crate::net::sendfile::FileBody;
 use crate::net::socket::{self, Direction, PeerAddress, Transfer};
 use crate::net::tls::TlsSession;
 use crate::request::body::RequestBody;
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub struct Connection {
     /// before it.
     pub moved: bool,
     /// How much of a response had gone out when the deadline was set, and the peer had not taken.
-    pub untaken: libc::c_int,
+    pub unacknowledged_bytes: libc::c_int,
     /// Set by the monitor when the deadline has passed.
     pub expired: bool,
     pub progress: Progress,
@@ -124,7 +124,7 @@ impl Connection {
             deadline_ns: 0,
             deadline_stage: None,
             moved: false,
-            untaken: 0,
+            unacknowledged_bytes: 0,
             expired: false,
             progress: Progress::default(),
         }
@@ -266,7 +266,8 @@ impl Connection {
         // Nothing wakes the thread when the waiting is called off, so it looks.
         const LOOK_MS: i32 = 100;
         let socket = self.socket.as_fd();
-        let (mut untaken, mut left_ms) = (socket::untaken(socket), timeout_ms);
+        let (mut unacknowledged_bytes, mut left_ms) =
+            (socket::unacknowledged_bytes(socket), timeout_ms);
         loop {
             let step_ms = left_ms.min(LOOK_MS);
             if socket::wait_ready(socket, direction, step_ms) {
@@ -277,8 +278,11 @@ impl Connection {
             }
             left_ms -= step_ms;
             if left_ms <= 0 {
-                let before = std::mem::replace(&mut untaken, socket::untaken(socket));
-                if direction == Direction::Receive || untaken >= before {
+                let before = std::mem::replace(
+                    &mut unacknowledged_bytes,
+                    socket::unacknowledged_bytes(socket),
+                );
+                if direction == Direction::Receive || unacknowledged_bytes >= before {
                     return false;
                 }
                 left_ms = timeout_ms;

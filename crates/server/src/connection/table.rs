@@ -5,12 +5,13 @@
 
 use super::ownership::{Event, Ownership};
 use super::state::Connection;
+use headway_reporter::lock::Lock;
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{MutexGuard, OnceLock};
 
 const SLOTS_PER_CHUNK: usize = 256;
 const CHUNKS: usize = 256;
@@ -27,7 +28,7 @@ pub struct ConnectionTable {
     /// A chunk is made when its first slot is needed, and stays.
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
     /// Slots that were used and are free again.
-    free: Mutex<Vec<u32>>,
+    free: Lock<Vec<u32>>,
     /// Slots that were ever used: indices below this exist. Written with `free` locked, read by all
     /// threads, `SeqCst`.
     used: AtomicU32,
@@ -101,7 +102,7 @@ impl Default for ConnectionTable {
         Self {
             serial: TABLES.fetch_add(1, Relaxed),
             chunks: [const { OnceLock::new() }; CHUNKS],
-            free: Mutex::default(),
+            free: Lock::default(),
             used: AtomicU32::new(0),
             open: AtomicUsize::new(0),
         }
@@ -174,7 +175,7 @@ impl ConnectionTable {
     }
 
     fn lock_free(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.free.lock().expect("no panic under this lock")
+        self.free.lock()
     }
 }
 

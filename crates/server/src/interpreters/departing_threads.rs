@@ -34,11 +34,14 @@ pub fn wait_until_gone() {
 
 /// Kernel thread IDs.
 fn other_threads() -> Vec<u32> {
-    // SAFETY: `gettid` has no preconditions.
-    let caller = unsafe { libc::gettid() } as u32;
+    let caller = own_native_id();
     let Ok(entries) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let threads = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     threads.filter(|&thread| thread != caller).collect()
+}
+
+fn own_native_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
 /// Whether the thread is on a processor, waits for one, or waits for a page ("R" or "D" in
@@ -60,8 +63,7 @@ mod tests {
         let (native_id, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
-                // SAFETY: `gettid` has no preconditions.
-                native_id.store(unsafe { libc::gettid() } as u32, SeqCst);
+                native_id.store(own_native_id(), SeqCst);
                 while !is_over.load(SeqCst) {
                     std::thread::park();
                 }
@@ -82,8 +84,7 @@ mod tests {
         let (native_id, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // SAFETY: `gettid` has no preconditions.
-                native_id.store(unsafe { libc::gettid() } as u32, SeqCst);
+                native_id.store(own_native_id(), SeqCst);
                 while !is_over.load(SeqCst) {
                     std::hint::spin_loop();
                 }

@@ -14,8 +14,9 @@ use crate::request::RequestContext;
 use crate::wsgi::adapter::Adapter;
 use headway_python::attached::Attached;
 use headway_python::interpreter::{SubInterpreter, run_exit_handlers};
+use headway_reporter::lock::Lock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the interpreter manager looks whether threads have left the interpreter.
@@ -30,9 +31,9 @@ pub struct Interpreter {
     pub number: usize,
     /// Removed at the end. Locked while a visitor waits for the GIL, so it must not be locked by a
     /// thread that holds a GIL which others may need here.
-    adapter: Mutex<Option<Arc<Adapter>>>,
+    adapter: Lock<Option<Arc<Adapter>>>,
     /// By number of the worker thread, which locks it while it runs a request here, and empties it.
-    thread_states: Box<[Mutex<Option<WorkerThreadState>>]>,
+    thread_states: Box<[Lock<Option<WorkerThreadState>>]>,
     /// No request begins here any more. The interpreter manager sets it before it looks at
     /// `thread_states`; threads read it after they have locked theirs. `SeqCst`.
     is_retired: AtomicBool,
@@ -64,8 +65,8 @@ impl Interpreter {
         Self {
             sub,
             number: LAST.fetch_add(1, Relaxed) + 1,
-            adapter: Mutex::new(adapter),
-            thread_states: (0..threads).map(|_| Mutex::default()).collect(),
+            adapter: Lock::new(adapter),
+            thread_states: (0..threads).map(|_| Lock::default()).collect(),
             is_retired: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             requests: AtomicU64::new(0),
@@ -74,12 +75,12 @@ impl Interpreter {
     }
 
     pub fn adapter(&self) -> Option<Arc<Adapter>> {
-        self.adapter.lock().expect("no panic under this lock").clone()
+        self.adapter.lock().clone()
     }
 
     /// From now on requests may run here. Called inside `enter`.
     pub fn set_adapter(&self, adapter: Adapter) {
-        *self.adapter.lock().expect("no panic under this lock") = Some(Arc::new(adapter));
+        *self.adapter.lock() = Some(Arc::new(adapter));
     }
 
     pub fn is_main(&self) -> bool {
@@ -99,7 +100,7 @@ impl Interpreter {
         exchange: &mut RequestContext,
     ) -> Result<(), Retired> {
         let sub = self.sub.as_ref().ok_or(Retired)?;
-        let mut mine = self.thread_states[number].lock().expect("no panic under this lock");
+        let mut mine = self.thread_states[number].lock();
         if self.is_retired.load(SeqCst) {
             return Err(Retired);
         }
@@ -120,7 +121,7 @@ impl Interpreter {
     /// Deletes the thread state of worker thread `number`. Called detached, by that thread.
     pub fn leave(&self, number: usize) {
         let Some(mine) = self.thread_states.get(number) else { return };
-        if let Some(state) = mine.lock().expect("no panic under this lock").take() {
+        if let Some(state) = mine.lock().take() {
             // SAFETY: `run` made it in this thread, and `end` waits until all are gone.
             unsafe { state.discard() };
         }
@@ -134,7 +135,7 @@ impl Interpreter {
     /// Runs `act` attached to this sub-interpreter, in any thread, unless it is ending. Called
     /// detached.
     pub fn visit(&self, act: impl FnOnce(Attached, &Adapter)) {
-        let adapter = self.adapter.lock().expect("no panic under this lock");
+        let adapter = self.adapter.lock();
         if let (Some(adapter), Some(sub)) = (&*adapter, &self.sub) {
             // SAFETY: `end` takes the adapter before it ends the interpreter, so the interpreter is
             // alive while the lock is held. The thread state is new, and deleted before the unlock.
@@ -168,8 +169,8 @@ impl Interpreter {
             let (mut running, mut staying) = (false, false);
             for state in &self.thread_states {
                 match state.try_lock() {
-                    Ok(state) => staying |= state.is_some(),
-                    Err(_) => running = true,
+                    Some(state) => staying |= state.is_some(),
+                    None => running = true,
                 }
             }
             if !(running || staying) {
@@ -196,7 +197,7 @@ impl Interpreter {
             return Ok(());
         };
         // A visitor holds this lock while it waits for the GIL.
-        let adapter = py.detach(|| self.adapter.lock().expect("no panic under this lock").take());
+        let adapter = py.detach(|| self.adapter.lock().take());
         // SAFETY: the interpreter manager made the interpreter, which has not ended. Worker threads
         // have left it, and threads of the application that are left are an error.
         unsafe {

@@ -12,8 +12,9 @@ use crate::request::{Application, RequestContext};
 use crate::wsgi::path::{Target, decode_path};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
+use headway_reporter::lock::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// How long a waiting thread may miss the end of the server.
@@ -51,7 +52,7 @@ pub struct ApplicationGroups {
     pub wanted: Inbox<usize>,
     /// Interpreters that were admitted and still exist. Locked by the interpreter manager and by
     /// the thread that interrupts requests.
-    admitted: Mutex<Vec<Weak<Interpreter>>>,
+    admitted: Lock<Vec<Weak<Interpreter>>>,
     /// How often worker threads were asked to leave draining interpreters. Written by the
     /// interpreter manager after an interpreter's `is_draining`, read by worker threads between
     /// requests; `SeqCst`.
@@ -71,7 +72,7 @@ struct InterpreterSlot {
     /// The number of the current interpreter. Written by the interpreter manager while it has
     /// `current` locked (Release), read by worker threads before each request (Acquire).
     generation: AtomicU64,
-    current: Mutex<Current>,
+    current: Lock<Current>,
     changed: Condvar,
 }
 
@@ -86,7 +87,7 @@ struct Current {
 
 impl InterpreterSlot {
     fn lock(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().expect("no panic under this lock")
+        self.current.lock()
     }
 }
 
@@ -132,7 +133,7 @@ impl ApplicationGroups {
             slots: (0..first).map(|_| InterpreterSlot::default()).collect(),
             threads: AtomicUsize::new(0),
             wanted: Inbox::default(),
-            admitted: Mutex::default(),
+            admitted: Lock::default(),
             drains: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
         }
@@ -141,7 +142,7 @@ impl ApplicationGroups {
     /// Makes an interpreter the current one of a slot.
     pub fn admit(&self, slot: usize, interpreter: Arc<Interpreter>) {
         let Some(slot) = self.slots.get(slot) else { return };
-        let mut admitted = self.admitted.lock().expect("no panic under this lock");
+        let mut admitted = self.admitted.lock();
         admitted.retain(|each| each.strong_count() > 0);
         admitted.push(Arc::downgrade(&interpreter));
         drop(admitted);
@@ -171,7 +172,7 @@ impl ApplicationGroups {
 
     /// The interpreter of a number, even if it was replaced and has requests left.
     pub fn interpreter(&self, number: usize) -> Option<Arc<Interpreter>> {
-        let admitted = self.admitted.lock().expect("no panic under this lock");
+        let admitted = self.admitted.lock();
         admitted.iter().filter_map(Weak::upgrade).find(|each| each.number == number)
     }
 
@@ -250,7 +251,8 @@ impl ApplicationGroups {
                 return None;
             }
             self.request_interpreter(index, &mut current);
-            current = slot.changed.wait_timeout(current, LOOK).expect("no panic under this lock").0;
+            current =
+                slot.changed.wait_timeout(current, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

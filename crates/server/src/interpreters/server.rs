@@ -9,9 +9,10 @@ use crate::pool::{Pool, PoolSettings};
 use crate::stats::{Counters, PathTables};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
+use headway_reporter::lock::Lock;
 use headway_reporter::stacks;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 pub struct Server {
     pool: Arc<Pool<ApplicationGroups>>,
     /// Joined on drop.
-    monitor: Mutex<Option<JoinHandle<()>>>,
+    monitor: Lock<Option<JoinHandle<()>>>,
 }
 
 impl Server {
@@ -31,7 +32,7 @@ impl Server {
         let monitor = std::thread::Builder::new()
             .name("headway-monitor".into())
             .spawn(move || monitored.monitor())?;
-        Ok(Self { pool, monitor: Mutex::new(Some(monitor)) })
+        Ok(Self { pool, monitor: Lock::new(Some(monitor)) })
     }
 
     pub fn groups(&self) -> &ApplicationGroups {
@@ -108,7 +109,7 @@ impl Drop for Server {
         // The monitor uses no Python objects, so it can be joined with the GIL held. It has a
         // reference to the pool: joined first, it cannot be the thread that drops the pool's
         // objects.
-        let monitor = self.monitor.lock().expect("no panic under this lock").take();
+        let monitor = self.monitor.lock().take();
         if let Some(monitor) = monitor {
             let _ = monitor.join();
         }

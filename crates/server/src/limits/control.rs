@@ -4,9 +4,11 @@
 //! Sending never blocks and does not need the GIL, so any thread may send.
 
 use crate::limits::stamp::Stamp;
+use crate::net::socket::{self, Transfer};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 use std::fmt::Write;
-use std::io::{Error, ErrorKind};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 /// Why a process should be replaced, under mod_wsgi's names.
@@ -32,7 +34,8 @@ impl Reason {
 }
 
 pub struct Control {
-    fd: RawFd,
+    /// `None` without a supervisor.
+    supervisor: Option<BorrowedFd<'static>>,
     /// The gravest reason that was sent, 0 for none. A process is replaced once, so a second reason
     /// counts only if it is graver. Writers and readers: any thread. `SeqCst`: requests are rare.
     ///
@@ -44,16 +47,18 @@ pub struct Control {
 }
 
 impl Control {
-    pub fn new(fd: RawFd) -> Self {
-        Self { fd, requested: AtomicU8::new(0) }
+    /// # Safety
+    /// `fd` is the control socket, which stays open as long as the process, or -1.
+    pub unsafe fn new(fd: RawFd) -> Self {
+        // SAFETY: the caller's.
+        let supervisor = (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) });
+        Self { supervisor, requested: AtomicU8::new(0) }
     }
 
     /// Returns true if the supervisor closed its end of the socket. Only a connected stream socket
     /// reports this; a datagram socket does not.
     pub fn has_hangup(&self) -> bool {
-        let mut end = libc::pollfd { fd: self.fd, events: 0, revents: 0 };
-        // SAFETY: the pointer and the count 1 describe `end`, which is live and writable.
-        unsafe { libc::poll(&mut end, 1, 0) == 1 && end.revents & libc::POLLHUP != 0 }
+        self.supervisor.is_some_and(|end| polled(end, PollFlags::empty()).contains(PollFlags::HUP))
     }
 
     pub fn has_requested(&self, reason: Reason) -> bool {
@@ -70,9 +75,15 @@ impl Control {
         if self.requested.compare_exchange(previous, reason as u8, SeqCst, SeqCst).is_err() {
             return;
         }
-        if !send(self.fd, datagram(reason, &detail()).as_bytes()) {
+        if !self.send(datagram(reason, &detail()).as_bytes()) {
             self.requested.store(previous, SeqCst);
         }
+    }
+
+    /// Returns false if the socket has no room. Returns true if the supervisor is gone, which
+    /// `has_hangup` and the process's main thread notice.
+    fn send(&self, bytes: &[u8]) -> bool {
+        self.supervisor.is_none_or(|end| socket::send(end, bytes, false) != Transfer::WouldBlock)
     }
 }
 
@@ -90,26 +101,6 @@ fn datagram(reason: Reason, detail: &str) -> String {
     text
 }
 
-/// Returns false if the socket has no room. Returns true if the supervisor is gone.
-fn send(fd: RawFd, bytes: &[u8]) -> bool {
-    if fd < 0 {
-        return true;
-    }
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    loop {
-        // SAFETY: the pointer and the length are those of `bytes`, which outlives the call.
-        if unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) } >= 0 {
-            return true;
-        }
-        match Error::last_os_error().kind() {
-            ErrorKind::Interrupted => {}
-            ErrorKind::WouldBlock => return false,
-            // The supervisor is gone. `has_hangup` and the process's main thread notice that.
-            _ => return true,
-        }
-    }
-}
-
 /// Writes lines to stderr. Lines of several threads and processes do not mix as long as each text
 /// fits into one write of `PIPE_BUF` bytes. This does not use Python's `sys.stderr`, which needs
 /// the GIL. If stderr is a full pipe, the rest of the text is dropped, so that the monitor never
@@ -117,19 +108,25 @@ fn send(fd: RawFd, bytes: &[u8]) -> bool {
 pub fn log_to_stderr(text: &str) {
     let text = format!("{Stamp}headway serve: process {}: {text}\n", std::process::id());
     let mut rest = text.as_bytes();
+    let stderr = std::io::stderr();
     while !rest.is_empty() {
         let (piece, others) = rest.split_at(rest.len().min(libc::PIPE_BUF));
-        let mut stderr = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
-        // SAFETY: `stderr` is one live pollfd, and the pointer and the length are those of `piece`.
         // A pipe that polls as writable has room for PIPE_BUF bytes, so the write does not block.
-        unsafe {
-            if libc::poll(&mut stderr, 1, 0) != 1
-                || libc::write(2, piece.as_ptr().cast(), piece.len()) != piece.len() as isize
-            {
-                return;
-            }
+        if polled(stderr.as_fd(), PollFlags::OUT).is_empty()
+            || rustix::io::write(&stderr, piece) != Ok(piece.len())
+        {
+            return;
         }
         rest = others;
+    }
+}
+
+/// The events of a descriptor now; none if it cannot be polled.
+fn polled(fd: BorrowedFd, events: PollFlags) -> PollFlags {
+    let mut polled = [PollFd::from_borrowed_fd(fd, events)];
+    match poll(&mut polled, Some(&Timespec::default())) {
+        Ok(_) => polled[0].revents(),
+        Err(_) => PollFlags::empty(),
     }
 }
 
@@ -140,10 +137,15 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
+    fn control_of(fd: RawFd) -> Control {
+        // SAFETY: each test closes its socket after its last use of the value, or passes -1.
+        unsafe { Control::new(fd) }
+    }
+
     #[test]
     fn a_second_request_is_sent_only_for_a_graver_reason() {
         let (mut supervisor, worker) = UnixStream::pair().unwrap();
-        let control = Control::new(worker.as_raw_fd());
+        let control = control_of(worker.as_raw_fd());
         control.request_replacement(Reason::RequestTimeout, || "GET /\"\\\n".into());
         control.request_replacement(Reason::RequestTimeout, || unreachable!());
         control.request_replacement(Reason::MaximumRequests, || unreachable!());
@@ -164,13 +166,13 @@ mod tests {
     fn a_hangup_is_detected_behind_unread_data() {
         use std::io::Write;
         let (mut supervisor, worker) = UnixStream::pair().unwrap();
-        let control = Control::new(worker.as_raw_fd());
+        let control = control_of(worker.as_raw_fd());
         assert!(!control.has_hangup());
         supervisor.write_all(b"retire").unwrap();
         assert!(!control.has_hangup());
         drop(supervisor);
         assert!(control.has_hangup());
-        assert!(!Control::new(-1).has_hangup(), "there is no supervisor");
+        assert!(!control_of(-1).has_hangup(), "there is no supervisor");
     }
 
     #[test]
@@ -185,7 +187,7 @@ mod tests {
             }
             room
         };
-        let control = Control::new(worker.as_raw_fd());
+        let control = control_of(worker.as_raw_fd());
         control.request_replacement(Reason::InactivityTimeout, String::new);
         assert!(!control.has_requested(Reason::InactivityTimeout));
         supervisor.read_exact(&mut vec![0; room]).unwrap();

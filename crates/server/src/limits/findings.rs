@@ -7,8 +7,9 @@
 use crate::limits::control::{Control, Reason, log_to_stderr};
 use crate::limits::inbox::Inbox;
 use crate::limits::interruption::Interruption;
+use headway_reporter::lock::Lock;
 use headway_reporter::stacks::{self, Missing, Stack};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -33,16 +34,16 @@ pub struct Findings {
     control: Arc<Control>,
     interruptions: Arc<Inbox<Interruption>>,
     /// The thread that reports the latest findings. Only the monitor locks it.
-    reporting: Mutex<Option<JoinHandle<()>>>,
+    reporting: Lock<Option<JoinHandle<()>>>,
 }
 
 impl Findings {
     pub fn new(control: Arc<Control>, interruptions: Arc<Inbox<Interruption>>) -> Self {
-        Self { control, interruptions, reporting: Mutex::default() }
+        Self { control, interruptions, reporting: Lock::default() }
     }
 
     pub fn are_being_reported(&self) -> bool {
-        let reporting = self.reporting.lock().expect("no panic under this lock");
+        let reporting = self.reporting.lock();
         reporting.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
@@ -54,7 +55,7 @@ impl Findings {
         }
         // The findings are shared, so that they survive the closure if the system cannot create a
         // thread.
-        let found = Arc::new(Mutex::new(found));
+        let found = Arc::new(Lock::new(found));
         let (control, interruptions) = (Arc::clone(&self.control), Arc::clone(&self.interruptions));
         let shared = Arc::clone(&found);
         let spawned = std::thread::Builder::new()
@@ -62,7 +63,7 @@ impl Findings {
             .spawn(move || report_all(&shared, &control, &interruptions, with_stack));
         match spawned {
             Ok(thread) => {
-                *self.reporting.lock().expect("no panic under this lock") = Some(thread);
+                *self.reporting.lock() = Some(thread);
             }
             Err(error) => {
                 let describe = |finding: &Finding| format!("{}. No stack: {error}", finding.detail);
@@ -72,7 +73,7 @@ impl Findings {
     }
 
     pub fn finish(&self) {
-        let reporting = self.reporting.lock().expect("no panic under this lock").take();
+        let reporting = self.reporting.lock().take();
         if let Some(thread) = reporting {
             let _ = thread.join();
         }
@@ -80,12 +81,12 @@ impl Findings {
 }
 
 fn report_all(
-    found: &Mutex<Vec<Finding>>,
+    found: &Lock<Vec<Finding>>,
     control: &Control,
     interruptions: &Inbox<Interruption>,
     describe: impl Fn(&Finding) -> String,
 ) {
-    let found = std::mem::take(&mut *found.lock().expect("no panic under this lock"));
+    let found = std::mem::take(&mut *found.lock());
     for finding in found {
         log_to_stderr(&describe(&finding));
         match finding.consequence {

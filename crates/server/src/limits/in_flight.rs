@@ -4,8 +4,8 @@
 //! If slow requests are reported (`slow_requests`), each worker thread keeps one of these and
 //! reuses its memory for every request.
 
-use crate::stats::clock::wall_ns;
 use headway_gil::ThreadTimes;
+use headway_measure::clock::wall_coarse_ns;
 use std::mem::zeroed;
 
 /// Longer names are truncated, as mod_wsgi truncates them.
@@ -73,7 +73,7 @@ pub struct InFlightRequest {
 
 impl InFlightRequest {
     pub fn begin(&mut self, active: u64) {
-        self.began_s = wall_ns() as f64 / 1e9;
+        self.began_s = wall_coarse_ns() as f64 / 1e9;
         self.active_at_start = active;
         self.gil = headway_gil::times_of_this_thread().unwrap_or_default();
         self.cpu = CpuTimes::of_this_thread();
@@ -108,8 +108,7 @@ impl CpuTimes {
         // The thread name stands in parentheses and may contain any character. User time and system
         // time are the 14th and 15th fields.
         let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
-        // SAFETY: `sysconf` has no preconditions.
-        let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+        let per_second = rustix::param::clock_ticks_per_second();
         let mut next_ns =
             || Some(after_name.next()?.parse::<u64>().ok()? * (1_000_000_000 / per_second));
         Some(Self { user_ns: next_ns()?, system_ns: next_ns()? })
@@ -126,16 +125,16 @@ impl CpuTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use headway_measure::clock;
 
     #[test]
     fn own_and_foreign_readings_of_cpu_time_agree() {
         let before = CpuTimes::of_this_thread();
-        let end = Instant::now() + Duration::from_millis(60);
-        while Instant::now() < end {}
+        let end_ns = clock::thread_cpu_ns() + 60_000_000;
+        while clock::thread_cpu_ns() < end_ns {}
         let own = CpuTimes::of_this_thread();
-        // SAFETY: `gettid` has no preconditions.
-        let foreign = CpuTimes::of_thread(unsafe { libc::gettid() }).unwrap();
+        let native_id = rustix::thread::gettid().as_raw_nonzero().get();
+        let foreign = CpuTimes::of_thread(native_id).unwrap();
         let tick_ns = 10_000_000;
         assert!(own.user_ns.abs_diff(foreign.user_ns) <= 2 * tick_ns, "{own:?} {foreign:?}");
         assert!(own.since(before).user_ns + own.since(before).system_ns > tick_ns);

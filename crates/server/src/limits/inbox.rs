@@ -1,8 +1,9 @@
 //! A queue of tasks for one Python thread, which waits for them without the GIL. Threads that must
 //! not run the tasks themselves push them.
 
+use headway_reporter::lock::Lock;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The longest time until a waiting thread notices that the server has ended.
@@ -17,26 +18,26 @@ pub enum Received<T> {
 }
 
 pub struct Inbox<T> {
-    queue: Mutex<VecDeque<T>>,
+    queue: Lock<VecDeque<T>>,
     added: Condvar,
 }
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        Self { queue: Mutex::default(), added: Condvar::default() }
+        Self { queue: Lock::default(), added: Condvar::default() }
     }
 }
 
 impl<T> Inbox<T> {
     pub fn push(&self, task: T) {
-        self.queue.lock().expect("no panic under this lock").push_back(task);
+        self.queue.lock().push_back(task);
         self.added.notify_one();
     }
 
     /// Waits for the next task, until `is_over` returns true or `timeout` expires.
     pub fn wait(&self, timeout: Duration, is_over: impl Fn() -> bool) -> Received<T> {
         let deadline = Instant::now().checked_add(timeout);
-        let mut queue = self.queue.lock().expect("no panic under this lock");
+        let mut queue = self.queue.lock();
         while !is_over() {
             if let Some(next) = queue.pop_front() {
                 return Received::Task(next);
@@ -46,7 +47,7 @@ impl<T> Inbox<T> {
                 return Received::Nothing;
             }
             let wait = self.added.wait_timeout(queue, left.min(END_CHECK_PERIOD));
-            queue = wait.expect("no panic under this lock").0;
+            queue = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
         Received::Over
     }

@@ -114,7 +114,8 @@ pub struct Watch {
 impl Watch {
     /// `reported`: see `PoolSettings`.
     pub fn new(limits: ProcessLimits, reported: bool) -> Self {
-        let control = Arc::new(Control::new(limits.control_fd));
+        // SAFETY: the settings name the control socket, which this process never closes.
+        let control = Arc::new(unsafe { Control::new(limits.control_fd) });
         let interruptions = Arc::<Inbox<Interruption>>::default();
         let findings = Findings::new(Arc::clone(&control), Arc::clone(&interruptions));
         let threads = Arc::<Threads>::default();

@@ -11,14 +11,15 @@ use crate::http::target::split_absolute;
 use crate::limits::WorkerStatus;
 use crate::limits::in_flight::{CpuTimes, InFlightRequest};
 use crate::limits::threads::Threads;
-use crate::stats::clock::now_ns;
 use crate::stats::{Counters, RequestRecord};
+use headway_measure::clock::now_ns;
+use headway_reporter::lock::Lock;
 use headway_reporter::{DatagramSender, Source, Tick, stacks};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How often the reporter's thread looks for requests that have exceeded the limit.
@@ -41,7 +42,7 @@ pub struct SlowRequests {
     /// The number of in-flight requests. All worker threads write and read it; relaxed, because the
     /// count orders no other data.
     active: AtomicU64,
-    completed: Mutex<Completed>,
+    completed: Lock<Completed>,
 }
 
 /// The telemetry source that reports the slow requests.
@@ -75,12 +76,12 @@ struct SlowRequest {
 
 impl SlowRequests {
     pub(crate) fn new(threshold_ns: u64, user_agents: bool, threads: Arc<Threads>) -> Self {
-        let (active, completed) = (AtomicU64::new(0), Mutex::default());
+        let (active, completed) = (AtomicU64::new(0), Lock::default());
         Self { threshold_ns, user_agents, threads, active, completed }
     }
 
     fn lock(&self) -> MutexGuard<'_, Completed> {
-        self.completed.lock().expect("no panic under this lock")
+        self.completed.lock()
     }
 
     /// Records the request that the calling thread begins. The path is recorded later, when the

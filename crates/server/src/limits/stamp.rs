@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt::{Display, Formatter, Result};
+use std::io::IsTerminal;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
@@ -54,15 +55,12 @@ impl Display for Stamp {
 }
 
 fn needs_no_prefix() -> bool {
-    let mut stderr = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `fstat` initializes `stderr` if it returns 0.
-    let stderr = unsafe {
-        if libc::isatty(2) == 1 || libc::fstat(2, stderr.as_mut_ptr()) != 0 {
-            return true;
-        }
-        stderr.assume_init()
-    };
-    let found = format!("{}:{}", stderr.st_dev, stderr.st_ino);
+    let stderr = std::io::stderr();
+    let Ok(stat) = rustix::fs::fstat(&stderr) else { return true };
+    if stderr.is_terminal() {
+        return true;
+    }
+    let found = format!("{}:{}", stat.st_dev, stat.st_ino);
     JOURNAL
         .get()
         .is_some_and(|journal| journal.as_deref().is_some_and(|expected| expected == &*found))

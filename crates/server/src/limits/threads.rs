@@ -1,16 +1,17 @@
 //! The worker threads of a pool.
 
 use crate::limits::WorkerStatus;
-use std::sync::{Arc, Mutex, MutexGuard};
+use headway_reporter::lock::Lock;
+use std::sync::{Arc, MutexGuard};
 
 /// One entry per worker thread, from its start to its end. Threads lock the list to copy from it,
 /// and while they signal a worker thread, so that the thread exists until the signal is sent.
 #[derive(Default)]
-pub struct Threads(Mutex<Vec<Arc<WorkerStatus>>>);
+pub struct Threads(Lock<Vec<Arc<WorkerStatus>>>);
 
 impl Threads {
     pub fn lock(&self) -> MutexGuard<'_, Vec<Arc<WorkerStatus>>> {
-        self.0.lock().expect("no panic under this lock")
+        self.0.lock()
     }
 
     /// The endpoint of the request that a thread runs now. `native_id` is the kernel's id of the

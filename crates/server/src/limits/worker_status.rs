@@ -2,10 +2,11 @@
 //! thread that interrupts requests.
 
 use crate::limits::in_flight::InFlightRequest;
-use crate::stats::clock::now_ns;
 use crate::stats::endpoints::endpoint_of;
+use headway_measure::clock::now_ns;
+use headway_reporter::lock::Lock;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard};
 
 /// Longer request targets are truncated in messages.
 const LINE_BYTES: usize = 200;
@@ -54,10 +55,10 @@ pub struct WorkerStatus {
     reported_begun_ns: AtomicU64,
     reported_ns: AtomicU64,
     /// `METHOD target` of the request. The thread and its readers lock it for the time of a copy.
-    line: Mutex<Vec<u8>>,
+    line: Lock<Vec<u8>>,
     /// The description of the request, if slow requests are reported. The thread locks it between
     /// requests and when one ends; the reporter's thread locks it for the time of a copy.
-    in_flight: Option<Mutex<InFlightRequest>>,
+    in_flight: Option<Lock<InFlightRequest>>,
 }
 
 /// A request that exceeds `request-timeout`.
@@ -70,8 +71,7 @@ pub struct Overdue {
 impl WorkerStatus {
     pub fn of_this_thread(is_tracked: bool, describes: bool) -> Self {
         Self {
-            // SAFETY: `gettid` has no preconditions.
-            native_id: unsafe { libc::gettid() },
+            native_id: rustix::thread::gettid().as_raw_nonzero().get(),
             // SAFETY: `pthread_self` has no preconditions.
             thread: unsafe { libc::pthread_self() },
             is_tracked,
@@ -80,8 +80,8 @@ impl WorkerStatus {
             ended_ns: AtomicU64::new(0),
             reported_begun_ns: AtomicU64::new(0),
             reported_ns: AtomicU64::new(0),
-            line: Mutex::default(),
-            in_flight: describes.then(Mutex::default),
+            line: Lock::default(),
+            in_flight: describes.then(Lock::default),
             place: AtomicUsize::new(0),
             called_ns: AtomicU64::new(0),
         }
@@ -91,7 +91,7 @@ impl WorkerStatus {
     /// reported. The worker thread fills it before the request begins.
     pub fn describe(&self) -> Option<MutexGuard<'_, InFlightRequest>> {
         let in_flight = self.in_flight.as_ref()?;
-        Some(in_flight.lock().expect("no panic under this lock"))
+        Some(in_flight.lock())
     }
 
     /// Copies the description of the current request.
@@ -134,14 +134,14 @@ impl WorkerStatus {
 
     /// The endpoint that the request's path leads to.
     pub fn endpoint(&self) -> String {
-        let line = self.line.lock().expect("no panic under this lock");
+        let line = self.line.lock();
         let target = line.splitn(2, |byte| *byte == b' ').nth(1).unwrap_or_default();
         endpoint_of(target)
     }
 
     pub fn begin_request(&self, method: &[u8], target: &[u8]) {
         if self.is_tracked {
-            let mut line = self.line.lock().expect("no panic under this lock");
+            let mut line = self.line.lock();
             line.clear();
             line.extend_from_slice(method);
             line.push(b' ');
@@ -212,7 +212,7 @@ impl WorkerStatus {
 
     /// Returns the request if it has run for longer than `limit_ns` and was not returned before.
     pub fn overdue(&self, now_ns: u64, limit_ns: u64) -> Option<Overdue> {
-        let line = self.line.lock().expect("no panic under this lock");
+        let line = self.line.lock();
         // No other request begins while the lock is held, so `line` describes this request.
         let begun_ns = self.begun_ns()?;
         let run_ns = now_ns.saturating_sub(begun_ns);

@@ -5,9 +5,11 @@
 //! returned; the offset is its own too. Knows nothing of HTTP or Python. One thread at a time.
 
 use crate::net::socket::{self, Transfer};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::File;
-use std::io::{Error, ErrorKind, Result};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io::{ErrorKind, Result};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
 /// What one call sends at most to a client that takes it as fast as it comes: then others get
@@ -29,10 +31,9 @@ impl FileBody {
     /// there: no regular file, not opened for reading, empty from there on (which files of /proc
     /// only claim to be).
     pub fn from_offset(fd: BorrowedFd, offset: u64) -> Result<Option<Self>> {
-        // SAFETY: no pointers.
-        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-        if flags < 0 || flags & libc::O_ACCMODE == libc::O_WRONLY {
-            return Ok(None);
+        match rustix::fs::fcntl_getfl(fd) {
+            Ok(flags) if flags & OFlags::ACCMODE != OFlags::WRONLY => {}
+            _ => return Ok(None),
         }
         let file = File::from(fd.try_clone_to_owned()?);
         let metadata = file.metadata()?;
@@ -85,26 +86,17 @@ impl FileBody {
     }
 
     fn sendfile(&mut self, socket: BorrowedFd) -> Transfer {
-        let mut offset = self.offset as libc::off_t;
+        let mut offset = self.offset;
         let wanted = self.left.min(BYTES_PER_CALL) as usize;
-        // SAFETY: both descriptors are open, and the offset is a live integer.
-        let count = unsafe {
-            libc::sendfile(socket.as_raw_fd(), self.file.as_raw_fd(), &mut offset, wanted)
-        };
-        if count >= 0 {
-            return self.moved(count as usize);
-        }
-        let error = Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
+        match rustix::fs::sendfile(socket, &self.file, Some(&mut offset), wanted) {
+            Ok(count) => self.moved(count),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 self.by_reading = true;
                 Transfer::Moved(0)
             }
-            _ => match error.kind() {
-                ErrorKind::Interrupted => Transfer::Moved(0),
-                ErrorKind::WouldBlock => Transfer::WouldBlock,
-                _ => Transfer::Ended,
-            },
+            Err(Errno::INTR) => Transfer::Moved(0),
+            Err(Errno::AGAIN) => Transfer::WouldBlock,
+            Err(_) => Transfer::Ended,
         }
     }
 

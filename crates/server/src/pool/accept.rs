@@ -13,10 +13,11 @@ use crate::net::socket::{self, Accepted, Direction, Listener};
 use crate::pool::accept_balancing::AcceptBalancing;
 use crate::pool::dispatcher::{Dispatcher, WAKER_DATA};
 use crate::pool::eviction::Eviction;
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
+use headway_reporter::lock::Lock;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 
 /// Listening sockets of one server.
 pub const MAX_LISTENERS: usize = 64;
@@ -33,7 +34,7 @@ const WANT_PERIOD_NS: u64 = 60_000_000_000;
 pub struct Acceptor {
     dispatcher: Arc<Dispatcher>,
     /// Empty once the server has stopped accepting.
-    listeners: Mutex<Vec<Listener>>,
+    listeners: Lock<Vec<Listener>>,
     /// Accepting failed for want of descriptors or slots; a close or the monitor turns it on again.
     paused: AtomicBool,
     /// When stderr was last told that it failed for want of descriptors; 0: never. Whoever accepts
@@ -67,7 +68,7 @@ impl Acceptor {
         }
         Ok(Self {
             dispatcher,
-            listeners: Mutex::new(settings.listeners),
+            listeners: Lock::new(settings.listeners),
             paused: AtomicBool::new(false),
             want_told_ns: AtomicU64::new(0),
             eviction: Eviction::default(),
@@ -80,7 +81,7 @@ impl Acceptor {
     }
 
     pub fn accept_some(&self, data: u64, now_ns: u64) {
-        let listeners = self.listeners.lock().expect("no panic under this lock");
+        let listeners = self.listeners.lock();
         let index = (data - FIRST_LISTENER_DATA) as usize;
         let Some(listener) = listeners.get(index) else { return };
         if !self.accept(listener, index, self.balancing.batch(now_ns)) {
@@ -98,7 +99,7 @@ impl Acceptor {
         }
         let remaining_ns = self.balancing.remaining_ns(now_ns());
         if remaining_ns.is_none() {
-            let listeners = self.listeners.lock().expect("no panic under this lock");
+            let listeners = self.listeners.lock();
             if !self.is_accepting_paused() {
                 self.add_listeners(&listeners);
             }
@@ -124,8 +125,7 @@ impl Acceptor {
     /// Takes the listeners away, and accepts what waits in their queues: a client may have sent its
     /// request long ago, and closing the listener would reset its connection.
     pub fn stop(&self) -> Vec<Listener> {
-        let listeners =
-            std::mem::take(&mut *self.listeners.lock().expect("no panic under this lock"));
+        let listeners = std::mem::take(&mut *self.listeners.lock());
         for (index, listener) in listeners.iter().enumerate() {
             self.dispatcher.epoll.remove(listener.fd());
             self.accept(listener, index, ACCEPTS_AT_STOP);
@@ -217,7 +217,7 @@ impl Acceptor {
 
     /// Something was closed, so there may be room again.
     pub fn resume_accepting(&self) {
-        let listeners = self.listeners.lock().expect("no panic under this lock");
+        let listeners = self.listeners.lock();
         if self.paused.swap(false, SeqCst) {
             self.add_listeners(&listeners);
         }
@@ -241,12 +241,12 @@ impl Acceptor {
 
     #[cfg(test)]
     pub fn pause(&self) {
-        self.pause_accepting(&self.listeners.lock().unwrap());
+        self.pause_accepting(&self.listeners.lock());
     }
 
     #[cfg(test)]
     pub fn accept_one(&self) -> bool {
-        self.accept(&self.listeners.lock().unwrap()[0], 0, 1)
+        self.accept(&self.listeners.lock()[0], 0, 1)
     }
 
     #[cfg(test)]

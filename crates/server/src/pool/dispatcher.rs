@@ -9,7 +9,7 @@ use crate::pool::phase::Phase;
 use crate::pool::ready::ReadyQueue;
 use crate::pool::scheduling::{Load, TurnAverages};
 use crate::stats::Counters;
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

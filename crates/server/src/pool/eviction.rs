@@ -11,7 +11,7 @@ use crate::connection::table::SlotView;
 use crate::limits::log_to_stderr;
 use crate::net::socket::{self, Transfer};
 use crate::pool::dispatcher::Dispatcher;
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 use std::fmt::Display;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -4,8 +4,9 @@
 //! nothing fight for the GIL and run into its switch interval. So a thread without work parks, and
 //! is woken only for work that nobody else will take soon.
 
+use headway_reporter::lock::Lock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
 /// A turn that has lasted this long may last for ever: its thread does not count as lively. A short
@@ -14,7 +15,7 @@ const STUCK_TURN_NS: u64 = 1_000_000;
 
 #[derive(Default)]
 pub struct IdleList {
-    lot: Mutex<Lists>,
+    lot: Lock<Lists>,
     /// `lot.parked.len()`, to see without the lock that there is nobody to wake.
     parked: AtomicUsize,
     /// `lot.members.len()`, likewise.
@@ -62,27 +63,27 @@ impl IdleList {
             woken: AtomicBool::new(true),
             turn_begun_ns: AtomicU64::new(0),
         });
-        let mut lot = self.lot.lock().expect("no panic under this lock");
+        let mut lot = self.lot.lock();
         lot.members.push(seat.clone());
         self.members.store(lot.members.len(), SeqCst);
         seat
     }
 
     pub fn leave(&self, seat: &Arc<WorkerSlot>) {
-        let mut lot = self.lot.lock().expect("no panic under this lock");
+        let mut lot = self.lot.lock();
         lot.members.retain(|other| !Arc::ptr_eq(other, seat));
         self.members.store(lot.members.len(), SeqCst);
     }
 
     /// Takes a place among the parked. After it, check what could have been missed, then `rest`.
     pub fn step_back(&self, seat: &Arc<WorkerSlot>) {
-        self.lot.lock().expect("no panic under this lock").park(seat, &self.parked);
+        self.lot.lock().park(seat, &self.parked);
     }
 
     /// The same, and true, if another thread is awake and not stuck in a long turn; else false,
     /// and no place.
     pub fn prepare_to_park_behind_another(&self, seat: &Arc<WorkerSlot>, now_ns: u64) -> bool {
-        let mut lot = self.lot.lock().expect("no panic under this lock");
+        let mut lot = self.lot.lock();
         let others_active = lot.members.len() - lot.parked.len() > 1;
         let lively = others_active
             && lot.members.iter().any(|other| {
@@ -100,7 +101,7 @@ impl IdleList {
     /// for its wait for the GIL.
     pub fn has_other_short_turn(&self, now_ns: u64) -> bool {
         let me = std::thread::current().id();
-        let lot = self.lot.lock().expect("no panic under this lock");
+        let lot = self.lot.lock();
         lot.members.iter().any(|seat| {
             let in_turn = seat.turn_begun_ns.load(Relaxed) != 0;
             in_turn && seat.is_progressing(now_ns) && seat.thread.id() != me
@@ -109,7 +110,7 @@ impl IdleList {
 
     /// Gives the place up again, if nobody has taken it.
     pub fn cancel_park(&self, seat: &Arc<WorkerSlot>) {
-        let mut lot = self.lot.lock().expect("no panic under this lock");
+        let mut lot = self.lot.lock();
         lot.parked.retain(|other| !Arc::ptr_eq(other, seat));
         seat.woken.store(true, SeqCst);
         self.parked.store(lot.parked.len(), SeqCst);
@@ -128,7 +129,7 @@ impl IdleList {
             return false;
         }
         let seat = {
-            let mut lot = self.lot.lock().expect("no panic under this lock");
+            let mut lot = self.lot.lock();
             let seat = lot.parked.pop();
             self.parked.store(lot.parked.len(), SeqCst);
             if let Some(seat) = &seat {
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn everyone_who_rests_is_woken() {
         let idle = IdleList::default();
-        let members = || idle.lot.lock().unwrap().members.len();
+        let members = || idle.lot.lock().members.len();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 let seat_taken = members();

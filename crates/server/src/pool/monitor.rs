@@ -16,7 +16,7 @@ use crate::pool::accept::Acceptor;
 use crate::pool::poller::poll_for_stuck_threads;
 use crate::pool::runner::Runner;
 use crate::request::Application;
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_micros(500);

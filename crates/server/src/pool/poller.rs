@@ -4,7 +4,7 @@ use crate::connection::table::Token;
 use crate::net::epoll::{EVENTS_PER_WAIT, Event};
 use crate::pool::accept::{Acceptor, FIRST_LISTENER_DATA};
 use crate::pool::dispatcher::{Dispatcher, WAKER_DATA};
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 
 /// Waits for events and queues the connections that this thread claimed. `flush` is called if no
 /// event is there already. The caller has begun to poll; polling has ended on return.

@@ -3,8 +3,9 @@
 //! It owns them: their words are BUSY. Threads take from the front; locked for a few instructions.
 
 use crate::connection::table::Queued;
+use headway_reporter::lock::Lock;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::MutexGuard;
 
 /// A connection, and since when it waits for a thread.
 #[derive(Debug)]
@@ -14,11 +15,11 @@ pub struct Ready {
 }
 
 #[derive(Default)]
-pub struct ReadyQueue(Mutex<VecDeque<Ready>>);
+pub struct ReadyQueue(Lock<VecDeque<Ready>>);
 
 impl ReadyQueue {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Ready>> {
-        self.0.lock().expect("no panic under this lock")
+        self.0.lock()
     }
 
     pub fn push(&self, connection: Queued, now_ns: u64) {

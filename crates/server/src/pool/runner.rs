@@ -8,7 +8,7 @@ use crate::pool::accept::Acceptor;
 use crate::pool::dispatcher::Dispatcher;
 use crate::pool::idle::WorkerSlot;
 use crate::request::Application;
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 
 pub struct Runner<'p, A: Application> {
     pub driver: &'p Driver<A>,

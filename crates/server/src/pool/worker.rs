@@ -9,7 +9,7 @@ use crate::pool::poller::poll;
 use crate::pool::ready::Ready;
 use crate::pool::runner::Runner;
 use crate::request::Application;
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 use std::sync::Arc;
 
 pub struct Worker<'p, A: Application> {

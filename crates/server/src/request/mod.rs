@@ -19,8 +19,8 @@ use crate::net::socket::{Direction, Transfer};
 use crate::pool::dispatcher::Dispatcher;
 use crate::request::forked::Ancestry;
 use crate::stats::RequestRecord;
-use crate::stats::clock::now_ns;
 use crate::stats::routes::Routes;
+use headway_measure::clock::now_ns;
 
 /// Why a request could not be read or a response not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

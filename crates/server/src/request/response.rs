@@ -6,7 +6,7 @@ use crate::http::{self, Rejection, Response};
 use crate::net::sendfile::FileBody;
 use crate::net::socket::{Direction, Transfer};
 use crate::request::{Broken, RequestContext};
-use crate::stats::clock::now_ns;
+use headway_measure::clock::now_ns;
 
 /// What the server writes into the Server field unless the application does.
 const SERVER_FIELD: &[u8] = concat!("headway/", env!("CARGO_PKG_VERSION")).as_bytes();

@@ -6,7 +6,7 @@
 //! complete line.
 
 use crate::stats::RequestRecord;
-use crate::stats::clock::DateCache;
+use crate::stats::date_cache::DateCache;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -131,7 +131,7 @@ fn push_common(
 }
 
 fn push_json(out: &mut Vec<u8>, asked: Asked, record: &RequestRecord) {
-    let wall = Seconds(crate::stats::clock::wall_ns());
+    let wall = Seconds(headway_measure::clock::wall_coarse_ns());
     let _ = write!(out, "{{\"time\": {wall}, \"address\": \"{}\", \"method\": ", asked.address);
     match asked.request {
         Some(request) => {

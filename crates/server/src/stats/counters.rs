@@ -8,8 +8,9 @@ use crate::stats::requests::RequestCounters;
 use crate::stats::routes::Routes;
 use crate::stats::slots::Slot;
 use crate::stats::{PathTables, RequestRecord};
+use headway_reporter::lock::Lock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The counters of one thread since they were last taken.
 #[derive(Default)]
@@ -33,11 +34,11 @@ pub struct Counters {
     /// Whether a telemetry reporter takes the counters.
     reported: bool,
     /// One entry for each thread that has ever counted here.
-    threads: Mutex<Vec<Arc<Mutex<ThreadCounters>>>>,
+    threads: Lock<Vec<Arc<Lock<ThreadCounters>>>>,
     /// One entry for each worker thread; empty without telemetry.
-    slots: Mutex<Vec<Arc<Slot>>>,
+    slots: Lock<Vec<Arc<Slot>>>,
     /// The sum of all counters by path that were taken.
-    taken: Mutex<PathTables>,
+    taken: Lock<PathTables>,
     pub routes: Routes,
     /// The connections accepted and closed. All threads write them, the reporter reads them;
     /// relaxed, because the counts order no other data.
@@ -49,9 +50,9 @@ impl Counters {
     pub fn new(reported: bool) -> Self {
         Self {
             reported,
-            threads: Mutex::default(),
-            slots: Mutex::default(),
-            taken: Mutex::default(),
+            threads: Lock::default(),
+            slots: Lock::default(),
+            taken: Lock::default(),
             routes: Routes::default(),
             accepted: AtomicU64::new(0),
             closed: AtomicU64::new(0),
@@ -63,11 +64,11 @@ impl Counters {
     }
 
     /// Registers new counters for the calling thread.
-    pub fn join(&self) -> Arc<Mutex<ThreadCounters>> {
+    pub fn join(&self) -> Arc<Lock<ThreadCounters>> {
         let requests = self.reported.then(Box::default);
         let thread_counters =
-            Arc::new(Mutex::new(ThreadCounters { requests, ..ThreadCounters::default() }));
-        lock(&self.threads).push(Arc::clone(&thread_counters));
+            Arc::new(Lock::new(ThreadCounters { requests, ..ThreadCounters::default() }));
+        self.threads.lock().push(Arc::clone(&thread_counters));
         thread_counters
     }
 
@@ -75,20 +76,20 @@ impl Counters {
     pub fn join_workers(&self) -> Option<Arc<Slot>> {
         self.reported.then(|| {
             let slot = Arc::<Slot>::default();
-            lock(&self.slots).push(Arc::clone(&slot));
+            self.slots.lock().push(Arc::clone(&slot));
             slot
         })
     }
 
     /// Calls `with` for each slot and its number.
     pub fn for_each_slot(&self, with: impl FnMut((usize, &Arc<Slot>))) {
-        lock(&self.slots).iter().enumerate().for_each(with);
+        self.slots.lock().iter().enumerate().for_each(with);
     }
 
     /// Takes the counters of each thread and leaves empty ones. The counters by path remain in
     /// `paths`.
     pub fn take(&self, mut with: impl FnMut(ThreadCounters)) {
-        let threads = lock(&self.threads).clone();
+        let threads = self.threads.lock().clone();
         for thread_counters in threads {
             // The new counters are allocated before the lock, so that no request waits for an
             // allocation.
@@ -96,8 +97,8 @@ impl Counters {
             let empty = ThreadCounters { requests, ..ThreadCounters::default() };
             // `taken` is locked first, so that `paths` finds each request in exactly one of the
             // two.
-            let mut taken = lock(&self.taken);
-            let full = std::mem::replace(&mut *lock(&thread_counters), empty);
+            let mut taken = self.taken.lock();
+            let full = std::mem::replace(&mut *thread_counters.lock(), empty);
             taken.merge(&full.paths);
             drop(taken);
             with(full);
@@ -107,11 +108,11 @@ impl Counters {
     /// The requests of all threads since the server began, by interpreter slot and path.
     pub fn paths(&self) -> PathTables {
         // `taken` stays locked, so that no thread's counters are counted twice or missed.
-        let taken = lock(&self.taken);
+        let taken = self.taken.lock();
         let mut all = PathTables::default();
         all.merge(&taken);
-        for thread_counters in lock(&self.threads).iter() {
-            all.merge(&lock(thread_counters).paths);
+        for thread_counters in self.threads.lock().iter() {
+            all.merge(&thread_counters.lock().paths);
         }
         all
     }
@@ -132,10 +133,6 @@ impl Counters {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic under this lock")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,14 +145,14 @@ mod tests {
         let requests = |counters: &Counters| {
             counters.paths().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>()
         };
-        lock(&one).record(b"/a", &answered);
-        lock(&two).record(b"/a", &answered);
-        lock(&two).record(b"/b", &answered);
+        one.lock().record(b"/a", &answered);
+        two.lock().record(b"/a", &answered);
+        two.lock().record(b"/b", &answered);
         let mut taken = Vec::new();
         counters.take(|thread_counters| taken.push(thread_counters.requests.unwrap().statuses[2]));
         assert_eq!(taken, [1, 2]);
         assert_eq!(requests(&counters), 3);
-        lock(&one).record(b"/a", &answered);
+        one.lock().record(b"/a", &answered);
         assert_eq!(requests(&counters), 4);
         let mut taken = 0;
         counters.take(|thread_counters| taken += thread_counters.requests.unwrap().statuses[2]);
@@ -172,7 +169,7 @@ mod tests {
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| {
                 for _ in 0..2_000 {
-                    lock(&thread_counters).record(b"/a", &answered);
+                    thread_counters.lock().record(b"/a", &answered);
                     counters.take(|_| ());
                 }
             });

@@ -5,8 +5,9 @@
 //! own records.
 
 pub mod access_log;
-pub mod clock;
 pub mod counters;
+pub mod cpu_charges;
+pub mod date_cache;
 pub mod endpoints;
 pub mod interval;
 pub mod paths;
@@ -47,7 +48,7 @@ pub struct RequestRecord {
     pub input_read_ns: u64,
     /// Handing the response to the kernel.
     pub output_write_ns: u64,
-    /// CPU time of the worker thread; see `clock::CpuCharges`. A short request is charged its
+    /// CPU time of the worker thread; see `CpuCharges`. A short request is charged its
     /// elapsed time; the charges of all requests add up to the CPU time that the threads used.
     pub cpu_ns: u64,
     /// From the beginning of `queue` until the last byte was handed to the kernel.

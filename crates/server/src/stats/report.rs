@@ -11,11 +11,12 @@ use crate::stats::paths::{Entry, RowKind};
 use crate::stats::routes::Route;
 use crate::stats::slots::Reading;
 use headway_measure::Histogram;
+use headway_reporter::lock::Lock;
 use headway_reporter::mod_wsgi_buckets;
 use headway_reporter::{Bounds, RequestCounts, Source, Tick};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
 /// The maximum number of thread slots that mod_wsgi reports.
 const MAX_SLOTS: usize = 128;
@@ -33,7 +34,7 @@ pub struct ServerReport {
     interpreters: Vec<InterpreterName>,
     /// The configured number of worker threads.
     threads: usize,
-    state: Mutex<State>,
+    state: Lock<State>,
 }
 
 #[derive(Default)]
@@ -59,11 +60,11 @@ impl ServerReport {
         interpreters: Vec<InterpreterName>,
         threads: usize,
     ) -> Self {
-        Self { counters, interpreters, threads: threads.max(1), state: Mutex::default() }
+        Self { counters, interpreters, threads: threads.max(1), state: Lock::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     fn take(&self, state: &mut State) {

@@ -1,7 +1,8 @@
 //! Routes as numbers, so that a record can contain one without an allocation.
 
+use headway_reporter::lock::Lock;
 use rustc_hash::FxHashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
 /// The number of routes that are named. A framework with more of them probably reports something
 /// else.
@@ -19,7 +20,7 @@ impl Route {
 
 /// The names of all routes. All worker threads share it and lock it for each look-up.
 #[derive(Debug, Default)]
-pub struct Routes(Mutex<Names>);
+pub struct Routes(Lock<Names>);
 
 #[derive(Debug, Default)]
 struct Names {
@@ -50,7 +51,7 @@ impl Routes {
     }
 
     fn lock(&self) -> MutexGuard<'_, Names> {
-        self.0.lock().expect("no panic under this lock")
+        self.0.lock()
     }
 }
 
