@@ -1,14 +1,14 @@
 //! How long a connection may take for what it waits for.
 
-use crate::connection::lingering;
+use crate::connection::close::{SILENCE_NS, lingers_until_ns};
 use crate::connection::state::{Connection, Stage};
 use crate::net::socket;
-use crate::pool::phase::Phase;
-use crate::request::Patience;
+use crate::pool::shutdown::Shutdown;
 use headway_measure::clock::now_ns;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
-/// How long a connection may take for each [`Stage`].
+/// The longest time that a connection may spend in each stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     pub keep_alive_ns: u64,
@@ -19,43 +19,62 @@ pub struct Timeouts {
     pub write_ns: u64,
 }
 
+/// How long an application's thread waits for a client without any byte moving.
+#[derive(Clone, Copy, Debug)]
+pub struct IoTimeouts {
+    pub receive_ms: i32,
+    pub send_ms: i32,
+}
+
+/// The deadlines of a server's connections.
+#[derive(Clone)]
+pub struct Deadlines {
+    timeouts: Timeouts,
+    shutdown: Arc<Shutdown>,
+}
+
 impl Timeouts {
-    /// How long an application's thread waits for its client.
-    pub fn patience(&self) -> Patience {
+    pub fn of_application(&self) -> IoTimeouts {
         let to_ms = |ns: u64| i32::try_from(ns.div_ceil(1_000_000)).unwrap_or(i32::MAX);
-        Patience { receive_ms: to_ms(self.body_ns), send_ms: to_ms(self.write_ns) }
+        IoTimeouts { receive_ms: to_ms(self.body_ns), send_ms: to_ms(self.write_ns) }
     }
 
-    fn of(&self, stage: Stage) -> u64 {
+    fn of_stage_ns(&self, stage: Stage) -> u64 {
         match stage {
             Stage::Idle => self.keep_alive_ns,
-            Stage::Opening { .. } | Stage::Head => self.head_ns,
+            Stage::Preamble { .. } | Stage::Head => self.head_ns,
             Stage::Body => self.body_ns,
             Stage::Writing(_) => self.write_ns,
-            Stage::Lingering { .. } => lingering::SILENCE_NS,
+            Stage::Lingering { .. } => SILENCE_NS,
         }
     }
+}
 
-    /// When what the connection waits for must have come. A stage's time begins when the stage does,
-    /// and anew with each piece of a response that goes out or of what is dropped after it.
-    pub fn next_deadline_ns(&self, connection: &mut Connection, phase: &Phase) -> u64 {
+impl Deadlines {
+    pub fn new(timeouts: Timeouts, shutdown: Arc<Shutdown>) -> Self {
+        Self { timeouts, shutdown }
+    }
+
+    /// When what the connection waits for must have come. The time of a stage begins with the
+    /// stage, and again with each piece of a response that is sent or of what is dropped after it.
+    pub fn next_ns(&self, connection: &mut Connection) -> u64 {
         let is_writing = matches!(connection.stage, Stage::Writing(_));
         let is_lingering = matches!(connection.stage, Stage::Lingering { .. });
         let moved = std::mem::take(&mut connection.moved) && (is_writing || is_lingering);
         if moved || connection.deadline_stage != Some(connection.stage) {
             connection.deadline_stage = Some(connection.stage);
-            connection.deadline_ns = now_ns() + self.of(connection.stage);
+            connection.deadline_ns = now_ns() + self.timeouts.of_stage_ns(connection.stage);
             if is_writing {
                 connection.unacknowledged_bytes =
                     socket::unacknowledged_bytes(connection.socket.as_fd());
             }
         }
         let end_ns = match connection.stage {
-            Stage::Idle | Stage::Opening { silent: true } if phase.is_stopping() => {
-                phase.keep_idle_until_ns()
+            Stage::Idle | Stage::Preamble { silent: true } if self.shutdown.is_stopping() => {
+                self.shutdown.keep_idle_until_ns()
             }
             Stage::Lingering { since_ns, expecting } => {
-                lingering::end_ns(since_ns, expecting, phase.is_stopping())
+                lingers_until_ns(&self.shutdown, since_ns, expecting)
             }
             _ => u64::MAX,
         };
@@ -63,17 +82,17 @@ impl Timeouts {
     }
 }
 
-/// Whether what the connection waits for now is another thing than before, or another piece of it. A
-/// head or a body must be there as a whole.
-pub fn has_gone_on(connection: &mut Connection) -> bool {
+/// Whether the connection waits for something else than when its deadline was set, or for another
+/// piece of it. A head or a body must arrive as a whole.
+pub fn has_progressed(connection: &mut Connection) -> bool {
     if connection.deadline_stage != Some(connection.stage) {
         return true;
     }
     match connection.stage {
         Stage::Writing(_) => {
-            // No event told of what was taken if it makes too little room.
-            connection.moved |= socket::unacknowledged_bytes(connection.socket.as_fd())
-                < connection.unacknowledged_bytes;
+            // No event reports bytes that the client took if they make too little room.
+            let unacknowledged = socket::unacknowledged_bytes(connection.socket.as_fd());
+            connection.moved |= unacknowledged < connection.unacknowledged_bytes;
             connection.moved
         }
         Stage::Lingering { .. } => connection.moved,

@@ -1,16 +1,13 @@
-//! Responses that are complete and wait for a moment, so that several go out in one burst.
+//! Complete responses that a thread or the monitor sends later.
 //!
-//! Sending to a client on this machine, such as a proxy, wakes it. Where its core has fallen
-//! asleep since the last response, that costs the sender 10 to 20 µs, and the application's next
-//! request runs on colder caches. So a thread with more requests at hand runs those first. Django's
-//! hello then takes 0.8 of the CPU time.
+//! There are two kinds. A *deferred* response waits for a moment while its thread runs further
+//! requests, so that several are sent together (`pool::worker`). A *handed off* response belongs
+//! to the request that the thread is running: the application has not returned yet, and the
+//! monitor sends the response, or what the socket had no room for, in the meantime. PEP 3333
+//! requires that, and no thread waits for a slow client.
 //!
-//! It must not cost the client: a response is held only while requests are short (see `burst`),
-//! for `HELD_NS` at most by its thread's own clock, and the monitor sends what is overdue, whatever
-//! the thread's application is doing: a response that is held here, and one whose application is
-//! not done with it (`hand_off`: it is in its `close()`, say). And it goes on with the rest of one that
-//! the socket had no room for, while the application is not done (`hand_off_rest`): PEP 3333 has a
-//! server guarantee that, and no thread waits for a slow client.
+//! A deferred response must not cost the client time: it waits for `DEFERRED_NS` at most by its
+//! thread's clock, and the monitor sends what is overdue, whatever the application is doing.
 
 use crate::connection::state::Connection;
 use crate::connection::table::Queued;
@@ -19,46 +16,47 @@ use crate::net::tls::TlsSession;
 use crate::stats::RequestRecord;
 use headway_reporter::lock::Lock;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, MutexGuard};
 
-/// How long a response is held while its thread runs others.
-const HELD_NS: u64 = 500_000;
-/// A thread that runs one request for so long gets no attention for what may come.
+/// How long a response is deferred while its thread runs other requests.
+const DEFERRED_NS: u64 = 500_000;
+/// A thread whose batch is open for longer is stuck in one request, and the monitor closes it.
 const STUCK_NS: u64 = 10_000_000;
-/// How much of what is entrusted goes out at a time: nobody waits for the lock for long, however fast the
+/// Bytes that the monitor sends at a time, so that the lock is held briefly however fast the
 /// client reads.
-const SENT_BYTES: usize = 262_144;
-/// What is larger goes out at once.
-const HELD_BYTES: usize = 16_384;
+const BYTES_PER_SEND: usize = 262_144;
+/// A longer response is sent at once.
+const SMALL_BYTES: usize = 16_384;
 
 /// A connection whose response is framed and unsent.
 pub struct Deferred {
     pub connection: Queued,
-    /// Of the request, but for the sending.
+    /// The record of the request, but for the sending.
     pub record: RequestRecord,
 }
 
-/// What one thread holds.
+/// The deferred and handed-off responses of one thread.
 #[derive(Default)]
 pub struct DeferredResponses {
-    /// Since when responses may be put in; 0: they may not. Written under the lock, read without it
-    /// by the monitor before it sleeps: `SeqCst`, see `Monitor::asleep`.
+    /// Since when responses may be deferred; 0: they may not. Written under the lock by the thread
+    /// and the monitor. The monitor reads it without the lock before it sleeps: `SeqCst`, see
+    /// `pool::monitor_handle`.
     open_since_ns: AtomicU64,
-    /// The monitor has the rest of a response to go on with, be the box open or not. As above.
+    /// The monitor has the rest of a response to send, whether responses may be deferred or not.
+    /// Written by the thread and the monitor, read as `open_since_ns`.
     has_rest: AtomicBool,
     contents: Lock<Contents>,
 }
 
 #[derive(Default)]
 struct Contents {
-    /// Owns the connections.
-    held: Vec<Deferred>,
+    deferred: Vec<Deferred>,
     /// The complete response of the request that the thread is running.
     handed_off: Option<HandedOff>,
 }
 
-/// It was the peer's, which stays the thread's: it takes it back before it closes `fd`.
+/// Taken from a connection, whose thread reclaims it before it closes `fd`.
 struct HandedOff {
     fd: RawFd,
     tls: Option<Box<TlsSession>>,
@@ -67,13 +65,9 @@ struct HandedOff {
 }
 
 impl DeferredResponses {
-    fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock()
-    }
-
-    /// Called by its thread before it runs a request whose response may be held.
+    /// Lets responses be deferred from now on.
     pub fn open(&self, now_ns: u64) {
-        let _contents = self.lock();
+        let _contents = self.contents.lock();
         self.open_since_ns.store(now_ns, SeqCst);
     }
 
@@ -82,37 +76,37 @@ impl DeferredResponses {
     }
 
     /// Whether the monitor has something to do.
-    fn wants_attention(&self, now_ns: u64) -> bool {
+    fn needs_monitor(&self, now_ns: u64) -> bool {
         self.is_due(now_ns) || self.has_rest()
     }
 
     pub fn is_due(&self, now_ns: u64) -> bool {
-        self.is_open() && now_ns.saturating_sub(self.open_since_ns.load(SeqCst)) > HELD_NS
+        self.is_open() && now_ns.saturating_sub(self.open_since_ns.load(SeqCst)) > DEFERRED_NS
     }
 
-    /// Gives the connection back if the box is closed.
-    pub fn hold(&self, held: Deferred) -> Option<Deferred> {
-        let mut contents = self.lock();
+    /// Defers a response. Returns it if the monitor has closed the batch meanwhile.
+    pub fn defer(&self, response: Deferred) -> Option<Deferred> {
+        let mut contents = self.contents.lock();
         if !self.is_open() {
-            return Some(held);
+            return Some(response);
         }
-        contents.held.push(held);
+        contents.deferred.push(response);
         None
     }
 
-    /// Moves everything held to the end of `out`, whose owner owns it now. Called by its thread.
+    /// Moves the deferred responses to the end of `out`. Called by the thread that deferred them.
     pub fn close(&self, out: &mut Vec<Deferred>) {
-        let mut contents = self.lock();
-        out.append(&mut contents.held);
+        let mut contents = self.contents.lock();
+        out.append(&mut contents.deferred);
         self.open_since_ns.store(0, SeqCst);
     }
 
-    /// Lets the monitor send what the peer has to, should the application take its time yet. False
-    /// if it is not for this box. Waits for nobody: the GIL is held, and in a forked child the lock may
-    /// be too, for ever.
+    /// Hands off a complete response, for the monitor to send if the application takes its time.
+    /// False if responses may not be deferred or this one is not small. Does not wait for the
+    /// lock: the GIL is held, and in a forked child the lock may be held for ever.
     pub fn hand_off(&self, connection: &mut Connection) -> bool {
         let Some(mut contents) = self.contents.try_lock() else { return false };
-        // Under the lock: the monitor looks no more into a box that it has closed.
+        // Under the lock: the monitor ignores what it has closed.
         let open = self.is_open() && is_small(connection);
         if open {
             contents.handed_off = Some(HandedOff::of(connection));
@@ -120,31 +114,31 @@ impl DeferredResponses {
         open
     }
 
-    /// Lets the monitor go on with what the socket has no room for yet.
+    /// Hands off the rest of a response, for which the socket has no room yet.
     pub fn hand_off_rest(&self, connection: &mut Connection) {
-        self.lock().handed_off = Some(HandedOff::of(connection));
+        self.contents.lock().handed_off = Some(HandedOff::of(connection));
         self.has_rest.store(true, SeqCst);
     }
 
-    /// The monitor may be sending more than a few bytes just now: `reclaim` would have to wait.
+    /// The monitor may be sending much just now, so `reclaim` might wait for the lock.
     pub fn has_rest(&self) -> bool {
         self.has_rest.load(SeqCst)
     }
 
-    /// The end of `hand_off` and `hand_off_rest`: gives back what is unsent.
+    /// Ends `hand_off` and `hand_off_rest`: gives what is unsent back to the connection.
     pub fn reclaim(&self, connection: &mut Connection) {
-        if let Some(mut handed_off) = self.lock().handed_off.take() {
-            handed_off.bytes.append(&mut connection.outgoing);
-            (connection.outgoing, connection.sent) = (handed_off.bytes, handed_off.sent);
-            connection.tls = handed_off.tls;
+        if let Some(mut response) = self.contents.lock().handed_off.take() {
+            response.bytes.append(&mut connection.outgoing);
+            (connection.outgoing, connection.sent) = (response.bytes, response.sent);
+            connection.tls = response.tls;
         }
         self.has_rest.store(false, SeqCst);
     }
 
-    /// The monitor's part: sends what is entrusted as far as the socket takes it, and takes what
-    /// is held.
+    /// Called by the monitor: sends the handed-off response as far as the socket takes it, and
+    /// takes the deferred ones if they are due.
     fn take_overdue(&self, now_ns: u64, out: &mut Vec<Deferred>) {
-        let mut contents = self.lock();
+        let mut contents = self.contents.lock();
         let all_sent = contents.handed_off.as_mut().is_none_or(HandedOff::send);
         if all_sent {
             self.has_rest.store(false, SeqCst);
@@ -152,7 +146,7 @@ impl DeferredResponses {
         if !self.is_due(now_ns) {
             return;
         }
-        out.append(&mut contents.held);
+        out.append(&mut contents.deferred);
         let open_ns = now_ns.saturating_sub(self.open_since_ns.load(SeqCst));
         if all_sent && open_ns > STUCK_NS {
             self.open_since_ns.store(0, SeqCst);
@@ -170,11 +164,12 @@ impl HandedOff {
         }
     }
 
-    /// As far as the socket takes it, up to `SENT_BYTES`; true if nothing more can be done.
+    /// Sends what the socket takes, up to `BYTES_PER_SEND`; true if nothing more can be done.
     fn send(&mut self) -> bool {
-        // SAFETY: open until its thread has taken it back, which needs the lock that we hold.
+        // SAFETY: the thread closes the descriptor only after `reclaim`, which needs the lock that
+        // the caller holds.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        let end = self.bytes.len().min(self.sent + SENT_BYTES);
+        let end = self.bytes.len().min(self.sent + BYTES_PER_SEND);
         while self.sent < end {
             let unsent = &self.bytes[self.sent..end];
             let transfer = match &mut self.tls {
@@ -183,7 +178,7 @@ impl HandedOff {
             };
             match transfer {
                 Transfer::Moved(count) => self.sent += count,
-                // The thread will find that too.
+                // The thread finds that too.
                 Transfer::Ended => return true,
                 Transfer::WouldBlock | Transfer::Unfinished => return false,
             }
@@ -193,41 +188,39 @@ impl HandedOff {
     }
 }
 
-/// Whether the rest of the response is worth holding, and nothing but bytes.
+/// Whether the unsent part of the response is short, and nothing but bytes.
 pub fn is_small(connection: &Connection) -> bool {
-    connection.tls.is_none() && connection.file.is_none() && connection.outgoing.len() <= HELD_BYTES
+    connection.tls.is_none()
+        && connection.file.is_none()
+        && connection.outgoing.len() <= SMALL_BYTES
 }
 
-/// The outboxes of all threads, for the monitor. Locked before any of them.
+/// The responses of all threads, for the monitor. Locked before those of any thread.
 #[derive(Default)]
-pub struct DeferredOfThreads(Lock<Vec<Arc<DeferredResponses>>>);
+pub struct AllDeferredResponses(Lock<Vec<Arc<DeferredResponses>>>);
 
-impl DeferredOfThreads {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<DeferredResponses>>> {
-        self.0.lock()
-    }
-
-    /// One for the calling thread, until it leaves.
+impl AllDeferredResponses {
+    /// Adds those of the calling thread.
     pub fn join(&self) -> Arc<DeferredResponses> {
-        let deferred = Arc::default();
-        self.lock().push(Arc::clone(&deferred));
-        deferred
+        let responses = Arc::default();
+        self.0.lock().push(Arc::clone(&responses));
+        responses
     }
 
-    pub fn leave(&self, deferred: &Arc<DeferredResponses>) {
-        self.lock().retain(|other| !Arc::ptr_eq(other, deferred));
+    pub fn leave(&self, responses: &Arc<DeferredResponses>) {
+        self.0.lock().retain(|other| !Arc::ptr_eq(other, responses));
     }
 
-    /// Whether time alone may make them want attention.
+    /// Whether passing time alone may give the monitor something to do.
     pub fn are_used(&self) -> bool {
-        self.lock().iter().any(|deferred| deferred.is_open() || deferred.has_rest())
+        self.0.lock().iter().any(|responses| responses.is_open() || responses.has_rest())
     }
 
-    /// Sends what the threads are overdue with; moves what they held to the end of `out`, whose
-    /// owner owns it now.
+    /// Sends what was handed off, and moves the deferred responses that are overdue to the end of
+    /// `out`.
     pub fn take_overdue(&self, now_ns: u64, out: &mut Vec<Deferred>) {
-        for deferred in self.lock().iter().filter(|deferred| deferred.wants_attention(now_ns)) {
-            deferred.take_overdue(now_ns, out);
+        for responses in self.0.lock().iter().filter(|responses| responses.needs_monitor(now_ns)) {
+            responses.take_overdue(now_ns, out);
         }
     }
 }

@@ -1,10 +1,14 @@
-//! Connections: where they live, who owns each, and what its owner does with it.
+//! Connections: the table that holds them, the guard that owns one, and the driver that reads,
+//! runs requests and writes.
 
+pub(crate) mod buffers;
+pub(crate) mod close;
 pub mod deadline;
-pub mod deferred;
-pub mod drive;
-pub mod lingering;
-pub mod ownership;
+pub(crate) mod deferred;
+pub(crate) mod drive;
+mod ownership;
 pub mod preamble;
-pub mod state;
-pub mod table;
+pub(crate) mod read;
+pub(crate) mod state;
+pub(crate) mod table;
+pub(crate) mod write;

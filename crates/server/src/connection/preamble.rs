@@ -1,14 +1,13 @@
-//! What lies between a new connection and its first request: the PROXY protocol header, the TLS
-//! handshake; and whose word about where a request comes from is believed.
+//! What precedes the first request of a connection: the PROXY protocol header and the TLS
+//! handshake; and which clients' statements about a request's origin are believed.
 //!
-//! Most connections pass none of it and never come here. Settings never change while a server
-//! runs: certificates are read again by the next generation of workers. Any worker thread, as the
-//! owner of the peer.
+//! Settings never change while a server runs: certificates are read again by the next generation
+//! of workers. Most connections have no preamble and never come here.
 
 use crate::connection::state::{Connection, Forwarding, Stage};
 use crate::http::Rejection;
 use crate::http::forwarding::{Believed, Origin, read_origin};
-use crate::limits::log_to_stderr;
+use crate::limits::stderr::log_to_stderr;
 use crate::net::networks::Networks;
 use crate::net::socket::{self, PeerAddress, Transfer};
 use crate::net::tls::{HANDSHAKE_RECORD, TlsSession};
@@ -22,38 +21,38 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// hundreds of bytes in version 2.
 const MAX_HEADER_BYTES: usize = 4_096;
 
-/// How a header of version 2 begins that says LOCAL: the signature, version and command.
+/// The beginning of a header of version 2 with the command LOCAL: signature, version, command.
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20";
 
 #[derive(Default)]
 pub struct Preamble {
-    /// For connections by TCP; those of UNIX sockets come from the same machine.
+    /// For connections over TCP; those of UNIX sockets come from the same machine.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Who must begin with a PROXY header.
+    /// The addresses whose connections must begin with a PROXY header.
     pub proxy_protocol_from: Networks,
-    /// Whose fields about a request's origin are believed.
+    /// The addresses whose fields about a request's origin are believed.
     pub trusted_proxies: Networks,
     pub believed: Believed,
-    /// Connections refused for their PROXY header; relaxed, a count.
+    /// Connections refused for their PROXY header. Written by all workers, relaxed: a count.
     pub refused: AtomicU64,
 }
 
-/// How far a connection has come.
+/// How far the preamble of a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PreambleStep {
+pub enum Handshake {
     /// HTTP follows.
-    Passed,
-    /// Something must come first.
+    Done,
+    /// More of the preamble must arrive first.
     Wait,
-    /// The same, and nothing has come at all.
+    /// As `Wait`, and nothing has arrived at all.
     Silent,
-    /// HTTP follows, and is to be answered with this.
+    /// HTTP follows, and is answered with this.
     Refused(Rejection),
     Close,
 }
 
 impl Preamble {
-    /// Says what a new connection has to pass.
+    /// Sets the preamble that a new connection must send.
     pub fn admit(&self, connection: &mut Connection) {
         let is_unix = connection.address.ip.is_empty();
         if !self.proxy_protocol_from.is_empty() {
@@ -65,80 +64,82 @@ impl Preamble {
             connection.tls = TlsSession::new(config).ok().map(Box::new);
         }
         if connection.owes_proxy_header || connection.tls.is_some() {
-            connection.stage = Stage::Opening { silent: true };
+            connection.stage = Stage::Preamble { silent: true };
         }
-        self.judge(connection);
+        self.set_forwarding(connection);
     }
 
-    /// Whether the peer's address makes its word count.
-    fn judge(&self, connection: &mut Connection) {
+    /// Decides by the client's address whether its statements about origins are believed.
+    fn set_forwarding(&self, connection: &mut Connection) {
         if !self.trusted_proxies.is_empty() {
-            connection.forwarding = match self.trusted_proxies.contains_peer(&connection.address.ip)
-            {
+            let is_trusted = self.trusted_proxies.contains_peer(&connection.address.ip);
+            connection.forwarding = match is_trusted {
                 true => Forwarding::Believed(self.believed),
                 false => Forwarding::Hidden,
             };
         }
     }
 
-    /// Goes on with what the connection has to pass, without waiting.
-    pub fn pass(&self, connection: &mut Connection) -> PreambleStep {
+    /// Continues with the preamble, without waiting.
+    pub fn proceed(&self, connection: &mut Connection) -> Handshake {
         if connection.owes_proxy_header {
             match self.take_proxy_header(connection) {
-                PreambleStep::Passed => {
+                Handshake::Done => {
                     connection.owes_proxy_header = false;
-                    connection.stage = Stage::Opening { silent: true };
-                    // What follows has a time of its own.
+                    connection.stage = Stage::Preamble { silent: true };
+                    // The TLS handshake has a time of its own.
                     connection.deadline_stage = None;
                 }
                 other => return other,
             }
         }
         match &mut connection.tls {
-            Some(_) if connection.stage == (Stage::Opening { silent: true }) => greet(connection),
+            Some(_) if connection.stage == (Stage::Preamble { silent: true }) => {
+                expect_tls(connection)
+            }
             Some(_) => shake_hands(connection),
-            None => PreambleStep::Passed,
+            None => Handshake::Done,
         }
     }
 
-    fn take_proxy_header(&self, connection: &mut Connection) -> PreambleStep {
+    fn take_proxy_header(&self, connection: &mut Connection) -> Handshake {
         let mut seen = [0; MAX_HEADER_BYTES];
         let fd = connection.socket.as_fd();
         let count = match socket::peek(fd, &mut seen) {
             Transfer::Moved(count) => count,
-            Transfer::WouldBlock | Transfer::Unfinished => return PreambleStep::Silent,
-            Transfer::Ended => return PreambleStep::Close,
+            Transfer::WouldBlock | Transfer::Unfinished => return Handshake::Silent,
+            Transfer::Ended => return Handshake::Close,
         };
         match read_proxy_header(&seen[..count]) {
             Ok((source, length)) => {
-                // As much as was seen just now, so that what follows stays in the socket.
+                // Only the header, so that what follows stays in the socket.
                 if socket::receive(fd, &mut seen[..length]) != Transfer::Moved(length) {
-                    return PreambleStep::Close;
+                    return Handshake::Close;
                 }
                 // Without an address (LOCAL, UNKNOWN) the proxy itself is the client.
                 if let Some(source) = source {
                     let ip = source.ip().to_canonical().to_string();
                     connection.address = PeerAddress { ip, port: source.port() };
-                    self.judge(connection);
+                    self.set_forwarding(connection);
                 }
-                PreambleStep::Passed
+                Handshake::Done
             }
             Err(proxy_header::Error::BufferTooShort) if count < MAX_HEADER_BYTES => {
                 if connection.hangup {
-                    return PreambleStep::Close;
+                    return Handshake::Close;
                 }
-                connection.stage = Stage::Opening { silent: false };
-                PreambleStep::Wait
+                connection.stage = Stage::Preamble { silent: false };
+                Handshake::Wait
             }
             Err(_) => {
                 self.note_refusal(&connection.address);
-                PreambleStep::Close
+                Handshake::Close
             }
         }
     }
 
-    /// The first one is worth a line: most likely a setting is wrong. Whoever else comes by that
-    /// way could fill the log.
+    /// Reports the first refusal, which most likely means a wrong setting. To report all would let
+    /// clients fill the log.
     fn note_refusal(&self, address: &PeerAddress) {
         if self.refused.fetch_add(1, Relaxed) == 0 {
             let ip = if address.ip.is_empty() { "a UNIX socket" } else { &address.ip };
@@ -149,7 +150,7 @@ impl Preamble {
         }
     }
 
-    /// What the peer says of where the current request began, if its word counts.
+    /// The origin of the current request as a trusted proxy states it.
     pub fn origin_of(&self, connection: &Connection) -> Option<Box<Origin>> {
         let Forwarding::Believed(believed) = connection.forwarding else { return None };
         let (head, bytes) = connection.http.head();
@@ -158,10 +159,10 @@ impl Preamble {
     }
 }
 
-/// Who the header says the client is (`None`: who sent it), and how long it is.
+/// The client by the header (`None`: the sender itself), and the header's length.
 fn read_proxy_header(seen: &[u8]) -> Result<(Option<SocketAddr>, usize), proxy_header::Error> {
     if let Some(rest) = seen.strip_prefix(LOCAL) {
-        // A health check: its family is not looked at, nor what else it has (2.2).
+        // A health check: its family and the rest of the header are ignored (2.2).
         let [_, high, low, ..] = *rest else { return Err(proxy_header::Error::BufferTooShort) };
         let length = LOCAL.len() + 3 + usize::from(u16::from_be_bytes([high, low]));
         return match length <= seen.len() {
@@ -173,32 +174,32 @@ fn read_proxy_header(seen: &[u8]) -> Result<(Option<SocketAddr>, usize), proxy_h
     Ok((header.proxied_address().map(|proxied| proxied.source), length))
 }
 
-/// Looks whether what comes is TLS at all: browsers and people forget the `https`.
-fn greet(connection: &mut Connection) -> PreambleStep {
+/// Checks that the client begins with TLS at all: browsers and people forget the `https`.
+fn expect_tls(connection: &mut Connection) -> Handshake {
     let mut first = [0];
     match socket::peek(connection.socket.as_fd(), &mut first) {
         Transfer::Moved(_) => {}
-        Transfer::WouldBlock | Transfer::Unfinished => return PreambleStep::Silent,
-        Transfer::Ended => return PreambleStep::Close,
+        Transfer::WouldBlock | Transfer::Unfinished => return Handshake::Silent,
+        Transfer::Ended => return Handshake::Close,
     }
     match first[0] {
         HANDSHAKE_RECORD => {
-            connection.stage = Stage::Opening { silent: false };
+            connection.stage = Stage::Preamble { silent: false };
             shake_hands(connection)
         }
         b'A'..=b'Z' | b'a'..=b'z' => {
             connection.tls = None;
-            PreambleStep::Refused(Rejection::PlainHttp)
+            Handshake::Refused(Rejection::PlainHttp)
         }
-        _ => PreambleStep::Close,
+        _ => Handshake::Close,
     }
 }
 
-fn shake_hands(connection: &mut Connection) -> PreambleStep {
-    let Some(tls) = &mut connection.tls else { return PreambleStep::Passed };
+fn shake_hands(connection: &mut Connection) -> Handshake {
+    let Some(tls) = &mut connection.tls else { return Handshake::Done };
     match tls.shake_hands(connection.socket.as_fd()) {
-        Transfer::Moved(_) => PreambleStep::Passed,
-        Transfer::WouldBlock | Transfer::Unfinished => PreambleStep::Wait,
-        Transfer::Ended => PreambleStep::Close,
+        Transfer::Moved(_) => Handshake::Done,
+        Transfer::WouldBlock | Transfer::Unfinished => Handshake::Wait,
+        Transfer::Ended => Handshake::Close,
     }
 }

@@ -97,7 +97,7 @@ impl Interpreter {
         &self,
         number: usize,
         meter: &mut ThreadMeter,
-        exchange: &mut RequestContext,
+        context: &mut RequestContext,
     ) -> Result<(), Retired> {
         let sub = self.sub.as_ref().ok_or(Retired)?;
         let mut mine = self.thread_states[number].lock();
@@ -112,8 +112,8 @@ impl Interpreter {
         }
         match &mut *mine {
             // SAFETY: called detached, by the thread of this number, which made the state above.
-            Some(state) => unsafe { state.run(meter, exchange) },
-            None => exchange.refuse(Rejection::ApplicationUnavailable),
+            Some(state) => unsafe { state.run(meter, context) },
+            None => context.refuse(Rejection::ApplicationUnavailable),
         }
         Ok(())
     }

@@ -207,11 +207,11 @@ impl ApplicationGroups {
         thread.former.drain(..).for_each(|interpreter| interpreter.leave(thread.number));
     }
 
-    fn group_of(&self, exchange: &RequestContext) -> &Group {
+    fn group_of(&self, context: &RequestContext) -> &Group {
         if let [only] = &self.groups[..] {
             return only;
         }
-        let (head, bytes) = exchange.head();
+        let (head, bytes) = context.head();
         let mut buffer = Vec::new();
         let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
         let route = self.routes.iter().find(|route| route.matches(path));
@@ -219,9 +219,9 @@ impl ApplicationGroups {
     }
 
     /// Describes the request's application, if slow requests are reported.
-    fn describe_path(&self, exchange: &RequestContext) {
-        let Some(mut in_flight) = exchange.activity().describe() else { return };
-        let (head, bytes) = exchange.head();
+    fn describe_path(&self, context: &RequestContext) {
+        let Some(mut in_flight) = context.worker_status().describe() else { return };
+        let (head, bytes) = context.head();
         let mut buffer = Vec::new();
         let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
         let mount = self.routes.iter().find(|route| route.matches(path));
@@ -267,13 +267,13 @@ impl ApplicationGroups {
 impl Application for ApplicationGroups {
     type Thread = WorkerThread;
 
-    fn handle(&self, thread: &mut WorkerThread, exchange: &mut RequestContext) {
-        let Group { first, settings: group } = self.group_of(exchange);
+    fn handle(&self, thread: &mut WorkerThread, context: &mut RequestContext) {
+        let Group { first, settings: group } = self.group_of(context);
         let slot = first + thread.number % group.interpreters;
-        exchange.record.place = slot;
-        exchange.activity().set_place(slot);
-        exchange.activity().set_interpreter_number(0);
-        self.describe_path(exchange);
+        context.record.place = slot;
+        context.worker_status().set_place(slot);
+        context.worker_status().set_interpreter_number(0);
+        self.describe_path(context);
         if group.switch_interval_ns != thread.switch_interval_ns {
             thread.switch_interval_ns = group.switch_interval_ns;
             headway_gil::set_switch_interval_of_this_thread(group.switch_interval_ns);
@@ -281,19 +281,19 @@ impl Application for ApplicationGroups {
         loop {
             self.resolve(slot, thread);
             let Some((_, interpreter)) = &thread.current[slot] else {
-                return exchange.refuse(Rejection::ApplicationUnavailable);
+                return context.refuse(Rejection::ApplicationUnavailable);
             };
-            exchange.activity().set_interpreter_number(interpreter.number);
+            context.worker_status().set_interpreter_number(interpreter.number);
             if interpreter.is_main() {
                 match &mut thread.main {
                     // SAFETY: called detached, by the thread that `join` made the state for. The
                     // main interpreter is alive while its threads work.
-                    Some(state) => unsafe { state.run(&mut thread.meter, exchange) },
-                    None => exchange.refuse(Rejection::ApplicationUnavailable),
+                    Some(state) => unsafe { state.run(&mut thread.meter, context) },
+                    None => context.refuse(Rejection::ApplicationUnavailable),
                 }
                 return;
             }
-            if interpreter.run(thread.number, &mut thread.meter, exchange).is_ok() {
+            if interpreter.run(thread.number, &mut thread.meter, context).is_ok() {
                 let limit = group.maximum_requests;
                 if limit != 0 && interpreter.count_request() % limit == 0 {
                     self.request_interpreter(slot, &mut self.slots[slot].lock());
@@ -304,7 +304,7 @@ impl Application for ApplicationGroups {
         }
     }
 
-    fn tidy(&self, thread: &mut WorkerThread) {
+    fn quiesce(&self, thread: &mut WorkerThread) {
         let drains = self.drains.load(SeqCst);
         if thread.drains == drains {
             return;

@@ -6,7 +6,7 @@ use crate::interpreters::mounts::ApplicationGroups;
 use crate::limits::inbox::Received;
 use crate::limits::{Interruption, SlowRequests, Threads, note_journal};
 use crate::pool::{Pool, PoolSettings};
-use crate::stats::{Counters, PathTables};
+use crate::stats::{PathTables, ServerStats};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
 use headway_reporter::lock::Lock;
@@ -62,7 +62,7 @@ impl Server {
     pub fn retire(&self, interpreter: &Interpreter, timeout: Duration) -> bool {
         interpreter.retire(timeout, || {
             self.groups().drain();
-            self.pool.call_everyone();
+            self.pool.request_quiesce();
         })
     }
 
@@ -89,17 +89,17 @@ impl Server {
 
     /// The worker threads and their requests; holds no Python objects.
     pub fn threads(&self) -> &Arc<Threads> {
-        &self.pool.watch().threads
+        &self.pool.limits().threads
     }
 
     /// Slow requests, if they are reported; holds no Python objects.
     pub fn slow_requests(&self) -> Option<&Arc<SlowRequests>> {
-        self.pool.watch().slow_requests.as_ref()
+        self.pool.limits().slow_requests.as_ref()
     }
 
     /// The counters of requests; holds no Python objects.
-    pub fn counters(&self) -> &Arc<Counters> {
-        self.pool.counters()
+    pub fn counters(&self) -> &Arc<ServerStats> {
+        self.pool.stats()
     }
 }
 

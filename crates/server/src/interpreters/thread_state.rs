@@ -107,7 +107,7 @@ impl WorkerThreadState {
     /// # Safety
     /// The calling thread is the one that made this and has no thread state attached; the
     /// interpreter is alive.
-    pub unsafe fn run(&mut self, meter: &mut ThreadMeter, exchange: &mut RequestContext) {
+    pub unsafe fn run(&mut self, meter: &mut ThreadMeter, context: &mut RequestContext) {
         self.publish(&self.state);
         // SAFETY: the caller's; the state was detached after the last request.
         unsafe {
@@ -115,23 +115,23 @@ impl WorkerThreadState {
                 match &mut self.environs {
                     Some(environs) => {
                         let (finder, response) = (&mut self.finder, &mut self.response);
-                        self.adapter.run(py, environs, finder, response, exchange);
+                        self.adapter.run(py, environs, finder, response, context);
                     }
-                    None => exchange.refuse(Rejection::ApplicationUnavailable),
+                    None => context.refuse(Rejection::ApplicationUnavailable),
                 }
-                exchange.leave_forked_child();
-                exchange.record.gil_wait_ns = meter.read_wait();
-                if exchange.record.gil_wait_ns.is_some_and(|wait_ns| wait_ns > 0) {
+                context.leave_forked_child();
+                context.record.gil_wait_ns = meter.read_wait();
+                if context.record.gil_wait_ns.is_some_and(|wait_ns| wait_ns > 0) {
                     // Another thread was made to drop the GIL. It wakes when this one drops it,
                     // often on this core, and the response would wait for the end of its time
                     // slice.
-                    exchange.prepare_for_preemption();
+                    context.prepare_for_preemption();
                 }
             });
         }
         self.publish_none();
-        exchange.record.gil_held_ns = meter.read_hold();
-        if exchange.record.application_ns >= LONG_NS {
+        context.record.gil_held_ns = meter.read_hold();
+        if context.record.application_ns >= LONG_NS {
             headway_gil::begin_anew();
         }
     }

@@ -3,12 +3,10 @@
 //!
 //! Sending never blocks and does not need the GIL, so any thread may send.
 
-use crate::limits::stamp::Stamp;
 use crate::net::socket::{self, Transfer};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::Timespec;
+use rustix::event::PollFlags;
 use std::fmt::Write;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 /// Why a process should be replaced, under mod_wsgi's names.
@@ -58,7 +56,9 @@ impl Control {
     /// Returns true if the supervisor closed its end of the socket. Only a connected stream socket
     /// reports this; a datagram socket does not.
     pub fn has_hangup(&self) -> bool {
-        self.supervisor.is_some_and(|end| polled(end, PollFlags::empty()).contains(PollFlags::HUP))
+        self.supervisor.is_some_and(|end| {
+            socket::polled_events(end, PollFlags::empty()).contains(PollFlags::HUP)
+        })
     }
 
     pub fn has_requested(&self, reason: Reason) -> bool {
@@ -99,35 +99,6 @@ fn datagram(reason: Reason, detail: &str) -> String {
     }
     text.push_str("\"}");
     text
-}
-
-/// Writes lines to stderr. Lines of several threads and processes do not mix as long as each text
-/// fits into one write of `PIPE_BUF` bytes. This does not use Python's `sys.stderr`, which needs
-/// the GIL. If stderr is a full pipe, the rest of the text is dropped, so that the monitor never
-/// blocks.
-pub fn log_to_stderr(text: &str) {
-    let text = format!("{Stamp}headway serve: process {}: {text}\n", std::process::id());
-    let mut rest = text.as_bytes();
-    let stderr = std::io::stderr();
-    while !rest.is_empty() {
-        let (piece, others) = rest.split_at(rest.len().min(libc::PIPE_BUF));
-        // A pipe that polls as writable has room for PIPE_BUF bytes, so the write does not block.
-        if polled(stderr.as_fd(), PollFlags::OUT).is_empty()
-            || rustix::io::write(&stderr, piece) != Ok(piece.len())
-        {
-            return;
-        }
-        rest = others;
-    }
-}
-
-/// The events of a descriptor now; none if it cannot be polled.
-fn polled(fd: BorrowedFd, events: PollFlags) -> PollFlags {
-    let mut polled = [PollFd::from_borrowed_fd(fd, events)];
-    match poll(&mut polled, Some(&Timespec::default())) {
-        Ok(_) => polled[0].revents(),
-        Err(_) => PollFlags::empty(),
-    }
 }
 
 #[cfg(test)]

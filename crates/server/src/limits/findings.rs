@@ -4,9 +4,10 @@
 //! responses twice per millisecond. Therefore a separate thread takes the stacks; it exists while
 //! there are findings to report.
 
-use crate::limits::control::{Control, Reason, log_to_stderr};
+use crate::limits::control::{Control, Reason};
 use crate::limits::inbox::Inbox;
 use crate::limits::interruption::Interruption;
+use crate::limits::stderr::log_to_stderr;
 use headway_reporter::lock::Lock;
 use headway_reporter::stacks::{self, Missing, Stack};
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //! kill the process. Therefore a thread that does not use Python waits as long as the supervisor
 //! would have waited, and then ends the process.
 
-use crate::limits::Tenths;
-use crate::limits::control::log_to_stderr;
+use crate::limits::stderr::Seconds;
+use crate::limits::stderr::log_to_stderr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl ParentDeathWatchdog {
             std::thread::sleep(Duration::from_nanos(timeout_ns));
             log_to_stderr(&format!(
                 "did not end within {} s after its supervisor had gone, and is cut off",
-                Tenths(timeout_ns)
+                Seconds(timeout_ns)
             ));
             // SAFETY: `_exit` ends the process without running any exit handler.
             unsafe { libc::_exit(EXIT_STATUS) }

@@ -11,7 +11,7 @@ use crate::http::target::split_absolute;
 use crate::limits::WorkerStatus;
 use crate::limits::in_flight::{CpuTimes, InFlightRequest};
 use crate::limits::threads::Threads;
-use crate::stats::{Counters, RequestRecord};
+use crate::stats::{RequestRecord, ServerStats};
 use headway_measure::clock::now_ns;
 use headway_reporter::lock::Lock;
 use headway_reporter::{DatagramSender, Source, Tick, stacks};
@@ -48,7 +48,7 @@ pub struct SlowRequests {
 /// The telemetry source that reports the slow requests.
 pub struct SlowRequestReport {
     requests: Arc<SlowRequests>,
-    counters: Arc<Counters>,
+    counters: Arc<ServerStats>,
     /// The interpreter names, by interpreter slot.
     interpreters: Vec<String>,
 }
@@ -91,8 +91,8 @@ impl SlowRequests {
         let Some(mut in_flight) = status.describe() else { return };
         in_flight.begin(active);
         in_flight.queue_ns =
-            connection.progress.started_ns.saturating_sub(connection.progress.noticed_ns);
-        in_flight.started_ns = connection.progress.started_ns;
+            connection.times.started_ns.saturating_sub(connection.times.noticed_ns);
+        in_flight.started_ns = connection.times.started_ns;
         let (head, bytes) = connection.http.head();
         let origin = connection.origin.as_deref();
         let is_https =
@@ -194,7 +194,7 @@ impl SlowRequests {
 impl SlowRequestReport {
     pub fn new(
         requests: Arc<SlowRequests>,
-        counters: Arc<Counters>,
+        counters: Arc<ServerStats>,
         interpreters: Vec<String>,
     ) -> Self {
         Self { requests, counters, interpreters }

@@ -61,6 +61,15 @@ pub enum Direction {
     Send,
 }
 
+/// The events of a descriptor now; none if it cannot be polled.
+pub fn polled_events(fd: BorrowedFd, events: PollFlags) -> PollFlags {
+    let mut polled = [PollFd::from_borrowed_fd(fd, events)];
+    match poll(&mut polled, Some(&Timespec::default())) {
+        Ok(_) => polled[0].revents(),
+        Err(_) => PollFlags::empty(),
+    }
+}
+
 /// Waits until the socket is ready; false after `timeout_ms`. A negative time has no end.
 pub fn wait_ready(fd: BorrowedFd, direction: Direction, timeout_ms: i32) -> bool {
     let events = match direction {

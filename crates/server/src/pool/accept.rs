@@ -1,133 +1,144 @@
-//! Accepting: from the listeners to connections in the slab.
+//! Accepting: from the listeners to connections in the table.
 //!
-//! Run by the thread that polls, and by who stops the server. Where there is no room, for want of
-//! descriptors or slots, connections without a request are closed (`eviction`); without any to close, the
-//! listeners are left alone until something closes, one can be evicted, or the monitor tries again; where other processes share them, they are left to those now and then (`balancing`).
+//! Run by the thread that polls, and by the thread that stops the server. Without room, for want
+//! of descriptors or slots, connections without a request are closed (`eviction`). Without any to
+//! close, accepting pauses until a connection closes, one can be evicted, or the monitor tries
+//! again. Where other processes share the listeners, they are left to those now and then
+//! (`accept_balancing`).
 
-use crate::connection::deadline::Timeouts;
+use crate::connection::deadline::Deadlines;
 use crate::connection::preamble::Preamble;
 use crate::connection::state::Connection;
+use crate::connection::table::{MAX_CONNECTIONS, Table};
 use crate::http::Limits;
-use crate::limits::log_to_stderr;
+use crate::limits::stderr::{OncePerMinute, log_to_stderr};
+use crate::net::epoll::Epoll;
 use crate::net::socket::{self, Accepted, Direction, Listener};
 use crate::pool::accept_balancing::AcceptBalancing;
-use crate::pool::dispatcher::{Dispatcher, WAKER_DATA};
 use crate::pool::eviction::Eviction;
+use crate::pool::scheduler::Scheduler;
 use headway_measure::clock::now_ns;
 use headway_reporter::lock::Lock;
-use std::os::fd::AsFd;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Listening sockets of one server.
 pub const MAX_LISTENERS: usize = 64;
-/// The epoll data of the first listener; those of the others follow.
-pub const FIRST_LISTENER_DATA: u64 = WAKER_DATA - MAX_LISTENERS as u64;
 /// Connections accepted before those that are ready get their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
 /// Connections taken from the listen queue when the server stops: as many as the queue can hold
 /// where `net.core.somaxconn` is as Linux sets it, and an end if clients keep coming.
 const ACCEPTS_AT_STOP: usize = 4_096;
-/// How often it is told that descriptors are wanting.
-const WANT_PERIOD_NS: u64 = 60_000_000_000;
+
+/// The parts of a server that a new connection goes through.
+pub struct Entry {
+    pub table: Arc<Table>,
+    pub scheduler: Arc<Scheduler>,
+    pub preamble: Arc<Preamble>,
+    pub deadlines: Deadlines,
+    pub limits: Arc<Limits>,
+}
 
 pub struct Acceptor {
-    dispatcher: Arc<Dispatcher>,
+    entry: Entry,
+    epoll: Arc<Epoll>,
+    /// The data of the first listener's events; the others follow.
+    first_data: u64,
     /// Empty once the server has stopped accepting.
     listeners: Lock<Vec<Listener>>,
-    /// Accepting failed for want of descriptors or slots; a close or the monitor turns it on again.
+    /// There was no room; a close, an eviction or the monitor resumes. Written by the threads that
+    /// accept, close and monitor, `SeqCst`: a close that comes before the pause does not see it,
+    /// and then the monitor resumes.
     paused: AtomicBool,
-    /// When stderr was last told that it failed for want of descriptors; 0: never. Whoever accepts
-    /// writes it, relaxed: the exchange lets one of two tell.
-    want_told_ns: AtomicU64,
+    shortage_report: OncePerMinute,
     eviction: Eviction,
     balancing: AcceptBalancing,
-    preamble: Arc<Preamble>,
-    timeouts: Timeouts,
-    limits: Arc<Limits>,
     max_connections: usize,
 }
 
-/// What an [`Acceptor`] is made of.
-pub struct AcceptorSettings {
-    /// At most `MAX_LISTENERS`.
-    pub listeners: Vec<Listener>,
-    /// Other processes accept from them too.
-    pub shared: bool,
-    pub preamble: Arc<Preamble>,
-    pub timeouts: Timeouts,
-    pub limits: Limits,
-    pub max_connections: usize,
-}
-
 impl Acceptor {
-    pub fn new(dispatcher: Arc<Dispatcher>, settings: AcceptorSettings) -> std::io::Result<Self> {
-        for (listener, data) in settings.listeners.iter().zip(FIRST_LISTENER_DATA..WAKER_DATA) {
+    /// Takes over the listeners, whose events bear `first_data` and the numbers that follow.
+    pub fn new(
+        entry: Entry,
+        epoll: Arc<Epoll>,
+        first_data: u64,
+        listeners: Vec<Listener>,
+        are_shared: bool,
+        max_connections: usize,
+    ) -> io::Result<Self> {
+        for (listener, data) in listeners.iter().take(MAX_LISTENERS).zip(first_data..) {
             listener.set_nonblocking()?;
-            dispatcher.epoll.add_listener(listener.fd(), data)?;
+            epoll.add_listener(listener.fd(), data)?;
         }
+        let eviction = Eviction::new(Arc::clone(&entry.table), Arc::clone(&entry.scheduler));
         Ok(Self {
-            dispatcher,
-            listeners: Lock::new(settings.listeners),
+            entry,
+            epoll,
+            first_data,
+            listeners: Lock::new(listeners),
             paused: AtomicBool::new(false),
-            want_told_ns: AtomicU64::new(0),
-            eviction: Eviction::default(),
-            balancing: AcceptBalancing::new(settings.shared, ACCEPTS_PER_EVENT),
-            preamble: settings.preamble,
-            timeouts: settings.timeouts,
-            limits: Arc::new(settings.limits),
-            max_connections: settings.max_connections,
+            shortage_report: OncePerMinute::default(),
+            eviction,
+            balancing: AcceptBalancing::new(are_shared, ACCEPTS_PER_EVENT),
+            max_connections: max_connections.min(MAX_CONNECTIONS),
         })
     }
 
+    /// Accepts from the listener whose event bears `data`.
     pub fn accept_some(&self, data: u64, now_ns: u64) {
         let listeners = self.listeners.lock();
-        let index = (data - FIRST_LISTENER_DATA) as usize;
+        let index = (data - self.first_data) as usize;
         let Some(listener) = listeners.get(index) else { return };
         if !self.accept(listener, index, self.balancing.batch(now_ns)) {
-            self.pause_accepting(&listeners);
-        } else if self.balancing.step_back(now_ns) {
-            listeners.iter().for_each(|listener| self.dispatcher.epoll.remove(listener.fd()));
+            self.pause(&listeners);
+        } else if self.balancing.leave(now_ns) {
+            listeners.iter().for_each(|listener| self.epoll.remove(listener.fd()));
         }
     }
 
-    /// How long the listeners are left to other processes yet. `None`: we wait for connections too,
-    /// behind the others if we were away.
-    pub fn time_away_from_listeners(&self) -> Option<u64> {
+    /// How long a poll may last before accepting needs attention. Returns to the listeners, or
+    /// resumes, if that time has come.
+    pub fn remaining_ns(&self) -> Option<u64> {
+        let times_ns = [self.time_away_ns(), self.time_until_eviction_ns()];
+        times_ns.into_iter().flatten().min()
+    }
+
+    /// How long the listeners are left to other processes. `None`: this process waits for
+    /// connections too, behind the others if it was away.
+    fn time_away_ns(&self) -> Option<u64> {
         if !self.balancing.is_away() {
             return None;
         }
         let remaining_ns = self.balancing.remaining_ns(now_ns());
         if remaining_ns.is_none() {
             let listeners = self.listeners.lock();
-            if !self.is_accepting_paused() {
+            if !self.is_paused() {
                 self.add_listeners(&listeners);
             }
         }
         remaining_ns
     }
 
-    /// How long until the next eviction can make room, if accepting waits for it; accepts again when
-    /// that time has come.
-    pub fn time_until_eviction(&self) -> Option<u64> {
-        if !self.is_accepting_paused() {
+    fn time_until_eviction_ns(&self) -> Option<u64> {
+        if !self.is_paused() {
             return None;
         }
-        match self.eviction.remaining_ns(now_ns())? {
-            0 => {
-                self.resume_accepting();
-                None
-            }
-            remaining_ns => Some(remaining_ns),
+        let remaining_ns = self.eviction.remaining_ns();
+        if remaining_ns == Some(0) {
+            self.resume();
+            return None;
         }
+        remaining_ns
     }
 
-    /// Takes the listeners away, and accepts what waits in their queues: a client may have sent its
-    /// request long ago, and closing the listener would reset its connection.
+    /// Stops accepting, after it emptied the listen queues: a client whose connection waits there
+    /// may have sent its request long ago, and to close the listener would reset it. The caller
+    /// closes the listeners by dropping them.
     pub fn stop(&self) -> Vec<Listener> {
         let listeners = std::mem::take(&mut *self.listeners.lock());
         for (index, listener) in listeners.iter().enumerate() {
-            self.dispatcher.epoll.remove(listener.fd());
+            self.epoll.remove(listener.fd());
             self.accept(listener, index, ACCEPTS_AT_STOP);
         }
         listeners
@@ -135,88 +146,62 @@ impl Acceptor {
 
     /// Accepts from the listener of that index until its queue is empty, at most `limit`
     /// connections. False if there is no room for more.
-    pub fn accept(&self, listener: &Listener, index: usize, limit: usize) -> bool {
+    fn accept(&self, listener: &Listener, index: usize, limit: usize) -> bool {
         for _ in 0..limit {
-            if !self.has_room() {
+            if self.entry.table.open() >= self.max_connections {
                 // Without a connection to accept no other has to give way.
                 if !socket::wait_ready(listener.fd(), Direction::Receive, 0) {
                     return true;
                 }
-                if !self.eviction.make_room(&self.dispatcher, &"max-connections is reached") {
+                if !self.eviction.make_room(&"max-connections is reached") {
                     return false;
                 }
             }
             match listener.accept() {
                 Accepted::Nothing => return true,
                 Accepted::Exhausted(error) => {
-                    if self.eviction.make_room(&self.dispatcher, &error) {
+                    if self.eviction.make_room(&error) {
                         continue;
                     }
-                    self.tell_of_want(&error);
+                    self.report_shortage(&error);
                     return false;
                 }
                 Accepted::Connection(socket, address) => {
-                    let limits = Arc::clone(&self.limits);
+                    let limits = Arc::clone(&self.entry.limits);
                     let mut connection = Box::new(Connection::new(socket, address, limits));
                     connection.listener = index as u8;
-                    self.preamble.admit(&mut connection);
-                    let Some(mut connection) = self.dispatcher.table.insert(connection) else {
+                    if !self.entry.admit(connection) {
                         return false;
-                    };
-                    self.dispatcher.counters.note_accepted();
-                    let deadline_ns =
-                        self.timeouts.next_deadline_ns(&mut connection, &self.dispatcher.phase);
-                    // Registered while this thread owns it: afterwards another thread may claim it and
-                    // close its descriptor.
-                    let data = connection.token().to_data();
-                    if self
-                        .dispatcher
-                        .epoll
-                        .add_connection(connection.socket.as_fd(), data)
-                        .is_err()
-                    {
-                        self.dispatcher.close(connection);
-                        continue;
                     }
-                    if let Some(mut connection) = connection.wait(deadline_ns) {
-                        // Its first event came already, to the thread that polls.
-                        connection.noticed_ns = now_ns();
-                        connection.readable = true;
-                        self.dispatcher.submit(connection);
-                    }
-                    // It has deadlines now, which only the monitor keeps.
-                    self.dispatcher.monitor.wake_if_asleep();
                 }
             }
         }
         true
     }
 
-    /// Once a minute at most: a pause may end with the next close, and come again.
-    fn tell_of_want(&self, error: &std::io::Error) {
-        let (told_ns, now_ns) = (self.want_told_ns.load(Relaxed), now_ns());
-        let is_due = told_ns == 0 || now_ns.saturating_sub(told_ns) >= WANT_PERIOD_NS;
-        if is_due && self.want_told_ns.compare_exchange(told_ns, now_ns, Relaxed, Relaxed).is_ok() {
+    /// Reports once a minute at most: a pause may end with the next close, and begin again.
+    fn report_shortage(&self, error: &io::Error) {
+        if self.shortage_report.is_due(now_ns()) {
             log_to_stderr(&format!(
                 "new connections wait until others are closed (open: {}): {error}",
-                self.dispatcher.table.open()
+                self.entry.table.open()
             ));
         }
     }
 
-    /// The last close may have come before the pause and have seen none; then, or where it is not we
-    /// who hold all the descriptors, the monitor tries again.
-    pub fn pause_accepting(&self, listeners: &[Listener]) {
+    /// The last close may have come before the pause, or another program may hold the
+    /// descriptors; then the monitor tries again.
+    fn pause(&self, listeners: &[Listener]) {
         if !self.paused.swap(true, SeqCst) {
             for listener in listeners {
-                self.dispatcher.epoll.remove(listener.fd());
+                self.epoll.remove(listener.fd());
             }
-            self.dispatcher.monitor.wake_if_asleep();
+            self.entry.scheduler.wake_monitor_if_asleep();
         }
     }
 
-    /// Something was closed, so there may be room again.
-    pub fn resume_accepting(&self) {
+    /// There may be room again.
+    pub fn resume(&self) {
         let listeners = self.listeners.lock();
         if self.paused.swap(false, SeqCst) {
             self.add_listeners(&listeners);
@@ -224,41 +209,56 @@ impl Acceptor {
     }
 
     fn add_listeners(&self, listeners: &[Listener]) {
-        for (listener, data) in listeners.iter().zip(FIRST_LISTENER_DATA..) {
-            let added = self.dispatcher.epoll.add_listener(listener.fd(), data);
-            // Want of memory; else it is registered already.
+        for (listener, data) in listeners.iter().zip(self.first_data..) {
+            let added = self.epoll.add_listener(listener.fd(), data);
+            // A registered listener stays registered; any other error is want of memory.
             if added.is_err_and(|error| error.raw_os_error() != Some(libc::EEXIST)) {
                 self.paused.store(true, SeqCst);
             }
         }
     }
 
-    /// Connections evicted since the last line on stderr.
-    #[cfg(test)]
-    pub fn unreported_evictions(&self) -> u64 {
-        self.eviction.unreported.load(Relaxed)
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(SeqCst)
+    }
+}
+
+impl Entry {
+    /// Puts a connection into the table, to wait for its first event. False if the table is full.
+    fn admit(&self, mut connection: Box<Connection>) -> bool {
+        self.preamble.admit(&mut connection);
+        let Some(mut owned) = self.table.insert(connection) else { return false };
+        let deadline_ns = self.deadlines.next_ns(&mut owned);
+        if owned.register().is_err() {
+            owned.close();
+            return true;
+        }
+        if let Err(mut owned) = owned.wait(deadline_ns) {
+            // Its first event came already, to the thread that polls.
+            owned.noticed_ns = now_ns();
+            self.scheduler.submit(owned);
+        }
+        // It has deadlines now, which only the monitor keeps.
+        self.scheduler.wake_monitor_if_asleep();
+        true
+    }
+}
+
+#[cfg(test)]
+impl Acceptor {
+    pub fn pause_now(&self) {
+        self.pause(&self.listeners.lock());
     }
 
-    #[cfg(test)]
-    pub fn pause(&self) {
-        self.pause_accepting(&self.listeners.lock());
-    }
-
-    #[cfg(test)]
     pub fn accept_one(&self) -> bool {
         self.accept(&self.listeners.lock()[0], 0, 1)
     }
 
-    #[cfg(test)]
-    pub fn make_room(&self, reason: &str) -> bool {
-        self.eviction.make_room(&self.dispatcher, &reason)
+    pub fn make_room(&self) -> bool {
+        self.eviction.make_room(&"test")
     }
 
-    pub fn is_accepting_paused(&self) -> bool {
-        self.paused.load(SeqCst)
-    }
-
-    pub fn has_room(&self) -> bool {
-        self.dispatcher.table.open() < self.max_connections
+    pub fn unreported_evictions(&self) -> u64 {
+        self.eviction.unreported()
     }
 }

@@ -1,9 +1,10 @@
 //! Responses that go out in bursts: that they wait, and that they do not wait for long. The tests
 //! take the turns and the monitor's part themselves, on real sockets.
 
-use crate::pool::poller::note_events;
-use crate::pool::runner::Runner;
+use crate::pool::poller::PollBuffers;
+use crate::pool::scheduling::Situation;
 use crate::pool::tests::{Targets, ask, listen, read_answer, run, send, settings};
+use crate::pool::worker::Worker;
 use crate::pool::*;
 use crate::stats::LogForm;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -16,10 +17,6 @@ fn pool() -> (Pool<Targets>, SocketAddr) {
     (Pool::new(Targets::default(), settings(listener)).unwrap(), address)
 }
 
-fn new_runner<'p>(pool: &'p Pool<Targets>, thread: Option<&'p mut ()>) -> Runner<'p, Targets> {
-    Runner::new(&pool.driver, &pool.acceptor, &pool.deferred_of_threads, thread)
-}
-
 /// Sends each target on a connection of its own.
 fn send_all<const N: usize>(address: SocketAddr, targets: [&str; N]) -> [TcpStream; N] {
     targets.map(|target| {
@@ -29,30 +26,33 @@ fn send_all<const N: usize>(address: SocketAddr, targets: [&str; N]) -> [TcpStre
     })
 }
 
-/// Runs `count` requests, with the outbox open since `since_ns` or as it is (`None`).
+/// Runs `count` requests, with a batch open since `since_ns` or as it is (`None`).
 fn run_requests(
     pool: &Pool<Targets>,
     count: usize,
     since_ns: impl Into<Option<u64>>,
-    runner: &mut Runner<Targets>,
+    worker: &mut Worker<Targets>,
 ) {
     let since_ns = since_ns.into();
-    let mut events = Vec::new();
+    let mut buffers = PollBuffers::default();
     while pool.application().seen.lock().unwrap().len() < count {
-        events.clear();
-        pool.dispatcher.epoll.wait(-1, &mut events);
-        note_events(&pool.dispatcher, &pool.acceptor, &events);
-        while let Some((ready, _)) = pool.dispatcher.ready.pop() {
-            since_ns.inspect(|since_ns| runner.state.deferred.open(*since_ns));
-            runner.run(pool.dispatcher.table.resume(ready.connection));
+        pool.poller.poll_once(&mut buffers);
+        while let Some((ready, _)) = pool.scheduler.queue.pop() {
+            since_ns.inspect(|since_ns| worker.state.deferred.open(*since_ns));
+            worker.serve(ready.connection);
         }
     }
 }
 
-fn end_burst(pool: &Pool<Targets>, runner: &mut Runner<Targets>) {
-    let seat = pool.dispatcher.idle.join();
-    runner.end_batch(&seat);
-    pool.dispatcher.idle.leave(&seat);
+fn end_batch(pool: &Pool<Targets>, worker: &mut Worker<Targets>) {
+    let slot = pool.scheduler.idle.join();
+    worker.end_batch(&slot);
+    pool.scheduler.idle.leave(&slot);
+}
+
+/// What the monitor does for the responses of others.
+fn send_overdue(pool: &Pool<Targets>) {
+    Worker::new(pool, None).send_overdue(now_ns());
 }
 
 fn has_answer(connection: &TcpStream) -> bool {
@@ -66,25 +66,25 @@ fn has_answer(connection: &TcpStream) -> bool {
 fn responses_go_out_at_the_end_of_the_burst() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut runner = new_runner(&pool, Some(&mut thread));
+    let mut worker = Worker::new(&pool, Some(&mut thread));
     let mut connections = send_all(address, ["/1", "/2"]);
-    run_requests(&pool, 2, now_ns(), &mut runner);
+    run_requests(&pool, 2, now_ns(), &mut worker);
     assert!(!connections.iter().any(has_answer));
     assert!(pool.requests().rows().is_empty(), "a request ends when its response is out");
-    end_burst(&pool, &mut runner);
+    end_batch(&pool, &mut worker);
     assert_eq!(connections.each_mut().map(read_answer), ["/1", "/2"]);
     assert_eq!(pool.requests().rows().len(), 2);
-    assert!(!runner.state.deferred.is_open());
+    assert!(!worker.state.deferred.is_open());
 }
 
 #[test]
 fn the_monitor_leaves_alone_what_is_not_overdue() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut runner = new_runner(&pool, Some(&mut thread));
+    let mut worker = Worker::new(&pool, Some(&mut thread));
     let connections = send_all(address, ["/1"]);
-    run_requests(&pool, 1, u64::MAX, &mut runner);
-    new_runner(&pool, None).send_overdue(now_ns());
+    run_requests(&pool, 1, u64::MAX, &mut worker);
+    send_overdue(&pool);
     assert!(!connections.iter().any(has_answer));
 }
 
@@ -92,10 +92,10 @@ fn the_monitor_leaves_alone_what_is_not_overdue() {
 fn what_is_held_behind_a_long_request_goes_out_and_on_without_its_thread() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut stuck = new_runner(&pool, Some(&mut thread));
+    let mut stuck = Worker::new(&pool, Some(&mut thread));
     let mut connections = send_all(address, ["/1"]);
     run_requests(&pool, 1, 1, &mut stuck);
-    new_runner(&pool, None).send_overdue(now_ns());
+    send_overdue(&pool);
     assert_eq!(read_answer(&mut connections[0]), "/1");
     run(&pool, 1, true, || assert_eq!(ask(&mut connections[0], "/2"), "/2"));
 }
@@ -107,15 +107,15 @@ fn a_complete_response_goes_out_before_the_application_is_done() {
     let mut thread = ();
     std::thread::scope(|scope| {
         let stuck = scope.spawn(|| {
-            let mut runner = new_runner(&pool, Some(&mut thread));
-            run_requests(&pool, 1, 1, &mut runner);
-            end_burst(&pool, &mut runner);
+            let mut worker = Worker::new(&pool, Some(&mut thread));
+            run_requests(&pool, 1, 1, &mut worker);
+            end_batch(&pool, &mut worker);
         });
         while !pool.application().waiting.load(SeqCst) {
             std::thread::yield_now();
         }
         assert!(!has_answer(&connections[0]));
-        new_runner(&pool, None).send_overdue(now_ns());
+        send_overdue(&pool);
         assert_eq!(read_answer(&mut connections[0]), "/closing");
         pool.application().gate.store(true, SeqCst);
         stuck.join().unwrap();
@@ -128,12 +128,12 @@ fn a_complete_response_goes_out_before_the_application_is_done() {
 fn nothing_is_held_for_a_thread_that_runs_one_request_for_ever() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut runner = new_runner(&pool, Some(&mut thread));
-    runner.state.deferred.open(1);
-    new_runner(&pool, None).send_overdue(now_ns());
-    assert!(!runner.state.deferred.is_open(), "the monitor may sleep");
+    let mut worker = Worker::new(&pool, Some(&mut thread));
+    worker.state.deferred.open(1);
+    send_overdue(&pool);
+    assert!(!worker.state.deferred.is_open(), "the monitor may sleep");
     let mut connections = send_all(address, ["/1"]);
-    run_requests(&pool, 1, None, &mut runner);
+    run_requests(&pool, 1, None, &mut worker);
     assert_eq!(read_answer(&mut connections[0]), "/1");
 }
 
@@ -149,7 +149,7 @@ fn pipeline(address: SocketAddr, first: &str, second: &str) -> TcpStream {
 fn a_long_request_behind_a_held_response_stops_nobody_else() {
     let (pool, address) = pool();
     // Long enough for bursts.
-    pool.dispatcher.averages.set(60_000, 0);
+    pool.scheduler.set_averages(60_000, 0);
     let _long = pipeline(address, "/spin", "/wait");
     let mut others = send_all(address, ["/spin"; 4]);
     run(&pool, 3, true, || {
@@ -168,11 +168,11 @@ fn a_long_request_behind_a_held_response_stops_nobody_else() {
 fn who_is_late_is_no_reason_to_refuse_what_follows_a_held_response() {
     let (pool, address) = pool();
     let mut thread = ();
-    let mut runner = new_runner(&pool, Some(&mut thread));
+    let mut worker = Worker::new(&pool, Some(&mut thread));
     let mut connection = pipeline(address, "/1", "/2");
-    run_requests(&pool, 1, now_ns(), &mut runner);
-    runner.state.late = true;
-    end_burst(&pool, &mut runner);
+    run_requests(&pool, 1, now_ns(), &mut worker);
+    worker.state.queue_timed_out = true;
+    end_batch(&pool, &mut worker);
     assert_eq!(read_answer(&mut connection), "/1");
     assert_eq!(*pool.application().seen.lock().unwrap(), ["/1", "/2"]);
 }
@@ -182,12 +182,12 @@ fn what_is_out_is_not_held() {
     let (pool, address) = pool();
     pool.application().gate.store(true, SeqCst);
     let mut thread = ();
-    let mut runner = new_runner(&pool, Some(&mut thread));
+    let mut worker = Worker::new(&pool, Some(&mut thread));
     let mut connections = send_all(address, ["/preempted"]);
-    run_requests(&pool, 1, now_ns(), &mut runner);
+    run_requests(&pool, 1, now_ns(), &mut worker);
     assert_eq!(read_answer(&mut connections[0]), "/preempted");
-    runner.send_overdue(u64::MAX);
-    assert!(runner.state.held.is_empty());
+    worker.send_overdue(u64::MAX);
+    assert!(pool.scheduler.is_queue_empty(), "no connection was deferred");
     assert_eq!(pool.requests().rows().len(), 1, "the request is over");
 }
 
@@ -198,18 +198,18 @@ fn who_holds_the_gil_does_not_wait_for_a_rest() {
     let mut thread = ();
     std::thread::scope(|scope| {
         let resting = scope.spawn(|| {
-            let mut runner = new_runner(&pool, Some(&mut thread));
-            run_requests(&pool, 1, None, &mut runner);
+            let mut worker = Worker::new(&pool, Some(&mut thread));
+            run_requests(&pool, 1, None, &mut worker);
         });
         while !pool.application().waiting.load(SeqCst) {
             std::thread::yield_now();
         }
-        let is_with_monitor = pool.deferred_of_threads.are_used();
+        let is_with_monitor = pool.deferred.are_used();
         let received = connections[0].read(&mut [0; 100]);
         pool.application().gate.store(true, SeqCst);
         assert!(is_with_monitor && received.unwrap() > 0);
         resting.join().unwrap();
-        assert!(!pool.deferred_of_threads.are_used());
+        assert!(!pool.deferred.are_used());
     });
 }
 
@@ -222,10 +222,10 @@ fn what_the_monitor_sends_is_in_the_access_log() {
     let settings = PoolSettings { access_log, ..settings(listener) };
     let pool = Pool::new(Targets::default(), settings).unwrap();
     let mut thread = ();
-    let mut stuck = new_runner(&pool, Some(&mut thread));
+    let mut stuck = Worker::new(&pool, Some(&mut thread));
     let _connections = send_all(address, ["/1"]);
     run_requests(&pool, 1, 1, &mut stuck);
-    new_runner(&pool, None).send_overdue(now_ns());
+    send_overdue(&pool);
     let mut lines = String::new();
     log.seek(SeekFrom::Start(0)).unwrap();
     log.read_to_string(&mut lines).unwrap();

@@ -1,6 +1,7 @@
 //! The pool and time: what becomes of a connection whose deadline has passed, and that each request
 //! has a time of its own. Sockets and monitor are real; no Python.
 
+use crate::pool::scheduling::Situation;
 use crate::pool::tests::{LARGE_BYTES, Targets, ask, listen, read_answer, run, send, settings};
 use crate::pool::*;
 use std::io::{Read, Write};
@@ -133,7 +134,7 @@ fn a_request_that_no_thread_has_seen_before_the_deadline_is_answered() {
         }
         send(&mut connection, "/next");
         // Nobody polls, so this is the monitor's doing.
-        while pool.dispatcher.ready.is_empty() {
+        while pool.scheduler.is_queue_empty() {
             std::thread::yield_now();
         }
         pool.application().gate.store(true, SeqCst);

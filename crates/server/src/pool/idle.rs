@@ -1,42 +1,36 @@
-//! Which worker threads rest, and who wakes them.
-//!
-//! Few active threads are better than many while requests are short: threads that are awake for
-//! nothing fight for the GIL and run into its switch interval. So a thread without work parks, and
-//! is woken only for work that nobody else will take soon.
+//! The worker threads of a pool, and which of them are parked.
 
+use crate::pool::scheduling::is_progressing;
 use headway_reporter::lock::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::Thread;
 
-/// A turn that has lasted this long may last for ever: its thread does not count as lively. A short
-/// request that waits for the GIL behind others is over before.
-const STUCK_TURN_NS: u64 = 1_000_000;
-
 #[derive(Default)]
 pub struct IdleList {
-    lot: Lock<Lists>,
-    /// `lot.parked.len()`, to see without the lock that there is nobody to wake.
+    lists: Lock<Lists>,
+    /// `lists.parked.len()`. Written under the lock; read without it, `SeqCst`, to see that there
+    /// is no thread to wake.
     parked: AtomicUsize,
-    /// `lot.members.len()`, likewise.
-    members: AtomicUsize,
+    /// `lists.workers.len()`. Written under the lock; read without it, relaxed: a hint.
+    workers: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Lists {
-    /// Threads that work or park here.
-    members: Vec<Arc<WorkerSlot>>,
-    /// The last to come is the first to be woken: its caches are the warmest.
+    /// All workers, parked or not.
+    workers: Vec<Arc<WorkerSlot>>,
+    /// The last to park is the first to be woken: its caches are the warmest.
     parked: Vec<Arc<WorkerSlot>>,
 }
 
-/// One thread's place.
+/// One worker thread.
 pub struct WorkerSlot {
     thread: Thread,
-    /// Set by whoever takes the seat out of `parked`, cleared by its thread. Both under the lock;
-    /// its thread alone reads it without.
+    /// False while the slot is among the parked. Set by the thread that takes it out, cleared by
+    /// its own thread. Both under the lock; its own thread alone reads it without.
     woken: AtomicBool,
-    /// When the thread's current turn began, 0 between turns. Written by its thread, read by
+    /// When the thread's current turn began, 0 between turns. Written by the thread, read by
     /// others; relaxed, a hint.
     turn_begun_ns: AtomicU64,
 }
@@ -51,117 +45,114 @@ impl WorkerSlot {
     }
 
     fn is_progressing(&self, now_ns: u64) -> bool {
-        let begun_ns = self.turn_begun_ns.load(Relaxed);
-        begun_ns == 0 || now_ns < begun_ns + STUCK_TURN_NS
+        is_progressing(self.turn_begun_ns.load(Relaxed), now_ns)
     }
 }
 
 impl IdleList {
+    /// The calling thread becomes a worker.
     pub fn join(&self) -> Arc<WorkerSlot> {
-        let seat = Arc::new(WorkerSlot {
+        let slot = Arc::new(WorkerSlot {
             thread: std::thread::current(),
             woken: AtomicBool::new(true),
             turn_begun_ns: AtomicU64::new(0),
         });
-        let mut lot = self.lot.lock();
-        lot.members.push(seat.clone());
-        self.members.store(lot.members.len(), SeqCst);
-        seat
+        let mut lists = self.lists.lock();
+        lists.workers.push(slot.clone());
+        self.workers.store(lists.workers.len(), SeqCst);
+        slot
     }
 
-    pub fn leave(&self, seat: &Arc<WorkerSlot>) {
-        let mut lot = self.lot.lock();
-        lot.members.retain(|other| !Arc::ptr_eq(other, seat));
-        self.members.store(lot.members.len(), SeqCst);
+    pub fn leave(&self, slot: &Arc<WorkerSlot>) {
+        let mut lists = self.lists.lock();
+        lists.workers.retain(|other| !Arc::ptr_eq(other, slot));
+        self.workers.store(lists.workers.len(), SeqCst);
     }
 
-    /// Takes a place among the parked. After it, check what could have been missed, then `rest`.
-    pub fn step_back(&self, seat: &Arc<WorkerSlot>) {
-        self.lot.lock().park(seat, &self.parked);
+    /// Adds a worker to the parked. After it, the worker checks what it could have missed, and
+    /// then calls `park` or `remove`.
+    pub fn add(&self, slot: &Arc<WorkerSlot>) {
+        self.add_to(&mut self.lists.lock(), slot);
     }
 
-    /// The same, and true, if another thread is awake and not stuck in a long turn; else false,
-    /// and no place.
-    pub fn prepare_to_park_behind_another(&self, seat: &Arc<WorkerSlot>, now_ns: u64) -> bool {
-        let mut lot = self.lot.lock();
-        let others_active = lot.members.len() - lot.parked.len() > 1;
-        let lively = others_active
-            && lot.members.iter().any(|other| {
-                !Arc::ptr_eq(other, seat)
+    /// As `add`, and true, if another worker is awake and progresses; otherwise false.
+    pub fn add_behind_another(&self, slot: &Arc<WorkerSlot>, now_ns: u64) -> bool {
+        let mut lists = self.lists.lock();
+        let others_awake = lists.workers.len() - lists.parked.len() > 1;
+        let progressing = others_awake
+            && lists.workers.iter().any(|other| {
+                !Arc::ptr_eq(other, slot)
                     && other.woken.load(SeqCst)
                     && other.is_progressing(now_ns)
             });
-        if lively {
-            lot.park(seat, &self.parked);
+        if progressing {
+            self.add_to(&mut lists, slot);
         }
-        lively
+        progressing
     }
 
-    /// Whether another thread than the calling one is in a turn that may be short, and only long
-    /// for its wait for the GIL.
-    pub fn has_other_short_turn(&self, now_ns: u64) -> bool {
-        let me = std::thread::current().id();
-        let lot = self.lot.lock();
-        lot.members.iter().any(|seat| {
-            let in_turn = seat.turn_begun_ns.load(Relaxed) != 0;
-            in_turn && seat.is_progressing(now_ns) && seat.thread.id() != me
-        })
+    fn add_to(&self, lists: &mut Lists, slot: &Arc<WorkerSlot>) {
+        slot.woken.store(false, SeqCst);
+        lists.parked.push(slot.clone());
+        self.parked.store(lists.parked.len(), SeqCst);
     }
 
-    /// Gives the place up again, if nobody has taken it.
-    pub fn cancel_park(&self, seat: &Arc<WorkerSlot>) {
-        let mut lot = self.lot.lock();
-        lot.parked.retain(|other| !Arc::ptr_eq(other, seat));
-        seat.woken.store(true, SeqCst);
-        self.parked.store(lot.parked.len(), SeqCst);
+    /// Removes a worker from the parked, if no thread has woken it.
+    pub fn remove(&self, slot: &Arc<WorkerSlot>) {
+        let mut lists = self.lists.lock();
+        lists.parked.retain(|other| !Arc::ptr_eq(other, slot));
+        slot.woken.store(true, SeqCst);
+        self.parked.store(lists.parked.len(), SeqCst);
     }
 
     /// Sleeps until woken.
-    pub fn rest(&self, seat: &WorkerSlot) {
-        while !seat.woken.load(SeqCst) {
+    pub fn park(&self, slot: &WorkerSlot) {
+        while !slot.woken.load(SeqCst) {
             std::thread::park();
         }
     }
 
-    /// Wakes one thread; false if none is parked.
+    /// Wakes one worker; false if none is parked.
     pub fn wake_one(&self) -> bool {
         if self.parked.load(SeqCst) == 0 {
             return false;
         }
-        let seat = {
-            let mut lot = self.lot.lock();
-            let seat = lot.parked.pop();
-            self.parked.store(lot.parked.len(), SeqCst);
-            if let Some(seat) = &seat {
-                seat.woken.store(true, SeqCst);
+        let slot = {
+            let mut lists = self.lists.lock();
+            let slot = lists.parked.pop();
+            self.parked.store(lists.parked.len(), SeqCst);
+            if let Some(slot) = &slot {
+                slot.woken.store(true, SeqCst);
             }
-            seat
+            slot
         };
-        if let Some(seat) = &seat {
-            seat.thread.unpark();
+        if let Some(slot) = &slot {
+            slot.thread.unpark();
         }
-        seat.is_some()
+        slot.is_some()
     }
 
     pub fn wake_all(&self) {
         while self.wake_one() {}
     }
 
+    /// Whether another thread than the calling one is in a turn that may be short, and only lasts
+    /// because it waits for the GIL.
+    pub fn has_other_short_turn(&self, now_ns: u64) -> bool {
+        let me = std::thread::current().id();
+        self.lists.lock().workers.iter().any(|slot| {
+            let in_turn = slot.turn_begun_ns.load(Relaxed) != 0;
+            in_turn && slot.is_progressing(now_ns) && slot.thread.id() != me
+        })
+    }
+
     /// A hint: the two counts are not of one moment.
     pub fn has_several_awake(&self) -> bool {
-        self.members.load(Relaxed) > self.parked.load(Relaxed) + 1
+        self.workers.load(Relaxed) > self.parked.load(Relaxed) + 1
     }
 
     pub fn has_parked(&self) -> bool {
         self.parked.load(SeqCst) > 0
-    }
-}
-
-impl Lists {
-    fn park(&mut self, seat: &Arc<WorkerSlot>, parked: &AtomicUsize) {
-        seat.woken.store(false, SeqCst);
-        self.parked.push(seat.clone());
-        parked.store(self.parked.len(), SeqCst);
     }
 }
 
@@ -170,51 +161,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_steps_back_only_behind_a_lively_one() {
+    fn a_worker_parks_only_behind_one_that_progresses() {
+        const STUCK_NS: u64 = 1_000_000;
         let idle = IdleList::default();
         let (one, two) = (idle.join(), idle.join());
-        assert!(idle.prepare_to_park_behind_another(&one, 5));
-        assert!(!idle.prepare_to_park_behind_another(&two, 5), "the last one stays");
+        assert!(idle.add_behind_another(&one, 5));
+        assert!(!idle.add_behind_another(&two, 5), "the last one stays");
         assert!(idle.wake_one());
-        idle.rest(&one);
+        idle.park(&one);
         assert!(!idle.wake_one());
         one.begin_turn(1);
         assert!(!idle.has_other_short_turn(2), "its own");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(idle.has_other_short_turn(STUCK_TURN_NS));
-                assert!(!idle.has_other_short_turn(1 + STUCK_TURN_NS));
+                assert!(idle.has_other_short_turn(STUCK_NS));
+                assert!(!idle.has_other_short_turn(1 + STUCK_NS));
             });
         });
-        assert!(
-            !idle.prepare_to_park_behind_another(&two, 1 + STUCK_TURN_NS),
-            "the other is stuck"
-        );
-        assert!(idle.prepare_to_park_behind_another(&two, STUCK_TURN_NS));
-        idle.cancel_park(&two);
+        assert!(!idle.add_behind_another(&two, 1 + STUCK_NS), "the other is stuck");
+        assert!(idle.add_behind_another(&two, STUCK_NS));
+        idle.remove(&two);
         assert!(!idle.has_parked());
     }
 
     #[test]
-    fn everyone_who_rests_is_woken() {
+    fn every_parked_worker_is_woken() {
         let idle = IdleList::default();
-        let members = || idle.lot.lock().members.len();
+        let workers = || idle.lists.lock().workers.len();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                let seat_taken = members();
+                let before = workers();
                 scope.spawn(|| {
-                    let seat = idle.join();
+                    let slot = idle.join();
                     for _ in 0..1_000 {
-                        idle.step_back(&seat);
-                        idle.rest(&seat);
+                        idle.add(&slot);
+                        idle.park(&slot);
                     }
-                    idle.leave(&seat);
+                    idle.leave(&slot);
                 });
-                while members() == seat_taken {
+                while workers() == before {
                     std::thread::yield_now();
                 }
             }
-            while members() > 0 {
+            while workers() > 0 {
                 idle.wake_one();
                 std::thread::yield_now();
             }

@@ -157,7 +157,7 @@ fn a_pause_of_accepting_ends_though_nothing_was_closed() {
     let (listener, address) = listen();
     let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
     run(&pool, 1, true, || {
-        pool.acceptor.pause();
+        pool.acceptor.pause_now();
         let mut connection = TcpStream::connect(address).unwrap();
         assert_eq!(ask(&mut connection, "/after"), "/after");
     });
@@ -236,12 +236,12 @@ fn a_connection_with_unread_bytes_does_not_give_way() {
         client
     });
     clients[0].write_all(b"GET").unwrap();
-    assert!(!pool.acceptor.make_room("too early"));
+    assert!(!pool.acceptor.make_room());
     std::thread::sleep(Duration::from_millis(300));
-    assert!(pool.acceptor.make_room("test"));
+    assert!(pool.acceptor.make_room());
     assert_eq!(clients.each_mut().map(is_closed), [false, true, false]);
-    assert!(pool.acceptor.make_room("test"));
-    assert!(!pool.acceptor.make_room("test"));
+    assert!(pool.acceptor.make_room());
+    assert!(!pool.acceptor.make_room());
     assert_eq!(clients.each_mut().map(is_closed), [false, true, true]);
     assert_eq!(pool.open_connections(), 1);
 }

@@ -1,154 +1,198 @@
 //! The pool: worker threads that share one epoll.
 //!
-//! One thread polls, queues what became ready, and then takes from the queue like any other; the
-//! rest are parked. So short requests run on one thread without contention for the GIL, and long ones
-//! spread over all threads: a thread that takes up one of several requests while requests are long
-//! wakes another, and the monitor wakes one when no thread polls and no turn ends.
+//! - [`worker`]: the loop of a thread; it takes a connection from the queue and has the connection
+//!   driver ([`crate::connection::drive`]) serve it.
+//! - [`poller`], [`accept`]: what the thread that polls does with events.
+//! - [`scheduling`]: the decisions, as pure functions; [`scheduler`]: the state that they depend
+//!   on, with the queue ([`ready`]) and the list of parked threads ([`idle`]).
+//! - [`monitor`]: the thread that looks after the others.
+//! - [`shutdown`]: the phase of the server.
 //!
-//! - [`dispatcher`]: which connections and threads wait, and for what.
-//! - `scheduling`: the decisions, as pure functions; `idle`: the threads that are parked.
-//! - `worker`, `monitor`: the two kinds of thread; `runner`: how both run a connection.
-//! - `poller`, `accept` with `accept_balancing` and `eviction`: events, and new connections.
-//!
-//! Locks are held for a few instructions, never while a thread waits for the GIL, and never two at a
-//! time except for the outboxes'.
+//! Locks are held for a few instructions, never while waiting for the GIL, and never two at a
+//! time, except that of all deferred responses with that of one thread's.
 
 mod accept;
 mod accept_balancing;
-pub(crate) mod dispatcher;
 mod eviction;
 mod idle;
 mod monitor;
-mod monitor_waker;
-pub(crate) mod phase;
+mod monitor_handle;
 mod poller;
 mod ready;
-mod runner;
+pub(crate) mod scheduler;
 mod scheduling;
+pub(crate) mod shutdown;
 mod worker;
 
-use crate::connection::deadline::Timeouts;
-use crate::connection::deferred::DeferredOfThreads;
-use crate::connection::drive::Driver;
+pub use crate::connection::deadline::Timeouts;
+
+use crate::connection::buffers::BufferPool;
+use crate::connection::deadline::Deadlines;
+use crate::connection::deferred::AllDeferredResponses;
+use crate::connection::drive::{Driver, WorkerState};
 use crate::connection::preamble::Preamble;
-use crate::connection::table::MAX_CONNECTIONS;
+use crate::connection::table::{Table, Unowned};
 use crate::http::Limits;
 use crate::limits::inbox::Received;
-use crate::limits::{Interruption, ProcessLimits, Watch};
+use crate::limits::{Interruption, LimitMonitor, ProcessLimits};
+use crate::net::epoll::{Epoll, Waker};
 use crate::net::socket::Listener;
+use crate::pool::accept::{Acceptor, Entry};
+use crate::pool::monitor::Monitor;
+use crate::pool::poller::{FIRST_LISTENER_DATA, Poller, WAKER_DATA};
+use crate::pool::scheduler::Scheduler;
+use crate::pool::shutdown::Shutdown;
+use crate::pool::worker::Worker;
 use crate::request::Application;
-use crate::stats::{AccessLog, Counters, PathTables};
-use accept::{Acceptor, AcceptorSettings};
-use dispatcher::Dispatcher;
+use crate::stats::recorder::Recorder;
+use crate::stats::{AccessLog, PathTables, ServerStats};
 use headway_measure::clock::now_ns;
-use monitor::Monitor;
 use std::sync::Arc;
 use std::time::Duration;
-use worker::Worker;
-
-pub use accept::MAX_LISTENERS;
 
 pub struct PoolSettings {
-    /// At most `MAX_LISTENERS`.
+    /// At most `accept::MAX_LISTENERS`.
     pub listeners: Vec<Listener>,
     /// Other processes accept from them too.
     pub shared_listeners: bool,
     pub access_log: Option<AccessLog>,
-    /// Threads run Python at the same time, without a GIL or with several: wake one more whenever work is waiting.
+    /// Threads run Python at the same time, without a GIL or with several.
     pub parallel: bool,
     pub timeouts: Timeouts,
     pub limits: Limits,
-    /// Connections that may be open at once, at most `MAX_CONNECTIONS`.
+    /// Connections that may be open at once, at most `table::MAX_CONNECTIONS`.
     pub max_connections: usize,
     pub preamble: Preamble,
     pub process_limits: ProcessLimits,
-    /// Whether somebody reports what is served: see `Books::take`.
+    /// Telemetry reports the requests: see `ServerStats::take`.
     pub reported: bool,
 }
 
 pub struct Pool<A: Application> {
-    dispatcher: Arc<Dispatcher>,
-    acceptor: Acceptor,
     driver: Driver<A>,
-    deferred_of_threads: DeferredOfThreads,
+    table: Arc<Table>,
+    scheduler: Arc<Scheduler>,
+    acceptor: Arc<Acceptor>,
+    poller: Poller,
+    deferred: AllDeferredResponses,
+    shutdown: Arc<Shutdown>,
+    access_log: Option<Arc<AccessLog>>,
 }
 
 impl<A: Application> Pool<A> {
     pub fn new(application: A, settings: PoolSettings) -> std::io::Result<Self> {
-        let counters = Arc::new(Counters::new(settings.reported));
-        let dispatcher = Arc::new(Dispatcher::new(counters, settings.parallel)?);
+        let (epoll, waker) = (Arc::new(Epoll::new()?), Waker::new()?);
+        epoll.add(waker.fd(), WAKER_DATA)?;
+        let stats = Arc::new(ServerStats::new(settings.reported));
+        let shutdown = Arc::<Shutdown>::default();
+        let table = Arc::new(Table::new(Arc::clone(&epoll), Arc::clone(&stats)));
+        let scheduler = Arc::new(Scheduler::new(waker, settings.parallel));
         let preamble = Arc::new(settings.preamble);
-        let timeouts = settings.timeouts;
-        let acceptor = Acceptor::new(
-            Arc::clone(&dispatcher),
-            AcceptorSettings {
-                listeners: settings.listeners,
-                shared: settings.shared_listeners,
-                preamble: Arc::clone(&preamble),
-                timeouts,
-                limits: settings.limits,
-                max_connections: settings.max_connections.min(MAX_CONNECTIONS),
-            },
-        )?;
+        let deadlines = Deadlines::new(settings.timeouts, Arc::clone(&shutdown));
+        let entry = Entry {
+            table: Arc::clone(&table),
+            scheduler: Arc::clone(&scheduler),
+            preamble: Arc::clone(&preamble),
+            deadlines: deadlines.clone(),
+            limits: Arc::new(settings.limits),
+        };
+        let acceptor = Arc::new(Acceptor::new(
+            entry,
+            Arc::clone(&epoll),
+            FIRST_LISTENER_DATA,
+            settings.listeners,
+            settings.shared_listeners,
+            settings.max_connections,
+        )?);
+        let poller =
+            Poller::new(epoll, Arc::clone(&table), Arc::clone(&scheduler), Arc::clone(&acceptor));
         let driver = Driver {
             application,
-            dispatcher: Arc::clone(&dispatcher),
             preamble,
-            timeouts,
-            patience: timeouts.patience(),
-            watch: Watch::new(settings.process_limits, settings.reported),
-            access_log: settings.access_log,
+            deadlines,
+            io_timeouts: settings.timeouts.of_application(),
+            shutdown: Arc::clone(&shutdown),
+            scheduler: Arc::clone(&scheduler),
+            limits: LimitMonitor::new(settings.process_limits, settings.reported),
+            stats,
         };
-        Ok(Self { dispatcher, acceptor, driver, deferred_of_threads: DeferredOfThreads::default() })
+        Ok(Self {
+            driver,
+            table,
+            scheduler,
+            acceptor,
+            poller,
+            deferred: AllDeferredResponses::default(),
+            shutdown,
+            access_log: settings.access_log.map(Arc::new),
+        })
     }
 
     /// Works until the server has stopped and its last connection is closed, or it was aborted.
     pub fn work(&self, thread: &mut A::Thread) {
-        Worker::new(&self.driver, &self.acceptor, &self.deferred_of_threads, thread).work();
+        Worker::new(self, Some(thread)).run();
     }
 
-    /// Runs the monitor until the server is over. One thread calls this.
+    /// Looks after the workers until the server is over. One thread calls this.
     pub fn monitor(&self) {
-        Monitor::new(&self.driver, &self.acceptor, &self.deferred_of_threads).work();
+        Monitor::new(self).run();
+    }
+
+    /// What the calling thread keeps between turns; without a `thread` it runs no requests.
+    fn worker_state<'a>(&self, thread: Option<&'a mut A::Thread>) -> WorkerState<'a, A::Thread> {
+        let recorder = Recorder::new(&self.driver.stats, self.access_log.clone(), thread.is_some());
+        WorkerState {
+            thread,
+            queue_timed_out: false,
+            deferred: self.deferred.join(),
+            status: self.driver.limits.join(),
+            recorder,
+            buffers: BufferPool::default(),
+            date: Vec::new(),
+            now_ns: now_ns(),
+            gil_wait_ns: 0,
+            gil_held_ns: 0,
+        }
     }
 
     /// Stops accepting, lets every request that was sent before end, then lets `work` return.
     ///
     /// Connections without a request are closed, or kept for up to `keep_idle_ns`: a client may be
     /// sending its next request on one, and would lose it. That request is answered with
-    /// `Connection: close`. Called again it only changes for how long they are kept.
+    /// `Connection: close`. A second call only changes for how long they are kept.
     pub fn stop(&self, keep_idle_ns: u64) {
-        let dispatcher = &self.dispatcher;
         let listeners = self.acceptor.stop();
-        // Not before: a server without connections is over as soon as it is stopping.
-        if !dispatcher.phase.stop(now_ns().saturating_add(keep_idle_ns)) {
+        // After accepting: a server without connections is over as soon as it stops.
+        if !self.shutdown.begin(now_ns().saturating_add(keep_idle_ns)) {
             return;
         }
         drop(listeners);
-        dispatcher.phase.count_stop();
-        for slot in dispatcher.table.slots() {
-            if let Some(mut connection) = slot.claim() {
-                // A request may have come that no event has reported yet.
-                connection.readable = true;
-                dispatcher.submit(connection);
-            }
+        for mut owned in self.table.slots().filter_map(Unowned::claim) {
+            // Something may have been sent that no event has reported yet.
+            owned.readable = true;
+            self.scheduler.submit(owned);
         }
-        dispatcher.wake_everyone();
+        self.scheduler.wake_everyone();
     }
 
     /// Lets `work` return as soon as each thread's application does, whatever is open.
     pub fn abort(&self) {
-        self.dispatcher.phase.abort();
-        self.dispatcher.wake_everyone();
+        self.shutdown.abort();
+        self.scheduler.wake_everyone();
     }
 
     pub fn is_over(&self) -> bool {
-        self.dispatcher.is_over()
+        self.shutdown.is_over(|| self.table.open())
     }
 
-    /// The next request that is to be interrupted, waited for; `None` once the server is over.
+    /// Has the parked threads call `Application::quiesce`. One that is about to park may miss it.
+    pub fn request_quiesce(&self) {
+        self.scheduler.wake_workers();
+    }
+
+    /// Waits for the next request that must be interrupted; `None` once the server is over.
     pub fn next_interruption(&self) -> Option<Interruption> {
-        match self.watch().interruptions.wait(Duration::MAX, || self.is_over()) {
+        match self.limits().interruptions.wait(Duration::MAX, || self.is_over()) {
             Received::Task(interruption) => Some(interruption),
             Received::Nothing | Received::Over => None,
         }
@@ -158,46 +202,39 @@ impl<A: Application> Pool<A> {
         &self.driver.application
     }
 
-    /// Requests by place and path, of all threads together.
+    pub fn limits(&self) -> &LimitMonitor {
+        &self.driver.limits
+    }
+
+    pub fn stats(&self) -> &Arc<ServerStats> {
+        &self.driver.stats
+    }
+
+    /// Requests by interpreter slot and path, of all threads together.
     pub fn requests(&self) -> PathTables {
-        self.counters().paths()
-    }
-
-    pub fn watch(&self) -> &Watch {
-        &self.driver.watch
-    }
-
-    pub fn counters(&self) -> &Arc<Counters> {
-        &self.dispatcher.counters
-    }
-
-    /// Has the threads that are parked call `Application::tidy`. One that is about to park may miss it.
-    pub fn call_everyone(&self) {
-        self.dispatcher.idle.wake_all();
-        self.dispatcher.waker.wake();
+        self.driver.stats.paths()
     }
 
     pub fn open_connections(&self) -> usize {
-        self.dispatcher.table.open()
+        self.table.open()
     }
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
-mod tests;
-
-#[cfg(test)]
 #[path = "batching_tests.rs"]
-mod burst_tests;
+mod batching_tests;
 #[cfg(test)]
 #[path = "deadline_tests.rs"]
 mod deadline_tests;
-#[cfg(test)]
-#[path = "preamble_tests.rs"]
-mod entrance_tests;
 #[cfg(test)]
 #[path = "limit_tests.rs"]
 mod limit_tests;
 #[cfg(test)]
 #[path = "lingering_tests.rs"]
 mod lingering_tests;
+#[cfg(test)]
+#[path = "preamble_tests.rs"]
+mod preamble_tests;
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,86 +1,124 @@
-//! What the thread that polls does: it waits for events, and queues the connections that have some.
+//! The one thread that waits in epoll, and what it does with events. It runs no Python.
 
-use crate::connection::table::Token;
-use crate::net::epoll::{EVENTS_PER_WAIT, Event};
-use crate::pool::accept::{Acceptor, FIRST_LISTENER_DATA};
-use crate::pool::dispatcher::{Dispatcher, WAKER_DATA};
+use crate::connection::table::{Owned, Queued, Table, Token};
+use crate::net::epoll::{EVENTS_PER_WAIT, Epoll, Event};
+use crate::pool::accept::{Acceptor, MAX_LISTENERS};
+use crate::pool::scheduler::Scheduler;
+use crate::pool::scheduling::Situation;
+use crate::stats::recorder::Recorder;
 use headway_measure::clock::now_ns;
+use std::sync::Arc;
 
-/// Waits for events and queues the connections that this thread claimed. `flush` is called if no
-/// event is there already. The caller has begun to poll; polling has ended on return.
-pub fn poll(
-    dispatcher: &Dispatcher,
-    acceptor: &Acceptor,
-    events: &mut Vec<Event>,
-    flush: Option<impl FnOnce()>,
-) {
-    events.clear();
-    if let Some(flush) = flush {
-        dispatcher.epoll.wait(0, events);
-        if events.is_empty() {
-            flush();
+/// The data of events that are no connection's: beyond the index of any slot.
+pub const WAKER_DATA: u64 = u64::MAX;
+pub const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
+
+pub struct Poller {
+    epoll: Arc<Epoll>,
+    table: Arc<Table>,
+    scheduler: Arc<Scheduler>,
+    acceptor: Arc<Acceptor>,
+}
+
+/// The memory of a thread that polls, empty between polls.
+pub struct PollBuffers {
+    events: Vec<Event>,
+    claimed: Vec<Queued>,
+}
+
+impl Default for PollBuffers {
+    fn default() -> Self {
+        Self {
+            events: Vec::with_capacity(EVENTS_PER_WAIT),
+            claimed: Vec::with_capacity(EVENTS_PER_WAIT),
         }
-    }
-    // A stop that came before polling began has kicked, so this cannot sleep through it. What became
-    // ready before another thread parked is left to this one.
-    if events.is_empty() && dispatcher.ready.is_empty() {
-        let times_ns = [acceptor.time_away_from_listeners(), acceptor.time_until_eviction()];
-        match times_ns.into_iter().flatten().min() {
-            Some(time_ns) => dispatcher.epoll.wait_ns(time_ns, events),
-            None => dispatcher.epoll.wait(-1, events),
-        }
-    }
-    note_events(dispatcher, acceptor, events);
-    dispatcher.end_polling();
-    // Without a parked thread there is none that the monitor could wake.
-    if dispatcher.idle.has_parked() {
-        dispatcher.monitor.wake_if_asleep();
     }
 }
 
-/// Queues what has events already, for threads that are stuck. True if there may be more.
-pub fn poll_for_stuck_threads(
-    dispatcher: &Dispatcher,
-    acceptor: &Acceptor,
-    events: &mut Vec<Event>,
-) -> bool {
-    if !dispatcher.begin_polling() {
-        return false;
+impl Poller {
+    pub fn new(
+        epoll: Arc<Epoll>,
+        table: Arc<Table>,
+        scheduler: Arc<Scheduler>,
+        acceptor: Arc<Acceptor>,
+    ) -> Self {
+        Self { epoll, table, scheduler, acceptor }
     }
-    events.clear();
-    dispatcher.epoll.wait(0, events);
-    let more = events.len() == EVENTS_PER_WAIT;
-    // A kick is for the thread that sleeps in a poll, and stays until that wakes up.
-    events.retain(|event| event.data < FIRST_LISTENER_DATA);
-    note_events(dispatcher, acceptor, events);
-    dispatcher.end_polling();
-    // A thread may have parked because this one polled.
-    dispatcher.idle.wake_one();
-    more
-}
 
-/// Queues the connections that have events and no owner, accepts from the listeners that have some.
-/// The caller polls.
-pub fn note_events(dispatcher: &Dispatcher, acceptor: &Acceptor, events: &[Event]) {
-    let now_ns = now_ns();
-    let mut claimed = [const { None }; EVENTS_PER_WAIT];
-    let mut count = 0;
-    for event in events {
-        match event.data {
-            WAKER_DATA => dispatcher.waker.clear(),
-            FIRST_LISTENER_DATA.. => acceptor.accept_some(event.data, now_ns),
-            data => {
-                let token = Token::from_data(data);
-                if let Some(mut connection) = dispatcher.table.note_event(token, event.hangup) {
-                    connection.noticed_ns = now_ns;
-                    connection.readable = true;
-                    claimed[count] = Some(connection.queue());
-                    count += 1;
+    /// Waits for events and queues the connections that this thread could claim. The caller has
+    /// set the polling flag, which is cleared before anything is run.
+    pub fn poll(&self, buffers: &mut PollBuffers, recorder: &mut Recorder) {
+        let events = &mut buffers.events;
+        events.clear();
+        if recorder.has_unwritten_lines() {
+            self.epoll.wait(0, events);
+            if events.is_empty() {
+                recorder.flush();
+            }
+        }
+        // A stop that came before the polling flag was set has woken the poller, so this cannot
+        // sleep through it. A thread that parked before that left this thread what had become
+        // ready meanwhile.
+        if events.is_empty() && self.scheduler.is_queue_empty() {
+            match self.acceptor.remaining_ns() {
+                Some(time_ns) => self.epoll.wait_ns(time_ns, events),
+                None => self.epoll.wait(-1, events),
+            }
+        }
+        self.note_events(buffers);
+        self.scheduler.end_poll();
+        // No thread polls now. Without a parked thread there is none that the monitor could wake.
+        if self.scheduler.has_parked() {
+            self.scheduler.wake_monitor_if_asleep();
+        }
+    }
+
+    /// Queues what has events, for the monitor, if all workers are stuck. Accepts nothing: another
+    /// process that shares the listener may be free to. True if there may be more.
+    pub fn poll_for_stuck_workers(&self, buffers: &mut PollBuffers) -> bool {
+        if !self.scheduler.begin_poll() {
+            return false;
+        }
+        buffers.events.clear();
+        self.epoll.wait(0, &mut buffers.events);
+        let more = buffers.events.len() == EVENTS_PER_WAIT;
+        // The waker's event is for a thread that sleeps in a poll, and stays until that wakes up.
+        buffers.events.retain(|event| event.data < FIRST_LISTENER_DATA);
+        self.note_events(buffers);
+        self.scheduler.end_poll();
+        // A thread may have parked because the monitor polled.
+        self.scheduler.idle.wake_one();
+        more
+    }
+
+    /// Queues the connections that have events and no owner, and accepts from the listeners that
+    /// have some. The polling flag is set.
+    fn note_events(&self, buffers: &mut PollBuffers) {
+        let now_ns = now_ns();
+        for event in &buffers.events {
+            match event.data {
+                WAKER_DATA => self.scheduler.waker.clear(),
+                FIRST_LISTENER_DATA.. => self.acceptor.accept_some(event.data, now_ns),
+                data => {
+                    let token = Token::from_data(data);
+                    if let Some(mut owned) = self.table.note_event(token, event.hangup) {
+                        owned.noticed_ns = now_ns;
+                        owned.readable = true;
+                        buffers.claimed.push(Owned::queue(owned));
+                    }
                 }
             }
         }
+        if !buffers.claimed.is_empty() {
+            self.scheduler.queue.extend(buffers.claimed.drain(..), now_ns);
+        }
     }
-    if count > 0 {
-        dispatcher.ready.extend(claimed.into_iter().take(count).flatten(), now_ns);
+
+    /// Waits for events and queues what has some, as a thread that polls.
+    #[cfg(test)]
+    pub fn poll_once(&self, buffers: &mut PollBuffers) {
+        buffers.events.clear();
+        self.epoll.wait(-1, &mut buffers.events);
+        self.note_events(buffers);
     }
 }

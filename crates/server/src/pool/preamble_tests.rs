@@ -1,4 +1,4 @@
-//! The pool at its entrance: how long a connection may take for what comes before HTTP, and what
+//! The pool at its preamble: how long a connection may take for what comes before HTTP, and what
 //! becomes of one that is there when the server stops. Sockets and monitor are real; no Python.
 
 use crate::net::networks::Networks;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const HEADER: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n";
 
-/// Every peer owes a PROXY header, within `head_ns`.
+/// Every connection owes a PROXY header, within `head_ns`.
 fn behind_balancer(head_ns: u64) -> (Pool<Targets>, SocketAddr) {
     let (listener, address) = listen();
     let mut settings = settings(listener);

@@ -1,201 +1,151 @@
-//! The pool's decisions: how many threads are awake, which of them polls, and when responses are
-//! sent together. Each is a function of a [`Load`].
+//! The decisions of the pool, as pure functions of what the threads are doing.
+//!
+//! Few active threads are better than many while requests are short: threads that are awake for
+//! nothing contend for the GIL and run into its switch interval. So one thread polls, queues what
+//! became ready and then takes from the queue like any other, and the rest park. Short requests
+//! then run on one thread, and long ones spread over all threads: a thread that takes one of
+//! several connections while requests are long wakes another, and the monitor wakes one when no
+//! thread polls and nothing progresses.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Requests that leave the GIL to others for so long are worth several threads.
-pub const LONG_TURN_NS: u64 = 200_000;
-/// Below it a response that is held back saves no wake-up of its client, and only arrives later.
+/// Requests that leave the GIL to others for this long are worth several threads.
+const LONG_TURN_NS: u64 = 200_000;
+/// A turn that has lasted this long may last for ever, so its thread does not count as
+/// progressing. A short request that waits for the GIL behind others is over before.
+const STUCK_TURN_NS: u64 = 1_000_000;
+/// Below this, batching saves no wake-ups: a client on this machine hardly falls asleep between
+/// two responses, and would only get them later.
 const SHORT_TURN_NS: u64 = 20_000;
-/// Fewer connections behind the one whose turn it is are not worth a batch.
-const CONNECTIONS_WORTH_A_BATCH: usize = 2;
+/// Fewer connections in the queue are not worth the monitor's attention to a batch.
+const BATCH_CONNECTIONS: usize = 2;
+/// Ticks without anything to do until the monitor sleeps.
+const QUIET_TICKS: u32 = 20;
 
-/// What the decisions go by. The fields are hints of about the same moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+/// What a decision depends on. An answer may cost a load or a lock, so each decision asks for no
+/// more than it needs, the cheap answers first.
+pub trait Situation {
     /// Threads run Python at the same time, without a GIL or with several.
-    pub parallel: bool,
-    /// A thread waits for events.
-    pub is_polled: bool,
-    pub has_parked: bool,
-    /// More threads than one are awake.
-    pub has_several_awake: bool,
-    /// The mean of a turn's duration without its waits for the GIL.
-    pub turn_ns: u64,
-    /// The part of it that other threads could have used the GIL in.
-    pub parallel_ns: u64,
+    fn is_parallel(&self) -> bool;
+    /// The average duration of a turn, without its waits for the GIL.
+    fn average_turn_ns(&self) -> u64;
+    /// The part of it that other threads could have used: it did not hold the GIL.
+    fn average_shareable_ns(&self) -> u64;
+    fn is_queue_empty(&self) -> bool;
+    fn is_polling(&self) -> bool;
+    fn has_parked(&self) -> bool;
+    fn has_several_awake(&self) -> bool;
 }
 
-impl Load {
-    /// Whether one thread serves as well as several.
-    fn is_light(&self) -> bool {
-        self.parallel_ns < LONG_TURN_NS
-    }
-
-    /// Whether a thread wakes another before it runs a request, behind which `waiting` connections are
-    /// ready. With a GIL and none ready the monitor wakes a thread to poll: another thread for each
-    /// short request between long ones would take the core of these.
-    pub fn wakes_another(&self, waiting: usize) -> bool {
-        self.has_parked
-            && match self.parallel {
-                true => waiting > 0 || !(self.is_light() || self.is_polled),
-                false => waiting > 0 && !self.is_light(),
-            }
-    }
-
-    /// Whether a thread parks if another is awake that progresses: with a GIL, two threads that run
-    /// short requests wait for each other. A thread that polls does not take up what is ready.
-    pub fn parks_behind_another(&self, is_none_ready: impl FnOnce() -> bool) -> bool {
-        self.is_light()
-            && self.has_several_awake
-            && (!self.parallel && !self.is_polled || is_none_ready())
-    }
-
-    /// Whether responses are held back from here on, `waiting` connections being ready behind the one
-    /// whose turn it is.
-    pub fn begins_batch(&self, waiting: usize) -> bool {
-        waiting >= CONNECTIONS_WORTH_A_BATCH
-            && (SHORT_TURN_NS..LONG_TURN_NS).contains(&self.turn_ns)
-    }
-
-    /// Whether a thread that may lose its core to the thread that it took the GIL from wakes another to
-    /// poll.
-    pub fn wakes_poller_before_preemption(&self) -> bool {
-        !self.is_light() && !self.is_polled
-    }
-
-    /// Whether the monitor watches for threads that are all stuck in their requests: no thread waits for
-    /// events, and one could.
-    pub fn needs_watching(&self) -> bool {
-        !self.is_polled && self.has_parked
-    }
+/// Whether one thread does as well as several.
+fn is_light(situation: &impl Situation) -> bool {
+    situation.average_shareable_ns() < LONG_TURN_NS
 }
 
-/// Moving averages over the turns of all threads.
-#[derive(Default)]
-pub struct TurnAverages {
-    /// See `Load`. Written by all threads, relaxed: of two writers at the same time one loses its sample.
-    turn_ns: AtomicU64,
-    /// As `turn_ns`.
-    parallel_ns: AtomicU64,
-    /// Turns that ended. Written by all threads, read by the monitor, relaxed: a hint.
-    turns: AtomicU64,
+/// Before a turn, with `waiting` connections left in the queue: whether to wake another thread, so
+/// that they need not wait for the turn's end. With a GIL and an empty queue the monitor wakes a
+/// poller: to wake a thread for each short request between long ones would cost these their core.
+pub fn wakes_another(situation: &impl Situation, waiting: usize) -> bool {
+    let is_useful = match situation.is_parallel() {
+        true => waiting > 0 || !(is_light(situation) || situation.is_polling()),
+        false => waiting > 0 && !is_light(situation),
+    };
+    is_useful && situation.has_parked()
 }
 
-impl TurnAverages {
-    /// A turn has ended. `turn_ns` leaves out the waits for the GIL, of which it was held for
-    /// `held_ns`.
-    pub fn add(&self, turn_ns: u64, held_ns: u64) {
-        self.turns.fetch_add(1, Relaxed);
-        average(&self.turn_ns, turn_ns);
-        average(&self.parallel_ns, turn_ns.saturating_sub(held_ns));
-    }
+/// Before a turn, with `waiting` connections left in the queue: whether to begin a batch of
+/// responses.
+pub fn begins_batch(situation: &impl Situation, waiting: usize) -> bool {
+    waiting >= BATCH_CONNECTIONS
+        && (SHORT_TURN_NS..LONG_TURN_NS).contains(&situation.average_turn_ns())
+}
 
-    #[cfg(test)]
-    pub fn set(&self, turn_ns: u64, parallel_ns: u64) {
-        self.turn_ns.store(turn_ns, Relaxed);
-        self.parallel_ns.store(parallel_ns, Relaxed);
-    }
+/// Between turns: whether another thread suffices, if one is awake and progresses. With a GIL two
+/// threads that run short requests only wait for each other. A thread that polls does not suffice
+/// for what is ready.
+pub fn is_superfluous(situation: &impl Situation, is_batch_open: impl FnOnce() -> bool) -> bool {
+    is_light(situation)
+        && situation.has_several_awake()
+        && !is_batch_open()
+        && (situation.is_queue_empty() || !situation.is_parallel() && !situation.is_polling())
+}
 
-    pub fn turn_ns(&self) -> u64 {
-        self.turn_ns.load(Relaxed)
-    }
+/// Whether a turn that began at `turn_begun_ns` (0: none) may end soon.
+pub fn is_progressing(turn_begun_ns: u64, now_ns: u64) -> bool {
+    turn_begun_ns == 0 || now_ns < turn_begun_ns + STUCK_TURN_NS
+}
 
-    pub fn parallel_ns(&self) -> u64 {
-        self.parallel_ns.load(Relaxed)
-    }
+/// After a superfluous thread took a place in the idle list: whether something is ready while
+/// another thread sleeps in epoll, which does not take it. The thread that polls looks at the
+/// queue after it set the polling flag, so one of the two sees the other.
+pub fn has_missed_work(situation: &impl Situation) -> bool {
+    situation.is_polling() && !situation.is_queue_empty()
+}
 
-    pub fn turns(&self) -> u64 {
-        self.turns.load(Relaxed)
+/// After a thread that found nothing to do took a place in the idle list: whether there is
+/// something to do after all.
+pub fn has_work(situation: &impl Situation) -> bool {
+    !situation.is_queue_empty() || !situation.is_polling()
+}
+
+/// Whether events go unseen although a parked thread could poll.
+pub fn needs_poller(situation: &impl Situation) -> bool {
+    !situation.is_polling() && situation.has_parked()
+}
+
+/// What a thread does that takes the GIL from another, and may lose its core when it drops it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preemption {
+    /// Nothing: among short requests the other thread drops the GIL soon.
+    Ignore,
+    /// Send the response now.
+    Send,
+    /// The same, and wake another thread to poll.
+    SendAndWake,
+}
+
+pub fn before_preemption(
+    situation: &impl Situation,
+    has_other_short_turn: impl FnOnce() -> bool,
+) -> Preemption {
+    if has_other_short_turn() {
+        Preemption::Ignore
+    } else if !is_light(situation) && !situation.is_polling() {
+        Preemption::SendAndWake
+    } else {
+        Preemption::Send
     }
 }
 
-fn average(of: &AtomicU64, sample: u64) {
-    let past = of.load(Relaxed);
-    of.store(past - past / 16 + sample / 16, Relaxed);
+/// What the monitor found in one tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick {
+    pub needs_poller: bool,
+    /// Threads have deferred or handed-off responses.
+    pub has_deferred: bool,
+    /// A turn ended since the last tick.
+    pub has_progressed: bool,
+}
+
+/// What the monitor does after a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AfterTick {
+    /// All active threads are stuck in their applications: wake a parked one.
+    pub wakes_one: bool,
+    /// Ticks in a row without anything to do.
+    pub quiet_ticks: u32,
+    /// Sleep until the next tick; otherwise until something happens.
+    pub ticks_on: bool,
+}
+
+pub fn after_tick(tick: Tick, quiet_ticks: u32) -> AfterTick {
+    let is_busy = tick.needs_poller || tick.has_deferred;
+    let quiet_ticks = if is_busy { 0 } else { quiet_ticks + 1 };
+    AfterTick {
+        wakes_one: tick.needs_poller && !tick.has_progressed,
+        quiet_ticks,
+        ticks_on: quiet_ticks < QUIET_TICKS,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One thread with short requests, which polls when nothing is ready.
-    const IDLE: Load = Load {
-        parallel: false,
-        is_polled: false,
-        has_parked: true,
-        has_several_awake: false,
-        turn_ns: 0,
-        parallel_ns: 0,
-    };
-    const LONG: Load = Load { turn_ns: LONG_TURN_NS, parallel_ns: LONG_TURN_NS, ..IDLE };
-    const PARALLEL: Load = Load { parallel: true, ..IDLE };
-
-    #[test]
-    fn another_thread_is_woken_for_long_requests_or_where_threads_run_beside_each_other() {
-        for (load, waiting, wakes) in [
-            (IDLE, 5, false),
-            (LONG, 0, false),
-            (LONG, 1, true),
-            (Load { has_parked: false, ..LONG }, 1, false),
-            (PARALLEL, 0, false),
-            (PARALLEL, 1, true),
-            (Load { parallel: true, ..LONG }, 0, true),
-            (Load { parallel: true, is_polled: true, ..LONG }, 0, false),
-        ] {
-            assert_eq!(load.wakes_another(waiting), wakes, "{waiting} behind {load:?}");
-        }
-    }
-
-    #[test]
-    fn a_thread_too_many_parks() {
-        let several = |load| Load { has_several_awake: true, ..load };
-        for (load, is_none_ready, parks) in [
-            (IDLE, true, false),
-            (several(IDLE), true, true),
-            (several(IDLE), false, true),
-            (several(Load { is_polled: true, ..IDLE }), false, false),
-            (several(Load { is_polled: true, ..IDLE }), true, true),
-            (several(PARALLEL), false, false),
-            (several(PARALLEL), true, true),
-            (several(LONG), true, false),
-        ] {
-            let parked = load.parks_behind_another(|| is_none_ready);
-            assert_eq!(parked, parks, "none ready: {is_none_ready}, {load:?}");
-        }
-    }
-
-    #[test]
-    fn responses_are_sent_together_while_requests_are_neither_short_nor_long() {
-        for (turn_ns, waiting, begins) in [
-            (SHORT_TURN_NS - 1, 2, false),
-            (SHORT_TURN_NS, 1, false),
-            (SHORT_TURN_NS, 2, true),
-            (LONG_TURN_NS - 1, 2, true),
-            (LONG_TURN_NS, 2, false),
-        ] {
-            assert_eq!(Load { turn_ns, ..IDLE }.begins_batch(waiting), begins, "{turn_ns}");
-        }
-    }
-
-    #[test]
-    fn somebody_looks_for_events_while_requests_are_long() {
-        let polled = |load| Load { is_polled: true, ..load };
-        assert!(LONG.wakes_poller_before_preemption());
-        assert!(!polled(LONG).wakes_poller_before_preemption());
-        assert!(!IDLE.wakes_poller_before_preemption());
-        assert!(IDLE.needs_watching() && LONG.needs_watching());
-        assert!(!polled(IDLE).needs_watching());
-        assert!(!Load { has_parked: false, ..IDLE }.needs_watching());
-    }
-
-    #[test]
-    fn an_average_follows_its_samples() {
-        let averages = TurnAverages::default();
-        for _ in 0..100 {
-            averages.add(160_000, 160_000);
-        }
-        assert!((100_000..=160_000).contains(&averages.turn_ns()), "{}", averages.turn_ns());
-        assert_eq!((averages.parallel_ns(), averages.turns()), (0, 100));
-    }
-}
+#[path = "scheduling_tests.rs"]
+mod tests;

@@ -1,15 +1,14 @@
 //! The pool with an application in Rust: whole conversations over real sockets, no Python.
 
+use crate::connection::table::{MAX_CONNECTIONS, Unowned};
 use crate::http::Response;
-use crate::pool::scheduling::LONG_TURN_NS;
+use crate::pool::scheduling::Situation;
 use crate::pool::*;
 use crate::request::RequestContext;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc;
 use std::time::Duration;
 
 /// More than the kernel keeps for both ends.
@@ -116,7 +115,6 @@ fn with_pool(threads: usize, talk: impl FnOnce(&Pool<Targets>, SocketAddr)) -> u
 
 /// Runs `talk` while the pool has `threads`, and perhaps its monitor; then stops it.
 pub fn run(pool: &Pool<Targets>, threads: usize, monitor: bool, talk: impl FnOnce()) {
-    let _limit = end_process_in(Duration::from_secs(120));
     std::thread::scope(|scope| {
         if monitor {
             scope.spawn(|| pool.monitor());
@@ -137,12 +135,10 @@ fn a_connection_that_somebody_can_claim_is_registered() {
         // As the monitor, which claims what has passed its deadline at any time.
         let claim = || {
             while !is_over.load(SeqCst) {
-                for slot in pool.dispatcher.table.slots() {
-                    let Some(mut connection) = slot.claim() else { continue };
-                    let again =
-                        pool.dispatcher.epoll.add_connection(connection.socket.as_fd(), u64::MAX);
-                    connection.readable = true;
-                    pool.dispatcher.submit(connection);
+                for mut owned in pool.table.slots().filter_map(Unowned::claim) {
+                    let again = owned.register();
+                    owned.readable = true;
+                    pool.scheduler.submit(owned);
                     claimed.store(true, SeqCst);
                     let error = again.expect_err("it was not registered");
                     assert_eq!(error.raw_os_error(), Some(libc::EEXIST));
@@ -159,20 +155,6 @@ fn a_connection_that_somebody_can_claim_is_registered() {
         });
         assert!(claimed.load(SeqCst));
     });
-}
-
-/// Ends the process with a message unless what is returned is dropped before: a lost event would keep
-/// a test waiting for ever.
-fn end_process_in(limit: Duration) -> mpsc::Sender<()> {
-    let (ended, running) = mpsc::channel();
-    let test = std::thread::current();
-    std::thread::spawn(move || {
-        if running.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("{} has not ended after {limit:?}", test.name().unwrap_or("a test"));
-            std::process::abort();
-        }
-    });
-    ended
 }
 
 struct StopOnDrop<'a>(&'a Pool<Targets>);
@@ -282,7 +264,7 @@ fn the_monitor_finds_a_thread_when_the_only_active_one_is_stuck() {
 fn who_may_lose_its_core_has_answered_and_is_not_waited_for() {
     let (listener, address) = listen();
     let pool = Pool::new(Targets::default(), settings(listener)).unwrap();
-    pool.dispatcher.averages.set(0, 10 * LONG_TURN_NS);
+    pool.scheduler.set_averages(0, 2_000_000);
     // Nobody else would find out that no thread polls.
     let monitor = false;
     run(&pool, 2, monitor, || {
@@ -304,7 +286,7 @@ fn who_is_woken_for_a_connection_does_not_leave_it_to_who_polls() {
     settings.timeouts.keep_alive_ns = 1;
     let pool = Pool::new(Targets::default(), settings).unwrap();
     run(&pool, 2, true, || {
-        while !(pool.dispatcher.is_polling() && pool.dispatcher.idle.has_parked()) {
+        while !(pool.scheduler.is_polling() && pool.scheduler.has_parked()) {
             std::thread::yield_now();
         }
         let mut unused = TcpStream::connect(address).unwrap();
@@ -417,7 +399,7 @@ fn stopping_answers_what_was_sent_and_closes_the_rest() {
         let mut busy = TcpStream::connect(address).unwrap();
         ask(&mut idle, "/idle");
         send(&mut busy, "/wait");
-        while pool.dispatcher.is_polling() && pool.dispatcher.averages.turns() < 2 {
+        while pool.scheduler.is_polling() && pool.scheduler.turns() < 2 {
             std::thread::yield_now();
         }
         pool.stop(0);
@@ -435,7 +417,7 @@ fn stopping_waits_for_the_rest_of_a_head() {
     let requests = with_pool(1, |pool, address| {
         let mut slow = TcpStream::connect(address).unwrap();
         slow.write_all(b"GET /slow HTTP/1.1\r\nHo").unwrap();
-        while pool.open_connections() == 0 || pool.dispatcher.averages.turns() == 0 {
+        while pool.open_connections() == 0 || pool.scheduler.turns() == 0 {
             std::thread::yield_now();
         }
         pool.stop(0);

@@ -1,125 +1,187 @@
-//! What a worker thread does: it runs connections that are ready, polls, or parks.
+//! A worker: the loop of one thread, and what it does with the outcome of a connection's turn.
 
-use crate::connection::deferred::DeferredOfThreads;
-use crate::connection::drive::Driver;
-use crate::net::epoll::EVENTS_PER_WAIT;
-use crate::pool::accept::Acceptor;
+use crate::connection::deferred::Deferred;
+use crate::connection::drive::{Outcome, WorkerState};
+use crate::connection::table::{Owned, Queued};
+use crate::pool::Pool;
 use crate::pool::idle::WorkerSlot;
-use crate::pool::poller::poll;
+use crate::pool::poller::PollBuffers;
 use crate::pool::ready::Ready;
-use crate::pool::runner::Runner;
+use crate::pool::scheduling::{begins_batch, has_missed_work, has_work};
 use crate::request::Application;
 use headway_measure::clock::now_ns;
 use std::sync::Arc;
 
+/// A thread that drives connections: a worker, or the monitor, which runs no requests.
 pub struct Worker<'p, A: Application> {
-    runner: Runner<'p, A>,
-    acceptor: &'p Acceptor,
-    seat: Arc<WorkerSlot>,
+    pool: &'p Pool<A>,
+    pub state: WorkerState<'p, A::Thread>,
+    /// Responses taken from `state.deferred` while they are sent; empty between turns.
+    unsent: Vec<Deferred>,
 }
 
 impl<'p, A: Application> Worker<'p, A> {
-    pub fn new(
-        driver: &'p Driver<A>,
-        acceptor: &'p Acceptor,
-        deferred_of_threads: &'p DeferredOfThreads,
-        thread: &'p mut A::Thread,
-    ) -> Self {
-        let runner = Runner::new(driver, acceptor, deferred_of_threads, Some(thread));
-        Self { runner, acceptor, seat: driver.dispatcher.idle.join() }
+    pub fn new(pool: &'p Pool<A>, thread: Option<&'p mut A::Thread>) -> Self {
+        Self { pool, state: pool.worker_state(thread), unsent: Vec::new() }
     }
 
-    /// Works until the server has stopped and its last connection is closed, or it was aborted.
-    pub fn work(&mut self) {
-        let dispatcher = self.runner.dispatcher;
-        let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
-        while !dispatcher.is_over() {
-            if let Some(thread) = &mut self.runner.state.thread {
-                self.runner.driver.application.tidy(thread);
+    /// Works until the server is over.
+    pub fn run(mut self) {
+        let pool = self.pool;
+        let scheduler = &*pool.scheduler;
+        let slot = scheduler.idle.join();
+        let mut buffers = PollBuffers::default();
+        while !pool.is_over() {
+            if let Some(thread) = &mut self.state.thread {
+                pool.driver.application.quiesce(thread);
             }
-            if self.parks_behind_another() {
-                self.runner.flush_log();
-                self.park(|| dispatcher.is_over() || self.has_work_nobody_sees());
-            } else if let Some((ready, waiting)) = dispatcher.ready.pop() {
-                self.prepare_for_turn(waiting);
-                self.take_turn(ready);
-                if self.runner.state.deferred.is_due(self.runner.state.now_ns) {
-                    self.runner.end_batch(&self.seat);
+            if scheduler.retire_if_superfluous(&slot, || self.state.deferred.is_open()) {
+                self.state.recorder.flush();
+                scheduler.park(&slot, || pool.is_over() || has_missed_work(scheduler));
+            } else if let Some((ready, waiting)) = scheduler.take() {
+                self.begin_batch_if_worth_it(waiting);
+                self.take_turn(ready, &slot);
+                if self.state.deferred.is_due(self.state.now_ns) {
+                    self.end_batch(&slot);
                 }
-            } else if self.runner.state.deferred.is_open() {
-                self.runner.end_batch(&self.seat);
-            } else if dispatcher.begin_polling() {
-                let has_log = !self.runner.state.log.is_empty();
-                let flush = has_log.then_some(|| self.runner.flush_log());
-                poll(dispatcher, self.acceptor, &mut events, flush);
+            } else if self.state.deferred.is_open() {
+                self.end_batch(&slot);
+            } else if scheduler.begin_poll() {
+                pool.poller.poll(&mut buffers, &mut self.state.recorder);
             } else {
-                dispatcher.idle.step_back(&self.seat);
-                self.runner.flush_log();
-                self.park(|| {
-                    dispatcher.is_over() || !dispatcher.ready.is_empty() || !dispatcher.is_polling()
-                });
+                scheduler.idle.add(&slot);
+                self.state.recorder.flush();
+                scheduler.park(&slot, || pool.is_over() || has_work(scheduler));
             }
         }
-        self.runner.send_held();
-        self.runner.flush_log();
-        dispatcher.idle.leave(&self.seat);
+        self.send_deferred();
+        self.state.recorder.flush();
+        scheduler.idle.leave(&slot);
+        self.leave();
         // The others wait for the same end.
-        dispatcher.wake_everyone();
+        scheduler.wake_everyone();
     }
 
-    /// Sleeps unless `missed` finds something to do. The thread is in the idle list already, so that
-    /// what comes after `missed` wakes it.
-    fn park(&self, missed: impl Fn() -> bool) {
-        let dispatcher = self.runner.dispatcher;
-        // If nobody polls, only the monitor will notice work that nobody takes.
-        dispatcher.monitor.wake_if_asleep();
-        if missed() {
-            dispatcher.idle.cancel_park(&self.seat);
-        } else {
-            dispatcher.idle.rest(&self.seat);
-        }
+    /// The thread works here no more.
+    pub fn leave(self) {
+        self.pool.driver.limits.leave(&self.state.status);
+        self.pool.deferred.leave(&self.state.deferred);
     }
 
-    /// Puts this thread into the idle list if another that is awake suffices.
-    fn parks_behind_another(&self) -> bool {
-        let dispatcher = self.runner.dispatcher;
-        !self.runner.state.deferred.is_open()
-            && dispatcher.load().parks_behind_another(|| dispatcher.ready.is_empty())
-            && dispatcher.idle.prepare_to_park_behind_another(&self.seat, now_ns())
-    }
-
-    /// Something is ready while a thread sleeps in epoll, which will not take it up. Asked after this
-    /// thread is in the idle list; a thread that polls looks for what is ready after it began, so that
-    /// one of the two sees the other.
-    fn has_work_nobody_sees(&self) -> bool {
-        self.runner.dispatcher.is_polling() && !self.runner.dispatcher.ready.is_empty()
-    }
-
-    /// Wakes another thread or begins a batch, `waiting` connections being ready behind this turn's.
-    fn prepare_for_turn(&self, waiting: usize) {
-        let (dispatcher, deferred) = (self.runner.dispatcher, &self.runner.state.deferred);
-        let load = dispatcher.load();
-        if load.wakes_another(waiting) {
-            dispatcher.idle.wake_one();
-        }
-        if load.begins_batch(waiting) && !deferred.is_open() {
-            deferred.open(now_ns());
-            dispatcher.monitor.wake_if_asleep();
-        }
-    }
-
-    fn take_turn(&mut self, ready: Ready) {
-        let dispatcher = self.runner.dispatcher;
+    fn take_turn(&mut self, ready: Ready, slot: &WorkerSlot) {
         let begun_ns = now_ns();
-        let limit_ns = self.runner.driver.watch.limits.queue_ns;
-        let state = &mut self.runner.state;
-        state.late = limit_ns != 0 && begun_ns.saturating_sub(ready.since_ns) > limit_ns;
-        self.seat.begin_turn(begun_ns);
-        (state.now_ns, state.gil_wait_ns, state.gil_held_ns) = (begun_ns, 0, 0);
-        self.runner.run(dispatcher.table.resume(ready.connection));
-        self.seat.end_turn();
-        let state = &self.runner.state;
-        let turn_ns = (state.now_ns - begun_ns).saturating_sub(state.gil_wait_ns);
-        dispatcher.averages.add(turn_ns, state.gil_held_ns);
+        let limit_ns = self.pool.driver.limits.limits.queue_ns;
+        self.state.queue_timed_out =
+            limit_ns != 0 && begun_ns.saturating_sub(ready.since_ns) > limit_ns;
+        slot.begin_turn(begun_ns);
+        (self.state.now_ns, self.state.gil_wait_ns, self.state.gil_held_ns) = (begun_ns, 0, 0);
+        self.serve(ready.connection);
+        slot.end_turn();
+        let WorkerState { now_ns, gil_wait_ns, gil_held_ns, .. } = self.state;
+        self.pool.scheduler.note_turn(now_ns - begun_ns, gil_wait_ns, gil_held_ns);
+    }
+
+    /// Drives a connection until it waits, is queued, or is closed.
+    pub fn serve(&mut self, connection: Queued) {
+        let pool = self.pool;
+        let mut owned = pool.table.take(connection);
+        loop {
+            let stops = pool.shutdown.stops();
+            owned.update_hangup();
+            match pool.driver.drive(&mut owned, &mut self.state) {
+                Outcome::Close => return self.close(owned),
+                Outcome::Defer(record) => {
+                    return self.defer(Deferred { connection: owned.queue(), record });
+                }
+                Outcome::Yield => return pool.scheduler.queue.push(owned.queue(), now_ns()),
+                Outcome::Wait => {
+                    let deadline_ns = pool.driver.deadlines.next_ns(&mut owned);
+                    owned = match owned.wait(deadline_ns) {
+                        Err(owned) => owned,
+                        Ok(_) if pool.shutdown.stops() == stops => return,
+                        // The thread that stops the server may have looked at this connection
+                        // before it was released, and left it to this thread.
+                        Ok(waiting) => {
+                            let Some(mut owned) = waiting.claim() else { return };
+                            owned.readable = true;
+                            owned
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    /// Closes a connection, which may make room for another or be the last.
+    fn close(&self, owned: Owned) {
+        owned.close();
+        if self.pool.acceptor.is_paused() {
+            self.pool.acceptor.resume();
+        }
+        if self.pool.is_over() {
+            self.pool.scheduler.wake_everyone();
+        }
+    }
+
+    /// Begins a batch of responses before a turn, if `waiting` connections in the queue are worth
+    /// it.
+    fn begin_batch_if_worth_it(&self, waiting: usize) {
+        let (deferred, scheduler) = (&self.state.deferred, &*self.pool.scheduler);
+        if !deferred.is_open() && begins_batch(scheduler, waiting) {
+            deferred.open(now_ns());
+            scheduler.wake_monitor_if_asleep();
+        }
+    }
+
+    fn defer(&mut self, response: Deferred) {
+        if let Some(response) = self.state.deferred.defer(response) {
+            // The monitor has closed the batch meanwhile.
+            self.unsent.push(response);
+            self.send_deferred();
+            for Deferred { connection, .. } in self.unsent.drain(..) {
+                self.pool.scheduler.queue.push(connection, now_ns());
+            }
+        }
+    }
+
+    /// Sends the deferred responses and serves their connections: a turn for each, since a next
+    /// request may be at hand.
+    pub fn end_batch(&mut self, slot: &Arc<WorkerSlot>) {
+        self.send_deferred();
+        self.state.queue_timed_out = false;
+        let mut sent = std::mem::take(&mut self.unsent);
+        for Deferred { connection, .. } in sent.drain(..) {
+            self.state.now_ns = now_ns();
+            slot.begin_turn(self.state.now_ns);
+            self.serve(connection);
+            slot.end_turn();
+        }
+        self.unsent = sent;
+    }
+
+    /// Sends this thread's deferred responses, whose connections stay in `unsent`.
+    fn send_deferred(&mut self) {
+        self.state.deferred.close(&mut self.unsent);
+        self.send_unsent();
+    }
+
+    /// For the monitor: sends the responses that a thread deferred before a request that turned
+    /// out to be long, and gives their connections to other threads.
+    pub fn send_overdue(&mut self, now_ns: u64) {
+        self.pool.deferred.take_overdue(now_ns, &mut self.unsent);
+        self.send_unsent();
+        self.state.recorder.flush();
+        for Deferred { connection, .. } in self.unsent.drain(..) {
+            self.pool.scheduler.submit_queued(connection);
+        }
+    }
+
+    fn send_unsent(&mut self) {
+        for Deferred { connection, record } in &mut self.unsent {
+            let connection = self.pool.table.connection(connection);
+            let driver = &self.pool.driver;
+            let end_ns = driver.send_response(connection, record, now_ns());
+            driver.end_request(connection, record, end_ns, &mut self.state.recorder);
+        }
     }
 }

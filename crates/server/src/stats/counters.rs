@@ -4,9 +4,9 @@
 //! Each worker thread writes its own counters, under a lock that only a reader of all threads
 //! contends for. Without telemetry the counters are never taken and contain only rows by path.
 
-use crate::stats::requests::RequestCounters;
+use crate::stats::request_counters::RequestCounters;
 use crate::stats::routes::Routes;
-use crate::stats::slots::Slot;
+use crate::stats::worker_times::WorkerTimes;
 use crate::stats::{PathTables, RequestRecord};
 use headway_reporter::lock::Lock;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The counters of one thread since they were last taken.
 #[derive(Default)]
-pub struct ThreadCounters {
+pub struct WorkerCounters {
     pub paths: PathTables,
     /// `None` without telemetry.
     pub requests: Option<Box<RequestCounters>>,
 }
 
-impl ThreadCounters {
+impl WorkerCounters {
     pub fn record(&mut self, target: &[u8], record: &RequestRecord) {
         if let Some(requests) = &mut self.requests {
             requests.record(record);
@@ -30,13 +30,13 @@ impl ThreadCounters {
     }
 }
 
-pub struct Counters {
+pub struct ServerStats {
     /// Whether a telemetry reporter takes the counters.
     reported: bool,
     /// One entry for each thread that has ever counted here.
-    threads: Lock<Vec<Arc<Lock<ThreadCounters>>>>,
+    threads: Lock<Vec<Arc<Lock<WorkerCounters>>>>,
     /// One entry for each worker thread; empty without telemetry.
-    slots: Lock<Vec<Arc<Slot>>>,
+    slots: Lock<Vec<Arc<WorkerTimes>>>,
     /// The sum of all counters by path that were taken.
     taken: Lock<PathTables>,
     pub routes: Routes,
@@ -46,7 +46,7 @@ pub struct Counters {
     closed: AtomicU64,
 }
 
-impl Counters {
+impl ServerStats {
     pub fn new(reported: bool) -> Self {
         Self {
             reported,
@@ -64,37 +64,37 @@ impl Counters {
     }
 
     /// Registers new counters for the calling thread.
-    pub fn join(&self) -> Arc<Lock<ThreadCounters>> {
+    pub fn join(&self) -> Arc<Lock<WorkerCounters>> {
         let requests = self.reported.then(Box::default);
         let thread_counters =
-            Arc::new(Lock::new(ThreadCounters { requests, ..ThreadCounters::default() }));
+            Arc::new(Lock::new(WorkerCounters { requests, ..WorkerCounters::default() }));
         self.threads.lock().push(Arc::clone(&thread_counters));
         thread_counters
     }
 
     /// Registers a slot for the calling worker thread; `None` without telemetry.
-    pub fn join_workers(&self) -> Option<Arc<Slot>> {
+    pub fn join_workers(&self) -> Option<Arc<WorkerTimes>> {
         self.reported.then(|| {
-            let slot = Arc::<Slot>::default();
+            let slot = Arc::<WorkerTimes>::default();
             self.slots.lock().push(Arc::clone(&slot));
             slot
         })
     }
 
     /// Calls `with` for each slot and its number.
-    pub fn for_each_slot(&self, with: impl FnMut((usize, &Arc<Slot>))) {
+    pub fn for_each_slot(&self, with: impl FnMut((usize, &Arc<WorkerTimes>))) {
         self.slots.lock().iter().enumerate().for_each(with);
     }
 
     /// Takes the counters of each thread and leaves empty ones. The counters by path remain in
     /// `paths`.
-    pub fn take(&self, mut with: impl FnMut(ThreadCounters)) {
+    pub fn take(&self, mut with: impl FnMut(WorkerCounters)) {
         let threads = self.threads.lock().clone();
         for thread_counters in threads {
             // The new counters are allocated before the lock, so that no request waits for an
             // allocation.
             let requests = self.reported.then(Box::default);
-            let empty = ThreadCounters { requests, ..ThreadCounters::default() };
+            let empty = WorkerCounters { requests, ..WorkerCounters::default() };
             // `taken` is locked first, so that `paths` finds each request in exactly one of the
             // two.
             let mut taken = self.taken.lock();
@@ -139,10 +139,10 @@ mod tests {
 
     #[test]
     fn taken_requests_remain_in_the_table() {
-        let counters = Counters::new(true);
+        let counters = ServerStats::new(true);
         let (one, two) = (counters.join(), counters.join());
         let answered = RequestRecord { status: 200, ..RequestRecord::default() };
-        let requests = |counters: &Counters| {
+        let requests = |counters: &ServerStats| {
             counters.paths().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>()
         };
         one.lock().record(b"/a", &answered);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_reader_never_misses_requests_while_they_are_taken() {
-        let counters = Counters::new(true);
+        let counters = ServerStats::new(true);
         let thread_counters = counters.join();
         let answered = RequestRecord { status: 200, ..RequestRecord::default() };
         let requests =

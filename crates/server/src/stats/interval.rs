@@ -3,7 +3,7 @@
 //! The memory is bounded even if no receiver listens: endpoints beyond a maximum share one row.
 
 use crate::stats::PathRow;
-use crate::stats::requests::{Phase, RequestCounters};
+use crate::stats::request_counters::{Phase, RequestCounters};
 use headway_measure::Histogram;
 use headway_measure::scale::bucket_of_wrapped;
 use headway_reporter::{OTHER, Row};

@@ -11,16 +11,17 @@ pub mod date_cache;
 pub mod endpoints;
 pub mod interval;
 pub mod paths;
+pub mod recorder;
 pub mod report;
-pub mod requests;
+pub mod request_counters;
 pub mod routes;
-pub mod slots;
+pub mod worker_times;
 
 pub use access_log::{AccessLog, LogForm};
-pub use counters::{Counters, ThreadCounters};
+pub use counters::{ServerStats, WorkerCounters};
 pub use paths::{PathRow, PathTable, PathTables};
 pub use routes::Route;
-pub use slots::Slot;
+pub use worker_times::WorkerTimes;
 
 /// The time that one request spent in each phase: mod_wsgi's phases under mod_wsgi's names, in
 /// nanoseconds.

@@ -4,12 +4,12 @@
 //! Each tick takes the counters of the threads and keeps them here until a tick was sent. Only the
 //! reporter's thread calls this.
 
-use crate::stats::counters::{Counters, ThreadCounters};
+use crate::stats::counters::{ServerStats, WorkerCounters};
 use crate::stats::endpoints::endpoint_of;
 use crate::stats::interval::{EndpointKey, InterpreterName, Interval};
 use crate::stats::paths::{Entry, RowKind};
 use crate::stats::routes::Route;
-use crate::stats::slots::Reading;
+use crate::stats::worker_times::Reading;
 use headway_measure::Histogram;
 use headway_reporter::lock::Lock;
 use headway_reporter::mod_wsgi_buckets;
@@ -29,7 +29,7 @@ const NOT_FOUND: &str = "(404)";
 const OTHER: &str = "(other)";
 
 pub struct ServerReport {
-    counters: Arc<Counters>,
+    counters: Arc<ServerStats>,
     /// Indexed by interpreter slot.
     interpreters: Vec<InterpreterName>,
     /// The configured number of worker threads.
@@ -56,7 +56,7 @@ struct SlotState {
 
 impl ServerReport {
     pub fn new(
-        counters: Arc<Counters>,
+        counters: Arc<ServerStats>,
         interpreters: Vec<InterpreterName>,
         threads: usize,
     ) -> Self {
@@ -69,7 +69,7 @@ impl ServerReport {
 
     fn take(&self, state: &mut State) {
         let State { interval, lifetime, .. } = state;
-        self.counters.take(|ThreadCounters { paths, requests }| {
+        self.counters.take(|WorkerCounters { paths, requests }| {
             if let Some(counters) = requests {
                 *lifetime += counters.statuses.iter().sum::<u64>();
                 interval.add_requests(&counters);

@@ -1,5 +1,5 @@
 use crate::stats::report::*;
-use crate::stats::{Counters, RequestRecord, Route};
+use crate::stats::{RequestRecord, Route, ServerStats};
 use headway_reporter::{Reporter, Settings};
 use headway_telemetry::Value;
 use headway_telemetry::datagram::{Datagram, entries};
@@ -16,7 +16,7 @@ fn report_of(interpreters: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8>
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join("telemetry.sock");
     let receiver = UnixDatagram::bind(&path).unwrap();
-    let counters = Arc::new(Counters::new(true));
+    let counters = Arc::new(ServerStats::new(true));
     let threads = [counters.join(), counters.join()];
     counters.routes.of("/route/<id>");
     for (number, (target, record)) in requests.iter().enumerate() {
@@ -176,7 +176,7 @@ fn a_full_tick_remains_readable() {
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join("telemetry.sock");
     let receiver = UnixDatagram::bind(&path).unwrap();
-    let counters = Arc::new(Counters::new(true));
+    let counters = Arc::new(ServerStats::new(true));
     let thread_counters = counters.join();
     // The durations spread over many buckets.
     for step in 0..4_000_u64 {

@@ -72,27 +72,27 @@ impl Adapter {
         environs: &mut EnvironBuilder,
         finder: &mut Option<RouteFinder>,
         response: &mut Response,
-        exchange: &mut RequestContext,
+        context: &mut RequestContext,
     ) {
         // SAFETY: `input::make_type` made the type.
         let handle = match unsafe { Handle::new(self.handle_type.get(py)) } {
             Ok(handle) => handle,
             Err(Raised) => return self.report_raised(py, "a request"),
         };
-        let environ = environs.build(exchange, handle.object());
+        let environ = environs.build(context, handle.object());
         let called_ns = now_ns();
-        exchange.activity().note_called(called_ns);
-        let routes = exchange.routes();
+        context.worker_status().note_called(called_ns);
+        let routes = context.routes();
         if routes.is_some() && finder.is_none() {
             *finder = RouteFinder::new(py).ok();
         }
-        exchange.record.server_ns = called_ns - exchange.started_ns();
+        context.record.server_ns = called_ns - context.started_ns();
         let probe = match (&environ, &finder) {
             (Ok(environ), Some(finder)) if routes.is_some() => Some(finder.probe(environ)),
             _ => None,
         };
         let probe = probe.as_ref();
-        let mut request = InFlight { exchange: &mut *exchange, response, started: false, probe };
+        let mut request = InFlight { context: &mut *context, response, started: false, probe };
         // SAFETY: `call::run` ends the loan, and `request` stays where it is until then.
         unsafe { handle.lend(&mut request) };
         let mut route = Route::NONE;
@@ -103,31 +103,31 @@ impl Adapter {
         };
         let application = self.entry.application.get(py);
         let raised = call::run(application, &self.files, &handle, environ, look_up);
-        interruption::end(py, exchange);
-        exchange.record.route = route;
-        exchange.ended_ns = now_ns();
-        exchange.record.application_ns = exchange.ended_ns - called_ns;
-        exchange.record.failed = raised.iter().any(Option::is_some);
+        interruption::end(py, context);
+        context.record.route = route;
+        context.ended_ns = now_ns();
+        context.record.application_ns = context.ended_ns - called_ns;
+        context.record.failed = raised.iter().any(Option::is_some);
         for exception in raised.into_iter().flatten() {
-            self.report(&exception, &describe(exchange));
+            self.report(&exception, &describe(context));
         }
-        if !exchange.record.failed && exchange.broken().is_none() {
-            self.check_length(py, exchange);
+        if !context.record.failed && context.broken().is_none() {
+            self.check_length(py, context);
         }
     }
 
     /// Reports an application that announced another length than it sent.
-    fn check_length(&self, py: Attached, exchange: &mut RequestContext) {
-        let message = if exchange.has_excess() {
+    fn check_length(&self, py: Attached, context: &mut RequestContext) {
+        let message = if context.has_excess() {
             "the application sent more than its Content-Length; the rest was cut off"
-        } else if matches!(exchange.finished(), Finished::Truncated { .. }) {
+        } else if matches!(context.finished(), Finished::Truncated { .. }) {
             "the application sent less than its Content-Length; the connection is closed"
         } else {
             return;
         };
-        exchange.record.failed = true;
+        context.record.failed = true;
         Exception::ValueError.raise(py, message);
-        self.report_raised(py, &describe(exchange));
+        self.report_raised(py, &describe(context));
     }
 
     /// Reports the exception that is set, if there is one.
@@ -150,8 +150,8 @@ impl Adapter {
 }
 
 /// `GET /path`, for messages.
-fn describe(exchange: &RequestContext) -> String {
-    let (head, bytes) = exchange.head();
+fn describe(context: &RequestContext) -> String {
+    let (head, bytes) = context.head();
     let part = |range: std::ops::Range<usize>| String::from_utf8_lossy(&bytes[range]).into_owned();
     let text = format!("{} {}", part(head.method.clone()), part(head.target.clone()));
     text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()

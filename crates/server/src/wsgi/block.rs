@@ -16,8 +16,8 @@ pub fn bytes_of_block<'a>(block: &'a Object) -> PyResult<&'a [u8]> {
 /// Reserves memory for the copy of a large block, or raises MemoryError: under a memory limit one
 /// response fails and not the process. Called before the head is framed, so that the client can
 /// get a 500.
-pub fn make_room(py: Attached, exchange: &mut RequestContext, bytes: usize) -> PyResult<()> {
-    if !is_large(bytes) || exchange.is_head_request() || exchange.make_room(bytes) {
+pub fn make_room(py: Attached, context: &mut RequestContext, bytes: usize) -> PyResult<()> {
+    if !is_large(bytes) || context.is_head_request() || context.make_room(bytes) {
         return Ok(());
     }
     Err(Exception::MemoryError.raise(py, "no memory for a block of the response"))

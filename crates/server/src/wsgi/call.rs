@@ -79,16 +79,16 @@ fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
     let items = items.as_tuple().unwrap_or_default();
     let blocks = items.iter().map(bytes_of_block).collect::<PyResult<Vec<_>>>()?;
     let total = blocks.iter().map(|block| block.len()).sum();
-    make_room(py, handle.borrow()?.get().exchange, total)?;
+    make_room(py, handle.borrow()?.get().context, total)?;
     begin(py, handle, Some(total as u64))?;
     let mut borrowed = handle.borrow()?;
-    let exchange = &mut *borrowed.get().exchange;
-    let frame_all = |exchange: &mut RequestContext| {
-        blocks.iter().all(|block| frame(exchange, block, Excess::Noted))
+    let context = &mut *borrowed.get().context;
+    let frame_all = |context: &mut RequestContext| {
+        blocks.iter().all(|block| frame(context, block, Excess::Noted))
     };
     match is_large(total) {
-        true => detach(py, exchange, frame_all),
-        false => frame_all(exchange),
+        true => detach(py, context, frame_all),
+        false => frame_all(context),
     };
     Ok(())
 }
@@ -99,10 +99,10 @@ fn send_file(wrapper: &Object, files: &FileWrappers, handle: &Handle) -> Result<
     if let Some(file) = files.open_file(wrapper) {
         begin(wrapper.py(), handle, Some(file.left()))?;
         let mut borrowed = handle.borrow()?;
-        let exchange = &mut *borrowed.get().exchange;
+        let context = &mut *borrowed.get().context;
         // Not if `write` has begun a body of unknown length.
-        if exchange.can_send_file() {
-            exchange.send_file(file);
+        if context.can_send_file() {
+            context.send_file(file);
             return Ok(());
         }
     }
@@ -128,7 +128,7 @@ fn stream(iterable: &Object, handle: &Handle, excess: Excess) -> Result<(), Fail
             // The head waits for the first block with content: an error handler may replace it.
             continue;
         }
-        make_room(py, handle.borrow()?.get().exchange, block.len())?;
+        make_room(py, handle.borrow()?.get().context, block.len())?;
         if !begun {
             // PEP 3333, "Handling the Content-Length Header": `len(iterable) == 1` fixes the
             // length.
@@ -155,10 +155,10 @@ fn begin(py: Attached, handle: &Handle, body_bytes: Option<u64>) -> PyResult<()>
             Exception::AssertionError.raise(py, "the application did not call start_response()")
         );
     }
-    if !request.exchange.is_head_sent() {
+    if !request.context.is_head_sent() {
         // The length of an empty body is not that of the body that HEAD asks about.
-        let known = body_bytes.filter(|bytes| *bytes > 0 || !request.exchange.is_head_request());
-        request.exchange.send_head(request.response, known);
+        let known = body_bytes.filter(|bytes| *bytes > 0 || !request.context.is_head_request());
+        request.context.send_head(request.response, known);
     }
     Ok(())
 }
@@ -172,40 +172,40 @@ fn transmit_block(
     excess: Excess,
 ) -> Result<bool, Failure> {
     let mut borrowed = handle.borrow()?;
-    let exchange = &mut *borrowed.get().exchange;
+    let context = &mut *borrowed.get().context;
     let sent = if is_large(block.len()) {
-        detach(py, exchange, |exchange| {
-            if !frame(exchange, block, excess) {
+        detach(py, context, |context| {
+            if !frame(context, block, excess) {
                 return Ok(false);
             }
-            match exchange.is_response_full() {
-                true => exchange.transmit_last(),
-                false => exchange.transmit()?,
+            match context.is_response_full() {
+                true => context.transmit_last(),
+                false => context.transmit()?,
             }
             Ok(true)
         })
-    } else if !frame(exchange, block, excess) {
+    } else if !frame(context, block, excess) {
         Ok(false)
-    } else if exchange.is_response_full() {
+    } else if context.is_response_full() {
         // The last block, by its Content-Length: typically the only one of a framework's iterable.
         // Nothing waits here, so the GIL is kept: the request takes it once.
-        exchange.transmit_last();
+        context.transmit_last();
         Ok(true)
     } else {
-        detach(py, exchange, |exchange| exchange.transmit()).map(|()| true)
+        detach(py, context, |context| context.transmit()).map(|()| true)
     };
     sent.map_err(|_: Broken| Failure::ClientGone)
 }
 
 /// False when the response is full and the rest is dropped: after HEAD, after 204 and 304, and
 /// after Content-Length bytes.
-fn frame(exchange: &mut RequestContext, block: &[u8], excess: Excess) -> bool {
-    let taken = exchange.send_data(block);
-    if exchange.is_bodiless() {
+fn frame(context: &mut RequestContext, block: &[u8], excess: Excess) -> bool {
+    let taken = context.send_data(block);
+    if context.is_bodiless() {
         return false;
     }
     if taken < block.len() && excess == Excess::Noted {
-        exchange.note_excess();
+        context.note_excess();
     }
     taken == block.len()
 }
@@ -214,12 +214,12 @@ fn frame(exchange: &mut RequestContext, block: &[u8], excess: Excess) -> bool {
 fn finish<'py>(py: Attached<'py>, handle: &Handle, complete: bool) -> Option<Object<'py>> {
     let raised = match handle.borrow() {
         Ok(mut borrowed) => {
-            let exchange = &mut *borrowed.get().exchange;
+            let context = &mut *borrowed.get().context;
             // A file is sent later, without the GIL.
-            let streamed = exchange.has_transmitted() && !exchange.has_file();
-            exchange.finish(complete);
+            let streamed = context.has_transmitted() && !context.has_file();
+            context.finish(complete);
             if streamed {
-                exchange.transmit_without_waiting();
+                context.transmit_without_waiting();
             }
             None
         }
@@ -243,33 +243,33 @@ fn fail<'py>(py: Attached<'py>, handle: &Handle) -> Option<Object<'py>> {
         return raised;
     };
     let request = borrowed.get();
-    let exchange = &mut *request.exchange;
-    let broken = exchange.broken();
+    let context = &mut *request.context;
+    let broken = context.broken();
     match broken {
-        _ if exchange.is_head_sent() => exchange.finish(false),
-        Some(Broken::Malformed(rejection)) => exchange.refuse(rejection),
-        Some(Broken::TimedOut) => exchange.refuse(Rejection::RequestTimeout),
-        Some(Broken::PeerGone) => exchange.finish(false),
-        Some(Broken::Interrupted) => exchange.refuse(Rejection::RequestTooLong),
-        None if exchange.activity().is_interrupted() => {
-            exchange.refuse(Rejection::RequestTooLong);
+        _ if context.is_head_sent() => context.finish(false),
+        Some(Broken::Malformed(rejection)) => context.refuse(rejection),
+        Some(Broken::TimedOut) => context.refuse(Rejection::RequestTimeout),
+        Some(Broken::PeerGone) => context.finish(false),
+        Some(Broken::Interrupted) => context.refuse(Rejection::RequestTooLong),
+        None if context.worker_status().is_interrupted() => {
+            context.refuse(Rejection::RequestTooLong);
         }
-        None => answer_500(exchange, request.response),
+        None => answer_500(context, request.response),
     }
     drop(borrowed);
     handle.end();
     raised.filter(|_| broken.is_none())
 }
 
-fn answer_500(exchange: &mut RequestContext, response: &mut Response) {
+fn answer_500(context: &mut RequestContext, response: &mut Response) {
     const BODY: &[u8] = b"Internal Server Error\n";
     response.begin(b"500 Internal Server Error").expect("a constant that is valid");
     response
         .push_field(b"Content-Type", b"text/plain; charset=utf-8")
         .expect("a constant that is valid");
-    exchange.send_head(response, Some(BODY.len() as u64));
-    exchange.send_data(BODY);
-    exchange.finish(true);
+    context.send_head(response, Some(BODY.len() as u64));
+    context.send_data(BODY);
+    context.finish(true);
 }
 
 /// Calls `close()` if there is one, in any case and last (PEP 3333).

@@ -3,19 +3,19 @@
 use crate::request::RequestContext;
 use headway_python::attached::Attached;
 
-/// Runs `act` on the exchange with the thread state detached.
+/// Runs `act` on the context with the thread state detached.
 pub fn detach<T: Send>(
     py: Attached,
-    exchange: &mut RequestContext,
+    context: &mut RequestContext,
     act: impl FnOnce(&mut RequestContext) -> T + Send,
 ) -> T {
-    let exchange = OnThisThread(exchange);
-    py.detach(move || act(exchange.take()))
+    let context = OnThisThread(context);
+    py.detach(move || act(context.take()))
 }
 
 struct OnThisThread<'a, 'b>(&'a mut RequestContext<'b>);
 
-// SAFETY: `Attached::detach` demands `Send` to refuse Python's objects, of which an exchange holds
+// SAFETY: `Attached::detach` demands `Send` to refuse Python's objects, of which an context holds
 // none. It calls the closure on the same thread.
 unsafe impl Send for OnThisThread<'_, '_> {}
 

@@ -103,12 +103,12 @@ impl EnvironBuilder {
 
     pub fn build<'py>(
         &mut self,
-        exchange: &RequestContext,
+        context: &RequestContext,
         input: &Object<'py>,
     ) -> PyResult<Object<'py>> {
         let py = input.py();
-        let (head, bytes) = exchange.head();
-        let template = self.templates.get(exchange.listener()).ok_or_else(|| {
+        let (head, bytes) = context.head();
+        let template = self.templates.get(context.listener()).ok_or_else(|| {
             Exception::IndexError.raise(py, "there is no environ template for this listener")
         })?;
         let environ = template.get(py).copy_dict()?;
@@ -130,7 +130,7 @@ impl EnvironBuilder {
         set_latin1(&environ, &self.query_string, query)?;
         let protocol = if head.minor_version == 1 { &self.http_11 } else { &self.http_10 };
         environ.set_item(self.server_protocol.get(py), protocol.get(py))?;
-        let (ip, port) = exchange.client();
+        let (ip, port) = context.client();
         let address = self.last_address.text(py, ip.as_bytes())?;
         environ.set_item(self.remote_addr.get(py), address)?;
         if port != 0 {
@@ -142,11 +142,11 @@ impl EnvironBuilder {
         if let Some(host) = host {
             set_latin1(&environ, &self.http_host, host)?;
         }
-        if exchange.is_encrypted() || exchange.forwarding() != Forwarding::Unknown {
-            self.origins.describe(&environ, exchange)?;
+        if context.is_encrypted() || context.forwarding() != Forwarding::Unknown {
+            self.origins.describe(&environ, context)?;
         }
-        if head.framing == Framing::Chunked && exchange.is_body_complete() {
-            self.set_known_length(&environ, exchange.body().len())?;
+        if head.framing == Framing::Chunked && context.is_body_complete() {
+            self.set_known_length(&environ, context.body().len())?;
         }
         Ok(environ)
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// A request while its application runs. It lives on the stack of the worker thread.
 pub struct InFlight<'a, 'b> {
-    pub exchange: &'a mut RequestContext<'b>,
+    pub context: &'a mut RequestContext<'b>,
     pub response: &'a mut Response,
     /// `start_response` was called.
     pub started: bool,

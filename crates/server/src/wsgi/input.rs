@@ -57,13 +57,13 @@ fn read<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Object<'
     let py = this.py();
     let limit = size_argument(py, arguments, "read")?.unwrap_or(usize::MAX);
     let mut borrowed = request(this)?;
-    let exchange = &mut *borrowed.get().exchange;
-    while exchange.body().len() < limit {
-        if !receive_more(py, exchange)? {
+    let context = &mut *borrowed.get().context;
+    while context.body().len() < limit {
+        if !receive_more(py, context)? {
             break;
         }
     }
-    take(py, exchange, limit)
+    take(py, context, limit)
 }
 
 fn readline<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Object<'py>> {
@@ -99,17 +99,17 @@ fn next_line<'py>(this: &Object<'py>) -> PyResult<Option<Object<'py>>> {
 fn read_line<'py>(this: &Object<'py>, limit: usize) -> PyResult<Object<'py>> {
     let py = this.py();
     let mut borrowed = request(this)?;
-    let exchange = &mut *borrowed.get().exchange;
+    let context = &mut *borrowed.get().context;
     let mut searched = 0;
     loop {
-        let body = exchange.body();
+        let body = context.body();
         if let Some(at) = memchr::memchr(b'\n', &body[searched..]) {
             let length = searched + at + 1;
-            return take(py, exchange, length.min(limit));
+            return take(py, context, length.min(limit));
         }
         searched = body.len();
-        if searched >= limit || !receive_more(py, exchange)? {
-            return take(py, exchange, limit);
+        if searched >= limit || !receive_more(py, context)? {
+            return take(py, context, limit);
         }
     }
 }
@@ -117,23 +117,23 @@ fn read_line<'py>(this: &Object<'py>, limit: usize) -> PyResult<Object<'py>> {
 /// Takes up to `limit` bytes of what has arrived.
 fn take<'py>(
     py: Attached<'py>,
-    exchange: &mut RequestContext,
+    context: &mut RequestContext,
     limit: usize,
 ) -> PyResult<Object<'py>> {
-    let length = exchange.body().len().min(limit);
-    let bytes = Object::from_bytes(py, &exchange.body()[..length])?;
-    exchange.consume_body(length);
+    let length = context.body().len().min(limit);
+    let bytes = Object::from_bytes(py, &context.body()[..length])?;
+    context.consume_body(length);
     Ok(bytes)
 }
 
 /// Gets more of the body: bytes that were received already, else by waiting without the GIL. False
 /// at the end of the body. An error of the client raises OSError.
-fn receive_more(py: Attached, exchange: &mut RequestContext) -> PyResult<bool> {
+fn receive_more(py: Attached, context: &mut RequestContext) -> PyResult<bool> {
     loop {
-        let result = match exchange.decode_body() {
+        let result = match context.decode_body() {
             Ok(true) => return Ok(true),
-            Ok(false) if exchange.is_body_complete() => return Ok(false),
-            Ok(false) => detach(py, exchange, |exchange| exchange.receive_body()),
+            Ok(false) if context.is_body_complete() => return Ok(false),
+            Ok(false) => detach(py, context, |context| context.receive_body()),
             Err(broken) => Err(broken),
         };
         if let Err(broken) = result {
@@ -146,7 +146,7 @@ fn receive_more(py: Attached, exchange: &mut RequestContext) -> PyResult<bool> {
                 Broken::Interrupted => Exception::TimeoutError
                     .raise(py, "the client did not send its request within request-timeout"),
                 Broken::Malformed(rejection) => {
-                    Exception::OSError.raise(py, &rejection.explanation(exchange.limits()))
+                    Exception::OSError.raise(py, &rejection.explanation(context.limits()))
                 }
             });
         }

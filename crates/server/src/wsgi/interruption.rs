@@ -20,8 +20,8 @@ pub fn interrupt(py: Attached, interruption: &Interruption, class: &Stored) {
 
 /// Takes back an exception that was set and not raised: the application has returned, and the
 /// thread's next request must not get it.
-pub fn end(py: Attached, exchange: &RequestContext) {
-    exchange.activity().leave_application(
+pub fn end(py: Attached, context: &RequestContext) {
+    context.worker_status().leave_application(
         || {
             // SAFETY: the calling thread's own number.
             let thread = unsafe { libc::pthread_self() };

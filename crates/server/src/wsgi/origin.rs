@@ -51,12 +51,12 @@ impl OriginKeys {
         })
     }
 
-    pub fn describe(&self, environ: &Object, exchange: &RequestContext) -> PyResult<()> {
+    pub fn describe(&self, environ: &Object, context: &RequestContext) -> PyResult<()> {
         let py = environ.py();
-        self.remove_untrusted(environ, exchange.forwarding())?;
-        let origin = exchange.origin();
+        self.remove_untrusted(environ, context.forwarding())?;
+        let origin = context.origin();
         let forwarded_https = origin.and_then(|origin| origin.is_https);
-        let is_https = forwarded_https.unwrap_or(exchange.is_encrypted());
+        let is_https = forwarded_https.unwrap_or(context.is_encrypted());
         let scheme = if is_https { &self.scheme_https } else { &self.scheme_http };
         environ.set_item(self.url_scheme.get(py), scheme.get(py))?;
         if is_https {

@@ -55,7 +55,7 @@ fn start_response<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResul
     let request = borrowed.get();
     match exc_info {
         // The head is sent, so that nothing can be replaced.
-        Some(exc_info) if request.exchange.is_head_sent() => return Err(raise_exc_info(exc_info)),
+        Some(exc_info) if request.context.is_head_sent() => return Err(raise_exc_info(exc_info)),
         Some(_) => {}
         None if request.started => {
             return Err(Exception::AssertionError.raise(
@@ -118,23 +118,23 @@ fn refuse(py: Attached, invalid: InvalidResponse, found: &[u8]) -> Raised {
 fn write<'py>(this: &Object<'py>, block: &Object<'py>) -> PyResult<Object<'py>> {
     let py = this.py();
     let mut borrowed = request(this)?;
-    let InFlight { exchange, response, .. } = borrowed.get();
+    let InFlight { context, response, .. } = borrowed.get();
     let bytes = bytes_of_block(block)?;
     // The first call sends the head, whatever its block; only an iterable's head waits for content.
-    let is_first = !exchange.is_head_sent();
+    let is_first = !context.is_head_sent();
     if bytes.is_empty() && !is_first {
         return Ok(Object::none(py));
     }
-    make_room(py, exchange, bytes.len())?;
+    make_room(py, context, bytes.len())?;
     if is_first {
-        exchange.send_head(response, None);
+        context.send_head(response, None);
     }
     let (taken, transmitted) =
-        detach(py, exchange, |exchange| (exchange.send_data(bytes), exchange.transmit()));
+        detach(py, context, |context| (context.send_data(bytes), context.transmit()));
     if transmitted.is_err() {
         return Err(Exception::ConnectionResetError.raise(py, "the client is gone"));
     }
-    if taken < bytes.len() && !exchange.is_bodiless() {
+    if taken < bytes.len() && !context.is_bodiless() {
         return Err(Exception::ValueError.raise(py, "write() past the Content-Length"));
     }
     Ok(Object::none(py))

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*, fence};
 /// The activity of one worker thread. Writer: that thread; `longest_ns` is also reset by readers.
 /// Readers: any thread.
 #[derive(Debug, Default)]
-pub struct Slot {
+pub struct WorkerTimes {
     /// | value | meaning |
     /// |---|---|
     /// | even | half as many requests have ended, and the counters include them |
@@ -42,7 +42,7 @@ pub struct Reading {
     pub current_ns: u64,
 }
 
-impl Slot {
+impl WorkerTimes {
     pub fn begin(&self, now_ns: u64) {
         self.begun_ns.store(now_ns, Release);
     }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_long_request_is_busy_time_before_it_ends() {
-        let slot = Slot::default();
+        let slot = WorkerTimes::default();
         assert_eq!(slot.read(100), Reading::default());
         slot.begin(100);
         let reading = slot.read(150);
@@ -122,7 +122,7 @@ mod tests {
     fn a_request_is_counted_in_full_or_not_at_all() {
         const LONG_NS: u64 = 1_000;
         const REQUESTS: u64 = 200_000;
-        let slot = Slot::default();
+        let slot = WorkerTimes::default();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 1..=REQUESTS {
@@ -152,7 +152,7 @@ mod tests {
     fn busy_time_never_exceeds_elapsed_time() {
         const LONG_NS: u64 = 1_000;
         const END_NS: u64 = 100_000 * LONG_NS;
-        let (slot, clock) = (Slot::default(), AtomicU64::new(1));
+        let (slot, clock) = (WorkerTimes::default(), AtomicU64::new(1));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 // The requests follow one another without a pause.

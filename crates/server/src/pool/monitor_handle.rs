@@ -1,0 +1,44 @@
+//! How other threads reach the monitor, which sleeps while there is nothing to look after.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::Thread;
+
+#[derive(Default)]
+pub struct MonitorHandle {
+    thread: OnceLock<Thread>,
+    /// Set by the monitor before it sleeps for long, cleared by the thread that wakes it. Against
+    /// lost wake-ups the monitor looks once more after setting it, and the others change what it
+    /// looks at before they test it: `SeqCst` on both sides.
+    asleep: AtomicBool,
+}
+
+impl MonitorHandle {
+    /// The calling thread is the monitor.
+    pub fn set_current_thread(&self) {
+        let _ = self.thread.set(std::thread::current());
+    }
+
+    /// Announces that the monitor goes to sleep. After it, the monitor looks once more.
+    pub fn announce_sleep(&self) {
+        self.asleep.store(true, SeqCst);
+    }
+
+    /// The monitor is awake. True if another thread woke it.
+    pub fn end_sleep(&self) -> bool {
+        !self.asleep.swap(false, SeqCst)
+    }
+
+    /// Costs a load unless the monitor sleeps.
+    pub fn wake_if_asleep(&self) {
+        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
+            self.wake();
+        }
+    }
+
+    pub fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! One request and its response, from the head that was read to the end of the response.
+//!
+//! A method that waits says so; the application drops the GIL around it. Knows sockets and HTTP,
+//! not Python. Used by one thread, the owner of the connection.
+
+use crate::connection::deadline::IoTimeouts;
+use crate::connection::deferred::{DeferredResponses, is_small};
+use crate::connection::state::{Connection, Forwarding};
+use crate::connection::{read, write};
+use crate::http::connection::{Finished, Surroundings};
+use crate::http::forwarding::Origin;
+use crate::http::{Event, Head, Limits, Rejection, Response};
+use crate::limits::WorkerStatus;
+use crate::net::sendfile::FileBody;
+use crate::net::socket::{Direction, Transfer};
+use crate::pool::scheduler::Scheduler;
+use crate::pool::shutdown::Shutdown;
+use crate::request::forked::Ancestry;
+use crate::request::refusal::{SERVER_FIELD, encode_refusal};
+use crate::stats::RequestRecord;
+use crate::stats::routes::Routes;
+use headway_measure::clock::now_ns;
+
+/// Why a request could not be read or a response not be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The client closed the connection or it failed.
+    PeerGone,
+    /// Nothing moved for as long as is allowed.
+    TimedOut,
+    /// The request exceeded request-timeout, and is interrupted.
+    Interrupted,
+    Malformed(Rejection),
+}
+
+/// The parts of the server that a request needs.
+#[derive(Clone, Copy)]
+pub struct Resources<'a> {
+    /// The value of the Date field.
+    pub date: &'a [u8],
+    pub shutdown: &'a Shutdown,
+    pub scheduler: &'a Scheduler,
+    pub io_timeouts: IoTimeouts,
+    pub worker_status: &'a WorkerStatus,
+    pub deferred: &'a DeferredResponses,
+    /// The names of the application's routes, with telemetry.
+    pub routes: Option<&'a Routes>,
+}
+
+pub struct RequestContext<'a> {
+    connection: &'a mut Connection,
+    resources: Resources<'a>,
+    ancestry: Ancestry,
+    /// The monitor may be sending the response: `resources.deferred` has it.
+    is_handed_off: bool,
+    head_sent: bool,
+    transmitted: bool,
+    send_failed: bool,
+    excess: bool,
+    finished: Option<Finished>,
+    broken: Option<Broken>,
+    /// When the application returned; when the request began if it was never called.
+    pub ended_ns: u64,
+    /// When something was last handed to the kernel.
+    pub transmitted_ns: u64,
+    /// Filled in by the application's adapter, and here.
+    pub record: RequestRecord,
+}
+
+impl<'a> RequestContext<'a> {
+    pub fn new(connection: &'a mut Connection, resources: Resources<'a>) -> Self {
+        let ended_ns = connection.times.started_ns;
+        let record = RequestRecord {
+            input_bytes: connection.body.unread().len() as u64,
+            ..RequestRecord::default()
+        };
+        Self {
+            connection,
+            resources,
+            ancestry: Ancestry::here(),
+            is_handed_off: false,
+            head_sent: false,
+            transmitted: false,
+            send_failed: false,
+            excess: false,
+            finished: None,
+            broken: None,
+            ended_ns,
+            transmitted_ns: 0,
+            record,
+        }
+    }
+
+    /// The head, and the bytes that its ranges refer to.
+    pub fn head(&self) -> (&Head, &[u8]) {
+        self.connection.http.head()
+    }
+
+    pub fn limits(&self) -> &Limits {
+        self.connection.http.limits()
+    }
+
+    /// What other threads know of the thread that runs this request.
+    pub fn worker_status(&self) -> &'a WorkerStatus {
+        self.resources.worker_status
+    }
+
+    pub fn routes(&self) -> Option<&'a Routes> {
+        self.resources.routes
+    }
+
+    /// The client's address and port (0: unknown), as a trusted proxy reports them if there is
+    /// one.
+    pub fn client(&self) -> (&str, u16) {
+        self.connection.client()
+    }
+
+    /// The index of the listener that accepted the connection.
+    pub fn listener(&self) -> usize {
+        self.connection.listener.into()
+    }
+
+    pub fn is_encrypted(&self) -> bool {
+        self.connection.tls.is_some()
+    }
+
+    pub fn forwarding(&self) -> Forwarding {
+        self.connection.forwarding
+    }
+
+    /// The origin of the request as a trusted proxy reports it.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.connection.origin.as_deref()
+    }
+
+    /// When a thread took the request up.
+    pub fn started_ns(&self) -> u64 {
+        self.connection.times.started_ns
+    }
+
+    /// Why the request could not be read or the response not be sent, if so.
+    pub fn broken(&self) -> Option<Broken> {
+        self.broken
+    }
+
+    fn break_off(&mut self, broken: Broken) -> Broken {
+        *self.broken.get_or_insert(broken)
+    }
+
+    /// Ends the process if it is a child that the application forked: it must not send anything of
+    /// the response.
+    pub fn leave_forked_child(&self) {
+        self.ancestry.leave_forked_child();
+    }
+
+    /// The received part of the body, without what `consume_body` took.
+    pub fn body(&self) -> &[u8] {
+        self.connection.body.unread()
+    }
+
+    /// Drops the first `count` bytes of `body`.
+    pub fn consume_body(&mut self, count: usize) {
+        self.record.input_reads += 1;
+        self.connection.body.take(count);
+    }
+
+    /// True when nothing will be added to `body` any more.
+    pub fn is_body_complete(&self) -> bool {
+        self.connection.http.is_body_complete()
+    }
+
+    /// Adds what was already received to `body`, without waiting. False if there was nothing.
+    pub fn decode_body(&mut self) -> Result<bool, Broken> {
+        match self.connection.http.next_event() {
+            Event::Data(range) => {
+                self.record.input_bytes += range.len() as u64;
+                self.connection.body.extend_from_slice(self.connection.http.bytes(range));
+                Ok(true)
+            }
+            Event::Refused(rejection) => Err(self.break_off(Broken::Malformed(rejection))),
+            Event::Closed => Err(self.broken.unwrap_or(Broken::PeerGone)),
+            Event::NeedData | Event::Paused | Event::EndOfMessage | Event::Request => Ok(false),
+        }
+    }
+
+    /// Waits for more of the body. Touches nothing of Python.
+    pub fn receive_body(&mut self) -> Result<(), Broken> {
+        let begun_ns = now_ns();
+        let result = self.wait_for_body();
+        self.record.input_read_ns += now_ns() - begun_ns;
+        result.map_err(|broken| self.break_off(broken))
+    }
+
+    fn wait_for_body(&mut self) -> Result<(), Broken> {
+        if self.is_handed_off {
+            // A child has no monitor, which may have held the lock when the child was forked.
+            self.leave_forked_child();
+            // Reading needs the TLS session. It follows a whole response only here.
+            self.take_back();
+            self.send_all()?;
+        }
+        if self.connection.http.awaits_continue() {
+            self.leave_forked_child();
+            self.connection.outgoing.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.send_all()?;
+            self.connection.http.continued();
+        }
+        loop {
+            match read::receive(self.connection) {
+                // An end is an event too: the connection knows whether it came too early.
+                Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
+                Transfer::WouldBlock => {
+                    self.wait_ready(Direction::Receive, self.resources.io_timeouts.receive_ms)?;
+                }
+            }
+        }
+    }
+
+    /// Waits for the socket, for `timeout_ms` without any byte moving, or until the request is
+    /// interrupted: the exception can be raised only once the thread has returned to Python.
+    fn wait_ready(&self, direction: Direction, timeout_ms: i32) -> Result<(), Broken> {
+        let is_interrupted = || self.worker_status().is_interrupted();
+        match write::wait_ready(self.connection, direction, timeout_ms, is_interrupted) {
+            true => Ok(()),
+            false if is_interrupted() => Err(Broken::Interrupted),
+            false => Err(Broken::TimedOut),
+        }
+    }
+
+    /// True once the head was framed: nothing in it can be changed.
+    pub fn is_head_sent(&self) -> bool {
+        self.head_sent
+    }
+
+    /// Frames the head. `body_bytes` is the length of the whole body if the caller knows it.
+    pub fn send_head(&mut self, response: &Response, body_bytes: Option<u64>) {
+        debug_assert!(!self.head_sent);
+        self.head_sent = true;
+        self.record.status = response.code();
+        let surroundings = Surroundings {
+            date: self.resources.date,
+            server: SERVER_FIELD,
+            body_bytes,
+            closing: self.resources.shutdown.is_stopping() || self.broken.is_some(),
+        };
+        self.connection.http.encode_head(response, surroundings, &mut self.connection.outgoing);
+    }
+
+    /// Reserves memory for a block of the body and its framing. False if there is none.
+    pub fn make_room(&mut self, block_bytes: usize) -> bool {
+        /// The head and the chunk's framing, about.
+        const FRAMING_BYTES: usize = 4096;
+        self.connection.outgoing.try_reserve(block_bytes.saturating_add(FRAMING_BYTES)).is_ok()
+    }
+
+    /// Frames a block of the body; returns how many of its bytes there was room for.
+    pub fn send_data(&mut self, block: &[u8]) -> usize {
+        let taken = self.connection.http.encode_data(block, &mut self.connection.outgoing);
+        self.record.output_bytes += taken as u64;
+        self.record.output_writes += 1;
+        taken
+    }
+
+    /// True if the body has a length, so that a file can be the rest of it as it is.
+    pub fn can_send_file(&self) -> bool {
+        self.connection.http.has_known_length()
+    }
+
+    /// Frames `file`, as far as there is room, as the rest of the body. It is sent when the
+    /// application has returned, without the GIL, and no thread waits for the client.
+    pub fn send_file(&mut self, mut file: FileBody) {
+        let taken = self.connection.http.pass_over_data(file.left());
+        self.record.output_bytes += taken;
+        self.record.output_writes += 1;
+        if taken > 0 {
+            file.truncate(taken);
+            write::append_file(self.connection, file);
+        }
+    }
+
+    /// True when `send_file` has left something to be sent at the end.
+    pub fn has_file(&self) -> bool {
+        self.connection.file.is_some()
+    }
+
+    /// The body exceeded its Content-Length.
+    pub fn note_excess(&mut self) {
+        self.excess = true;
+    }
+
+    pub fn has_excess(&self) -> bool {
+        self.excess
+    }
+
+    /// True when this response never has a body, whatever its Content-Length says.
+    pub fn is_bodiless(&self) -> bool {
+        self.connection.http.is_bodiless()
+    }
+
+    pub fn is_head_request(&self) -> bool {
+        self.connection.http.is_method(b"HEAD")
+    }
+
+    /// True when something of the response was handed to the kernel before its end.
+    pub fn has_transmitted(&self) -> bool {
+        self.transmitted
+    }
+
+    /// True when no further byte of a body can be sent.
+    pub fn is_response_full(&self) -> bool {
+        self.connection.http.is_response_full()
+    }
+
+    /// Waits until the kernel has taken everything framed so far.
+    pub fn transmit(&mut self) -> Result<(), Broken> {
+        self.leave_forked_child();
+        let begun_ns = now_ns();
+        self.transmitted = true;
+        let result = self.send_all();
+        self.note_transmitted(begun_ns);
+        self.send_failed |= result.is_err();
+        result.map_err(|broken| self.break_off(broken))
+    }
+
+    /// Hands to the kernel what it takes at once of a complete response. The monitor sends the
+    /// rest until the application returns; then the rest is sent when the client makes room.
+    pub fn transmit_without_waiting(&mut self) {
+        self.leave_forked_child();
+        let begun_ns = now_ns();
+        self.transmitted = true;
+        match write::send(self.connection) {
+            Transfer::Ended => {
+                self.send_failed = true;
+                self.break_off(Broken::PeerGone);
+            }
+            Transfer::WouldBlock if self.connection.file.is_none() => {
+                self.resources.deferred.hand_off_rest(self.connection);
+                self.is_handed_off = true;
+                self.resources.scheduler.wake_monitor_if_asleep();
+            }
+            Transfer::WouldBlock | Transfer::Moved(_) | Transfer::Unfinished => {}
+        }
+        self.note_transmitted(begun_ns);
+    }
+
+    /// Hands over what completes the response, before the application returns: to the kernel, or
+    /// while a batch is open to the monitor, which sends it soon.
+    pub fn transmit_last(&mut self) {
+        self.leave_forked_child();
+        if self.resources.deferred.hand_off(self.connection) {
+            self.is_handed_off = true;
+            self.transmitted = true;
+        } else {
+            self.transmit_without_waiting();
+        }
+    }
+
+    fn note_transmitted(&mut self, begun_ns: u64) {
+        self.transmitted_ns = now_ns();
+        self.record.output_write_ns += self.transmitted_ns - begun_ns;
+    }
+
+    /// Ends what was handed off: the connection has all that is unsent again.
+    fn take_back(&mut self) {
+        if std::mem::take(&mut self.is_handed_off) {
+            self.resources.deferred.reclaim(self.connection);
+        }
+    }
+
+    /// Called before the thread drops a GIL that it took from another, to which it may lose its
+    /// core: sends what takes no more than a moment. The monitor sends a rest, and the GIL does
+    /// not wait for that.
+    pub fn prepare_for_preemption(&mut self) {
+        let sends = self.resources.scheduler.prepare_for_preemption();
+        if sends && !self.resources.deferred.has_rest() {
+            self.take_back();
+            if is_small(self.connection) {
+                self.transmit_without_waiting();
+            }
+        }
+    }
+
+    fn send_all(&mut self) -> Result<(), Broken> {
+        loop {
+            match write::send(self.connection) {
+                Transfer::Moved(_) => return Ok(()),
+                Transfer::Unfinished => {}
+                Transfer::Ended => return Err(Broken::PeerGone),
+                Transfer::WouldBlock => {
+                    self.wait_ready(Direction::Send, self.resources.io_timeouts.send_ms)?;
+                }
+            }
+        }
+    }
+
+    /// Ends the response; `complete` is false if the application failed after the head was sent.
+    pub fn finish(&mut self, complete: bool) {
+        let complete = complete && !self.send_failed;
+        self.finished = Some(self.connection.http.finish(complete, &mut self.connection.outgoing));
+    }
+
+    /// Answers a request that is malformed or late, instead of the application. Before any head
+    /// only.
+    pub fn refuse(&mut self, rejection: Rejection) {
+        debug_assert!(!self.head_sent);
+        self.head_sent = true;
+        let (http, out) = (&mut self.connection.http, &mut self.connection.outgoing);
+        self.record.status = encode_refusal(http, rejection, self.resources.date, out);
+        self.finished = Some(Finished::Close);
+    }
+
+    /// How the response ended; truncated if the application's adapter did not end it.
+    pub fn finished(&self) -> Finished {
+        match (self.broken, self.finished) {
+            (Some(Broken::PeerGone), _) | (_, None) => Finished::Truncated { reset: true },
+            (_, Some(finished)) => finished,
+        }
+    }
+}
+
+impl Drop for RequestContext<'_> {
+    /// Also where the application panics: the connection is then closed, and the monitor must not
+    /// send to a descriptor that belongs to another.
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}

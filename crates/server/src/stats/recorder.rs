@@ -1,0 +1,83 @@
+//! What one thread records of the requests that it runs or answers: counters, the times that it is
+//! busy, CPU time, lines of the access log.
+
+use crate::stats::access_log::{AccessLog, Asked, LogBuffer, LogForm};
+use crate::stats::cpu_charges::CpuCharges;
+use crate::stats::date_cache::DateCache;
+use crate::stats::{RequestRecord, ServerStats, WorkerCounters, WorkerTimes};
+use headway_reporter::lock::Lock;
+use std::sync::Arc;
+
+pub struct Recorder {
+    /// Written by this thread, read or taken by any that reports.
+    counters: Arc<Lock<WorkerCounters>>,
+    /// With telemetry, of a thread that runs requests.
+    times: Option<Arc<WorkerTimes>>,
+    access_log: Option<Arc<AccessLog>>,
+    lines: LogBuffer,
+    dates: DateCache,
+    cpu: CpuCharges,
+}
+
+impl Recorder {
+    /// For the calling thread.
+    pub fn new(
+        stats: &ServerStats,
+        access_log: Option<Arc<AccessLog>>,
+        runs_requests: bool,
+    ) -> Self {
+        Self {
+            counters: stats.join(),
+            times: if runs_requests { stats.join_workers() } else { None },
+            access_log,
+            lines: LogBuffer::default(),
+            dates: DateCache::default(),
+            cpu: CpuCharges::of_this_thread(),
+        }
+    }
+
+    /// The date of a response that is framed now.
+    pub fn http_date(&mut self) -> &str {
+        self.dates.http()
+    }
+
+    /// The thread takes up a request.
+    pub fn begin_request(&self, now_ns: u64) {
+        if let Some(times) = &self.times {
+            times.begin(now_ns);
+        }
+    }
+
+    /// The request has ended after `elapsed_ns`; returns its CPU time.
+    pub fn end_request(&mut self, now_ns: u64, elapsed_ns: u64) -> u64 {
+        let cpu_ns = self.cpu.charge(elapsed_ns);
+        if let Some(times) = &self.times {
+            times.end(now_ns, cpu_ns);
+        }
+        cpu_ns
+    }
+
+    /// Counts a request and writes its line, for which `ask` is called if there is an access log.
+    pub fn record<'a>(
+        &mut self,
+        target: &[u8],
+        record: &RequestRecord,
+        ask: impl FnOnce(LogForm) -> Asked<'a>,
+    ) {
+        self.counters.lock().record(target, record);
+        if let Some(log) = &self.access_log {
+            self.lines.push(log, ask(log.form), record, &mut self.dates);
+        }
+    }
+
+    pub fn has_unwritten_lines(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
+    /// Writes the lines of the access log that have gathered.
+    pub fn flush(&mut self) {
+        if let Some(log) = &self.access_log {
+            self.lines.flush(log);
+        }
+    }
+}
