@@ -25,7 +25,7 @@ pub static FUNCTIONS: Methods<2> = Methods::new([
     END,
 ]);
 
-/// What follows the head of a `PyModuleObject` in the free-threaded builds of 3.13 and 3.14.
+/// The fields after the head of a `PyModuleObject` in the free-threaded builds of 3.13 and 3.14.
 #[repr(C)]
 struct Fields {
     dict: *mut PyObject,

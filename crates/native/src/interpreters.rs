@@ -10,7 +10,7 @@ pub fn all_interpreters(_: Attached) -> impl Iterator<Item = *mut PyInterpreterS
     // SAFETY: a thread state is attached. CPython's own `list_all` walks the list this way.
     let first = unsafe { PyInterpreterState_Head() };
     std::iter::successors((!first.is_null()).then_some(first), |interpreter| {
-        // SAFETY: as above.
+        // SAFETY: a thread state is attached, and the interpreter is in the list.
         let next = unsafe { PyInterpreterState_Next(*interpreter) };
         (!next.is_null()).then_some(next)
     })

@@ -23,7 +23,7 @@ pub fn new<T: InCapsule>(py: Attached<'_>, value: T) -> PyResult<Object<'_>> {
     }
 }
 
-/// The value in a capsule; ValueError if it is none of this name.
+/// The value in a capsule; ValueError if the object is not a capsule with this name.
 pub fn value<'a, T: InCapsule>(capsule: &'a Object) -> PyResult<&'a T> {
     // SAFETY: a capsule of this name holds a `T` as long as it lives; for anything else an
     // exception is set and the pointer is null.

@@ -1,4 +1,4 @@
-//! What the process's cgroups allow: cgroups(7), version 2, and of version 1 the controllers `cpu`
+//! The limits of the process's cgroups: cgroups(7), version 2, and of version 1 the controllers `cpu`
 //! and `memory` where they are usually mounted.
 //!
 //! A limit may be set anywhere on the way to the root, and the least counts. Who is throttled is
@@ -103,8 +103,8 @@ impl Cgroups {
     }
 }
 
-/// Those that exist. In a namespace or container of its own a process may see less of its path than
-/// it is told.
+/// The cgroups of the path that exist, innermost first. A process in a namespace or container of
+/// its own may see fewer of them than the path names.
 fn ancestors(root: &Path, path: &str) -> impl Iterator<Item = PathBuf> + use<> {
     let whole = root.join(path.trim_start_matches('/'));
     let root = root.to_path_buf();

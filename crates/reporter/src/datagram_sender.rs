@@ -148,7 +148,7 @@ mod tests {
         assert!(post.send(2, |_| ()));
         assert!(receiver.recv(&mut [0; 64]).unwrap() > 0);
         let second = post.socket.as_raw_fd();
-        // SAFETY: likewise.
+        // SAFETY: two open descriptors.
         assert!(unsafe { libc::dup2(file.as_raw_fd(), second) } >= 0);
         drop(post);
         for number in [number, second] {

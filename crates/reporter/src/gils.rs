@@ -80,7 +80,7 @@ struct GilInterval {
     interpreter: i64,
     switch_interval_us: u64,
     threads: u64,
-    /// What the counters have grown by.
+    /// The growth of the counters.
     since: GilRow,
     wait: Histogram,
     hold: Histogram,
@@ -132,7 +132,7 @@ fn name_of_gil(totals: &GilTotals) -> String {
     }
 }
 
-/// What the GIL of that number is called, by the program or else by us.
+/// The name of the GIL with this number: the program's, or else ours.
 pub fn called(name: &str, interpreter: Option<i64>, id: u32) -> String {
     match (name, interpreter) {
         ("", Some(0)) => MAIN.into(),
@@ -142,7 +142,7 @@ pub fn called(name: &str, interpreter: Option<i64>, id: u32) -> String {
     }
 }
 
-/// What counters have grown by.
+/// The growth of counters.
 fn difference(now: &GilRow, before: &GilRow) -> GilRow {
     let since = |of: fn(&GilRow) -> u64| of(now).saturating_sub(of(before));
     GilRow {
@@ -257,8 +257,8 @@ fn thread_rows(reported: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
         .collect()
 }
 
-/// What tells threads apart, in the order of `of.threads`: a GIL may be in the place of one that
-/// ended, and the book of a thread with it in the place of that thread's book of the other.
+/// Identifies threads, in the order of `of.threads`: a GIL may use the row of a GIL that ended, and
+/// a thread's counters for it the row of that thread's counters for the other.
 fn keys(of: &Totals) -> impl Iterator<Item = (u32, u32, Option<(u32, u64)>)> {
     let opened_ns: HashMap<_, _> =
         of.gils.iter().map(|each| (each.row.id, each.opened_ns)).collect();

@@ -22,6 +22,7 @@ mod datagram_sender;
 pub mod gc_pauses;
 mod gils;
 mod identity;
+pub mod internal_thread;
 pub mod lock;
 pub mod long_holds;
 mod mod_wsgi;

@@ -11,6 +11,7 @@
 use super::bell::{Bell, Rung};
 use super::datagram_sender::{DatagramSender, TargetError};
 use super::identity::Identity;
+use super::internal_thread;
 use super::source::{RequestCounts, Source, Tick};
 use crate::lock::Lock;
 use headway_measure::clock::{now_ns, wall_s};
@@ -133,7 +134,7 @@ impl Reporter {
             return;
         }
         self.pause();
-        self.shared.end(ending);
+        internal_thread::survive("the report of the end", || self.shared.end(ending));
     }
 
     /// The argument for `ring_for_signal`, in the handler of a signal that ends the process.
@@ -172,9 +173,14 @@ impl Reporter {
         if thread.handle.is_none() && !self.shared.encoder.lock().has_ended {
             let shared = Arc::clone(&self.shared);
             let _blocked = SignalsBlocked::begin();
-            let builder =
-                std::thread::Builder::new().name("headway-report".into()).stack_size(STACK_BYTES);
-            thread.handle = Some(builder.spawn(move || shared.run())?);
+            thread.handle =
+                Some(internal_thread::spawn("headway-report", Some(STACK_BYTES), move || {
+                    if internal_thread::survive("the report of sources", || shared.run()).is_none()
+                    {
+                        // The end of the process is still reported.
+                        shared.sources.lock().clear();
+                    }
+                })?);
         }
         Ok(())
     }

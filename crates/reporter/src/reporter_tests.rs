@@ -254,3 +254,31 @@ fn of_two_forks_at_once_the_first_to_be_over_does_not_bring_the_thread_into_the_
     assert!(!runs());
     drop(receiver);
 }
+
+/// Panics at the first tick.
+struct Panicking;
+
+impl Source for Panicking {
+    fn collect(&self, _: &mut Tick) {
+        panic!("on purpose");
+    }
+
+    fn sent(&self) {}
+}
+
+#[test]
+fn a_source_that_panics_ends_the_ticks_and_not_the_program() {
+    let place = Place::new("panic");
+    let receiver = place.listen();
+    let before = internal_thread::panics();
+    let interval = Duration::from_millis(1);
+    let reporter = Reporter::start(settings(place.socket(), interval), vec![Arc::new(Panicking)]);
+    let reporter = reporter.unwrap();
+    assert_eq!(next(&receiver, 0).0, kind::PROCESS_STARTED);
+    while internal_thread::panics() == before {
+        std::thread::sleep(interval);
+    }
+    reporter.stop(&Ending::default());
+    assert_eq!(next(&receiver, 0).0, kind::REQUEST_METRICS);
+    assert_eq!(next(&receiver, 0).0, kind::PROCESS_STOPPED);
+}

@@ -252,7 +252,7 @@ extern "C" fn write_own_stack(signal: c_int) {
         // SAFETY: the place is this very thread's, and it has not left.
         let present = unsafe { PRESENT_STATE.load(SeqCst).as_ref() };
         let state = present.map_or(std::ptr::null_mut(), |present| present.load(SeqCst));
-        // SAFETY: `register` stored it likewise.
+        // SAFETY: `register` stored it as a function of this type.
         let around: Around = unsafe { std::mem::transmute(AROUND.load(SeqCst)) };
         around(state, &|| write(signal));
         if ASKED.compare_exchange(writing, DONE, SeqCst, SeqCst).is_err() {
@@ -266,7 +266,7 @@ extern "C" fn write_own_stack(signal: c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// What faulthandler wrote, without its title; `None` if there is no line of it.
+/// The stack as faulthandler wrote it, without its title; `None` if there is no line of it.
 fn to_calls(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let calls = text.trim_start_matches(TITLE).trim_matches('\n');
@@ -282,8 +282,8 @@ fn pick_signal() -> io::Result<c_int> {
     // Valgrind and others take the last ones, the C library the first.
     for signal in (libc::SIGRTMIN() + 2..=libc::SIGRTMAX() - 5).rev() {
         if let Some(mut action) = action_of(signal).filter(|it| it.sa_sigaction == libc::SIG_DFL) {
-            // What faulthandler puts back when the interpreter ends: a signal that was sent just
-            // then shall not end the process.
+            // faulthandler restores this action when the interpreter ends: a signal that was sent
+            // just before must not end the process.
             action.sa_sigaction = libc::SIG_IGN;
             // SAFETY: a valid action for a signal that nobody handles.
             if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } == 0 {

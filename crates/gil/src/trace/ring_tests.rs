@@ -46,7 +46,7 @@ fn the_last_events_are_kept_in_order_and_the_others_counted() {
     }
     assert_eq!(ring.copy(90).events, [0, 1, 2].map(|at| [at, KIND | at]));
     assert_eq!(ring.copy(90).lost, 0);
-    // So many laps that their count begins anew.
+    // Enough laps that their count begins again.
     for time_ns in 3..8 * 70 + 3 {
         ring.keep(time_ns, KIND | time_ns);
     }

@@ -341,7 +341,7 @@ fn report_and(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
     let reason = std::io::Error::from_raw_os_error(errno);
     print(&format!("headway run: the program did not replace itself ({reason}), and goes on"));
     STATE.store(ARMED, Release);
-    // SAFETY: as above.
+    // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() = errno };
     result
 }

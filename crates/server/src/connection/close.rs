@@ -17,7 +17,7 @@ const TOTAL_NS: u64 = 30_000_000_000;
 /// Bytes dropped in one turn, before other connections get theirs.
 const BYTES_PER_TURN: usize = 262_144;
 
-/// What a connection that lingers does next.
+/// The next step of a connection that lingers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lingered {
     Wait,

@@ -31,7 +31,7 @@ const REQUESTS_PER_TURN: usize = 16;
 /// only wait for the GIL.
 const SHORT_HOLD_NS: u64 = 1_000_000;
 
-/// What a server's connections are driven with.
+/// The parts of a server that drive its connections.
 pub struct Driver<A> {
     pub application: A,
     pub preamble: Arc<Preamble>,
@@ -43,14 +43,14 @@ pub struct Driver<A> {
     pub stats: Arc<ServerStats>,
 }
 
-/// What one thread keeps between turns.
+/// The state that one thread keeps between turns.
 pub struct WorkerState<'a, T> {
-    /// What the application keeps of this thread. `None`: the thread runs no requests.
+    /// The application's state for this thread. `None`: the thread runs no requests.
     pub thread: Option<&'a mut T>,
     /// The request exceeded queue-timeout.
     pub queue_timed_out: bool,
     pub deferred: Arc<DeferredResponses>,
-    /// What other threads may know of this one.
+    /// The part of this thread's state that other threads read.
     pub status: Arc<WorkerStatus>,
     pub recorder: Recorder,
     pub buffers: BufferPool,
@@ -64,7 +64,7 @@ pub struct WorkerState<'a, T> {
     pub gil_held_ns: u64,
 }
 
-/// What becomes of the connection.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
     /// It waits for an event.

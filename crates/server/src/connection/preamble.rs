@@ -1,4 +1,4 @@
-//! What precedes the first request of a connection: the PROXY protocol header and the TLS
+//! The bytes before the first request of a connection: the PROXY protocol header and the TLS
 //! handshake; and which clients' statements about a request's origin are believed.
 //!
 //! Settings never change while a server runs: certificates are read again by the next generation

@@ -58,7 +58,7 @@ pub struct Connection {
     pub times: RequestTimes,
 }
 
-/// What the connection waits for while no thread works on it.
+/// The event that the connection waits for while no thread works on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The PROXY protocol header or the TLS handshake. Silent: nothing of it has arrived.
@@ -85,7 +85,7 @@ pub struct RequestTimes {
     pub started_ns: u64,
 }
 
-/// What the fields about a request's origin are worth on one connection.
+/// Whether the fields about a request's origin are believed on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwarding {
     /// No proxy is trusted, so the server ignores the fields and the application may read them.

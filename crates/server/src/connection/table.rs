@@ -282,8 +282,8 @@ impl<'t> Unowned<'t> {
         self.slot.ownership.claim().then(|| self.table.owned(self.slot, self.index))
     }
 
-    /// Whether the connection waits for something that should have come by now. Of a connection
-    /// that somebody owns the answer may be stale.
+    /// Whether the deadline of the connection has passed. The answer may be stale while a thread
+    /// owns the connection.
     pub fn is_past_deadline(self, now_ns: u64) -> bool {
         let deadline_ns = self.slot.deadline_ns.load(Relaxed);
         deadline_ns != 0 && deadline_ns <= now_ns

@@ -91,7 +91,7 @@ impl InterpreterSlot {
     }
 }
 
-/// What one worker thread keeps.
+/// The state of one worker thread.
 pub struct WorkerThread {
     number: usize,
     meter: ThreadMeter,

@@ -9,6 +9,7 @@ use crate::pool::{Pool, PoolSettings};
 use crate::stats::{PathTables, ServerStats};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
+use headway_reporter::internal_thread;
 use headway_reporter::lock::Lock;
 use headway_reporter::stacks;
 use std::io;
@@ -29,9 +30,8 @@ impl Server {
         note_journal();
         let pool = Arc::new(Pool::new(groups, settings)?);
         let monitored = Arc::clone(&pool);
-        let monitor = std::thread::Builder::new()
-            .name("headway-monitor".into())
-            .spawn(move || monitored.monitor())?;
+        let monitor =
+            internal_thread::spawn("headway-monitor", None, move || monitored.monitor())?;
         Ok(Self { pool, monitor: Lock::new(Some(monitor)) })
     }
 

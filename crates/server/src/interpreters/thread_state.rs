@@ -1,4 +1,4 @@
-//! What a worker thread keeps of one interpreter: a thread state, and objects that it uses again
+//! The state of a worker thread in one interpreter: a thread state, and objects that it reuses
 //! for each request. A request takes the GIL once.
 
 use crate::http::{Rejection, Response};

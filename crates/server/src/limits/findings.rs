@@ -8,6 +8,7 @@ use crate::limits::control::{Control, Reason};
 use crate::limits::inbox::Inbox;
 use crate::limits::interruption::Interruption;
 use crate::limits::stderr::log_to_stderr;
+use headway_reporter::internal_thread;
 use headway_reporter::lock::Lock;
 use headway_reporter::stacks::{self, Missing, Stack};
 use std::sync::Arc;
@@ -59,9 +60,9 @@ impl Findings {
         let found = Arc::new(Lock::new(found));
         let (control, interruptions) = (Arc::clone(&self.control), Arc::clone(&self.interruptions));
         let shared = Arc::clone(&found);
-        let spawned = std::thread::Builder::new()
-            .name("headway-stacks".into())
-            .spawn(move || report_all(&shared, &control, &interruptions, with_stack));
+        let spawned = internal_thread::spawn("headway-stacks", None, move || {
+            report_all(&shared, &control, &interruptions, with_stack);
+        });
         match spawned {
             Ok(thread) => {
                 *self.reporting.lock() = Some(thread);

@@ -8,6 +8,7 @@
 
 use crate::limits::stderr::Seconds;
 use crate::limits::stderr::log_to_stderr;
+use headway_reporter::internal_thread;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -28,8 +29,7 @@ impl ParentDeathWatchdog {
     /// Ends the process after `timeout_ns`, whatever the server does meanwhile. If the system
     /// cannot create a thread, the next call tries again.
     pub fn end_process_in(&self, timeout_ns: u64) {
-        let thread = std::thread::Builder::new().name("headway-orphan".into());
-        let spawned = thread.spawn(move || {
+        let spawned = internal_thread::spawn("headway-orphan", None, move || {
             std::thread::sleep(Duration::from_nanos(timeout_ns));
             log_to_stderr(&format!(
                 "did not end within {} s after its supervisor had gone, and is cut off",

@@ -69,8 +69,8 @@ impl OncePerMinute {
     }
 }
 
-/// The prefix of a line: its time and its process. It is empty on a terminal, which shows lines at once, and in systemd's
-/// journal, which records time and process itself.
+/// The prefix of a line: its time and its process. It is empty on a terminal, which shows lines at
+/// once, and in systemd's journal, which records time and process itself.
 struct Stamp;
 
 impl Display for Stamp {

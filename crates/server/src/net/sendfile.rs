@@ -12,10 +12,10 @@ use std::io::{ErrorKind, Result};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
-/// What one call sends at most to a client that takes it as fast as it comes: then others get
-/// their turn.
+/// The most that one call sends to a client that takes it as fast as it comes, before other
+/// connections get their turn.
 const BYTES_PER_CALL: u64 = 16 << 20;
-/// How much is copied at once where the kernel does not.
+/// The size of a block where the kernel does not copy.
 const BLOCK_BYTES: usize = 16_384;
 
 pub struct FileBody {
@@ -43,7 +43,7 @@ impl FileBody {
         Ok(Some(Self { file, offset, left: metadata.len() - offset, by_reading: false }))
     }
 
-    /// How much is still to be sent.
+    /// The number of bytes that are still to be sent.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -122,7 +122,7 @@ impl FileBody {
         }
     }
 
-    /// Passes over bytes that were sent. None although some are left: the file ended early.
+    /// Passes over bytes that were sent. 0 bytes although some are left: the file ended early.
     fn moved(&mut self, count: usize) -> Transfer {
         self.offset += count as u64;
         self.left -= count as u64;

@@ -94,7 +94,7 @@ impl TlsSession {
             }
             match self.pull(socket) {
                 Transfer::Moved(_) => {
-                    // What is to be answered (a key update) may wait for the next response.
+                    // An answer to a key update may wait for the next response.
                     let _ = self.flush(socket);
                 }
                 other => return other,

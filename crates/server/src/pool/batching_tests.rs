@@ -50,7 +50,7 @@ fn end_batch(pool: &Pool<Targets>, worker: &mut Worker<Targets>) {
     pool.scheduler.idle.leave(&slot);
 }
 
-/// What the monitor does for the responses of others.
+/// The monitor's handling of other threads' responses.
 fn send_overdue(pool: &Pool<Targets>) {
     Worker::new(pool, None).send_overdue(now_ns());
 }

@@ -104,7 +104,7 @@ fn a_client_that_sends_and_takes_nothing_is_cut_off() {
     });
 }
 
-/// Less than makes the kernel tell of room before the deadline.
+/// The client takes less than makes epoll report room before the deadline.
 #[test]
 fn a_client_that_takes_a_little_is_not_cut_off() {
     let (pool, address) = with_timeouts(|timeouts| timeouts.write_ns = 20 * SHORT_NS);
@@ -141,5 +141,29 @@ fn a_request_that_no_thread_has_seen_before_the_deadline_is_answered() {
         assert_eq!(read_answer(&mut busy), "/wait");
         assert_eq!(read_answer(&mut connection), "/next");
         assert_eq!(read_to_end(&mut connection), "", "it is idle now");
+    });
+}
+
+#[test]
+fn a_monitor_that_panics_is_replaced() {
+    let (pool, address) = with_timeouts(|timeouts| timeouts.keep_alive_ns = SHORT_NS);
+    pool.requested_panics.store(1, SeqCst);
+    run(&pool, 1, true, || {
+        let mut connection = connect(address);
+        assert_eq!(ask(&mut connection, "/a"), "/a");
+        assert_eq!(read_to_end(&mut connection), "", "its time is over");
+        assert_eq!(pool.requested_panics.load(SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_server_whose_monitors_panic_goes_on_without_one() {
+    let (pool, address) = with_timeouts(|_| {});
+    pool.requested_panics.store(MAX_MONITORS, SeqCst);
+    run(&pool, 1, true, || {
+        while pool.requested_panics.load(SeqCst) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(ask(&mut connect(address), "/a"), "/a");
     });
 }

@@ -1,5 +1,5 @@
-//! The pool under its limits: what is told to the supervisor, who is answered 504, and that accepting
-//! goes on after a pause. Sockets, threads and the monitor are real; no Python.
+//! The pool under its limits: reports to the supervisor, answers with 504, and accepting after a
+//! pause. Sockets, threads and the monitor are real; there is no Python.
 
 use crate::pool::tests::{Targets, ask, listen, occupy, read_answer, run, send, settings};
 use crate::pool::*;

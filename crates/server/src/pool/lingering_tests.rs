@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Answers 408 soon, and 504 where a request may wait in the queue for `queue_ns` (0: as long as it likes).
+/// Answers 408 soon, and 504 to a request that waited in the queue for `queue_ns` (0: no limit).
 fn pool(queue_ns: u64) -> (Pool<Targets>, SocketAddr) {
     let (listener, address) = listen();
     let mut settings = settings(listener);

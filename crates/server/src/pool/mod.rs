@@ -47,8 +47,14 @@ use crate::request::Application;
 use crate::stats::recorder::Recorder;
 use crate::stats::{AccessLog, PathTables, ServerStats};
 use headway_measure::clock::now_ns;
+use headway_reporter::internal_thread;
 use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
+
+/// Monitors of one server, one after another.
+const MAX_MONITORS: usize = 3;
 
 pub struct PoolSettings {
     /// At most `accept::MAX_LISTENERS`.
@@ -77,6 +83,9 @@ pub struct Pool<A: Application> {
     deferred: AllDeferredResponses,
     shutdown: Arc<Shutdown>,
     access_log: Option<Arc<AccessLog>>,
+    /// Sweeps in which the monitor is to panic. Written by tests, read by the monitor; `SeqCst`.
+    #[cfg(test)]
+    requested_panics: AtomicUsize,
 }
 
 impl<A: Application> Pool<A> {
@@ -125,6 +134,8 @@ impl<A: Application> Pool<A> {
             deferred: AllDeferredResponses::default(),
             shutdown,
             access_log: settings.access_log.map(Arc::new),
+            #[cfg(test)]
+            requested_panics: AtomicUsize::new(0),
         })
     }
 
@@ -133,12 +144,15 @@ impl<A: Application> Pool<A> {
         Worker::new(self, Some(thread)).run();
     }
 
-    /// Looks after the workers until the server is over. One thread calls this.
+    /// Looks after the workers until the server is over. One thread calls this. A monitor that
+    /// panics is replaced; after `MAX_MONITORS` the server goes on without one, and with it without
+    /// timeouts and limits.
     pub fn monitor(&self) {
-        Monitor::new(self).run();
+        let run = || Monitor::new(self).run();
+        (0..MAX_MONITORS).find(|_| internal_thread::survive("headway-monitor", run).is_some());
     }
 
-    /// What the calling thread keeps between turns; without a `thread` it runs no requests.
+    /// The calling thread's state between turns; without a `thread` it runs no requests.
     fn worker_state<'a>(&self, thread: Option<&'a mut A::Thread>) -> WorkerState<'a, A::Thread> {
         let recorder = Recorder::new(&self.driver.stats, self.access_log.clone(), thread.is_some());
         WorkerState {
@@ -217,6 +231,17 @@ impl<A: Application> Pool<A> {
 
     pub fn open_connections(&self) -> usize {
         self.table.open()
+    }
+}
+
+#[cfg(test)]
+impl<A: Application> Pool<A> {
+    fn panic_if_requested(&self) {
+        let requested = self.requested_panics.load(SeqCst);
+        if requested > 0 {
+            self.requested_panics.store(requested - 1, SeqCst);
+            panic!("requested by a test");
+        }
     }
 }
 

@@ -95,6 +95,8 @@ impl<'p, A: Application> Monitor<'p, A> {
     }
 
     fn sweep(&mut self) {
+        #[cfg(test)]
+        self.pool.panic_if_requested();
         let now_ns = now_ns();
         self.expire_connections(now_ns);
         self.answer_timed_out_requests();

@@ -20,7 +20,7 @@ const BATCH_CONNECTIONS: usize = 2;
 /// Ticks without anything to do until the monitor sleeps.
 const QUIET_TICKS: u32 = 20;
 
-/// What a decision depends on. An answer may cost a load or a lock, so each decision asks for no
+/// The facts that a decision depends on. An answer may cost a load or a lock, so each decision asks for no
 /// more than it needs, the cheap answers first.
 pub trait Situation {
     /// Threads run Python at the same time, without a GIL or with several.
@@ -91,7 +91,8 @@ pub fn needs_poller(situation: &impl Situation) -> bool {
     !situation.is_polling() && situation.has_parked()
 }
 
-/// What a thread does that takes the GIL from another, and may lose its core when it drops it.
+/// The measure of a thread that takes the GIL from another thread and may lose its core when it
+/// drops the GIL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preemption {
     /// Nothing: among short requests the other thread drops the GIL soon.
@@ -115,7 +116,7 @@ pub fn before_preemption(
     }
 }
 
-/// What the monitor found in one tick.
+/// The monitor's findings in one tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
     pub needs_poller: bool,
@@ -125,7 +126,7 @@ pub struct Tick {
     pub has_progressed: bool,
 }
 
-/// What the monitor does after a tick.
+/// The monitor's action after a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfterTick {
     /// All active threads are stuck in their applications: wake a parked one.

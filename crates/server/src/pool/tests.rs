@@ -14,14 +14,15 @@ use std::time::Duration;
 /// More than the kernel keeps for both ends.
 pub const LARGE_BYTES: usize = 20_000_000;
 
-/// Answers with the target; `/wait` keeps its thread until `gate` opens, `/closing` and `/preempted` do so
-/// once their response is complete, `/long` for 0.1 s, `/spin` for 50 µs. `/large` is answered with `LARGE_BYTES`.
+/// Answers with the target. `/wait` keeps its thread until `gate` opens, `/closing` and
+/// `/preempted` do so once their response is complete, `/long` for 0.1 s, `/spin` for 50 µs.
+/// `/large` is answered with `LARGE_BYTES`.
 #[derive(Default)]
 pub struct Targets {
     pub gate: AtomicBool,
     /// A thread waits at the gate.
     pub waiting: AtomicBool,
-    /// What came, in order.
+    /// The targets in the order of their arrival.
     pub seen: Mutex<Vec<String>>,
 }
 
@@ -309,7 +310,8 @@ pub fn occupy(pool: &Pool<Targets>, address: SocketAddr) -> TcpStream {
 fn a_request_is_noticed_no_earlier_than_the_one_before_it_has_ended() {
     with_pool(2, |pool, address| {
         let mut connection = occupy(pool, address);
-        // The other thread sees its event, and leaves it to the one that is busy with the connection.
+        // The other thread sees its event, and leaves it to the thread that is busy with the
+        // connection.
         send(&mut connection, "/next");
         std::thread::sleep(Duration::from_millis(50));
         pool.application().gate.store(true, SeqCst);

@@ -21,7 +21,7 @@ impl RequestBody {
         self.bytes
     }
 
-    /// What is here and was not taken.
+    /// The part that was received and not taken.
     pub fn unread(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
@@ -57,7 +57,7 @@ mod tests {
         let piece: Vec<u8> = (0..=250).cycle().take(65_536).collect();
         let mut body = RequestBody::default();
         let (mut received, mut seen) = (0, 0);
-        // What was gathered at first is no multiple of what is read.
+        // The first part is no multiple of a read's size.
         body.extend_from_slice(&piece[..40_000]);
         received += 40_000;
         for _ in 0..200 {

@@ -100,7 +100,7 @@ impl<'a> RequestContext<'a> {
         self.connection.http.limits()
     }
 
-    /// What other threads know of the thread that runs this request.
+    /// The status of the thread that runs this request, which other threads read.
     pub fn worker_status(&self) -> &'a WorkerStatus {
         self.resources.worker_status
     }

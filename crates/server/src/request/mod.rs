@@ -8,9 +8,9 @@ mod refusal;
 pub use context::{Broken, RequestContext, Resources};
 pub use refusal::encode_refusal;
 
-/// What a worker calls for each request.
+/// The interface that a worker calls for each request.
 pub trait Application {
-    /// What one worker thread keeps between requests.
+    /// The state that one worker thread keeps between requests.
     type Thread;
 
     /// Runs one request to its end: the response is framed, and handed to the kernel as far as

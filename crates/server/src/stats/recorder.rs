@@ -1,5 +1,4 @@
-//! What one thread records of the requests that it runs or answers: counters, the times that it is
-//! busy, CPU time, lines of the access log.
+//! Records the requests of one thread: counters, busy and CPU time, lines of the access log.
 
 use crate::stats::access_log::{AccessLog, Asked, LogBuffer, LogForm};
 use crate::stats::cpu_charges::CpuCharges;

@@ -17,7 +17,7 @@ use headway_python::exception::{Exception, take_raised, write_unraisable};
 use headway_python::object::{Object, PyResult, Raised};
 use headway_python::stored::Stored;
 
-/// What the Python code of an interpreter provides so that requests can run there.
+/// The objects of an interpreter's Python code that requests need.
 pub struct Entry {
     pub application: Stored,
     /// `report(exception, request)`: writes a traceback to stderr.

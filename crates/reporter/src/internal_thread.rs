@@ -1,0 +1,55 @@
+//! Threads of Headway in a program of a user: a panic ends the work of its thread, not the program.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::{Builder, JoinHandle};
+
+/// Panics that `survive` caught. Written by the threads that panic, read by any; relaxed: a count.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Starts a thread whose panics are caught. `name` is the kernel's name of the thread, of up to 15
+/// bytes.
+pub fn spawn(
+    name: &'static str,
+    stack_bytes: Option<usize>,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let builder = Builder::new().name(name.into());
+    let builder = match stack_bytes {
+        Some(bytes) => builder.stack_size(bytes),
+        None => builder,
+    };
+    builder.spawn(move || drop(survive(name, work)))
+}
+
+/// Runs `work`. Catches a panic, counts it, and reports on stderr, after the line of Rust's panic
+/// hook, that the work has stopped; returns `None` then.
+pub fn survive<T>(name: &str, work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work))
+        .inspect_err(|_| {
+            let count = PANICS.fetch_add(1, Relaxed) + 1;
+            eprintln!(
+                "headway: internal error {count} (above): {name} has stopped, the program goes on"
+            );
+        })
+        .ok()
+}
+
+pub fn panics() -> u64 {
+    PANICS.load(Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_counted_and_ends_only_its_thread() {
+        let before = panics();
+        let thread = spawn("headway-test", None, || panic!("on purpose")).unwrap();
+        assert!(thread.join().is_ok());
+        assert!(panics() > before);
+        assert_eq!(survive("headway-test", || 7), Some(7));
+    }
+}
