@@ -4,31 +4,37 @@ use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::thread::{ThreadId, Threads};
 
-/// A thread's deadline is so many switch intervals of the GIL after its slice began.
+/// The distance from the start of a thread's slice to its deadline, in switch intervals of the GIL.
 const DEADLINE_INTERVALS: u64 = 8;
-/// A holder that has just come back from voluntary absence is left alone for so long: most such
-/// bursts are over by then.
+/// A holder that has just returned from a voluntary absence is not interrupted for this time: most
+/// such bursts end within it.
 const SHORT_BURST_NS: u64 = 200_000;
 
-/// Every thread has a slice of GIL time, one switch interval long unless it has one of its own, and a
-/// deadline, eight switch intervals after the slice began. Both move on only when the slice is used up, wherever
-/// the thread was meanwhile. The earliest deadline goes first; a waiter whose deadline is earlier than the
-/// holder's asks at once. A deadline moves by eight intervals for each slice used, be it long or short, but lies
-/// never more than eight intervals from now when it moves: so nobody saves up, nobody falls behind for
-/// good, and threads that want all they can get hold the GIL in the proportion of their slices.
+/// Every thread has a slice of GIL time and a deadline. The slice is one switch interval long
+/// unless the thread has a slice of its own. The deadline is eight switch intervals after the slice
+/// began. Both change only when the slice is used up, wherever the thread was in the meantime. The
+/// waiter with the earliest deadline is next; a waiter whose deadline is earlier than the holder's
+/// requests a drop at once. A deadline moves by eight intervals for each slice that is used up,
+/// whatever the length of the slice, but never to more than eight intervals before or after the
+/// present. So no thread accumulates credit, no thread falls behind permanently, and threads that
+/// compute without pause hold the GIL in proportion to their slices.
 ///
 /// # Bound
-/// With `i` the switch interval of the GIL and `S` the sum of the other threads' slices, which for `n` threads
-/// without slices of their own is `(n - 1) * i`, a thread waits for the lesser of `3 * S` and `16 * i + S` at
-/// most, and 0.2 ms for a short burst. Its own slice does not matter. Its deadline is at most `8 * i` away when
-/// it begins to wait, and stays; with equal deadlines it goes first. Another thread is before it with the rest
-/// of a slice, and, when that is used up, from `8 * i` ago at the earliest for two slices more. And no deadline
-/// that moves `16 * i` later or after that is before it: then each other has the rest of one slice.
+/// Let `i` be the switch interval of the GIL, and `S` the sum of the other threads' slices, which
+/// is `(n - 1) * i` for `n` threads without slices of their own. A thread waits for at most the
+/// lesser of `3 * S` and `16 * i + S`, plus 0.2 ms for a short burst. The thread's own slice does
+/// not matter. Proof: the thread's deadline is at most `8 * i` ahead when the wait begins, and does
+/// not change while the thread waits; with equal deadlines, this thread is first. Another thread
+/// may precede it with the rest of a slice. When that slice is used up, the other thread's deadline
+/// moves to `8 * i` ago at the earliest, so the other thread may precede it for two more slices. A
+/// deadline that moves `16 * i` or more after the start of the wait does not precede it: from then
+/// on, each other thread has only the rest of one slice.
 ///
-/// Added to that is what no policy can cut short: a call that keeps the GIL, and the time that a called thread
-/// needs to wake up. Threads that come in that time find the GIL free and take it before the
-/// waiter. From when on the waiter may ask, each of them can do so once more: asked, it waits after its drop
-/// until a thread has the GIL that waited for it, if the driver does as `crates/gil` does.
+/// No policy can shorten two delays, which add to the bound: a call that keeps the GIL, and the
+/// time that a woken thread needs to start running. Threads that arrive in that time find the GIL
+/// free and take it before the waiter. Once the waiter may request a drop, each of these threads
+/// can overtake it at most once more: after a forced drop, a thread waits until a thread that
+/// waited has the GIL, provided that the driver implements this wait as `crates/gil` does.
 #[derive(Debug)]
 pub struct Deadline {
     waiters: Queue,
@@ -97,11 +103,13 @@ impl Policy for Deadline {
         match (first, earlier) {
             (true, true) => {
                 let burst_end_ns = holder.taken_ns + SHORT_BURST_NS.saturating_sub(holder.burst_ns);
-                // Many short bursts in a row, of threads that found the GIL free, are no short burst.
+                // Threads that find the GIL free can hold for many short bursts in a row, which add
+                // up to more than a short burst.
                 slice_end_ns.min(burst_end_ns).min(waiting_since_ns + SHORT_BURST_NS)
             }
             (true, false) => slice_end_ns,
-            // The first asks. This one looks again when it may have become the first.
+            // Only the first waiter requests a drop. This waiter checks again when it may have
+            // become the first.
             (false, _) => slice_end_ns + holder.interval_ns,
         }
     }

@@ -4,13 +4,13 @@ use crate::policy::{NEVER, Policy};
 use crate::queue::Queue;
 use crate::thread::{ThreadId, Threads};
 
-/// A waiter asks the holder to drop after one switch interval without a switch; who gets the GIL then
-/// is left to the operating system, here: whoever has waited longest.
+/// A waiter requests a drop after one switch interval without a switch. CPython leaves it to the
+/// operating system which thread then gets the GIL; here it is the thread that has waited longest.
 ///
 /// # Bound
-/// None that the policy could state. A thread that waits behind `n` CPU-bound ones gets the GIL after
-/// about `n` intervals, as long as no thread takes it in the moment between a drop and the
-/// waiter's wake-up; threads that do I/O all the time do, and CPython lets them.
+/// The policy cannot state one. A thread that waits behind `n` CPU-bound threads gets the GIL after
+/// about `n` intervals, unless another thread takes the GIL in the moment between a drop and the
+/// waiter's wakeup. Threads with frequent I/O often do, and CPython allows it.
 ///
 /// Source: `take_gil` in CPython's `Python/ceval_gil.c`.
 #[derive(Debug)]
@@ -54,7 +54,8 @@ impl Policy for Interval {
         if waiter.waiting_since_ns == 0 {
             return NEVER;
         }
-        // Timed waits follow each other, each one interval long; one in which a switch fell asks for nothing.
+        // Timed waits of one interval follow each other. A timed wait in which a switch happened
+        // ends without a request.
         let interval_ns = waiter.interval_ns.max(1);
         let rounds_until =
             |time_ns: u64| time_ns.saturating_sub(waiter.waiting_since_ns).div_ceil(interval_ns);

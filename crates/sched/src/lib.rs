@@ -7,7 +7,7 @@
 //! virtual time.
 //!
 //! A policy uses no operating system, clock, lock, memory allocation or unsafe code. A call takes a
-//! few dozen instructions, unless a thread has to find its place in a queue.
+//! few dozen instructions, plus the search for a thread's position in a queue.
 
 #![forbid(unsafe_code)]
 #![no_std]

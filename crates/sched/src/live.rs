@@ -49,7 +49,7 @@ impl LivePolicy {
 }
 
 /// Calls a method of the policy in force.
-macro_rules! each {
+macro_rules! dispatch {
     ($of:expr, $policy:ident => $call:expr) => {
         match $of {
             LivePolicy::Interval($policy) => $call,
@@ -61,23 +61,23 @@ macro_rules! each {
 
 impl Policy for LivePolicy {
     fn wait<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId, now_ns: u64) {
-        each!(self, policy => policy.wait(threads, waiter, now_ns));
+        dispatch!(self, policy => policy.wait(threads, waiter, now_ns));
     }
 
     fn leave<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId) {
-        each!(self, policy => policy.leave(threads, waiter));
+        dispatch!(self, policy => policy.leave(threads, waiter));
     }
 
     fn take<T: Threads>(&mut self, threads: &mut T, thread: ThreadId, now_ns: u64) {
-        each!(self, policy => policy.take(threads, thread, now_ns));
+        dispatch!(self, policy => policy.take(threads, thread, now_ns));
     }
 
     fn drop<T: Threads>(&mut self, threads: &mut T, thread: ThreadId, now_ns: u64) {
-        each!(self, policy => policy.drop(threads, thread, now_ns));
+        dispatch!(self, policy => policy.drop(threads, thread, now_ns));
     }
 
     fn next<T: Threads>(&self, threads: &T, now_ns: u64) -> Option<ThreadId> {
-        each!(self, policy => policy.next(threads, now_ns))
+        dispatch!(self, policy => policy.next(threads, now_ns))
     }
 
     fn ask_ns<T: Threads>(
@@ -87,6 +87,6 @@ impl Policy for LivePolicy {
         holder: ThreadId,
         now_ns: u64,
     ) -> u64 {
-        each!(self, policy => policy.ask_ns(threads, waiter, holder, now_ns))
+        dispatch!(self, policy => policy.ask_ns(threads, waiter, holder, now_ns))
     }
 }

@@ -1,39 +1,40 @@
-//! What a policy is asked, and the policies by name.
+//! The interface of a policy.
 
 use crate::thread::{ThreadId, Threads};
 
-/// When to ask: never, as things are.
+/// A time that never comes.
 pub const NEVER: u64 = u64::MAX;
 
-/// A rule for who gets the GIL next and when its holder is asked to drop it.
+/// A rule that decides which thread takes the GIL next and when a waiter requests a drop.
 ///
-/// A [`Scheduler`](crate::Scheduler) tells a policy what happens, in order: threads *wait*, *leave*
-/// without having got it, *take* and *drop*. It asks two things: whom to wake when the GIL is free
-/// ([`next`](Policy::next)), and from when on a waiter is to request a drop ([`ask_ns`](Policy::ask_ns)).
-/// A policy keeps its queues, and what it likes in the threads' own fields; it has no clock, no
-/// lock and no memory but that. Whatever it answers, no wake-up is lost and nobody holds at the same
-/// time as another: the driver sees to that. A thread that finds the GIL free takes it, chosen
-/// or not; policies live with that.
+/// A [`Scheduler`](crate::Scheduler) reports events to a policy, in order: threads *wait*, *leave*
+/// without having taken the GIL, *take* and *drop*. It asks two questions: which waiter to wake
+/// when the GIL is free ([`next`](Policy::next)), and when a waiter requests a drop
+/// ([`ask_ns`](Policy::ask_ns)). A policy stores its queues, and its data of a thread in that
+/// thread's fields. It has no clock, no lock and no other memory. The driver ensures that, whatever
+/// a policy answers, no wakeup is lost and no two threads hold the GIL at the same time. A thread
+/// that finds the GIL free takes it even if the policy chose another; policies must allow for that.
 ///
-/// A new policy is a file with these methods, a name in [`PolicyName`], and a line in `AnyPolicy`.
+/// A new policy is a file with these methods, a name in [`PolicyName`](crate::PolicyName), and a
+/// variant of [`LivePolicy`](crate::LivePolicy).
 pub trait Policy {
-    /// `waiter` wants the GIL and found it held. Its earlier times are up to date.
+    /// `waiter` found the GIL held and waits for it. Its earlier times are up to date.
     fn wait<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId, now_ns: u64);
 
-    /// `waiter` is to be in no queue any more: it goes to look for itself, or has given up.
+    /// Removes `waiter` from the queues: it checks the GIL itself, or has given up.
     fn leave<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId);
 
-    /// The thread, in no queue by now, has taken the GIL.
+    /// `thread` has taken the GIL and is in no queue.
     fn take<T: Threads>(&mut self, _threads: &mut T, _thread: ThreadId, _now_ns: u64) {}
 
-    /// The thread has dropped it. Its times are up to date.
+    /// `thread` has dropped the GIL. Its times are up to date.
     fn drop<T: Threads>(&mut self, _threads: &mut T, _thread: ThreadId, _now_ns: u64) {}
 
-    /// The waiter to wake if the GIL is free now.
+    /// Returns the waiter to wake if the GIL is free now.
     fn next<T: Threads>(&self, threads: &T, now_ns: u64) -> Option<ThreadId>;
 
-    /// From when on `waiter` is to ask `holder` to drop, if nothing happens until then: a time up to
-    /// `now_ns` is at once, [`NEVER`] never.
+    /// Returns the time at which `waiter` requests that `holder` drop, unless an event happens
+    /// before. A time up to `now_ns` means at once, [`NEVER`] means never.
     fn ask_ns<T: Threads>(
         &self,
         threads: &T,

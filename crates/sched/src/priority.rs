@@ -4,63 +4,72 @@ use crate::policy::{NEVER, Policy};
 use crate::queue::Queue;
 use crate::thread::{Thread, ThreadId, Threads};
 
-/// A thread that has held for so long since it was last away of its own accord is CPU-bound, whatever
-/// it did before.
+/// A thread is CPU-bound, whatever it did before, if it has held for this time since its last
+/// voluntary absence.
 const LONG_BURST_NS: u64 = 1_000_000;
-/// So is one that holds for more than 7/8 of the time that it does not wait. The habit must be
-/// established by this much of holding.
+/// A thread is also CPU-bound if it holds for more than 7/8 of the time in which it does not wait.
+/// This rule applies once the thread has held for this time within the window.
 const HABIT_NS: u64 = 2_000_000;
-/// After so many switch intervals in which CPU-bound threads got less than `PROTECTED_NS`, one of them goes
-/// first. For so long one that waits to begin a turn can be overtaken by threads that just turned CPU-bound.
+/// When CPU-bound threads have held for less than `PROTECTED_NS` in this number of switch
+/// intervals, one of them is next. For the same time, threads that have just become CPU-bound can
+/// overtake a thread that waits to begin a turn.
 const OVERDUE_INTERVALS: u64 = 4;
-/// And they are not asked to drop for so long.
+/// A CPU-bound thread that is next for this reason receives no drop request for this time.
 const PROTECTED_NS: u64 = 1_000_000;
 
-/// The marks of a holder: it found the GIL free when it came; it was CPU-bound when it took.
+/// Flags in the `mark` of a holder: it found the GIL free when it came, and it was CPU-bound when
+/// it took.
 const BARGED: u32 = 1;
 const TOOK_CPU_BOUND: u32 = 2;
 
-/// Two classes, by what a thread really does: CPU-bound is one that computes for more than a
-/// millisecond at a stretch, or, over some 20 ms, for more than 7/8 of the time that it does not wait, so
-/// that short absences clear nothing. The rest is I/O-bound.
+/// Two classes of threads, by their actual behaviour. A thread is CPU-bound if it computes for more
+/// than a millisecond without a voluntary absence or, over about 20 ms, for more than 7/8 of the
+/// time in which it does not wait. The second condition keeps short absences from making it
+/// I/O-bound. All other threads are I/O-bound.
 ///
-/// - An I/O-bound waiter asks a CPU-bound holder to drop at once, and an I/O-bound one when it has
-///   computed for a millisecond.
-/// - I/O-bound waiters go first, in the order in which they came.
-/// - CPU-bound threads take turns of one slice of GIL time each, in the order in which they
-///   began to wait; the holder's slice counts, never the waiter's. A turn goes on after an interruption, and after a voluntary absence: who has a turn
-///   resumes before those who begin one. A thread that turns CPU-bound while it holds has had its turn since
-///   it took; it goes before those who wait to begin one for less than four switch intervals.
-/// - When the CPU-bound threads have wanted the GIL for four switch intervals without holding it for a
-///   millisecond, the first that waits goes before all others, for what is left of the
-///   millisecond. It is not asked to drop in that time, and its turn is over with it.
-/// - Who finds the GIL free while others wait gains nothing by it: a CPU-bound thread begins no turn, and an
-///   I/O-bound waiter that was overtaken asks when it has waited for a millisecond.
+/// - An I/O-bound waiter requests a drop from a CPU-bound holder at once, and from an I/O-bound
+///   holder when that has computed for a millisecond.
+/// - I/O-bound waiters go first, in order of arrival.
+/// - CPU-bound threads take turns of one slice of GIL time each, in the order in which they began
+///   to wait. The holder's slice counts, never the waiter's. A turn continues after an interruption
+///   and after a voluntary absence: a thread with a turn precedes the threads that wait to begin
+///   one. The turn of a thread that becomes CPU-bound while it holds began when it took; such a
+///   thread precedes the threads that have waited to begin a turn for less than four switch
+///   intervals.
+/// - When the CPU-bound threads have waited for the GIL for four switch intervals without holding
+///   it for a millisecond, the first that waits precedes all other threads for the rest of the
+///   millisecond. It receives no drop request in that time, and its turn ends with it.
+/// - A thread that finds the GIL free while others wait gains no advantage: a CPU-bound thread
+///   begins no turn, and an I/O-bound waiter that was overtaken requests a drop when it has waited
+///   for a millisecond.
 ///
 /// # Bounds
-/// With `i` the switch interval of the GIL, `n` threads in all, of whatever class, and `S` the sum of the
-/// other threads' slices, which is `(n - 1) * i` where nobody has a slice of its own:
-/// - An I/O-bound thread waits for `n` ms at most, or, if that is more than `4 * i`, for another
-///   millisecond in each `4 * i`, never more than `2 * n` ms. For whoever goes before it holds for no more
-///   than a millisecond until it is asked or has left, and comes back behind it; and between two holds
-///   of I/O-bound threads lies one protected millisecond at most.
-/// - A CPU-bound thread waits for `4 * i` and until each other thread has had the rest of a turn, so for
-///   `4 * i + S` in which CPU-bound threads hold, and that is all if no thread is I/O-bound. If
-///   I/O-bound threads want all of the GIL, CPU-bound ones still hold it for a millisecond in each
-///   `4 * i + 1 ms`. So it waits for `4 * i + (S / 1 ms + 1) * (4 * i + 1 ms)` at most.
+/// Let `i` be the switch interval of the GIL, `n` the number of all threads, of either class, and
+/// `S` the sum of the other threads' slices, which is `(n - 1) * i` if no thread has a slice of its
+/// own.
+/// - An I/O-bound thread waits for at most `n` ms or, if that is more than `4 * i`, for another
+///   millisecond in each `4 * i`, but never for more than `2 * n` ms. Each thread that precedes it
+///   holds for at most a millisecond before it receives a drop request or leaves, and then queues
+///   behind it; between two holds of I/O-bound threads lies at most one protected millisecond.
+/// - A CPU-bound thread waits for `4 * i` and until each other thread has had the rest of a turn,
+///   so for `4 * i + S` in which CPU-bound threads hold. This is the whole wait if no thread is
+///   I/O-bound. If I/O-bound threads use all of the GIL, CPU-bound threads still hold it for a
+///   millisecond in each `4 * i + 1 ms`, so the wait is at most
+///   `4 * i + (S / 1 ms + 1) * (4 * i + 1 ms)`.
 ///
-/// Added to both is what no policy can cut short: a call that keeps the GIL, and the time that a called thread
-/// needs to wake up. Threads that come in that time find the GIL free and take it before the
-/// waiter. From when on the waiter may ask, each of them can do so once more: asked, it waits after its drop
-/// until a thread has the GIL that waited for it, if the driver does as `crates/gil` does.
+/// No policy can shorten two delays, which add to both bounds: a call that keeps the GIL, and the
+/// time that a woken thread needs to start running. Threads that arrive in that time find the GIL
+/// free and take it before the waiter. Once the waiter may request a drop, each of these threads
+/// can overtake it at most once more: after a forced drop, a thread waits until a thread that
+/// waited has the GIL, provided that the driver implements this wait as `crates/gil` does.
 #[derive(Debug)]
 pub struct Priority {
     io_bound: Queue,
     cpu_bound: Queue,
-    /// Since when the CPU-bound threads want the GIL and have not held it for `PROTECTED_NS`; 0 while
-    /// they do not want it.
+    /// The time since which the CPU-bound threads have wanted the GIL without holding it for
+    /// `PROTECTED_NS`; 0 while none of them wants it.
     owed_since_ns: u64,
-    /// How long they have held it since then.
+    /// The time that CPU-bound threads have held the GIL since `owed_since_ns`.
     served_ns: u64,
 }
 
@@ -73,8 +82,9 @@ impl Priority {
         self.owed_since_ns + OVERDUE_INTERVALS * waiter.interval_ns
     }
 
-    /// The same while `holder` holds: what the CPU-bound threads are owed it may be giving them, and then
-    /// nothing but the end of its slice ends its turn, however long that is.
+    /// Returns the time at which the CPU-bound threads are overdue while `holder` holds. `holder`
+    /// may itself give them the time that they are owed by then. In that case the result is
+    /// `NEVER`: only the end of the slice, whatever its length, ends the holder's turn.
     fn overdue_under_ns(&self, holder: &Thread, waiter: &Thread) -> u64 {
         let overdue_from_ns = self.overdue_from_ns(waiter);
         let served_from_ns = holder.taken_ns + PROTECTED_NS.saturating_sub(self.served_ns);
@@ -91,8 +101,8 @@ impl Default for Priority {
     }
 }
 
-/// Whether a thread that has held for `hold_ns` since its last take is CPU-bound; 0 if it does not
-/// hold.
+/// Returns whether a thread is CPU-bound that has held for `hold_ns` since its last take, 0 if it
+/// does not hold.
 pub fn is_cpu_bound(thread: &Thread, hold_ns: u64) -> bool {
     let held_ns = thread.held_ns + hold_ns;
     thread.burst_ns + hold_ns >= LONG_BURST_NS
@@ -130,7 +140,8 @@ impl Policy for Priority {
         let waited = thread.waiting_since_ns != 0;
         thread.mark = if waited { 0 } else { BARGED } | if cpu_bound { TOOK_CPU_BOUND } else { 0 };
         if thread.slice_left_ns == 0 || !cpu_bound {
-            // Who finds the GIL free while others wait to begin a turn holds it without one.
+            // A thread that finds the GIL free while others wait to begin a turn holds it without a
+            // turn.
             let out_of_turn = cpu_bound && !waited && self.cpu_bound.first().is_some();
             thread.slice_left_ns = if out_of_turn { 0 } else { thread.slice_ns() };
             thread.turn = if cpu_bound && waited { thread.waiting_since_ns } else { now_ns };
@@ -192,10 +203,12 @@ impl Policy for Priority {
             let ask_ns = match (has_turn, is_first) {
                 (true, _) => cpu_bound_from_ns,
                 (false, true) => holder.slice_end_ns(now_ns),
-                // The first asks. This one looks again when it may have become the first.
+                // Only the first waiter requests a drop. This waiter checks again when it may have
+                // become the first.
                 (false, false) => holder.slice_end_ns(now_ns) + holder.interval_ns,
             };
-            // Without asking, it could be overtaken by one after the other as it wakes up, in its turn or not.
+            // If it did not request a drop then, one thread after another could overtake it while
+            // it wakes, with or without a turn.
             match is_first {
                 true => ask_ns.min(self.overdue_under_ns(holder, waiter)),
                 false => ask_ns,

@@ -1,19 +1,20 @@
-//! A queue of waiting threads: a list through the threads themselves, so that it needs no memory.
+//! A queue of waiting threads: a linked list through the threads themselves, so that it allocates
+//! no memory.
 
 use crate::thread::{NOBODY, ThreadId, Threads};
 
-/// Threads in the order in which they are to have the GIL.
+/// Threads in the order in which they take the GIL.
 #[derive(Debug)]
 pub struct Queue {
-    /// Tells a scheduler's queues apart; not 0.
-    name: u32,
+    /// The number of this queue among those of its scheduler, not 0.
+    id: u32,
     first: ThreadId,
     last: ThreadId,
 }
 
 impl Queue {
-    pub const fn new(name: u32) -> Self {
-        Self { name, first: NOBODY, last: NOBODY }
+    pub const fn new(id: u32) -> Self {
+        Self { id, first: NOBODY, last: NOBODY }
     }
 
     pub fn first(&self) -> Option<ThreadId> {
@@ -21,11 +22,11 @@ impl Queue {
     }
 
     pub fn has(&self, threads: &impl Threads, thread: ThreadId) -> bool {
-        threads[thread].queue == self.name
+        threads[thread].queue == self.id
     }
 
-    /// Puts `thread` behind all that go before it: those whose key is no greater than its own. It
-    /// looks from the end, where most belong.
+    /// Inserts `thread` behind all threads whose key is no greater than its own. The search starts
+    /// at the end, where most threads belong.
     pub fn insert<T: Threads, K: PartialOrd>(
         &mut self,
         threads: &mut T,
@@ -38,7 +39,7 @@ impl Queue {
             before = threads[before].before;
         }
         let behind = if before == NOBODY { self.first } else { threads[before].behind };
-        threads[thread].queue = self.name;
+        threads[thread].queue = self.id;
         threads[thread].before = before;
         threads[thread].behind = behind;
         match before {
@@ -51,7 +52,7 @@ impl Queue {
         }
     }
 
-    /// Takes `thread` out; no effect if it is not in this queue.
+    /// Removes `thread`. Has no effect if the thread is not in this queue.
     pub fn remove(&mut self, threads: &mut impl Threads, thread: ThreadId) {
         if !self.has(threads, thread) {
             return;

@@ -1,33 +1,34 @@
-//! One GIL's scheduler: the times that every policy goes by, and the policy in force.
+//! The scheduler of one GIL: the policy in force, and the threads' times, on which every policy
+//! relies.
 
 use crate::live::{LivePolicy, PolicyName};
 use crate::policy::Policy;
 use crate::priority;
 use crate::thread::{ThreadId, Threads};
 
-/// CPython's own, until a waiter tells another.
+/// CPython's default, used until a waiter reports its interval.
 const DEFAULT_INTERVAL_NS: u64 = 5_000_000;
 
-/// Drives a policy. Its driver, live or in virtual time, calls it for each event of one GIL, in
-/// order, and does as it says.
+/// Drives a policy. The scheduler's own driver, live or in virtual time, reports each event of one
+/// GIL to it, in order, and follows its answers.
 #[derive(Debug)]
 pub struct Scheduler<P = LivePolicy> {
     policy: P,
-    /// Tells the schedulers apart that one GIL has, one after the other.
+    /// Distinguishes the successive schedulers of one GIL.
     serial: u32,
     interval_ns: u64,
 }
 
 impl Scheduler {
-    /// A scheduler with empty queues. `serial` differs from the serials of the GIL's earlier schedulers,
-    /// whose queues the threads have left.
+    /// Creates a scheduler with empty queues. `serial` differs from the serials of the GIL's
+    /// earlier schedulers, whose queues the threads have left.
     pub const fn new(policy: PolicyName, serial: u32) -> Self {
         Self::with_policy(LivePolicy::new(policy), serial)
     }
 }
 
 impl<P> Scheduler<P> {
-    /// See [`new`](Scheduler::new).
+    /// Creates a scheduler of this policy; see [`new`](Scheduler::new).
     pub const fn with_policy(policy: P, serial: u32) -> Self {
         Self { policy, serial, interval_ns: DEFAULT_INTERVAL_NS }
     }
@@ -38,8 +39,8 @@ impl<P> Scheduler<P> {
 }
 
 impl<P: Policy> Scheduler<P> {
-    /// `waiter` found the GIL held and waits, with this switch interval. Again after
-    /// [`leave`](Self::leave): its wait goes on, and so does its place.
+    /// `waiter` found the GIL held and waits, with this switch interval. If it waits again after
+    /// [`leave`](Self::leave), its wait continues and it keeps its position.
     pub fn wait(
         &mut self,
         threads: &mut impl Threads,
@@ -58,7 +59,8 @@ impl<P: Policy> Scheduler<P> {
         self.policy.wait(threads, waiter, now_ns);
     }
 
-    /// `waiter` goes to look whether the GIL is free, or has asked for it; it is in no queue then.
+    /// `waiter` leaves the queue to check whether the GIL is free, or because it has requested a
+    /// drop.
     pub fn leave(&mut self, threads: &mut impl Threads, waiter: ThreadId) {
         self.policy.leave(threads, waiter);
     }
@@ -77,7 +79,7 @@ impl<P: Policy> Scheduler<P> {
         threads[thread].begin_hold(now_ns);
     }
 
-    /// `thread` has dropped the GIL, because it was asked to or of its own accord.
+    /// `thread` has dropped the GIL, voluntarily or, if `forced`, on request.
     pub fn drop(
         &mut self,
         threads: &mut impl Threads,
@@ -89,12 +91,12 @@ impl<P: Policy> Scheduler<P> {
         self.policy.drop(threads, thread, now_ns);
     }
 
-    /// The waiter to wake if the GIL is free now.
+    /// Returns the waiter to wake if the GIL is free now.
     pub fn next(&self, threads: &impl Threads, now_ns: u64) -> Option<ThreadId> {
         self.policy.next(threads, now_ns)
     }
 
-    /// From when on `waiter` is to ask `holder` to drop; see [`Policy::ask_ns`].
+    /// Returns the time at which `waiter` requests that `holder` drop; see [`Policy::ask_ns`].
     pub fn ask_ns(
         &self,
         threads: &impl Threads,
@@ -106,7 +108,8 @@ impl<P: Policy> Scheduler<P> {
     }
 }
 
-/// Whether `priority` would count a thread that does not hold as CPU-bound, whatever the policy is.
+/// Returns whether `priority` would class a thread that does not hold as CPU-bound, whatever the
+/// policy in force is.
 pub fn is_cpu_bound(threads: &impl Threads, thread: ThreadId) -> bool {
     priority::is_cpu_bound(&threads[thread], 0)
 }

@@ -1,59 +1,60 @@
-//! What a scheduler knows of one thread on one GIL, and the means to find it.
+//! The data that a scheduler keeps of one thread on one GIL, and the access to it.
 
 use core::ops::IndexMut;
 
-/// Names a thread to its scheduler. The driver chooses; an id is not used twice while its thread
-/// lives.
+/// The id of a thread in its scheduler. The driver assigns ids; an id is not reused while its
+/// thread lives.
 pub type ThreadId = u32;
 
 /// No thread.
 pub const NOBODY: ThreadId = ThreadId::MAX;
 
-/// Where the driver keeps its threads. Live, an array that is never allocated; in virtual time, a
-/// vector.
+/// The driver's storage of threads. Live, it is a static array; in virtual time, a vector.
 pub trait Threads: IndexMut<ThreadId, Output = Thread> {}
 
-/// How far back a thread's habits count.
+/// The length of the window over which a thread's held and away times are summed.
 pub const WINDOW_NS: u64 = 20_000_000;
 
 /// One thread on one GIL.
 ///
-/// Times are nanoseconds. What a policy adds for itself is at the end; it finds those fields zero in a
-/// thread that it has not seen.
+/// Times are in nanoseconds. The fields for use by a policy are zero in a thread that the policy
+/// has not seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
-    /// The switch interval of the GIL as it was when the thread last waited.
+    /// The switch interval of the GIL when the thread last waited.
     pub interval_ns: u64,
-    /// The slice that the thread alone has; 0 for one switch interval of the GIL. See `set_slice`.
+    /// The thread's own slice; 0 for one switch interval of the GIL. See `set_slice`.
     own_slice_ns: u64,
-    /// When its present wait began; 0 while it does not wait.
+    /// The start of the present wait; 0 while the thread does not wait.
     pub waiting_since_ns: u64,
-    /// When its present, or last, hold began.
+    /// The start of the present or last hold.
     pub taken_ns: u64,
-    /// When it dropped, or, if it had to wait for the switch, when that was over; 0 before its first
-    /// drop, and while it holds or waits.
+    /// The time of the last drop or, after a forced drop, of the end of the forced-switch wait. 0
+    /// before the first drop, and while the thread holds or waits.
     pub away_since_ns: u64,
-    /// Whether its last drop was forced.
+    /// True if the last drop was forced.
     pub was_forced: bool,
-    /// Time held within the window, older times counting less.
+    /// The time held within the window; older times count less.
     pub held_ns: u64,
-    /// Time voluntarily away within the window, likewise.
+    /// The time voluntarily away within the window; older times count less.
     pub away_ns: u64,
-    /// Time held since it was last away of its own accord.
+    /// The time held since the last voluntary absence.
     pub burst_ns: u64,
 
-    /// How much longer it may hold before its turn is over.
+    /// For the policy: the time that the thread may still hold before its turn ends.
     pub slice_left_ns: u64,
-    /// Its place in the order: earlier is smaller. A ticket or a deadline, as the policy has it.
+    /// For the policy: the thread's position in the order, earlier is smaller. A ticket or a
+    /// deadline, depending on the policy.
     pub turn: u64,
-    /// Until when its hold is not to be cut short.
+    /// For the policy: the time until which the thread's hold must not be cut short.
     pub protected_until_ns: u64,
-    /// What the policy remembers of it: a class, or a flag.
+    /// For the policy: a class or flags.
     pub mark: u32,
-    /// The driver's: when the waiting thread next looks of itself whether to ask.
+    /// For the driver: the time at which the waiting thread next checks by itself whether to
+    /// request a drop.
     pub looks_at_ns: u64,
 
-    /// Which scheduler the policy's fields are of.
+    /// The serial of the scheduler whose policy wrote the policy's fields.
     scheduler: u32,
     pub(crate) queue: u32,
     pub(crate) before: ThreadId,
@@ -84,12 +85,12 @@ impl Thread {
         }
     }
 
-    /// Whether it is in a queue.
+    /// Returns whether the thread is in a queue.
     pub fn is_queued(&self) -> bool {
         self.queue != 0
     }
 
-    /// How long its turn is when it begins one.
+    /// Returns the length of a turn that the thread begins.
     pub fn slice_ns(&self) -> u64 {
         match self.own_slice_ns {
             0 => self.interval_ns,
@@ -97,8 +98,9 @@ impl Thread {
         }
     }
 
-    /// Its slice is so long from now on, or, with 0, one switch interval; of the one that it has begun it keeps
-    /// no more. For the driver, before it tells that the thread waits or takes.
+    /// Sets the length of the thread's slice; 0 is one switch interval. The rest of a slice that
+    /// has begun is limited to the new length. The driver calls this before it reports that the
+    /// thread waits or takes.
     pub fn set_slice(&mut self, own_slice_ns: u64) {
         if self.own_slice_ns != own_slice_ns {
             self.own_slice_ns = own_slice_ns;
@@ -106,20 +108,20 @@ impl Thread {
         }
     }
 
-    /// It has waited for the switch that it was forced to, until now. For the driver: no policy looks at a
-    /// thread that neither waits nor holds.
+    /// Ends the forced-switch wait that followed the thread's last drop. The driver may call this
+    /// directly: no policy reads a thread that neither waits nor holds.
     pub fn forced_wait_ended(&mut self, now_ns: u64) {
         self.away_since_ns = now_ns;
     }
 
-    /// Its habits say nothing of what it does from now on; what it owes to others it still does. For
-    /// the driver, as `forced_wait_ended`.
+    /// Clears the thread's past behaviour, which does not predict what it does from now on. Its
+    /// slice and its turn stay. The driver may call this directly, like `forced_wait_ended`.
     pub fn begin_anew(&mut self) {
         debug_assert!(!self.is_queued());
         (self.held_ns, self.away_ns, self.burst_ns) = (0, 0, 0);
     }
 
-    /// Clears what an earlier scheduler's policy left.
+    /// Clears the fields that the policy of an earlier scheduler wrote.
     pub(crate) fn enter(&mut self, scheduler: u32) {
         if self.scheduler != scheduler {
             self.scheduler = scheduler;
@@ -130,25 +132,25 @@ impl Thread {
         }
     }
 
-    /// The thread is back from wherever it went after its last drop.
+    /// Accounts for the time since the thread's last drop.
     pub(crate) fn come_back(&mut self, now_ns: u64) {
         if self.away_since_ns == 0 {
             return;
         }
         let away_ns = now_ns.saturating_sub(self.away_since_ns);
         self.away_since_ns = 0;
-        // One that was forced to drop is back at once, but for the time that the operating system kept
-        // it from running; that says nothing of its habits.
+        // After a forced drop, a thread is away only for as long as the operating system keeps it
+        // from running. That is no property of the thread.
         if self.was_forced && away_ns < WINDOW_NS {
             return;
         }
         self.burst_ns = 0;
-        self.held_ns = faded(self.held_ns, away_ns);
-        self.away_ns = faded(self.away_ns, away_ns) + away_ns.min(WINDOW_NS);
+        self.held_ns = decayed(self.held_ns, away_ns);
+        self.away_ns = decayed(self.away_ns, away_ns) + away_ns.min(WINDOW_NS);
     }
 
-    /// When the turn of this holder is over, if nothing interrupts it. To come back for the last eighth of a
-    /// slice is not worth a wake-up: then it is over now.
+    /// Returns the time at which this holder's turn ends if nothing interrupts it. The last eighth
+    /// of a slice is not worth a wakeup: within it, the turn ends now.
     pub(crate) fn slice_end_ns(&self, now_ns: u64) -> u64 {
         let end_ns = self.taken_ns + self.slice_left_ns;
         match end_ns <= now_ns + self.slice_rest_ns() {
@@ -169,8 +171,8 @@ impl Thread {
 
     pub(crate) fn end_hold(&mut self, forced: bool, now_ns: u64) {
         let hold_ns = now_ns.saturating_sub(self.taken_ns);
-        self.held_ns = faded(self.held_ns, hold_ns) + hold_ns.min(WINDOW_NS);
-        self.away_ns = faded(self.away_ns, hold_ns);
+        self.held_ns = decayed(self.held_ns, hold_ns) + hold_ns.min(WINDOW_NS);
+        self.away_ns = decayed(self.away_ns, hold_ns);
         self.burst_ns += hold_ns;
         self.slice_left_ns = match self.slice_left_ns.saturating_sub(hold_ns) {
             rest_ns if rest_ns <= self.slice_rest_ns() => 0,
@@ -187,8 +189,8 @@ impl Default for Thread {
     }
 }
 
-/// What is left of `past_ns` after another `elapsed_ns` of the window.
-fn faded(past_ns: u64, elapsed_ns: u64) -> u64 {
+/// Returns the part of `past_ns` that remains after another `elapsed_ns` of the window.
+fn decayed(past_ns: u64, elapsed_ns: u64) -> u64 {
     match elapsed_ns < WINDOW_NS {
         true => past_ns - past_ns * elapsed_ns / WINDOW_NS,
         false => 0,

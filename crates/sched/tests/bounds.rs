@@ -1,7 +1,7 @@
-//! The bounds that the policies state, held against random scripts in virtual time.
+//! Checks the bounds that the policies state, with random scripts in virtual time.
 //!
-//! The bounds are those of the policy alone: wake-ups and answers take no time, so nobody barges.
-//! `HEADWAY_MODEL_CASES` sets the number of scripts for each.
+//! The bounds are those of the policy alone: wakeups and drops on request take no time, so no
+//! thread barges. `HEADWAY_MODEL_CASES` sets the number of scripts of each test.
 
 mod ideal_gil;
 
@@ -21,7 +21,7 @@ fn hog() -> Vec<Burst> {
     vec![Burst { compute_ns: 60_000 * MS, away_ns: 0 }]
 }
 
-/// What threads in the field are like, and a few that no program should have.
+/// Bursts of threads as they occur in real programs, and of a few that no program should have.
 fn bursts() -> impl Strategy<Value = Vec<Burst>> {
     let burst = |compute: (u64, u64), away: (u64, u64)| {
         (ns(compute.0, compute.1), ns(away.0, away.1))
@@ -31,7 +31,7 @@ fn bursts() -> impl Strategy<Value = Vec<Burst>> {
     let masquerader = burst((US, 2 * MS), (US, 10 * US)).prop_map(|burst| vec![burst]);
     let server = burst((5 * US, 900 * US), (10 * US, 5 * MS)).prop_map(|burst| vec![burst]);
     let sleeper = burst((US, 3 * MS), (15 * MS, 60 * MS)).prop_map(|burst| vec![burst]);
-    // I/O-bound whenever it comes, and CPU-bound whenever it drops.
+    // I/O-bound at each arrival, and CPU-bound at each drop.
     let borderline = burst((900 * US, 3 * MS), (150 * US, 600 * US)).prop_map(|burst| vec![burst]);
     let turns_cpu_bound = (burst((10 * US, 500 * US), (10 * US, MS)), ns(2 * MS, 50 * MS))
         .prop_map(|(io, compute_ns)| {
@@ -53,7 +53,7 @@ fn scripts() -> impl Strategy<Value = Vec<Script>> {
     prop::collection::vec(script, 2..=12)
 }
 
-/// All of the above alike, so that one kind can fill the GIL.
+/// Scripts in which one kind of thread occurs many times, so that it can fill the GIL.
 fn crowds() -> impl Strategy<Value = Vec<Script>> {
     let crowd = (bursts(), prop::collection::vec(ns(0, 30 * MS), 1..=11));
     let rest = prop::collection::vec((ns(0, 30 * MS), bursts()), 1..=3);
@@ -65,7 +65,8 @@ fn crowds() -> impl Strategy<Value = Vec<Script>> {
     })
 }
 
-/// Scripts of which some have slices of their own, and others that change from burst to burst.
+/// Scripts of which some have slices of their own, and others have slices that change from burst to
+/// burst.
 fn scripts_with_slices() -> impl Strategy<Value = Vec<Script>> {
     let slice = prop_oneof![Just(0), ns(50 * US, MS), ns(MS, 20 * MS), ns(20 * MS, 80 * MS)];
     let slices = prop_oneof![
@@ -83,7 +84,7 @@ fn scripts_with_slices() -> impl Strategy<Value = Vec<Script>> {
     )
 }
 
-/// The sum of what the others of a thread may have in one turn each.
+/// Returns the sum of the longest slices of the other threads.
 fn slices_of_others_ns(scripts: &[Script], thread: u32, interval_ns: u64) -> u64 {
     let others = scripts.iter().enumerate().filter(|(id, _)| *id != thread as usize);
     others.map(|(_, script)| script.longest_slice_ns(interval_ns)).sum()
@@ -91,7 +92,7 @@ fn slices_of_others_ns(scripts: &[Script], thread: u32, interval_ns: u64) -> u64
 
 fn config() -> ProptestConfig {
     let cases = std::env::var("HEADWAY_MODEL_CASES").ok().and_then(|text| text.parse().ok());
-    // The same cases each time; with HEADWAY_MODEL_SEED others.
+    // Runs the same cases each time, and other cases with HEADWAY_MODEL_SEED.
     let seed = std::env::var("HEADWAY_MODEL_SEED").ok().and_then(|text| text.parse().ok());
     ProptestConfig {
         cases: cases.unwrap_or(48),
@@ -130,9 +131,9 @@ proptest! {
         }
     }
 
-    /// The bound where nobody is I/O-bound, which is the tighter one.
+    /// The bound without I/O-bound threads is tighter.
     #[test]
-    fn priority_has_hogs_take_turns_of_their_slices(
+    fn priority_lets_hogs_take_turns_of_one_slice_each(
         starts_ns in prop::collection::vec(ns(0, 30 * MS), 2..=8),
         slices_ns in prop::collection::vec(prop_oneof![Just(0), ns(50 * US, 80 * MS)], 8),
     ) {
@@ -144,7 +145,10 @@ proptest! {
         let gil = IdealGil::new(PolicyName::Priority, INTERVAL_NS, &scripts).run(RUN_NS);
         for wait in gil.waits.iter().filter(|wait| wait.cpu_bound) {
             let slices_ns = slices_of_others_ns(&scripts, wait.thread, INTERVAL_NS);
-            prop_assert!(wait.ns() <= 4 * INTERVAL_NS + slices_ns, "{wait:?} beside slices of {slices_ns}");
+            prop_assert!(
+                wait.ns() <= 4 * INTERVAL_NS + slices_ns,
+                "{wait:?} beside slices of {slices_ns}"
+            );
         }
     }
 
@@ -162,9 +166,9 @@ proptest! {
     }
 }
 
-/// Threads that are I/O-bound whenever they come and CPU-bound whenever they drop, enough to fill the GIL.
+/// Threads that are I/O-bound at each arrival and CPU-bound at each drop, and that fill the GIL.
 #[test]
-fn priority_does_not_count_a_hold_as_a_cpu_bound_threads_if_that_came_as_io_bound() {
+fn priority_counts_a_hold_as_io_bound_if_the_thread_was_io_bound_when_it_took() {
     for away_ns in [130 * US, 140 * US] {
         let mut scripts = vec![script(0, vec![Burst { compute_ns: 800 * US, away_ns }]); 10];
         scripts.push(script(0, hog()));
@@ -174,8 +178,8 @@ fn priority_does_not_count_a_hold_as_a_cpu_bound_threads_if_that_came_as_io_boun
     }
 }
 
-/// Both as long as others let them, with the slices that they have: shorter and longer than the switch interval,
-/// than a millisecond, and than what `priority` lets CPU-bound threads be kept waiting.
+/// The slices are shorter and longer than the switch interval, than a millisecond, and than the
+/// time after which `priority` lets a CPU-bound thread go first.
 #[test]
 fn hogs_hold_in_the_proportion_of_their_slices() {
     let hog_with = |slice_ns| Script { slices_ns: vec![slice_ns], ..script(0, hog()) };

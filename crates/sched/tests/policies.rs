@@ -1,4 +1,5 @@
-//! What each policy answers: who is next, when a waiter asks, and what a thread's past changes.
+//! The answers of each policy: which thread is next, when a waiter requests a drop, and how a
+//! thread's past behaviour changes both.
 
 mod driven_gil;
 
@@ -15,7 +16,7 @@ fn every_policy_has_a_name_of_its_own() {
 }
 
 #[test]
-fn a_waiter_that_leaves_to_ask_comes_back_with_its_place() {
+fn a_waiter_that_leaves_to_request_a_drop_returns_to_its_position() {
     for policy in PolicyName::ALL {
         let mut gil = Gil::under(LivePolicy::new(policy));
         gil.take(0).pass(US).wait(1).pass(US).wait(2).pass(US);
@@ -27,7 +28,7 @@ fn a_waiter_that_leaves_to_ask_comes_back_with_its_place() {
 }
 
 #[test]
-fn priority_does_not_hold_against_who_begins_anew_what_it_did() {
+fn priority_ignores_what_a_thread_did_before_it_began_anew() {
     for anew in [false, true] {
         let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
         gil.hold(0, 6 * MS).hold(1, 30 * MS);
@@ -35,25 +36,25 @@ fn priority_does_not_hold_against_who_begins_anew_what_it_did() {
             gil.threads[1].begin_anew();
         }
         gil.take(0).pass(MS).wait(1);
-        // The rest of the slice, or at once.
+        // At the end of the slice, or at once.
         assert_eq!(gil.asks_in_ns(1, 0), if anew { 0 } else { 4 * MS });
     }
 }
 
 #[test]
-fn interval_asks_after_one_interval_without_a_switch() {
+fn interval_requests_a_drop_after_one_interval_without_a_switch() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Interval));
     gil.take(0).pass(2 * MS).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), INTERVAL_NS);
     gil.pass(3 * MS).drop(0).take(2);
-    // A switch fell into the first wait; the second is over an interval later.
+    // A switch happened in the first timed wait; the second ends one interval later.
     assert_eq!(gil.asks_in_ns(1, 2), 7 * MS);
     gil.wait(0);
     assert_eq!(gil.order(), [1, 0]);
 }
 
 #[test]
-fn priority_puts_io_bound_waiters_first_in_the_order_in_which_they_came() {
+fn priority_puts_io_bound_waiters_first_in_order_of_arrival() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(1, 5 * MS).hold_until_asked(2, 5 * MS);
     gil.take(0).wait(1).pass(US).wait(3).pass(US).wait(2).pass(US).wait(4);
@@ -61,18 +62,18 @@ fn priority_puts_io_bound_waiters_first_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn priority_lets_an_io_bound_waiter_ask_a_cpu_bound_holder_at_once() {
+fn priority_lets_an_io_bound_waiter_request_a_drop_from_a_cpu_bound_holder_at_once() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(0, 5 * MS).take(0).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), 0);
 }
 
 #[test]
-fn priority_lets_it_ask_an_io_bound_holder_when_that_has_held_for_a_millisecond() {
+fn priority_lets_an_io_bound_waiter_request_a_drop_from_an_io_bound_holder_after_a_millisecond() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.take(0).pass(300 * US).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), 700 * US);
-    // A hold that was cut short goes on: the millisecond is that of the burst.
+    // A hold that was cut short continues: the millisecond is that of the burst.
     gil.drop_forced(0).hold(1, 10 * US).take(0).wait(2);
     assert_eq!(gil.asks_in_ns(2, 0), 700 * US);
 }
@@ -84,9 +85,9 @@ fn priority_resumes_a_preempted_thread_before_others_begin_a_turn() {
     gil.take(0).wait(1).pass(US).wait(2).drop(0);
     assert_eq!(gil.next(), Some(1));
     gil.take(1).pass(2 * MS).wait(3);
-    assert_eq!(gil.asks_in_ns(2, 1), 3 * MS, "at the end of the turn");
+    assert_eq!(gil.asks_in_ns(2, 1), 3 * MS, "thread 2 waits for the end of the turn");
     gil.drop_forced(1).take(3).wait(1);
-    assert_eq!(gil.next(), Some(1), "three milliseconds of its turn are left");
+    assert_eq!(gil.next(), Some(1), "three milliseconds of thread 1's turn are left");
     gil.pass(10 * US).drop(3).take(1);
     assert_eq!(gil.asks_in_ns(2, 1), 3 * MS);
     gil.pass(3 * MS).drop_forced(1).take(2).wait(1);
@@ -98,14 +99,14 @@ fn priority_lets_a_cpu_bound_waiter_go_first_after_four_intervals_and_protects_i
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(1, 5 * MS).take(0).wait(1);
     gil.fill_with_io_bound_holds(0, 2, 20 * MS);
-    assert_eq!(gil.asks_in_ns(1, 0), 0, "and asks whoever holds");
+    assert_eq!(gil.asks_in_ns(1, 0), 0, "thread 1 requests a drop from any holder");
     gil.wait(2).drop_forced(0);
     assert_eq!(gil.next(), Some(1));
     gil.take(1);
     assert_eq!(gil.asks_in_ns(2, 1), MS);
     gil.pass(MS).drop_forced(1).take(2).wait(1);
     gil.wait(0);
-    assert_eq!(gil.order(), [0, 1], "once, and then not for four intervals");
+    assert_eq!(gil.order(), [0, 1], "thread 1 goes first once, then not for four intervals");
 }
 
 #[test]
@@ -123,45 +124,47 @@ fn priority_lets_a_protected_turn_end_with_the_first_drop() {
 }
 
 #[test]
-fn priority_puts_threads_that_just_turned_cpu_bound_behind_one_that_has_waited_for_long() {
+fn priority_puts_a_thread_that_just_became_cpu_bound_behind_one_that_has_waited_for_long() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(1, 5 * MS).take(0).wait(1).drop(0);
     gil.hold_until_asked(2, 2 * MS).pass(MS).take(0).wait(2).drop(0);
-    assert_eq!(gil.next(), Some(2), "its turn began when it took");
+    assert_eq!(gil.next(), Some(2), "the turn of thread 2 began when it took");
     gil.hold(2, 3 * MS).pass(20 * MS);
     gil.hold_until_asked(3, 2 * MS).take(0).wait(3);
     assert_eq!(gil.order(), [1, 3]);
 }
 
 #[test]
-fn priority_goes_by_what_a_thread_does_and_not_by_how_it_drops() {
+fn priority_classes_a_thread_by_its_time_away_and_not_by_how_it_drops() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
-    // Thread 1 leaves for a moment every half a millisecond, thread 2 for as long as it holds.
+    // Thread 1 is away for a moment after every half millisecond; thread 2 is away for as long as
+    // it holds.
     for _ in 0..60 {
         gil.hold(1, 500 * US).pass(10 * US);
     }
     gil.take(0).wait(1).pass(US).wait(2);
     assert_eq!(gil.order(), [2, 1]);
-    // After a sleep longer than the window nothing is left of the habit.
+    // A sleep longer than the window erases the past.
     gil.drop(0).hold(1, US).hold(2, US).pass(30 * MS).take(0).wait(1).pass(US).wait(2);
     assert_eq!(gil.order(), [1, 2]);
 }
 
 #[test]
-fn deadline_moves_by_eight_slices_when_a_slice_is_used_up() {
+fn deadline_moves_by_eight_intervals_when_a_slice_is_used_up() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
     gil.hold(1, INTERVAL_NS).pass(MS);
     gil.take(0).pass(30 * MS).wait(2).pass(US).wait(1);
-    assert_eq!(gil.order(), [2, 1], "thread 1's deadline is at 41 ms, thread 2's now");
+    assert_eq!(gil.order(), [2, 1], "thread 1's deadline is at 41 ms, thread 2's is now");
     gil.drop(0).pass(20 * MS).take(0).wait(1).pass(US).wait(3);
-    assert_eq!(gil.order(), [1, 3], "and has passed by now");
+    assert_eq!(gil.order(), [1, 3], "thread 1's deadline has passed");
 }
 
 #[test]
-fn deadline_lags_behind_by_eight_slices_at_most() {
+fn deadline_lies_at_most_eight_intervals_in_the_past_when_it_moves() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
     gil.hold(1, MS).pass(500 * MS);
-    // Its deadline is half a second old; the slice that it uses up now moves it to 40 ms ago, not more.
+    // The deadline of thread 1 is half a second old. The slice that it uses up now moves the
+    // deadline to 40 ms ago, not further.
     gil.hold(1, 4 * MS);
     gil.hold(2, INTERVAL_NS).take(0).wait(1).wait(2);
     assert_eq!(gil.order(), [1, 2]);
@@ -174,7 +177,7 @@ fn deadline_lags_behind_by_eight_slices_at_most() {
 }
 
 #[test]
-fn deadline_asks_at_once_if_it_is_earlier_and_at_the_end_of_the_slice_if_not() {
+fn deadline_requests_a_drop_at_once_if_earlier_and_at_the_end_of_the_slice_if_not() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
     gil.hold(0, INTERVAL_NS).take(0).pass(MS).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), 0);
@@ -182,18 +185,18 @@ fn deadline_asks_at_once_if_it_is_earlier_and_at_the_end_of_the_slice_if_not() {
     assert_eq!(gil.asks_in_ns(0, 1), INTERVAL_NS);
     gil.wait(2);
     assert_eq!(gil.next(), Some(2));
-    assert_eq!(gil.asks_in_ns(0, 1), 2 * INTERVAL_NS, "not the first: it looks again later");
+    assert_eq!(gil.asks_in_ns(0, 1), 2 * INTERVAL_NS, "thread 0 is not first: it checks later");
 }
 
 #[test]
-fn deadline_leaves_a_short_burst_alone() {
+fn deadline_does_not_interrupt_a_short_burst() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
     gil.hold(0, INTERVAL_NS).pass(MS).take(0).pass(50 * US).wait(1);
     assert_eq!(gil.asks_in_ns(1, 0), 150 * US);
 }
 
 #[test]
-fn a_thread_keeps_no_more_of_its_slice_than_it_has_now() {
+fn a_shorter_slice_also_shortens_the_rest_of_the_present_slice() {
     for policy in [PolicyName::Priority, PolicyName::Deadline] {
         let mut gil = Gil::under(LivePolicy::new(policy));
         gil.threads[0].set_slice(50 * MS);
@@ -209,7 +212,7 @@ fn a_thread_keeps_no_more_of_its_slice_than_it_has_now() {
 }
 
 proptest! {
-    /// A queue is a sorted list in which equals stay in the order in which they came.
+    /// A queue is a sorted list in which threads with equal keys keep their order of arrival.
     #[test]
     fn a_queue_is_a_stable_sort(
         operations in prop::collection::vec((any::<bool>(), 0u32..6, 0u64..4), 1..60),

@@ -1,5 +1,5 @@
-//! A scheduler and a handful of threads, to which a test reports event by event what happens.
-#![allow(dead_code)] // Each test file is a crate of its own and uses a part.
+//! A scheduler and a few threads, whose events a test reports one by one.
+#![allow(dead_code)] // Each test file is a separate crate and uses only a part of this module.
 
 use headway_sched::{NEVER, Policy, Scheduler, Thread, ThreadId, Threads};
 use std::ops::{Index, IndexMut};
@@ -26,7 +26,7 @@ pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const INTERVAL_NS: u64 = 5 * MS;
 
-/// A scheduler and a handful of threads, told what happens event by event.
+/// A scheduler and a few threads, whose events a test reports one by one.
 pub struct Gil<P> {
     pub scheduler: Scheduler<P>,
     pub threads: Table,
@@ -69,12 +69,12 @@ impl<P: Policy> Gil<P> {
         self
     }
 
-    /// Holds for so long, unasked, and drops.
+    /// Holds for `ns` and drops voluntarily.
     pub fn hold(&mut self, thread: ThreadId, ns: u64) -> &mut Self {
         self.take(thread).pass(ns).drop(thread)
     }
 
-    /// Holds for so long, and drops because it was asked to.
+    /// Holds for `ns` and drops on request.
     pub fn hold_until_asked(&mut self, thread: ThreadId, ns: u64) -> &mut Self {
         self.take(thread).pass(ns).drop_forced(thread)
     }
@@ -83,14 +83,14 @@ impl<P: Policy> Gil<P> {
         self.scheduler.next(&self.threads, self.now_ns)
     }
 
-    /// How long from now until `waiter` asks `holder`.
+    /// Returns the time from now until `waiter` requests that `holder` drop.
     pub fn asks_in_ns(&self, waiter: ThreadId, holder: ThreadId) -> u64 {
         let ask_ns = self.scheduler.ask_ns(&self.threads, waiter, holder, self.now_ns);
         if ask_ns == NEVER { NEVER } else { ask_ns.saturating_sub(self.now_ns) }
     }
 
-    /// `holder` and `other`, both I/O-bound, have the GIL in turns of less than a millisecond, each
-    /// waiting when the other holds; `holder` first and last.
+    /// Lets `holder` and `other`, both I/O-bound, hold in turns of less than a millisecond, each
+    /// waiting while the other holds. `holder` holds first and last.
     pub fn fill_with_io_bound_holds(&mut self, holder: ThreadId, other: ThreadId, ns: u64) {
         let end_ns = self.now_ns + ns;
         while self.now_ns < end_ns {
@@ -102,7 +102,8 @@ impl<P: Policy> Gil<P> {
         }
     }
 
-    /// The order in which the waiters would have the GIL if none came back and no time passed.
+    /// Returns the order in which the waiters would take the GIL if none returned and no time
+    /// passed.
     pub fn order(&mut self) -> Vec<ThreadId> {
         let order: Vec<_> = std::iter::from_fn(|| {
             let next = self.next()?;

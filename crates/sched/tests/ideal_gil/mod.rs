@@ -1,7 +1,8 @@
-//! One GIL on a machine where nothing costs anything: wake-ups and answers take no time, so that nobody takes it
-//! before who was called, and what is left is the policy, held against its own bounds. With costs, cores and an
-//! operating system it is `Simulation`. Each event is followed by a check of what must hold whatever the policy.
-#![allow(dead_code)] // Each test file is a crate of its own and uses a part.
+//! One GIL on an ideal machine: wakeups and drops on request take no time, so no thread takes the
+//! GIL before the thread that was woken. What remains is the policy, which is checked against its
+//! own bounds. `Simulation` is the model with costs, cores and an operating system. After each
+//! event, this model checks the invariants that hold under every policy.
+#![allow(dead_code)] // Each test file is a separate crate and uses only a part of this module.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,38 +13,39 @@ use headway_sched::{NEVER, PolicyName, Scheduler, Thread, ThreadId, Threads, is_
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 
-/// Compute with the GIL for so long, then be without it, of one's own accord, for so long.
+/// A computation with the GIL, followed by a voluntary absence.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
     pub compute_ns: u64,
     pub away_ns: u64,
 }
 
-/// What one thread does, from when on. The bursts are repeated until the end.
+/// The behaviour of one thread. The bursts repeat until the end of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     pub starts_ns: u64,
     pub bursts: Vec<Burst>,
-    /// Its own slice, in each of its bursts in turn; 0, or nothing, for the GIL's switch interval.
+    /// The thread's own slice in each burst, cyclically; 0, or an empty list, for the GIL's switch
+    /// interval.
     pub slices_ns: Vec<u64>,
 }
 
 impl Script {
-    /// The longest slice that it ever has.
+    /// Returns the longest slice of any burst.
     pub fn longest_slice_ns(&self, interval_ns: u64) -> u64 {
         let slice_ns = |own_ns: &u64| if *own_ns == 0 { interval_ns } else { *own_ns };
         self.slices_ns.iter().map(slice_ns).max().unwrap_or(interval_ns)
     }
 }
 
-/// From the first look at a held GIL until the take.
+/// One wait, from the first check of a held GIL until the take.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     pub thread: ThreadId,
     pub began_ns: u64,
-    /// Or the end of the run, if it went on then.
+    /// The time of the take, or of the end of the run if the thread still waited then.
     pub ended_ns: u64,
-    /// How `priority` saw the thread when it began to wait.
+    /// The thread's class under `priority` when it began to wait.
     pub cpu_bound: bool,
 }
 
@@ -53,7 +55,7 @@ impl Wait {
     }
 }
 
-/// One hold: who, from when to when, and whether it was asked to end it.
+/// One hold. `forced` is true if the thread dropped on request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     pub thread: ThreadId,
@@ -62,7 +64,7 @@ pub struct Hold {
     pub forced: bool,
 }
 
-/// A scheduler's threads, in a vector.
+/// The threads of a scheduler.
 pub struct Table(pub Vec<Thread>);
 
 impl Index<ThreadId> for Table {
@@ -83,21 +85,23 @@ impl Threads for Table {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Away,
-    Waiting { called: bool },
+    Waiting { woken: bool },
     Holding,
     ForcedWait,
 }
 
-/// In this order when at the same time: so a called waiter is there before who comes back just then.
+/// The kinds of events, in the order of events at the same time: a woken waiter precedes a thread
+/// that arrives at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    Look,
+    CheckGil,
     BurstOver,
-    Answer,
-    Back,
+    DropOnRequest,
+    Arrive,
 }
 
-/// When, what, which one of those that were pushed, to whom, and in which of its states.
+/// The time, the kind, the serial number of the event, the thread, and the serial number of the
+/// thread's state.
 type Event = (u64, Kind, u64, ThreadId, u64);
 
 struct Actor {
@@ -105,8 +109,8 @@ struct Actor {
     burst: usize,
     compute_left_ns: u64,
     state: State,
-    /// Events of an earlier state are void.
-    state_number: u64,
+    /// The serial number of the state. Events of an earlier state are void.
+    state_serial: u64,
     wait: Option<Wait>,
 }
 
@@ -139,7 +143,7 @@ impl IdealGil {
             waits: Vec::new(),
             holds: Vec::new(),
         };
-        // A scheduler learns the switch interval from waiters; until then it goes by CPython's default.
+        // A scheduler learns the switch interval from waiters, and uses CPython's default before.
         let first_to_wait = scripts.len() as ThreadId;
         gil.scheduler.wait(&mut gil.threads, first_to_wait, interval_ns, 0);
         gil.scheduler.leave(&mut gil.threads, first_to_wait);
@@ -149,24 +153,24 @@ impl IdealGil {
                 burst: 0,
                 compute_left_ns: script.bursts[0].compute_ns,
                 state: State::Away,
-                state_number: 0,
+                state_serial: 0,
                 wait: None,
             });
-            gil.at(1 + script.starts_ns, Kind::Back, id as ThreadId);
+            gil.push(1 + script.starts_ns, Kind::Arrive, id as ThreadId);
         }
         gil
     }
 
-    /// Runs until then, and ends the waits that go on.
+    /// Runs until `until_ns`, and ends the waits that are still in progress.
     pub fn run(mut self, until_ns: u64) -> Self {
-        while let Some(&Reverse((at_ns, kind, _, id, state_number))) = self.events.peek() {
+        while let Some(&Reverse((at_ns, kind, _, id, state_serial))) = self.events.peek() {
             if at_ns > until_ns {
                 break;
             }
             self.events.pop();
-            if self.actors[id as usize].state_number == state_number {
+            if self.actors[id as usize].state_serial == state_serial {
                 self.now_ns = at_ns;
-                self.happen(kind, id);
+                self.handle(kind, id);
                 self.check();
             }
         }
@@ -186,32 +190,32 @@ impl IdealGil {
         mine.map(|hold| hold.to_ns - hold.from_ns).sum()
     }
 
-    fn at(&mut self, at_ns: u64, kind: Kind, id: ThreadId) {
+    fn push(&mut self, at_ns: u64, kind: Kind, id: ThreadId) {
         self.pushed += 1;
-        let state_number = self.actors[id as usize].state_number;
-        self.events.push(Reverse((at_ns, kind, self.pushed, id, state_number)));
+        let state_serial = self.actors[id as usize].state_serial;
+        self.events.push(Reverse((at_ns, kind, self.pushed, id, state_serial)));
     }
 
     fn enter(&mut self, id: ThreadId, state: State) {
         let actor = &mut self.actors[id as usize];
         actor.state = state;
-        actor.state_number += 1;
+        actor.state_serial += 1;
     }
 
-    fn happen(&mut self, kind: Kind, id: ThreadId) {
+    fn handle(&mut self, kind: Kind, id: ThreadId) {
         match kind {
-            Kind::Back => self.come(id),
-            Kind::Look => self.look(id),
+            Kind::Arrive => self.arrive(id),
+            Kind::CheckGil => self.check_gil(id),
             Kind::BurstOver => self.drop(id),
-            Kind::Answer => {
+            Kind::DropOnRequest => {
                 assert!(self.requested);
                 self.drop(id);
             }
         }
     }
 
-    /// `take_gil`.
-    fn come(&mut self, id: ThreadId) {
+    /// Models `take_gil`.
+    fn arrive(&mut self, id: ThreadId) {
         if self.holder.is_none() {
             return self.take(id);
         }
@@ -228,8 +232,8 @@ impl IdealGil {
         self.park_or_ask(id);
     }
 
-    /// A waiter was called, or the time has come at which it asks.
-    fn look(&mut self, id: ThreadId) {
+    /// Handles a waiter that was woken, or whose time to request a drop has come.
+    fn check_gil(&mut self, id: ThreadId) {
         if self.holder.is_none() {
             self.scheduler.leave(&mut self.threads, id);
             return self.take(id);
@@ -244,17 +248,17 @@ impl IdealGil {
             false => self.scheduler.ask_ns(&self.threads, id, holder, self.now_ns),
         };
         if ask_ns <= self.now_ns {
-            // It leaves, asks and comes back with its place.
+            // The waiter leaves, requests a drop and returns with its position.
             self.scheduler.leave(&mut self.threads, id);
             self.requested = true;
-            self.at(self.now_ns, Kind::Answer, holder);
+            self.push(self.now_ns, Kind::DropOnRequest, holder);
             self.scheduler.wait(&mut self.threads, id, self.interval_ns, self.now_ns);
             ask_ns = NEVER;
         }
         self.threads[id].looks_at_ns = ask_ns;
-        self.enter(id, State::Waiting { called: false });
+        self.enter(id, State::Waiting { woken: false });
         if ask_ns != NEVER {
-            self.at(ask_ns, Kind::Look, id);
+            self.push(ask_ns, Kind::CheckGil, id);
         }
     }
 
@@ -268,13 +272,13 @@ impl IdealGil {
         if let Some(wait) = self.actors[id as usize].wait.take() {
             self.waits.push(Wait { ended_ns: self.now_ns, ..wait });
         }
-        self.at(self.now_ns + self.actors[id as usize].compute_left_ns, Kind::BurstOver, id);
+        self.push(self.now_ns + self.actors[id as usize].compute_left_ns, Kind::BurstOver, id);
         self.end_forced_waits();
         if let Some(next) = self.scheduler.next(&self.threads, self.now_ns) {
             let ask_ns = self.scheduler.ask_ns(&self.threads, next, id, self.now_ns);
             if ask_ns < self.threads[next].looks_at_ns {
                 self.threads[next].looks_at_ns = ask_ns;
-                self.call(next);
+                self.wake(next);
             }
         }
     }
@@ -291,12 +295,12 @@ impl IdealGil {
         for id in 0..self.actors.len() as ThreadId {
             if self.actors[id as usize].state == State::ForcedWait {
                 self.threads[id].forced_wait_ended(self.now_ns);
-                self.go_on(id);
+                self.continue_script(id);
             }
         }
     }
 
-    /// `drop_gil`.
+    /// Models `drop_gil`.
     fn drop(&mut self, id: ThreadId) {
         let forced = self.requested;
         let from_ns = self.threads[id].taken_ns;
@@ -305,19 +309,19 @@ impl IdealGil {
         self.holds.push(Hold { thread: id, from_ns, to_ns: self.now_ns, forced });
         self.scheduler.drop(&mut self.threads, id, forced, self.now_ns);
         self.holder = None;
-        let called = self.scheduler.next(&self.threads, self.now_ns);
-        if let Some(next) = called {
-            self.call(next);
+        let woken = self.scheduler.next(&self.threads, self.now_ns);
+        if let Some(next) = woken {
+            self.wake(next);
         }
-        if forced && called.is_some() {
+        if forced && woken.is_some() {
             self.enter(id, State::ForcedWait);
         } else {
-            self.go_on(id);
+            self.continue_script(id);
         }
     }
 
-    /// Away, if the burst is over, or back for its rest.
-    fn go_on(&mut self, id: ThreadId) {
+    /// Lets the thread be away if its burst is over, or return for the rest of the burst.
+    fn continue_script(&mut self, id: ThreadId) {
         let actor = &mut self.actors[id as usize];
         let mut away_ns = 0;
         if actor.compute_left_ns == 0 {
@@ -326,20 +330,20 @@ impl IdealGil {
             actor.compute_left_ns = actor.script.bursts[actor.burst].compute_ns;
         }
         self.enter(id, State::Away);
-        self.at(self.now_ns + away_ns, Kind::Back, id);
+        self.push(self.now_ns + away_ns, Kind::Arrive, id);
     }
 
-    fn call(&mut self, id: ThreadId) {
-        let State::Waiting { called } = self.actors[id as usize].state else {
-            panic!("{id} was called and does not wait");
+    fn wake(&mut self, id: ThreadId) {
+        let State::Waiting { woken } = self.actors[id as usize].state else {
+            panic!("{id} was woken and does not wait");
         };
-        if !called {
-            self.enter(id, State::Waiting { called: true });
-            self.at(self.now_ns, Kind::Look, id);
+        if !woken {
+            self.enter(id, State::Waiting { woken: true });
+            self.push(self.now_ns, Kind::CheckGil, id);
         }
     }
 
-    /// What holds between any two events.
+    /// Checks the invariants between two events.
     fn check(&self) {
         let state = |id: usize| self.actors[id].state;
         let holders: Vec<usize> =
@@ -347,28 +351,28 @@ impl IdealGil {
         assert_eq!(holders.first().map(|&id| id as ThreadId), self.holder);
         assert!(holders.len() <= 1, "two threads hold");
         let mut waiters = 0;
-        let mut called = false;
+        let mut woken = false;
         let mut looks = false;
         for (id, actor) in self.actors.iter().enumerate() {
             let queued = self.threads.0[id].is_queued();
             let waits = matches!(actor.state, State::Waiting { .. });
             assert_eq!(queued, waits, "thread {id} is {:?}", actor.state);
-            if let State::Waiting { called: is_called } = actor.state {
+            if let State::Waiting { woken: is_woken } = actor.state {
                 waiters += 1;
-                called |= is_called;
+                woken |= is_woken;
                 looks |= self.threads.0[id].looks_at_ns != NEVER;
             }
         }
         let next = self.scheduler.next(&self.threads, self.now_ns);
-        assert_eq!(next.is_some(), waiters > 0, "the policy's queues hold the waiters, no others");
+        assert_eq!(next.is_some(), waiters > 0, "the queues hold exactly the waiters");
         if let Some(next) = next {
             assert!(matches!(state(next as usize), State::Waiting { .. }), "{next} does not wait");
             let asked = self.holder.is_some() && (self.requested || looks);
-            assert!(called || asked, "{waiters} wait, and nobody will wake them");
+            assert!(woken || asked, "{waiters} threads wait, and no thread will wake them");
         }
     }
 
-    /// The queues give back each waiter once.
+    /// Empties the queues, and checks that each waiter is in one queue once.
     fn drain(&mut self) {
         let waiters =
             self.actors.iter().filter(|actor| matches!(actor.state, State::Waiting { .. })).count();
