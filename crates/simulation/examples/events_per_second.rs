@@ -1,8 +1,9 @@
-//! How fast virtual time is: events a second under each policy, for few threads and for many.
+//! Measures the simulation's speed: events per second under each policy, with few threads and with
+//! many.
 //!
-//! `cargo run --release --package headway-simulation --example events_per_second`; exit code 1 if the slowest case is
-//! below a million. The best of several runs counts: whatever else the machine does makes a run slower, never
-//! faster.
+//! `cargo run --release --package headway-simulation --example events_per_second` exits with 1 if
+//! the slowest case is below a million. The best of several runs counts, because other load makes a
+//! run slower, never faster.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -13,7 +14,7 @@ use headway_simulation::{PolicyName, Scenario, ThreadSetting};
 mod scenario;
 use scenario::*;
 
-const WANTED: f64 = 1e6;
+const REQUIRED: f64 = 1e6;
 const RUNS: usize = 5;
 const ABOUT_EVENTS: f64 = 300_000.0;
 
@@ -21,7 +22,7 @@ fn io() -> ThreadSetting {
     repeats(vec![compute(20 * US), sleep(100 * US), compute(50 * US), system(20 * US)])
 }
 
-/// A second of it is run once to learn how long to run it.
+/// Measures one case. A first run of a second of virtual time determines the length of the others.
 fn events_per_second(policy: PolicyName, threads: &[ThreadSetting]) -> f64 {
     let gils = vec![gil(policy, INTERVAL_NS)];
     let second = scenario(machine(8), gils, threads.to_vec(), 1_000 * MS);
@@ -38,19 +39,19 @@ fn events_per_second(policy: PolicyName, threads: &[ThreadSetting]) -> f64 {
 fn main() -> ExitCode {
     let mut slowest = f64::MAX;
     println!("millions of events a second");
-    for (what, hogs, others) in [("2 threads", 1, 1), ("8 threads", 2, 6), ("40 threads", 4, 36)] {
+    for (case, hogs, others) in [("2 threads", 1, 1), ("8 threads", 2, 6), ("40 threads", 4, 36)] {
         let threads = [vec![hog(); hogs], vec![io(); others]].concat();
         for policy in PolicyName::ALL {
             let rate = events_per_second(policy, &threads);
-            println!("{what:>12}  {:<9} {:6.2}", policy.as_str(), rate / 1e6);
+            println!("{case:>12}  {:<9} {:6.2}", policy.as_str(), rate / 1e6);
             slowest = slowest.min(rate);
         }
     }
-    match slowest >= WANTED {
+    match slowest >= REQUIRED {
         true => ExitCode::SUCCESS,
         false => {
             eprintln!(
-                "events_per_second: {slowest:.0} in the slowest case; {WANTED:.0} are wanted"
+                "events_per_second: {slowest:.0} in the slowest case; {REQUIRED:.0} are wanted"
             );
             ExitCode::FAILURE
         }

@@ -7,13 +7,13 @@ use headway_sched::{ThreadId, Threads};
 /// The mark of a thread whose last drop was forced.
 const CPU_BOUND: u32 = 1;
 
-/// A thread that was forced to drop counts as CPU-bound from then on, one that drops of its own accord
-/// as I/O-bound; all begin as I/O-bound. An I/O-bound waiter asks a CPU-bound holder to drop at
-/// once, and goes first; between equals the switch interval holds.
+/// A thread that was forced to drop is CPU-bound from then on, a thread that drops voluntarily is
+/// I/O-bound; all threads begin as I/O-bound. An I/O-bound waiter requests a drop from a CPU-bound
+/// holder at once, and goes first; between threads of the same class, the switch interval applies.
 ///
 /// # Bound
-/// None. I/O-bound threads can keep CPU-bound ones waiting for as long as they like, and a thread that
-/// computes but drops the GIL for a moment now and then counts as I/O-bound.
+/// None. I/O-bound threads can keep CPU-bound threads waiting without limit, and a thread that
+/// computes but sometimes drops the GIL for a moment counts as I/O-bound.
 ///
 /// Source: David Beazley's patch, as the issue bpo-7946 and seed 002 describe it.
 #[derive(Debug)]

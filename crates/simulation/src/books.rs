@@ -1,8 +1,8 @@
-//! What is counted, within the window from `begin_ns` to `end_ns`.
+//! The counters of a run, within the window from `begin_ns` to `end_ns`.
 
 use serde::Serialize;
 
-/// So many quantiles, from the least to the greatest, describe samples.
+/// The number of quantiles that describe samples, from the least to the greatest.
 const QUANTILES: usize = 1_001;
 
 #[derive(Debug)]
@@ -23,24 +23,25 @@ pub struct ThreadBook {
     pub contended_takes: u64,
     pub forced_drops: u64,
     pub voluntary_drops: u64,
-    /// Drop requests that it made.
+    /// The number of drop requests that the thread made.
     pub asked: u64,
-    /// Those at the ends of the window by a fraction.
+    /// The number of requests of the script. A request at an end of the window counts as a
+    /// fraction.
     pub requests: f64,
     pub finished_ns: Option<u64>,
     pub wait_ns: Samples,
     pub hold_ns: Samples,
     pub request_ns: Samples,
-    /// From the begin of an `ask` until it was answered.
+    /// The times from the beginning of an `ask` until its answer.
     pub answer_ns: Samples,
 }
 
 #[derive(Debug, Default, Serialize)]
 pub struct GilBook {
     pub held_ns: u64,
-    /// Held while somebody waits.
+    /// The time held while another thread waits.
     pub contended_ns: u64,
-    /// Free while somebody waits.
+    /// The time free while a thread waits.
     pub handoff_ns: u64,
     pub switches: u64,
     pub drop_requests: u64,
@@ -65,7 +66,7 @@ impl Books {
         (self.begin_ns..=self.end_ns).contains(&now_ns)
     }
 
-    /// How much of that time lies in the window.
+    /// Returns the part of an interval that lies in the window.
     pub fn inside_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         to_ns.min(self.end_ns).saturating_sub(from_ns.max(self.begin_ns))
     }
@@ -76,14 +77,14 @@ impl Books {
         self.threads[thread].computed_ns += if computing { ns } else { 0 };
     }
 
-    /// A thread begins to wait beside so many others.
+    /// Counts a thread that begins to wait beside `others` waiters.
     pub fn contended(&mut self, gil: usize, others: usize, now_ns: u64) {
         if others == 0 {
             self.gils[gil].contended_since_ns = now_ns;
         }
     }
 
-    /// A GIL that so many waited for, the taker included, was taken.
+    /// Counts a take of a GIL. `waiters` includes the taker if it waited.
     pub fn taken(&mut self, gil: usize, waiters: usize, switched: bool, now_ns: u64) {
         let open = self.is_open(now_ns);
         let free_ns = self.inside_ns(self.gils[gil].free_since_ns, now_ns);
@@ -104,7 +105,7 @@ impl Books {
         }
     }
 
-    /// The GIL as the run leaves it.
+    /// Counts the state of a GIL at the end of the run.
     pub fn ends(&mut self, gil: usize, held: bool, waiters: usize, ended_ns: u64) {
         if waiters > 0 && held {
             let contended_ns = self.inside_ns(self.gils[gil].contended_since_ns, ended_ns);
@@ -165,7 +166,7 @@ impl Books {
     }
 }
 
-/// Times of one kind.
+/// The samples of one kind of time.
 #[derive(Debug, Default)]
 pub struct Samples(Vec<u64>);
 

@@ -1,44 +1,46 @@
-//! The operating system: which thread is on which core.
+//! The operating system's scheduler, which places threads on cores.
 //!
-//! As Linux does it, in outline: each core has a queue; by EEVDF, of those that have not had more than
-//! their share the one whose slice ends first runs; a thread that wakes up goes to an idle core if there
-//! is one, else to the core that it was on or to that of who woke it, and runs there at once if its turn
-//! is before that of the thread that runs. A slice is seen to be over at a tick. Idle cores take over
-//! threads that have waited elsewhere for a while.
+//! The model follows Linux in outline. Each core has a run queue. By EEVDF, of the threads that
+//! have not had more than their share, the one whose slice ends first runs. A thread that wakes
+//! goes to an idle core if there is one, else to the core that it ran on last or to the core of the
+//! thread that woke it, and preempts the current thread of that core if its deadline is earlier.
+//! The end of a slice is noticed at a tick. Idle cores take over threads that have waited on other
+//! cores for a while.
 
 use crate::Simulation;
 use crate::distribution::{Distribution, Varying};
-use crate::events::What;
+use crate::events::EventKind;
 use crate::task::{CoreId, Run, Stage, TaskId};
 use crate::timeline::Moment;
 
-/// As Linux's `cache_nice_tries` has it.
+/// As Linux's `cache_nice_tries`.
 const MOST_FAILURES: u32 = 2;
 
 #[derive(Debug, Default)]
 pub struct Core {
     pub current: Option<TaskId>,
-    /// When the current thread's work went on, or will.
+    /// The time at which the current thread's work continued, or will continue.
     since_ns: u64,
-    /// Until when it is taken away.
+    /// The time until which the core is stolen.
     stolen_until_ns: u64,
-    /// Who was on it last: to go on with it costs nothing.
+    /// The thread that ran here last. Continuing with it costs nothing.
     last: Option<TaskId>,
     queue: Vec<TaskId>,
-    /// How often in turn a tick found it idle while threads waited elsewhere, and it took over none.
+    /// The number of successive ticks that found this core idle while threads waited on other cores
+    /// and could not be taken over.
     failures: u32,
-    /// A thread was woken for this core and is not there yet.
+    /// True if a thread was woken for this core and has not arrived yet.
     arriving: bool,
-    /// Events of an earlier plan are void.
+    /// The number of the core's plan. Events of an earlier plan are void.
     pub plan: u64,
-    /// The current thread has used up a slice since it was put here.
+    /// True if the current thread has used up a slice since it was put here.
     slice_over: bool,
-    /// A thread has come to the queue.
+    /// True if a thread has joined the queue since the last rescheduling.
     reschedules: bool,
     ticks: bool,
-    /// The virtual time at which nobody was there any more.
+    /// The virtual time at which the core became idle.
     idle_vtime_ns: i64,
-    /// And the time.
+    /// The time at which the core became idle.
     idle_since_ns: u64,
 }
 
@@ -47,15 +49,16 @@ impl Core {
         self.current.is_none() && self.queue.is_empty() && !self.arriving
     }
 
-    /// How many want it.
+    /// Returns the number of threads on this core, running, queued and arriving.
     fn load(&self) -> usize {
         self.queue.len() + usize::from(self.current.is_some()) + usize::from(self.arriving)
     }
 }
 
 impl Simulation {
-    /// Makes a blocked thread runnable. `waker` is the core of who does it; `sync` if that is about to wait
-    /// for it. What that costs who does it.
+    /// Makes a blocked thread runnable. `waker` is the core of the thread that wakes it; `sync`
+    /// means that the waking thread is about to wait for it. Returns the cost for the waking
+    /// thread.
     pub(super) fn wake(&mut self, id: TaskId, waker: Option<CoreId>, sync: bool) -> u64 {
         debug_assert_eq!(self.tasks[id].run, Run::Blocked);
         let core = self.core_for(id, waker, sync);
@@ -74,7 +77,7 @@ impl Simulation {
             };
             let wake_ns = wake_ns.sample_ns(&mut self.random);
             let call_ns = call_ns.sample_ns(&mut self.random);
-            self.plan_at(self.now_ns + wake_ns, What::Arrive { task: id, core });
+            self.plan_at(self.now_ns + wake_ns, EventKind::Arrive { task: id, core });
             call_ns
         } else {
             self.enqueue(id, core);
@@ -108,7 +111,7 @@ impl Simulation {
         }
     }
 
-    /// The current thread waits for something; whoever is next runs.
+    /// Blocks the current thread, and runs the next.
     pub(super) fn block(&mut self, id: TaskId) {
         let core = self.tasks[id].core;
         self.leave_core(id, Run::Blocked);
@@ -140,7 +143,7 @@ impl Simulation {
         self.note(id, Moment::Stop);
     }
 
-    /// A core without a thread gets the next of its queue, or one that waits elsewhere.
+    /// Fills a core without a thread from its queue, or with a thread that waits on another core.
     fn fill(&mut self, core: CoreId) {
         if self.cores[core].queue.is_empty() && !self.cores[core].arriving {
             self.pull(core);
@@ -150,10 +153,11 @@ impl Simulation {
         }
     }
 
-    /// Takes over a thread that has waited elsewhere for so long that its memory is cold there anyway.
+    /// Takes over a thread that has waited on another core for so long that its memory is no longer
+    /// in the caches there.
     fn pull(&mut self, core: CoreId) {
-        let patient = self.cores[core].failures <= MOST_FAILURES;
-        let hot_ns = if patient { self.scenario.machine.hot_ns as u64 } else { 0 };
+        let waits_for_cold = self.cores[core].failures <= MOST_FAILURES;
+        let hot_ns = if waits_for_cold { self.scenario.machine.hot_ns as u64 } else { 0 };
         let is_cold = |id: &TaskId| {
             let task = &self.tasks[*id];
             task.may_run_on(core) && self.now_ns >= task.last_ran_ns + hot_ns
@@ -174,8 +178,9 @@ impl Simulation {
         let vtime_ns = self.vtime_ns(core);
         let runnable = self.runnable(core).count() as i64;
         let task = &mut self.tasks[id];
-        // Who had less than its share keeps the difference, after the queue's time has moved by its coming;
-        // who had more waits until that has evened out, where it was.
+        // A thread that had less than its share keeps the difference, adjusted for the change of
+        // the queue's virtual time by its arrival. A thread that had more waits on its core until
+        // the difference has evened out.
         let lag_ns = match task.lag_ns {
             lag_ns if lag_ns >= 0 && runnable > 0 => lag_ns * (runnable + 1) / runnable,
             lag_ns if lag_ns < 0 && task.core == core => {
@@ -192,7 +197,8 @@ impl Simulation {
         self.start_ticks(core);
     }
 
-    /// After an event: where a thread has come, whoever's turn it is runs.
+    /// Lets the thread with the earliest deadline run on each core where a thread has arrived.
+    /// Called after each event.
     pub(super) fn reschedule(&mut self) {
         for core in 0..self.cores.len() {
             if std::mem::take(&mut self.cores[core].reschedules) {
@@ -206,7 +212,7 @@ impl Simulation {
         core.queue.iter().copied().chain(core.current)
     }
 
-    /// The mean of those that are runnable.
+    /// Returns the mean virtual time of the runnable threads.
     fn vtime_ns(&self, core: CoreId) -> i64 {
         let (mut sum_ns, mut count) = (0, 0);
         for id in self.runnable(core) {
@@ -219,8 +225,9 @@ impl Simulation {
         }
     }
 
-    /// Who has not had more than its share, or is in the midst of its slice, and of them the one whose slice
-    /// ends first; of equals, who came first.
+    /// Returns the next thread: of the threads that have not had more than their share, or are
+    /// within their slice, the one whose slice ends first; with equal ends, the one that arrived
+    /// first.
     fn pick(&self, core: CoreId) -> Option<TaskId> {
         let vtime_ns = self.vtime_ns(core);
         let current = self.cores[core].current.filter(|_| !self.cores[core].slice_over);
@@ -230,9 +237,10 @@ impl Simulation {
             .or_else(|| self.runnable(core).min_by_key(|id| self.tasks[*id].vruntime_ns))
     }
 
-    /// Lets the thread run whose turn it is. The times of the core are up to date.
+    /// Lets the picked thread run.
     fn preempt(&mut self, core: CoreId) {
-        // It wakes up: whoever came after the thread that it does so for waits for that, too.
+        // The core is waking up. Threads that came after the one that it wakes for wait for it,
+        // too.
         if self.cores[core].arriving {
             return;
         }
@@ -268,33 +276,35 @@ impl Simulation {
         task.is_cold |= (self.now_ns - task.last_ran_ns) as f64 >= long_ns;
         task.run = Run::Running;
         task.core = core;
-        // As Linux counts it: else threads that wake up for nothing would cost the core and never pay.
+        // Linux accounts for the time of the switch in this way. Otherwise, threads that wake up
+        // for nothing would use the core and never be charged.
         task.vruntime_ns += switch_ns as i64;
-        self.go_on_at(id, from_ns);
+        self.resume_at(id, from_ns);
         self.note(id, Moment::Run);
         self.plan_core(core);
     }
 
-    /// The current thread's work goes on then; what ends by the clock may have less of it left.
-    fn go_on_at(&mut self, id: TaskId, from_ns: u64) {
+    /// Lets the current thread's work continue at `from_ns`. A step that ends at a fixed time may
+    /// have less computation left.
+    fn resume_at(&mut self, id: TaskId, from_ns: u64) {
         let task = &mut self.tasks[id];
         if task.stage == Stage::Compute && task.until_ns.is_some() {
-            task.go_by_clock(from_ns);
+            task.apply_end_time(from_ns);
             self.plan_compute(id);
         }
     }
 
-    /// When the current thread's stage is over, if nothing happens until then.
+    /// Plans the end of the current thread's stage, for the case that no event happens before.
     pub(super) fn plan_core(&mut self, core: CoreId) {
         self.cores[core].plan += 1;
         if let Some(id) = self.cores[core].current {
             let plan = self.cores[core].plan;
             let from_ns = self.cores[core].since_ns.max(self.now_ns);
-            self.plan_at(from_ns + self.tasks[id].left_ns, What::StageOver { core, plan });
+            self.plan_at(from_ns + self.tasks[id].left_ns, EventKind::StageOver { core, plan });
         }
     }
 
-    /// The current thread has used its core until now.
+    /// Accounts for the current thread's use of the core until now.
     pub(super) fn account(&mut self, core: CoreId) {
         let Some(id) = self.cores[core].current else { return };
         let used_ns = self.now_ns.saturating_sub(self.cores[core].since_ns);
@@ -311,15 +321,16 @@ impl Simulation {
         }
     }
 
-    /// The next time that the core is taken away.
+    /// Plans the next time at which the core is stolen.
     pub(super) fn plan_steal(&mut self, core: CoreId) {
         let every_ns = self.scenario.machine.stolen_every_ns;
         let gap_ns = Distribution::Varying(Varying::Exponential(every_ns));
         let at_ns = self.now_ns + gap_ns.sample_ns(&mut self.random).max(1);
-        self.plan_at(at_ns, What::Steal { core });
+        self.plan_at(at_ns, EventKind::Steal { core });
     }
 
-    /// Its thread stands still, and the operating system does not know.
+    /// Stops the current thread for a while; the operating system does not know that the core is
+    /// stolen.
     pub(super) fn steal(&mut self, core: CoreId) {
         self.account(core);
         let stolen_ns = self.scenario.machine.stolen_ns.sample_ns(&mut self.random);
@@ -329,13 +340,13 @@ impl Simulation {
         this.since_ns = this.since_ns.max(this.stolen_until_ns);
         let (current, from_ns) = (this.current, this.since_ns);
         if let Some(id) = current {
-            self.go_on_at(id, from_ns);
+            self.resume_at(id, from_ns);
         }
         self.plan_core(core);
         self.plan_steal(core);
     }
 
-    /// Ticks are of interest while somebody waits for the core.
+    /// Starts the ticks of a core. They matter only while threads wait for the core.
     fn start_ticks(&mut self, core: CoreId) {
         if !self.cores[core].ticks {
             self.cores[core].ticks = true;
@@ -346,7 +357,7 @@ impl Simulation {
     fn plan_tick(&mut self, core: CoreId) {
         let tick_ns = self.scenario.machine.tick_ns as u64;
         let at_ns = (self.now_ns / tick_ns + 1) * tick_ns;
-        self.plan_at(at_ns, What::Tick { core });
+        self.plan_at(at_ns, EventKind::Tick { core });
     }
 
     pub(super) fn tick(&mut self, core: CoreId) {
@@ -354,11 +365,11 @@ impl Simulation {
             self.cores[core].ticks = false;
             return;
         }
-        // Before the turns change, with which all would be warm again.
+        // This precedes the preemption: the threads that it switches would all be warm again.
         for other in 0..self.cores.len() {
             if self.cores[other].is_idle() {
                 self.fill(other);
-                // Who finds only warm threads takes one of them after some time.
+                // A core that finds only warm threads takes one of them after some time.
                 let idle = self.cores[other].is_idle();
                 self.cores[other].failures = if idle { self.cores[other].failures + 1 } else { 0 };
             }

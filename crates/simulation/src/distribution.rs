@@ -1,12 +1,12 @@
-//! Times that vary, and where their variety comes from.
+//! Distributions of times.
 
 use fastrand::Rng;
 use serde::Deserialize;
 
-/// A longer time is a mistake.
+/// The longest valid time. A longer time is a mistake.
 pub const LONGEST_NS: f64 = 1e15;
 
-/// Of nanoseconds; see `scenario.py`.
+/// A distribution of times in nanoseconds; see `scenario.py`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Distribution {
@@ -19,14 +19,14 @@ pub enum Distribution {
 pub enum Varying {
     Exponential(f64),
     Uniform(f64, f64),
-    /// Median, and the standard deviation of the logarithm.
+    /// The median, and the standard deviation of the logarithm.
     Lognormal(f64, f64),
-    /// Evenly spaced, from the least to the greatest.
+    /// Evenly spaced quantiles, from the least to the greatest.
     Quantiles(Vec<f64>),
 }
 
 impl Distribution {
-    /// However far a tail goes, no more than `LONGEST_NS`: times are added up.
+    /// Returns a sample of at most `LONGEST_NS`, however long the tail, because times are added.
     pub fn sample_ns(&self, random: &mut Rng) -> u64 {
         let ns = match self {
             Self::Always(ns) => *ns,
@@ -45,8 +45,9 @@ impl Distribution {
         ns.min(LONGEST_NS) as u64
     }
 
-    /// Whether a script that repeats it gets on: on average it is a nanosecond or more, and a lognormal time,
-    /// whose mean may be made by what never happens, is that in every fortieth case at least.
+    /// Returns whether a script that repeats this time makes progress. The mean must be a
+    /// nanosecond or more. The mean of a lognormal time can consist of values that never occur, so
+    /// such a time must reach a nanosecond in at least one of forty samples.
     pub fn takes_time(&self) -> bool {
         let ns = match self {
             Self::Always(ns) | Self::Varying(Varying::Exponential(ns)) => *ns,
@@ -68,7 +69,7 @@ impl Distribution {
         ns >= 1.0
     }
 
-    /// Why it cannot be.
+    /// Checks whether the distribution is valid. The error states the reason.
     pub fn check(&self) -> Result<(), String> {
         let numbers: &[f64] = match self {
             Self::Always(ns) | Self::Varying(Varying::Exponential(ns)) => &[*ns],
@@ -87,7 +88,7 @@ impl Distribution {
     }
 }
 
-/// Box and Muller's, of which one is used.
+/// Returns a normally distributed sample, one of the pair of the Box-Muller transform.
 fn normal(random: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
     radius * (core::f64::consts::TAU * random.f64()).cos()

@@ -1,4 +1,4 @@
-//! What is going to happen, in order.
+//! The queue of future events, in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,23 +6,23 @@ use std::collections::BinaryHeap;
 use crate::task::{CoreId, TaskId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
-    /// The stage of the thread on that core is over, if its plan is still this one.
+pub enum EventKind {
+    /// The end of the stage of the thread on that core, void if the core's plan has changed.
     StageOver {
         core: CoreId,
         plan: u64,
     },
-    /// A timed wait or a sleep is over, if the thread's timer is still this one.
+    /// The end of a timed wait or a sleep, void if the thread's timer has changed.
     Timer {
         task: TaskId,
         timer: u64,
     },
-    /// A woken thread is at its core.
+    /// The arrival of a woken thread at its core.
     Arrive {
         task: TaskId,
         core: CoreId,
     },
-    /// The core is taken away.
+    /// The start of a time in which the core is stolen.
     Steal {
         core: CoreId,
     },
@@ -31,25 +31,25 @@ pub enum What {
     },
 }
 
-/// Those of the same time in the order in which they were planned.
+/// Future events. Events of the same time happen in the order in which they were planned.
 #[derive(Debug, Default)]
 pub struct Events {
-    heap: BinaryHeap<Reverse<(u64, u64, What)>>,
+    heap: BinaryHeap<Reverse<(u64, u64, EventKind)>>,
     planned: u64,
 }
 
 impl Events {
-    pub fn plan(&mut self, at_ns: u64, what: What) {
+    pub fn plan(&mut self, at_ns: u64, kind: EventKind) {
         self.planned += 1;
-        self.heap.push(Reverse((at_ns, self.planned, what)));
+        self.heap.push(Reverse((at_ns, self.planned, kind)));
     }
 
-    /// The next, if it is not later than that.
-    pub fn next(&mut self, until_ns: u64) -> Option<(u64, What)> {
-        let &Reverse((at_ns, _, what)) = self.heap.peek()?;
+    /// Removes and returns the next event, if it is not later than `until_ns`.
+    pub fn next(&mut self, until_ns: u64) -> Option<(u64, EventKind)> {
+        let &Reverse((at_ns, _, kind)) = self.heap.peek()?;
         (at_ns <= until_ns).then(|| {
             self.heap.pop();
-            (at_ns, what)
+            (at_ns, kind)
         })
     }
 }

@@ -1,5 +1,5 @@
-//! One GIL: its fields as in CPython's `Python/ceval_gil.c`, the policy in force, and who waits. What threads do
-//! with it is in `holding` and `waiting`.
+//! One GIL: its fields as in CPython's `Python/ceval_gil.c`, the policy in force, and the waiters.
+//! The actions of threads on it are in `holding` and `waiting`.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -10,7 +10,7 @@ use crate::task::TaskId;
 use headway_sched::Scheduler;
 use headway_sched::{Thread, ThreadId, Threads};
 
-/// The scheduler's side of the threads.
+/// The scheduler's data of the threads.
 #[derive(Debug)]
 pub struct Table(Vec<Thread>);
 
@@ -38,17 +38,18 @@ pub struct Gil {
     pub switch_number: u64,
     pub requested: bool,
     pub requested_ns: u64,
-    /// Python code until the holder looks at the request, or until its ticks are over.
+    /// The time of Python code until the holder checks for a request, or until its ticks are used
+    /// up.
     pub check_left_ns: u64,
-    /// Those that wait on `cond` and have not been called, under `interval`.
+    /// Under `interval`: the threads that wait on `cond` and have not been woken.
     pub cond: VecDeque<TaskId>,
     /// Under any other policy.
     pub scheduler: Option<Scheduler<SimulatedPolicy>>,
     pub threads: Table,
-    /// Whom the last drop called.
-    pub called: Option<TaskId>,
+    /// The thread that the last drop woke.
+    pub woken: Option<TaskId>,
     pub switch_cond: VecDeque<TaskId>,
-    /// How many want it and do not hold it.
+    /// The number of threads that wait for the GIL.
     pub waiters: usize,
 }
 
@@ -59,7 +60,8 @@ impl Gil {
         let mut scheduler = (setting.policy != PolicyName::INTERVAL)
             .then(|| Scheduler::with_policy(SimulatedPolicy::new(setting.policy), 1));
         if let Some(scheduler) = &mut scheduler {
-            // It learns the switch interval from waiters; here it knows it from the begin.
+            // A scheduler learns the switch interval from waiters; this one has it from the
+            // beginning.
             scheduler.wait(&mut threads, tasks as ThreadId, interval_ns, 0);
             scheduler.leave(&mut threads, tasks as ThreadId);
         }
@@ -75,29 +77,31 @@ impl Gil {
             cond: VecDeque::new(),
             scheduler,
             threads,
-            called: None,
+            woken: None,
             switch_cond: VecDeque::new(),
             waiters: 0,
         }
     }
 
-    /// Whether threads that are to compute are told apart from those that wait for I/O, and the kernel is
-    /// told so.
+    /// Returns whether the scheduler distinguishes CPU-bound from I/O-bound threads, and passes
+    /// hints about them to the kernel.
     pub fn hints(&self) -> bool {
         matches!(self.policy, PolicyName::Live(_)) && self.scheduler.is_some()
     }
 
-    /// How long a thread holds before it drops of itself; see `Policy::check_every_ns`.
+    /// Returns how long a thread holds before it drops without a request; see
+    /// `SimulatedPolicy::check_every_ns`.
     pub fn check_every_ns(&self) -> Option<u64> {
         self.scheduler.as_ref()?.policy().check_every_ns()
     }
 
-    /// Whether the holder, when it has come that far, drops.
-    pub fn is_wanted(&self) -> bool {
+    /// Returns whether the holder drops at its next check.
+    pub fn drop_is_due(&self) -> bool {
         self.requested || (self.check_every_ns().is_some() && self.waiters > 0)
     }
 
-    /// Its holder has run so much Python code. Ticks are counted whoever holds and whoever waits.
+    /// Accounts for Python code that the holder has run. Ticks are counted across holders, with or
+    /// without waiters.
     pub fn ran_python(&mut self, ns: u64) {
         let over_ns = ns.saturating_sub(self.check_left_ns);
         self.check_left_ns = match self.check_every_ns() {
@@ -106,7 +110,8 @@ impl Gil {
         };
     }
 
-    /// Whether the policy's queues give back each waiter, once, and nobody else. They are empty then.
+    /// Returns whether the policy's queues hold each waiter once, and no other thread. Empties
+    /// them.
     pub fn queues_are_whole(&mut self, now_ns: u64) -> bool {
         let Some(scheduler) = &mut self.scheduler else { return true };
         for _ in 0..self.waiters {

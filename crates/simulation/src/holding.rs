@@ -1,6 +1,6 @@
-//! `take_gil` and `drop_gil` of CPython's `Python/ceval_gil.c`, step by step, and what a thread does with the
-//! GIL until it sees a drop request. A thread that comes while nobody holds takes the GIL, whoever was
-//! called.
+//! `take_gil` and `drop_gil` of CPython's `Python/ceval_gil.c`, step by step, and what a thread
+//! does with the GIL until it sees a drop request. A thread that arrives while no thread holds the
+//! GIL takes it, even if another thread was woken.
 
 use crate::Simulation;
 use crate::gil::Gil;
@@ -9,7 +9,7 @@ use crate::timeline::Moment;
 use headway_sched::ThreadId;
 
 impl Simulation {
-    /// The thread, on its core, is in `take_gil`, at its begin or after a wait.
+    /// Runs `take_gil` on the thread's core, from its start or after a wait.
     pub(super) fn try_take(&mut self, id: TaskId) {
         let gil = self.gil_of(id);
         if let Some(holder) = self.gils[gil].holder {
@@ -33,7 +33,7 @@ impl Simulation {
         self.books.taken(gil, waiters, switched, now_ns);
         self.books.took(id, since_ns, now_ns);
         self.note(id, Moment::Take);
-        let mut cost_ns = self.call_next_if_it_may_ask(id, gil);
+        let mut cost_ns = self.wake_next_if_it_may_request(id, gil);
         if self.ends_forced_waits(gil, since_ns.is_some()) {
             cost_ns += self.end_forced_wait(id, gil);
         }
@@ -44,10 +44,10 @@ impl Simulation {
         task.stage = Stage::Taken;
     }
 
-    /// Back to the step that it was interrupted in, or to the next.
+    /// Continues the interrupted step, or begins the next one.
     pub(super) fn after_take(&mut self, id: TaskId) {
         let task = &mut self.tasks[id];
-        task.go_by_clock(self.now_ns);
+        task.apply_end_time(self.now_ns);
         if task.compute_left_ns > 0 {
             task.stage = Stage::Compute;
             self.plan_compute(id);
@@ -56,31 +56,31 @@ impl Simulation {
         }
     }
 
-    /// How long the thread computes before it sees a drop request, or before its check.
+    /// Plans how long the thread computes before it sees a drop request, or before its check.
     pub(super) fn plan_compute(&mut self, id: TaskId) {
         let task = &mut self.tasks[id];
         task.left_ns = task.compute_left_ns;
         if let Some(gil) = task.setting.gil
-            && self.gils[gil].is_wanted()
+            && self.gils[gil].drop_is_due()
         {
             task.left_ns = task.left_ns.min(self.gils[gil].check_left_ns);
         }
     }
 
-    /// C code has returned, after which the evaluation loop looks at its breaker at once. To ticks it was one
-    /// of many bytecodes.
-    pub(super) fn called(&mut self, id: TaskId) {
+    /// Ends a call of C code. The evaluation loop then checks its eval breaker at once. For the
+    /// ticks, the call was one of many bytecodes.
+    pub(super) fn after_call(&mut self, id: TaskId) {
         self.tasks[id].stage = Stage::Next;
         if self.tasks[id].setting.gil.is_some_and(|gil| self.gils[gil].requested) {
             self.begin_drop(id, Errand::Retake);
         }
     }
 
-    /// Between two bytecodes, after so much computing that it looks whether to drop.
+    /// Checks between two bytecodes whether to drop, after `check_left_ns` of computing.
     pub(super) fn check(&mut self, id: TaskId) {
         let gil = self.gil_of(id);
         let this = &mut self.gils[gil];
-        if !this.is_wanted() {
+        if !this.drop_is_due() {
             return self.plan_compute(id);
         }
         if let Some(every_ns) = this.check_every_ns() {
@@ -89,7 +89,7 @@ impl Simulation {
         self.begin_drop(id, Errand::Retake);
     }
 
-    /// The thread, on its core, has dropped the GIL: `drop_gil` up to its call.
+    /// Drops the GIL on the thread's core: `drop_gil` up to its wakeup of a waiter.
     pub(super) fn drop_gil(&mut self, id: TaskId) {
         let gil = self.gil_of(id);
         let now_ns = self.now_ns;
@@ -97,30 +97,31 @@ impl Simulation {
         self.books.dropped(id, gil, self.tasks[id].taken_ns, forced, now_ns);
         self.books.freed(gil, self.gils[gil].waiters, now_ns);
         self.note(id, if forced { Moment::ForcedDrop } else { Moment::Drop });
-        let Gil { scheduler, threads, cond, holder, called, waiters, .. } = &mut self.gils[gil];
+        let Gil { scheduler, threads, cond, holder, woken, waiters, .. } = &mut self.gils[gil];
         *holder = None;
-        *called = match scheduler {
+        *woken = match scheduler {
             Some(scheduler) => {
                 scheduler.drop(threads, id as ThreadId, forced, now_ns);
                 let next = scheduler.next(threads, now_ns).map(|next| next as TaskId);
                 debug_assert_eq!(
                     next.is_some(),
                     *waiters > 0,
-                    "who waits is in the policy's queues"
+                    "the policy's queues hold the waiters"
                 );
                 next
             }
             None => cond.front().copied(),
         };
-        let cost_ns = match *called {
-            Some(next) => self.call(next, id),
+        let cost_ns = match *woken {
+            Some(next) => self.wake_waiter(next, id),
             None => 0,
         };
         self.tasks[id].stage = Stage::Dropped;
         self.tasks[id].left_ns = cost_ns;
     }
 
-    /// The rest of `drop_gil`: who was asked waits until another has taken the GIL, unless it ends.
+    /// Runs the rest of `drop_gil`: a thread that was forced to drop waits until another has taken
+    /// the GIL, unless the thread ends.
     pub(super) fn after_drop(&mut self, id: TaskId) {
         let gil = self.gil_of(id);
         let this = &mut self.gils[gil];
@@ -130,7 +131,7 @@ impl Simulation {
             return self.run_errand(id);
         }
         let spins = this.hints()
-            && this.called.is_some_and(|called| self.tasks[called].core != self.tasks[id].core);
+            && this.woken.is_some_and(|woken| self.tasks[woken].core != self.tasks[id].core);
         if this.scheduler.is_none() {
             this.requested = false;
         }
@@ -148,12 +149,12 @@ impl Simulation {
     pub(super) fn run_errand(&mut self, id: TaskId) {
         match self.tasks[id].errand {
             Errand::Retake => self.begin_take(id),
-            Errand::Step(step) => self.go_away(id, step),
+            Errand::Step(step) => self.begin_step_without_gil(id, step),
             Errand::End => self.end_script(id),
         }
     }
 
-    /// The thread, on its core, wants the GIL, if it has one.
+    /// Begins to take the GIL on the thread's core, if the thread has a GIL.
     pub(super) fn begin_take(&mut self, id: TaskId) {
         if self.tasks[id].setting.gil.is_none() {
             self.tasks[id].stage = Stage::Next;
@@ -163,7 +164,8 @@ impl Simulation {
         self.tasks[id].left_ns = self.scenario.machine.take_ns.sample_ns(&mut self.random);
     }
 
-    /// The thread, on its core, drops the GIL, if it has one, and then does that.
+    /// Begins to drop the GIL on the thread's core, if the thread has a GIL, and runs `errand`
+    /// afterwards.
     pub(super) fn begin_drop(&mut self, id: TaskId, errand: Errand) {
         self.tasks[id].errand = errand;
         if self.tasks[id].setting.gil.is_none() {

@@ -1,8 +1,8 @@
-//! Threads and their GILs in virtual time: discrete events, deterministic by seed.
+//! Threads and their GILs in virtual time: a discrete-event simulation, deterministic by seed.
 //!
-//! Threads follow scripts on the cores of a simulated machine; its operating system is in `cores`,
-//! CPython's protocol in `holding` and, with the policies, in `waiting`. What a run tells is in `Outcome`.
-//! One thread runs it; it reads no clock.
+//! Threads follow scripts on the cores of a simulated machine. Its operating system is in `cores`,
+//! CPython's protocol in `holding` and, with the policies, in `waiting`. The results of a run are
+//! in `Outcome`. A run uses one thread and reads no clock.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ pub use timeline::Moment;
 
 use books::Books;
 use cores::Core;
-use events::{Events, What};
+use events::{EventKind, Events};
 use gil::Gil;
 use script::Channel;
 use task::{CoreId, Stage, Task, TaskId};
@@ -54,11 +54,11 @@ pub struct Simulation {
     channels: Vec<Channel>,
     books: Books,
     timeline: Timeline,
-    /// Threads whose script is run once and is not over.
+    /// The number of threads that run their script once and have not finished.
     unfinished: usize,
 }
 
-/// What came of it; see `Outcome` of `python/headway/simulate/scenario.py`.
+/// The results of a run; see `Outcome` of `python/headway/simulate/scenario.py`.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     pub events: u64,
@@ -70,7 +70,7 @@ pub struct Outcome {
 }
 
 impl Simulation {
-    /// Or the place of the scenario that cannot be, and why.
+    /// Creates a simulation. The error names the first invalid part of the scenario and the reason.
     pub fn new(scenario: Scenario) -> Result<Self, String> {
         scenario.check()?;
         let (begin_ns, end_ns) = (scenario.begin_ns as u64, scenario.end_ns as u64);
@@ -109,7 +109,7 @@ impl Simulation {
         for task in 0..simulation.tasks.len() {
             let at_ns = simulation.tasks[task].setting.starts_ns as u64;
             simulation.tasks[task].timer_due_ns = at_ns;
-            simulation.plan_at(at_ns, What::Timer { task, timer: 0 });
+            simulation.plan_at(at_ns, EventKind::Timer { task, timer: 0 });
         }
         for core in 0..cores {
             simulation.plan_steal(core);
@@ -117,15 +117,16 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// All of it, see `go_on`.
+    /// Runs the whole simulation, as `go_on` does in parts.
     pub fn run(mut self) -> Outcome {
         while !self.go_on(u64::MAX) {}
         self.outcome()
     }
 
-    /// Until all scripts that are run once are over, or the end; where there are none, until the end and then
-    /// on until the requests are answered that are under way, for as long as the window was at most. It
-    /// stops after so many events. Whether it is over.
+    /// Runs until all scripts that are run once have finished, or until the end. Without such
+    /// scripts, it runs until the end, and then until the requests in progress have finished, for
+    /// at most the length of the window. Returns false if it stopped before, after `events` events,
+    /// and true if the simulation is over.
     pub fn go_on(&mut self, events: u64) -> bool {
         let stops_at = self.happened.saturating_add(events);
         let waits_for_scripts = self.scenario.threads.iter().any(|thread| thread.once);
@@ -137,10 +138,11 @@ impl Simulation {
             self.ended_ns = Some(self.now_ns);
         }
         let late_ns = self.end_ns + self.books.inside_ns(0, self.end_ns);
-        waits_for_scripts || self.run_until(late_ns, stops_at, |this| !this.is_asked())
+        waits_for_scripts
+            || self.run_until(late_ns, stops_at, |this| !this.has_request_in_progress())
     }
 
-    /// When it is over.
+    /// Returns the results of a simulation that is over.
     pub fn outcome(mut self) -> Outcome {
         let ended_ns = self.ended_ns.unwrap_or(self.now_ns);
         self.close_books(ended_ns);
@@ -155,28 +157,29 @@ impl Simulation {
         }
     }
 
-    /// Whether it came so far, before there were so many events.
+    /// Runs until `is_over` or `until_ns`. Returns false if it stopped before, after `stops_at`
+    /// events in all.
     fn run_until(&mut self, until_ns: u64, stops_at: u64, is_over: impl Fn(&Self) -> bool) -> bool {
         while !is_over(self) {
             if self.happened >= stops_at {
                 return false;
             }
-            let Some((at_ns, what)) = self.events.next(until_ns) else {
+            let Some((at_ns, kind)) = self.events.next(until_ns) else {
                 self.now_ns = until_ns;
                 return true;
             };
             debug_assert!(at_ns >= self.now_ns, "time runs back");
             self.now_ns = at_ns;
             self.happened += 1;
-            self.happen(what);
+            self.handle(kind);
             self.reschedule();
         }
         true
     }
 
-    fn happen(&mut self, what: What) {
-        match what {
-            What::StageOver { core, plan } => {
+    fn handle(&mut self, kind: EventKind) {
+        match kind {
+            EventKind::StageOver { core, plan } => {
                 if self.cores[core].plan == plan
                     && let Some(current) = self.cores[core].current
                 {
@@ -184,18 +187,19 @@ impl Simulation {
                     self.advance(current);
                 }
             }
-            What::Timer { task, timer } => {
+            EventKind::Timer { task, timer } => {
                 if self.tasks[task].timer == timer {
                     self.timers_over(self.tasks[task].core);
                 }
             }
-            What::Arrive { task, core } => self.arrive(task, core),
-            What::Steal { core } => self.steal(core),
-            What::Tick { core } => self.tick(core),
+            EventKind::Arrive { task, core } => self.arrive(task, core),
+            EventKind::Steal { core } => self.steal(core),
+            EventKind::Tick { core } => self.tick(core),
         }
     }
 
-    /// A timer's interrupt ends all timed waits of that core that are due, in the order in which they are.
+    /// Handles a timer's interrupt: ends all timed waits of the core that are due, in order of
+    /// their times.
     fn timers_over(&mut self, core: CoreId) {
         let is_due = |task: &Task| task.core == core && task.timer_due_ns <= self.now_ns;
         let mut due: Vec<TaskId> =
@@ -207,20 +211,20 @@ impl Simulation {
         }
     }
 
-    /// The blocked thread is woken then, as late as timers are.
+    /// Wakes the blocked thread at `until_ns`, delayed by the timer slack.
     fn start_timer(&mut self, task: TaskId, until_ns: u64) {
         let slack_ns = self.scenario.machine.timer_slack_ns as u64;
         self.tasks[task].timer += 1;
         self.tasks[task].timer_due_ns = until_ns;
         let timer = self.tasks[task].timer;
-        self.plan_at(until_ns.saturating_add(slack_ns), What::Timer { task, timer });
+        self.plan_at(until_ns.saturating_add(slack_ns), EventKind::Timer { task, timer });
     }
 
-    fn plan_at(&mut self, at_ns: u64, what: What) {
-        self.events.plan(at_ns, what);
+    fn plan_at(&mut self, at_ns: u64, kind: EventKind) {
+        self.events.plan(at_ns, kind);
     }
 
-    /// The thread has been on its core from then until now.
+    /// Accounts for `used_ns` on the thread's core until now.
     fn used(&mut self, id: TaskId, used_ns: u64) {
         let task = &mut self.tasks[id];
         let computing = matches!(task.stage, Stage::Compute | Stage::Call);
@@ -240,12 +244,12 @@ impl Simulation {
         }
     }
 
-    /// Whether a request that began within the window is under way.
-    fn is_asked(&self) -> bool {
+    /// Returns whether a request that began within the window is in progress.
+    fn has_request_in_progress(&self) -> bool {
         self.tasks.iter().any(|task| task.began_ns.is_some_and(|began_ns| began_ns < self.end_ns))
     }
 
-    /// What goes on at the end is counted until then.
+    /// Counts holds, waits and processor time that are in progress at the end.
     fn close_books(&mut self, ended_ns: u64) {
         for core in 0..self.cores.len() {
             self.account(core);

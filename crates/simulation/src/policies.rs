@@ -1,4 +1,4 @@
-//! The policies of a simulated GIL: those of a running CPython, and three that history knows.
+//! The policies of a simulated GIL: those of a running CPython, and three historical ones.
 
 use headway_sched::{LivePolicy, Policy, ThreadId, Threads};
 
@@ -60,20 +60,20 @@ impl SimulatedPolicy {
         }
     }
 
-    /// How long a thread holds the GIL before it drops it without a request, to take it again at once if
-    /// it can. `None`: it holds until a waiter requests a drop.
+    /// Returns how long a thread holds the GIL before it drops it without a request and tries to
+    /// take it again at once. `None` means that it holds until a waiter requests a drop.
     pub fn check_every_ns(&self) -> Option<u64> {
         matches!(self, Self::Ticks(_)).then_some(CHECK_NS)
     }
 
-    /// Whether a thread that drops the GIL on request waits until another has taken it.
+    /// Returns whether a thread that drops the GIL on request waits until another has taken it.
     pub fn forces_switch(&self) -> bool {
         !matches!(self, Self::Ticks(_))
     }
 }
 
 /// Calls a method of the policy in force.
-macro_rules! each {
+macro_rules! dispatch {
     ($of:expr, $policy:ident => $call:expr) => {
         match $of {
             SimulatedPolicy::Live($policy) => $call,
@@ -86,23 +86,23 @@ macro_rules! each {
 
 impl Policy for SimulatedPolicy {
     fn wait<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId, now_ns: u64) {
-        each!(self, policy => policy.wait(threads, waiter, now_ns));
+        dispatch!(self, policy => policy.wait(threads, waiter, now_ns));
     }
 
     fn leave<T: Threads>(&mut self, threads: &mut T, waiter: ThreadId) {
-        each!(self, policy => policy.leave(threads, waiter));
+        dispatch!(self, policy => policy.leave(threads, waiter));
     }
 
     fn take<T: Threads>(&mut self, threads: &mut T, thread: ThreadId, now_ns: u64) {
-        each!(self, policy => policy.take(threads, thread, now_ns));
+        dispatch!(self, policy => policy.take(threads, thread, now_ns));
     }
 
     fn drop<T: Threads>(&mut self, threads: &mut T, thread: ThreadId, now_ns: u64) {
-        each!(self, policy => policy.drop(threads, thread, now_ns));
+        dispatch!(self, policy => policy.drop(threads, thread, now_ns));
     }
 
     fn next<T: Threads>(&self, threads: &T, now_ns: u64) -> Option<ThreadId> {
-        each!(self, policy => policy.next(threads, now_ns))
+        dispatch!(self, policy => policy.next(threads, now_ns))
     }
 
     fn ask_ns<T: Threads>(
@@ -112,6 +112,6 @@ impl Policy for SimulatedPolicy {
         holder: ThreadId,
         now_ns: u64,
     ) -> u64 {
-        each!(self, policy => policy.ask_ns(threads, waiter, holder, now_ns))
+        dispatch!(self, policy => policy.ask_ns(threads, waiter, holder, now_ns))
     }
 }

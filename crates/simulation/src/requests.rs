@@ -1,18 +1,18 @@
-//! `requests`: priority requests, as Antoine Pitrou's new GIL first had them.
+//! `requests`: priority requests, as in the first version of Antoine Pitrou's new GIL.
 
 use headway_sched::Policy;
 use headway_sched::Queue;
 use headway_sched::{ThreadId, Threads};
 
-/// The mark of a thread that comes back from a call for which it dropped the GIL itself.
+/// The mark of a thread that returns from a call for which it dropped the GIL voluntarily.
 const PRIORITY_REQUEST: u32 = 1;
 
-/// A thread that comes back from I/O makes a priority request: it asks the holder to drop at once, and is
-/// scheduled before all others. Everything else is as in `interval`.
+/// A thread that returns from I/O makes a priority request: it requests a drop at once, and
+/// precedes all other threads. Everything else is as in `interval`.
 ///
 /// # Bound
 /// None. A thread that makes one short call after another has the GIL whenever it wants, and two
-/// of them can keep all others from it.
+/// such threads can keep all others from it.
 ///
 /// Source: python-dev, October 2009 ("Reworking the GIL"); seed 003.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
-//! What is simulated: a machine, its GILs, and threads that follow scripts. Times are nanoseconds.
+//! The description of a simulation: a machine, its GILs, and threads that follow scripts. Times are
+//! in nanoseconds.
 //!
-//! The words are those of `python/headway/simulate/scenario.py`, which tells what each means.
+//! The names are those of `python/headway/simulate/scenario.py`, which documents them.
 
 use serde::Deserialize;
 
@@ -23,49 +24,53 @@ pub struct Scenario {
     pub timeline_events: usize,
 }
 
-/// The cores, the operating system, and what the parts of a switch cost.
+/// The cores, the operating system, and the costs of the parts of a switch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     pub cores: usize,
-    /// From a wake-up until the thread runs, on a core that was idle.
+    /// The time from a wakeup until the thread runs, on a core that was idle.
     pub wake_idle_ns: Distribution,
-    /// The same, on one that had been idle for `long_idle_ns` or longer: it sleeps deeper.
+    /// As `wake_idle_ns`, on a core that had been idle for `long_idle_ns` or longer, and so is in a
+    /// deeper sleep state.
     #[serde(default)]
     pub wake_idle_long_ns: Option<Distribution>,
     #[serde(default = "never")]
     pub long_idle_ns: f64,
-    /// To put another thread on a core.
+    /// The cost of putting another thread on a core.
     pub switch_ns: Distribution,
-    /// What the first system call takes longer of a thread that was on no core for `long_idle_ns`.
+    /// The additional time of the first system call of a thread that was on no core for
+    /// `long_idle_ns`.
     #[serde(default = "none")]
     pub cold_ns: Distribution,
-    /// What it costs to wake a thread on an idle core, for who does it.
+    /// The cost of waking a thread on an idle core, for the thread that wakes it.
     pub call_ns: Distribution,
-    /// The same, of a core that sleeps deeper.
+    /// As `call_ns`, if the core is in a deeper sleep state.
     #[serde(default)]
     pub call_long_ns: Option<Distribution>,
-    /// How long a thread runs before another that is runnable has its turn (EEVDF's base slice).
+    /// The time that a thread runs before another runnable thread has its turn (EEVDF's base
+    /// slice).
     pub slice_ns: f64,
-    /// How often the kernel looks whether a slice is over.
+    /// The period at which the kernel checks whether a slice has ended.
     #[serde(default = "tick_ns")]
     pub tick_ns: f64,
-    /// A thread that ran on a core less than so long ago is not moved from it (`sched_migration_cost_ns`).
+    /// A thread that ran on a core less than this time ago is not moved from it
+    /// (`sched_migration_cost_ns`).
     #[serde(default = "hot_ns")]
     pub hot_ns: f64,
-    /// Each core is taken away now and then, by interrupts or a hypervisor: how long apart on average, and for
-    /// how long.
+    /// Interrupts or a hypervisor steal each core at intervals of this mean length, for
+    /// `stolen_ns`.
     #[serde(default = "never")]
     pub stolen_every_ns: f64,
     #[serde(default = "none")]
     pub stolen_ns: Distribution,
-    /// How late timed waits and sleeps end, by Linux's timer slack.
+    /// The delay of timed waits and sleeps by Linux's timer slack.
     pub timer_slack_ns: f64,
-    /// From a drop request until a thread that runs Python code sees it.
+    /// The time from a drop request until a thread that runs Python code sees it.
     pub check_ns: Distribution,
     pub take_ns: Distribution,
     pub drop_ns: Distribution,
-    /// A waiter under a policy that is next spins for so long before it sleeps.
+    /// The time for which the next waiter under a policy spins before it sleeps.
     #[serde(default = "spin_ns")]
     pub spin_ns: f64,
 }
@@ -89,7 +94,7 @@ pub struct ThreadSetting {
     pub once: bool,
     #[serde(default)]
     pub starts_ns: f64,
-    /// Those that it may run on; all, if there are none.
+    /// The cores that the thread may run on; an empty list allows all.
     #[serde(default)]
     pub cores: Vec<usize>,
 }
@@ -131,7 +136,7 @@ fn hot_ns() -> f64 {
     5e5
 }
 
-/// That of `crates/gil`.
+/// The value of `crates/gil`.
 fn spin_ns() -> f64 {
     2e4
 }
@@ -144,13 +149,13 @@ fn policy_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<PolicyName, 
     })
 }
 
-/// Of what comes again and again.
+/// The shortest period of a recurring event.
 const SHORTEST_NS: f64 = 1e3;
-/// More of them are a mistake.
+/// The limit of list lengths. A longer list is a mistake.
 const MOST: usize = 1_000;
 
 impl Scenario {
-    /// Whether it can be: the first place that cannot, and why.
+    /// Checks whether the scenario is valid. The error names the first invalid part and the reason.
     pub fn check(&self) -> Result<(), String> {
         let machine = &self.machine;
         within("machine.cores", machine.cores as f64, 1.0, 64.0)?;

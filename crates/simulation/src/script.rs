@@ -1,4 +1,4 @@
-//! What a thread does when a stage of it is over: the next step of its script, and its messages.
+//! The steps of a script and the messages between threads: what a thread does after each stage.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use crate::scenario::Step;
 use crate::task::{Errand, Run, Stage, StepId, TaskId};
 use crate::timeline::Moment;
 
-/// Messages that nobody has received yet, with who sent them and waits for an answer, and the threads that
-/// wait for one.
+/// The messages that no thread has received, each with its sender if that waits for an answer, and
+/// the threads that wait for a message.
 #[derive(Debug, Default)]
 pub struct Channel {
     messages: VecDeque<Option<TaskId>>,
@@ -16,7 +16,7 @@ pub struct Channel {
 }
 
 impl Simulation {
-    /// The current thread of a core has used up its stage's time.
+    /// Advances the current thread of a core, which has used up the time of its stage.
     pub(super) fn advance(&mut self, id: TaskId) {
         while self.tasks[id].run == Run::Running && self.tasks[id].left_ns == 0 {
             self.next_stage(id);
@@ -33,10 +33,10 @@ impl Simulation {
                 self.tasks[id].stage = Stage::Next;
             }
             Stage::Compute => self.check(id),
-            Stage::Call => self.called(id),
+            Stage::Call => self.after_call(id),
             Stage::Answering => {
                 self.answer(id);
-                self.called(id);
+                self.after_call(id);
             }
             Stage::Take | Stage::WaitForGil => self.try_take(id),
             Stage::Taken => self.after_take(id),
@@ -47,7 +47,7 @@ impl Simulation {
             Stage::WaitForSwitch => self.run_errand(id),
             Stage::Away | Stage::Back | Stage::WaitForAnswer => self.begin_take(id),
             Stage::WaitForMessage => self.received(id),
-            Stage::Asking => self.asked(id),
+            Stage::Asking => self.send(id),
             Stage::Replying => self.replied(id),
         }
     }
@@ -100,8 +100,8 @@ impl Simulation {
         }
     }
 
-    /// Without the GIL now.
-    pub(super) fn go_away(&mut self, id: TaskId, step: StepId) {
+    /// Begins the step for which the thread dropped the GIL.
+    pub(super) fn begin_step_without_gil(&mut self, id: TaskId, step: StepId) {
         let random = &mut self.random;
         let task = &mut self.tasks[id];
         let (stage, ns) = match &task.setting.script[step] {
@@ -144,7 +144,7 @@ impl Simulation {
         self.tasks[id].stage = Stage::Back;
     }
 
-    /// The script is over, and the GIL dropped.
+    /// Finishes a thread whose script has ended and that has dropped the GIL.
     pub(super) fn end_script(&mut self, id: TaskId) {
         self.books.threads[id].finished_ns = Some(self.now_ns);
         self.unfinished -= 1;
@@ -158,19 +158,20 @@ impl Simulation {
         }
     }
 
-    /// The message is sent.
-    fn asked(&mut self, id: TaskId) {
+    /// Sends the message of the present step.
+    fn send(&mut self, id: TaskId) {
         let (channel, answer) = match self.step_of_errand(id) {
             Some(Step::Ask(channel, _)) => (channel, Some(id)),
             Some(Step::Send(channel, _)) => (channel, None),
-            _ => unreachable!("only these ask"),
+            _ => unreachable!("only these steps send"),
         };
         let receiver = self.channels[channel].receivers.pop_front();
         match receiver {
             Some(receiver) => {
                 self.tasks[receiver].asked_by = answer;
                 let cost_ns = self.wake(receiver, Some(self.tasks[id].core), true);
-                // Who waits for the answer has nothing to do meanwhile.
+                // A thread that waits for the answer has no other work meanwhile, so the cost of
+                // the wakeup delays nothing.
                 self.tasks[id].left_ns = if answer.is_some() { 0 } else { cost_ns };
             }
             None => self.channels[channel].messages.push_back(answer),
@@ -188,7 +189,7 @@ impl Simulation {
         self.answer(id);
     }
 
-    /// Wakes up who waits for an answer to the message that was received last.
+    /// Wakes the thread that waits for an answer to the message that was received last.
     fn answer(&mut self, id: TaskId) {
         if let Some(asker) = self.tasks[id].asked_by.take() {
             self.books.answered(asker, self.tasks[asker].asked_since_ns, self.now_ns);

@@ -1,11 +1,11 @@
-//! One thread: where it is with its script, its GIL and the operating system.
+//! One thread: its state in its script, at its GIL and in the operating system.
 
 use crate::scenario::ThreadSetting;
 
 pub type TaskId = usize;
 pub type CoreId = usize;
 
-/// To the operating system.
+/// The state of a thread in the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
     Blocked,
@@ -16,33 +16,34 @@ pub enum Run {
     Over,
 }
 
-/// What the thread is at; what comes next happens on a core, when its time `left_ns` there is used up.
+/// The current activity of a thread. The next stage begins, on a core, when the thread has used up
+/// `left_ns` there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The next step of the script.
+    /// Is ready for the next step of the script.
     Next,
-    /// Python code, with the GIL: it sees drop requests.
+    /// Runs Python code with the GIL, and sees drop requests.
     Compute,
-    /// C code that keeps the GIL.
+    /// Runs C code that keeps the GIL.
     Call,
-    /// The same, and then the message that was received last is answered.
+    /// Runs C code that keeps the GIL, then answers the message that was received last.
     Answering,
-    /// To take the GIL.
+    /// Is about to take the GIL.
     Take,
-    /// It spins for a moment before it sleeps for the GIL.
+    /// Spins for a moment before it sleeps for the GIL.
     SpinForGil,
     WaitForGil,
-    /// It has, and calls who waits for that.
+    /// Has taken the GIL, and wakes the threads that wait for the take.
     Taken,
-    /// To drop the GIL.
+    /// Is about to drop the GIL.
     Drop,
-    /// It has, and called who waits.
+    /// Has dropped the GIL, and woken a waiter.
     Dropped,
     SpinForSwitch,
     WaitForSwitch,
-    /// Without the GIL, on its way to the step that it dropped it for.
+    /// Runs without the GIL, in a step for which it dropped it.
     Away,
-    /// What it does without the GIL is done: back to it.
+    /// Has finished the step without the GIL, and is about to take it again.
     Back,
     Asking,
     WaitForAnswer,
@@ -50,30 +51,31 @@ pub enum Stage {
     Replying,
 }
 
-/// What it is to do once it has dropped the GIL.
+/// The continuation after a drop of the GIL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errand {
-    /// It was asked to drop, and computes on.
+    /// Takes the GIL again: the thread dropped on request.
     Retake,
     Step(StepId),
-    /// Nothing: its script is over.
+    /// Ends: the script has finished.
     End,
 }
 
-/// A place in its script.
+/// An index into the script.
 pub type StepId = usize;
 
 #[derive(Debug)]
 pub struct Task {
     pub setting: ThreadSetting,
     pub run: Run,
-    /// The core that it is on, or was on last.
+    /// The core that the thread is on, or was on last.
     pub core: CoreId,
     pub last_ran_ns: u64,
-    /// Nothing of it is in a core's caches: its next system call takes longer.
+    /// True if no core has the thread's data in its caches, so that its next system call takes
+    /// longer.
     pub is_cold: bool,
-    /// EEVDF: virtual time used, when the slice is over by it, and, of a blocked thread, by how much it had
-    /// less than its share.
+    /// EEVDF's data: the virtual time used, the virtual time at which the slice ends, and for a
+    /// blocked thread the amount by which it had less than its share.
     pub vruntime_ns: i64,
     pub vdeadline_ns: i64,
     pub lag_ns: i64,
@@ -81,29 +83,30 @@ pub struct Task {
 
     pub stage: Stage,
     pub next_step: StepId,
-    /// Processor time until the stage is over.
+    /// The processor time until the stage is over.
     pub left_ns: u64,
-    /// Of a compute step.
+    /// The processor time until the compute step is over.
     pub compute_left_ns: u64,
-    /// When it ends by the clock, if it does.
+    /// The fixed time at which the compute step ends, if it has one.
     pub until_ns: Option<u64>,
     pub errand: Errand,
-    /// Events of an earlier timer are void.
+    /// The number of the timer. Events of an earlier timer are void.
     pub timer: u64,
-    /// When its timer is due, which is some time before it is over; the end of time without one.
+    /// The time at which the timer is due, which precedes its event by the timer slack; `u64::MAX`
+    /// without a timer.
     pub timer_due_ns: u64,
-    /// Whether the wait that has just ended did so because its time was over.
+    /// True if the wait that has just ended timed out.
     pub timed_out: bool,
-    /// Who sent the message that it received last, and waits for an answer.
+    /// The sender of the message that was received last, if it waits for an answer.
     pub asked_by: Option<TaskId>,
 
-    /// Since when it waits for the GIL, its timed waits together.
+    /// The start of the wait for the GIL, which may consist of several timed waits.
     pub waiting_since_ns: Option<u64>,
-    /// The GIL's switch number when the timed wait began.
+    /// The GIL's switch number at the start of the timed wait.
     pub switch_number: u64,
     pub taken_ns: u64,
     pub began_ns: Option<u64>,
-    /// Since when it asks and waits for the answer.
+    /// The start of the present or last exchange of a message and its answer.
     pub asked_since_ns: u64,
 }
 
@@ -141,8 +144,8 @@ impl Task {
         self.setting.cores.is_empty() || self.setting.cores.contains(&core)
     }
 
-    /// What ends by the clock ends then wherever the thread was meanwhile.
-    pub fn go_by_clock(&mut self, now_ns: u64) {
+    /// Adjusts a compute step that ends at a fixed time, wherever the thread was in the meantime.
+    pub fn apply_end_time(&mut self, now_ns: u64) {
         if let Some(until_ns) = self.until_ns {
             self.compute_left_ns = until_ns.saturating_sub(now_ns);
         }

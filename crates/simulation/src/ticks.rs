@@ -4,11 +4,13 @@ use headway_sched::Queue;
 use headway_sched::{NEVER, Policy};
 use headway_sched::{ThreadId, Threads};
 
-/// `sys.getcheckinterval()` was 100 ticks; a tick, about one bytecode, is taken as 50 ns.
+/// The default of `sys.getcheckinterval()`, 100 ticks. A tick, about one bytecode, is taken as 50
+/// ns.
 pub const CHECK_NS: u64 = 100 * 50;
 
-/// The holder drops the GIL every 100 ticks and at once tries to take it again. A waiter never asks: it
-/// is woken at each drop, and has the GIL if it is up before the old holder is back.
+/// The holder drops the GIL every 100 ticks and at once tries to take it again. A waiter never
+/// requests a drop: each drop wakes it, and it takes the GIL if it runs before the old holder is
+/// back.
 ///
 /// # Bound
 /// None. A waiter may lose against a CPU-bound holder any number of times.

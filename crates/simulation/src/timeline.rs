@@ -1,4 +1,4 @@
-//! Moments of threads, for who draws them.
+//! A record of the threads' events in a window, for drawing.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub enum Moment {
     Ask,
     ForcedWait,
     ForcedWaitOver,
-    /// On a core, and off it.
+    /// The thread runs on a core; the thread stops running.
     Run,
     Stop,
     Begin,
@@ -36,51 +36,53 @@ impl Moment {
     }
 }
 
-/// The first of the window, after what is under way when it opens, as if that began then.
+/// The first `capacity` moments of the window, preceded by the intervals that are in progress when
+/// the window opens, as if they began then.
 #[derive(Debug)]
 pub struct Timeline {
-    room: usize,
+    capacity: usize,
     begin_ns: u64,
-    /// Until the window is open.
-    under_way: Vec<(usize, Moment)>,
+    /// The intervals in progress, until the window opens.
+    in_progress: Vec<(usize, Moment)>,
     moments: Vec<(u64, usize, Moment)>,
     lost: u64,
 }
 
 impl Timeline {
-    pub fn new(room: usize, begin_ns: u64) -> Self {
-        Self { room, begin_ns, under_way: Vec::new(), moments: Vec::new(), lost: 0 }
+    pub fn new(capacity: usize, begin_ns: u64) -> Self {
+        Self { capacity, begin_ns, in_progress: Vec::new(), moments: Vec::new(), lost: 0 }
     }
 
-    /// In order of time, and not after the window.
+    /// Records a moment. Moments come in order of time, and none comes after the window.
     pub fn note(&mut self, at_ns: u64, thread: usize, moment: Moment) {
         if at_ns >= self.begin_ns {
             self.open();
             self.keep(at_ns, thread, moment);
-        } else if self.room > 0 {
-            // A script may begin what it never ends.
-            self.under_way
-                .retain(|&(who, begun)| who != thread || begun != moment && !moment.ends(begun));
+        } else if self.capacity > 0 {
+            // A script may begin a request that it never ends.
+            self.in_progress.retain(|&(other, begun)| {
+                other != thread || begun != moment && !moment.ends(begun)
+            });
             if moment.begins() {
-                self.under_way.push((thread, moment));
+                self.in_progress.push((thread, moment));
             }
         }
     }
 
-    /// All that were kept, and how many were not.
+    /// Returns the recorded moments, and the number of those that exceeded the capacity.
     pub fn close(mut self) -> (Vec<(u64, usize, Moment)>, u64) {
         self.open();
         (self.moments, self.lost)
     }
 
     fn open(&mut self) {
-        for (thread, moment) in std::mem::take(&mut self.under_way) {
+        for (thread, moment) in std::mem::take(&mut self.in_progress) {
             self.keep(self.begin_ns, thread, moment);
         }
     }
 
     fn keep(&mut self, at_ns: u64, thread: usize, moment: Moment) {
-        if self.moments.len() < self.room {
+        if self.moments.len() < self.capacity {
             self.moments.push((at_ns, thread, moment));
         } else {
             self.lost += 1;
@@ -92,8 +94,11 @@ impl Timeline {
 mod tests {
     use crate::*;
 
-    fn noted(room: usize, moments: &[(u64, usize, Moment)]) -> (Vec<(u64, usize, Moment)>, u64) {
-        let mut timeline = Timeline::new(room, 100);
+    fn noted(
+        capacity: usize,
+        moments: &[(u64, usize, Moment)],
+    ) -> (Vec<(u64, usize, Moment)>, u64) {
+        let mut timeline = Timeline::new(capacity, 100);
         for &(at_ns, thread, moment) in moments {
             timeline.note(at_ns, thread, moment);
         }
@@ -101,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_when_the_window_opens_begins_then() {
+    fn intervals_in_progress_when_the_window_opens_begin_then() {
         use Moment::{Begin, Drop, End, Run, Stop, Take, Wait};
         let before = [(10, 0, Run), (11, 0, Take), (20, 1, Begin), (30, 1, Wait), (40, 0, Drop)];
         let later = [(41, 0, Stop), (50, 0, Take), (120, 0, Drop), (130, 1, Take), (140, 1, End)];
@@ -111,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_counted() {
+    fn moments_beyond_the_capacity_are_counted() {
         let runs = [(90, 0, Moment::Run), (110, 1, Moment::Run), (120, 1, Moment::Stop)];
         assert_eq!(noted(2, &runs), (vec![(100, 0, Moment::Run), runs[1]], 1));
         assert_eq!(noted(0, &runs), (vec![], 2));

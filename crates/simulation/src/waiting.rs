@@ -1,8 +1,8 @@
-//! How threads wait for a GIL, ask for it and are called.
+//! How threads wait for a GIL, request it and are woken.
 //!
-//! Under `interval` they wait on `cond`, one switch interval at a time, and are called in the order in
-//! which they began that. Under a policy they wait as `crates/gil` has them wait: the policy chooses whom a
-//! drop calls, and when a waiter asks.
+//! Under `interval` they wait on `cond`, one switch interval at a time, and are woken in the order
+//! in which these waits began. Under a policy they wait as in `crates/gil`: the policy chooses the
+//! thread that a drop wakes, and the time at which a waiter requests a drop.
 
 use crate::Simulation;
 use crate::gil::Gil;
@@ -13,17 +13,17 @@ use headway_sched::NEVER;
 use headway_sched::ThreadId;
 use headway_sched::{Scheduler, is_cpu_bound};
 
-/// As the live queue has it: a waiter looks after so long, whatever it was told.
-const LOOK_NS: u64 = 100_000_000;
-/// Likewise, how long who was forced to switch waits at most.
+/// A waiter checks the GIL after this time, as in the live queue, whatever the policy answered.
+const RECHECK_NS: u64 = 100_000_000;
+/// The longest forced-switch wait, as in the live queue.
 const SWITCH_LIMIT_NS: u64 = 10_000_000;
-/// As `crates/gil` hints to the kernel: the slice of a thread that does not compute.
+/// The slice of a thread that does not compute, as `crates/gil` requests it from the kernel.
 const SHORT_SLICE_NS: i64 = 100_000;
-/// From a call until a thread that spins has seen it.
+/// The time from a wakeup until a spinning thread has seen it.
 const SPIN_ANSWER_NS: u64 = 200;
 
 impl Simulation {
-    /// A timed wait begins, or under a policy a wait in its queue.
+    /// Begins a timed wait or, under a policy, a wait in the policy's queue.
     pub(super) fn wait_for_gil(&mut self, id: TaskId, gil: usize, holder: TaskId) {
         let now_ns = self.now_ns;
         let timed_out = std::mem::take(&mut self.tasks[id].timed_out);
@@ -66,7 +66,7 @@ impl Simulation {
             false => scheduler.ask_ns(threads, me, holder as ThreadId, now_ns),
         };
         if ask_ns <= now_ns {
-            // It leaves, asks, and comes back with its place.
+            // The waiter leaves, requests a drop, and returns with its position.
             scheduler.leave(threads, me);
             scheduler.wait(threads, me, *interval_ns, now_ns);
             ask_ns = now_ns + *interval_ns;
@@ -74,7 +74,7 @@ impl Simulation {
         }
         let hints = self.gils[gil].hints();
         let Gil { scheduler: Some(scheduler), threads, .. } = &mut self.gils[gil] else { return };
-        let until_ns = ask_ns.min(now_ns + LOOK_NS);
+        let until_ns = ask_ns.min(now_ns + RECHECK_NS);
         threads[me].looks_at_ns = until_ns;
         let is_next = scheduler.next(threads, now_ns) == Some(me);
         let cpu_bound = is_cpu_bound(threads, me);
@@ -94,7 +94,7 @@ impl Simulation {
         }
     }
 
-    /// Nobody has called it yet.
+    /// Blocks a waiter that no thread has woken yet.
     pub(super) fn sleep_for_gil(&mut self, id: TaskId) {
         let gil = self.gil_of(id);
         let until_ns = self.gils[gil].threads[id as ThreadId].looks_at_ns;
@@ -105,7 +105,7 @@ impl Simulation {
         }
     }
 
-    /// Its timed wait is over, for the GIL or for the switch.
+    /// Ends a timed wait, for the GIL or for the switch.
     pub(super) fn stop_waiting(&mut self, id: TaskId) {
         match self.tasks[id].stage {
             Stage::WaitForGil => {
@@ -124,7 +124,7 @@ impl Simulation {
 
     fn request_drop(&mut self, id: TaskId, gil: usize, holder: TaskId) {
         let check_ns = self.scenario.machine.check_ns.sample_ns(&mut self.random);
-        // What the holder has run until now brings it no nearer to its check.
+        // The time that the holder has run until now does not count towards its check.
         self.account(self.tasks[holder].core);
         let this = &mut self.gils[gil];
         if !this.requested {
@@ -137,7 +137,7 @@ impl Simulation {
         self.plan_holder(holder);
     }
 
-    /// The holder is to drop sooner than it knew.
+    /// Plans an earlier drop of the holder.
     fn plan_holder(&mut self, holder: TaskId) {
         if self.tasks[holder].stage == Stage::Compute {
             let core = self.tasks[holder].core;
@@ -149,9 +149,9 @@ impl Simulation {
         }
     }
 
-    /// Tells the policy of the take, and calls the waiter that may ask sooner now than it knows. What that
-    /// cost.
-    pub(super) fn call_next_if_it_may_ask(&mut self, id: TaskId, gil: usize) -> u64 {
+    /// Reports the take to the policy, and wakes the next waiter if it may now request a drop
+    /// earlier than it expects. Returns the cost.
+    pub(super) fn wake_next_if_it_may_request(&mut self, id: TaskId, gil: usize) -> u64 {
         let now_ns = self.now_ns;
         let Gil { scheduler, threads, .. } = &mut self.gils[gil];
         let Some(scheduler) = scheduler else { return 0 };
@@ -164,18 +164,18 @@ impl Simulation {
             return 0;
         }
         threads[next].looks_at_ns = ask_ns;
-        self.call(next as TaskId, id)
+        self.wake_waiter(next as TaskId, id)
     }
 
-    /// Calls a waiter, if nobody has. What it cost.
-    pub(super) fn call(&mut self, waiter: TaskId, by: TaskId) -> u64 {
+    /// Wakes a waiter, if no thread has. Returns the cost.
+    pub(super) fn wake_waiter(&mut self, waiter: TaskId, by: TaskId) -> u64 {
         let gil = self.gil_of(waiter);
         self.gils[gil].cond.retain(|id| *id != waiter);
-        self.rouse(waiter, by)
+        self.end_wait(waiter, by)
     }
 
-    /// Ends the wait of a thread that sleeps, or spins.
-    fn rouse(&mut self, id: TaskId, by: TaskId) -> u64 {
+    /// Ends the wait of a thread that sleeps or spins. Returns the cost.
+    fn end_wait(&mut self, id: TaskId, by: TaskId) -> u64 {
         match (self.tasks[id].run, self.tasks[id].stage) {
             (Run::Blocked, Stage::WaitForGil | Stage::WaitForSwitch) => {
                 self.tasks[id].left_ns = 0;
@@ -198,7 +198,7 @@ impl Simulation {
         }
     }
 
-    /// Nobody has taken the GIL yet.
+    /// Blocks a thread in its forced-switch wait: no thread has taken the GIL yet.
     pub(super) fn sleep_for_switch(&mut self, id: TaskId) {
         self.tasks[id].stage = Stage::WaitForSwitch;
         self.block(id);
@@ -207,7 +207,8 @@ impl Simulation {
         }
     }
 
-    /// Under a policy, one that did not wait ends no forced wait while others wait.
+    /// Returns whether a take ends the forced-switch waits. Under a policy, the take of a thread
+    /// that did not wait does not end them while others wait.
     pub(super) fn ends_forced_waits(&self, gil: usize, waited: bool) -> bool {
         let Gil { scheduler, threads, .. } = &self.gils[gil];
         let others_wait =
@@ -215,12 +216,12 @@ impl Simulation {
         waited || !scheduler.as_ref().is_some_and(others_wait)
     }
 
-    /// `switch_cond` is signalled by each take.
+    /// Ends forced-switch waits: each take signals `switch_cond`. Returns the cost.
     pub(super) fn end_forced_wait(&mut self, taker: TaskId, gil: usize) -> u64 {
         let mut cost_ns = 0;
         while let Some(id) = self.gils[gil].switch_cond.pop_front() {
             self.forced_wait_over(id, gil);
-            cost_ns += self.rouse(id, taker);
+            cost_ns += self.end_wait(id, taker);
             if self.gils[gil].scheduler.is_none() {
                 break;
             }

@@ -1,4 +1,5 @@
-//! What the policies of history answer, and what a scheduler keeps when its policy changes.
+//! The answers of the historical policies, and the data that a scheduler keeps when the policy
+//! changes.
 
 #[path = "../../sched/tests/driven_gil/mod.rs"]
 mod driven_gil;
@@ -16,7 +17,7 @@ fn every_policy_has_a_name_of_its_own() {
 }
 
 #[test]
-fn a_waiter_that_leaves_to_ask_comes_back_with_its_place() {
+fn a_waiter_that_leaves_to_request_a_drop_returns_to_its_position() {
     for policy in PolicyName::ALL {
         let mut gil = Gil::under(SimulatedPolicy::new(policy));
         gil.take(0).pass(US).wait(1).pass(US).wait(2).pass(US);
@@ -28,21 +29,21 @@ fn a_waiter_that_leaves_to_ask_comes_back_with_its_place() {
 }
 
 #[test]
-fn a_new_scheduler_knows_the_thread_and_not_the_old_policys_notes() {
+fn a_new_scheduler_keeps_a_threads_times_and_clears_the_old_policys_data() {
     let mut gil = Gil::under(SimulatedPolicy::new(PolicyName::Requests));
     gil.hold(1, MS).pass(MS).hold_until_asked(2, 5 * MS);
     gil.scheduler = Scheduler::with_policy(SimulatedPolicy::new(PolicyName::Beazley), 2);
     gil.take(0).pass(US).wait(2).pass(US).wait(1);
-    // Under `beazley` all begin as I/O-bound.
+    // Under `beazley`, all threads begin as I/O-bound.
     assert_eq!(gil.order(), [2, 1]);
     gil.scheduler = Scheduler::with_policy(SimulatedPolicy::new(PolicyName::PRIORITY), 3);
     gil.wait(2).pass(US).wait(1);
-    // What it did is known: it held for 5 ms.
+    // The scheduler knows from the thread's times that thread 2 held for 5 ms.
     assert_eq!(gil.order(), [1, 2]);
 }
 
 #[test]
-fn requests_put_who_comes_back_from_a_call_before_all_others() {
+fn requests_put_a_thread_that_returns_from_a_call_before_all_others() {
     let mut gil = Gil::under(SimulatedPolicy::new(PolicyName::Requests));
     gil.hold_until_asked(1, MS).hold(2, 30 * MS);
     gil.take(0).wait(1).pass(US).wait(2);
@@ -52,20 +53,20 @@ fn requests_put_who_comes_back_from_a_call_before_all_others() {
 }
 
 #[test]
-fn beazley_goes_by_the_last_drop_alone() {
+fn beazley_classes_a_thread_by_its_last_drop_alone() {
     let mut gil = Gil::under(SimulatedPolicy::new(PolicyName::Beazley));
     gil.hold_until_asked(0, US).hold_until_asked(1, US).hold(2, 30 * MS);
     gil.take(0).wait(1).pass(US).wait(2);
     assert_eq!(gil.asks_in_ns(2, 0), 0);
     assert_eq!(gil.asks_in_ns(1, 0), INTERVAL_NS - US);
     assert_eq!(gil.order(), [2, 1]);
-    // An I/O-bound holder is left its interval.
+    // An I/O-bound holder keeps its interval.
     gil.drop(0).take(0).wait(2);
     assert_eq!(gil.asks_in_ns(2, 0), INTERVAL_NS);
 }
 
 #[test]
-fn ticks_never_ask() {
+fn ticks_never_request_a_drop() {
     let mut gil = Gil::under(SimulatedPolicy::new(PolicyName::Ticks));
     gil.take(0).wait(1).pass(60_000 * MS);
     assert_eq!(gil.asks_in_ns(1, 0), NEVER);

@@ -1,4 +1,4 @@
-//! What CPython's protocol and the kernel do in the corner cases, in virtual time.
+//! CPython's protocol and the kernel in corner cases, in virtual time.
 
 mod scenario;
 
@@ -15,9 +15,9 @@ fn starts(ns: u64, thread: ThreadSetting) -> ThreadSetting {
     ThreadSetting { starts_ns: ns as f64, ..thread }
 }
 
-/// To wake others is part of a take or a drop, not of what the thread computes.
+/// The time to wake others is part of a take or a drop, not of the thread's computation.
 #[test]
-fn computing_takes_as_long_as_it_was_told_to_however_often_it_is_interrupted() {
+fn computing_takes_its_time_however_often_it_is_interrupted() {
     for policy in PolicyName::ALL {
         let hogs = vec![does_once(vec![compute(100 * MS)]); 3];
         let outcome = run_under(policy, machine(4), hogs, 60_000 * MS);
@@ -27,10 +27,10 @@ fn computing_takes_as_long_as_it_was_told_to_however_often_it_is_interrupted() {
     }
 }
 
-/// `drop_gil` with its final release: nobody waits for a switch for a thread that is no more.
+/// `drop_gil` with its final release does not wait for a switch.
 #[test]
-fn a_thread_that_ends_waits_for_no_switch() {
-    // It is asked, and does not come to see it.
+fn a_thread_that_ends_does_not_wait_for_a_switch() {
+    // A drop is requested, and the thread ends before its check.
     let machine = Machine { check_ns: always(50 * MS), ..machine(2) };
     let ends = does_once(vec![compute(20 * MS)]);
     let scenario = Scenario {
@@ -49,7 +49,8 @@ fn a_thread_that_ends_waits_for_no_switch() {
     assert!(outcome.threads[0].finished_ns < Some(20 * MS + 100 * US));
 }
 
-/// The evaluation loop looks at its breaker after each call, however short the Python code in between is.
+/// The evaluation loop checks its eval breaker after each call, however short the Python code
+/// between calls.
 #[test]
 fn a_drop_request_is_seen_by_code_that_makes_one_call_after_another() {
     let calls = repeats(vec![compute(50), call(MS)]);
@@ -61,9 +62,9 @@ fn a_drop_request_is_seen_by_code_that_makes_one_call_after_another() {
     }
 }
 
-/// From the request on, however long the holder has run before.
+/// The time counts from the request, however long the holder has run before.
 #[test]
-fn a_drop_request_is_seen_after_the_time_that_takes() {
+fn a_drop_request_is_seen_after_the_check_time() {
     let machine = Machine { check_ns: always(400 * US), ..machine(2) };
     for policy in PolicyName::ALL.into_iter().filter(|policy| *policy != PolicyName::Ticks) {
         let gils = vec![gil(policy, INTERVAL_NS)];
@@ -88,25 +89,25 @@ fn a_drop_request_is_seen_after_the_time_that_takes() {
     }
 }
 
-/// The time to the check goes on from one step to the next.
+/// The time to the check continues from one step to the next.
 #[test]
-fn a_drop_request_is_seen_by_code_whose_steps_are_shorter_than_the_time_to_see_it() {
+fn a_drop_request_is_seen_by_code_whose_steps_are_shorter_than_the_check_time() {
     let machine = Machine { check_ns: always(10 * US), ..machine(2) };
     let short = vec![compute(300), Step::Begin, compute(0), compute(400), Step::End];
     for policy in PolicyName::ALL.into_iter().filter(|policy| *policy != PolicyName::Ticks) {
         let threads = vec![repeats(short.clone()), starts(MS, hog())];
         let outcome = run_under(policy, machine.clone(), threads, 200 * MS);
         assert!(outcome.threads[0].forced_drops > 5, "{policy:?}");
-        // Alone at first, and asked an interval after that at the latest.
+        // The thread is alone at first, then receives a request within an interval.
         let longest_ns = outcome.threads[0].hold_ns.max_ns();
         assert!(longest_ns < MS + INTERVAL_NS + 500 * US, "{policy:?}: {longest_ns}");
         assert!(outcome.threads[1].held_ns > 80 * MS, "{policy:?}");
     }
 }
 
-/// A second request, while the first one is on its way, changes nothing.
+/// A second request while the first one is pending has no effect.
 #[test]
-fn requests_that_come_faster_than_they_are_seen_do_not_put_it_off() {
+fn frequent_requests_do_not_postpone_the_check() {
     let machine = Machine { check_ns: always(50 * US), timer_slack_ns: 0.0, ..machine(4) };
     for policy in PolicyName::ALL.into_iter().filter(|policy| *policy != PolicyName::Ticks) {
         let gils = vec![gil(policy, 10 * US)];
@@ -115,11 +116,11 @@ fn requests_that_come_faster_than_they_are_seen_do_not_put_it_off() {
     }
 }
 
-/// As `crates/gil` has it: who was forced to switch goes to look for itself if nobody comes. CPython's own
-/// protocol has it wait.
+/// As in `crates/gil`, a thread in a forced-switch wait checks the GIL itself if no thread takes
+/// it. Under CPython's own protocol, it keeps waiting.
 #[test]
-fn a_forced_wait_under_our_policies_has_an_end_though_nobody_takes() {
-    // Who asks spins no longer when it is called, and wakes up late.
+fn a_forced_switch_wait_under_our_policies_ends_even_if_no_thread_takes() {
+    // The waiter no longer spins when it is woken, and wakes late.
     let late = always(30 * MS);
     let machine = Machine { check_ns: always(100 * US), wake_idle_ns: late, ..machine(4) };
     for policy in [PolicyName::INTERVAL, PolicyName::PRIORITY, PolicyName::DEADLINE] {
@@ -146,9 +147,9 @@ fn a_forced_wait_under_our_policies_has_an_end_though_nobody_takes() {
     }
 }
 
-/// A core that wakes up for one thread is not awake sooner for another.
+/// A core that wakes for one thread is not ready sooner for another.
 #[test]
-fn nobody_runs_on_a_core_that_is_waking_up() {
+fn no_thread_runs_on_a_core_that_is_waking_up() {
     let machine = Machine { wake_idle_ns: always(MS), timer_slack_ns: 0.0, ..machine(1) };
     let alone = ThreadSetting { gil: None, ..does_once(vec![compute(MS)]) };
     let threads = vec![starts(MS, alone.clone()), starts(MS + 100 * US, alone)];
@@ -158,10 +159,9 @@ fn nobody_runs_on_a_core_that_is_waking_up() {
     assert_eq!(outcome.timeline.iter().find(runs).map(|run| run.0), Some(2 * MS));
 }
 
-/// Core 0 has the longer queue, and its threads may not leave it.
+/// Core 0 has the longer queue, and its threads must not leave it.
 #[test]
-fn an_idle_core_takes_over_a_thread_that_may_come_and_not_the_one_that_waits_in_the_longest_queue()
-{
+fn an_idle_core_takes_over_a_thread_that_it_may_run_rather_than_one_of_the_longest_queue() {
     let alone = |ns| ThreadSetting { gil: None, ..does_once(vec![compute(ns)]) };
     let mut threads = vec![on(&[0], alone(60 * MS)); 3];
     threads.push(on(&[1], alone(60 * MS)));
@@ -172,19 +172,20 @@ fn an_idle_core_takes_over_a_thread_that_may_come_and_not_the_one_that_waits_in_
     assert!(outcome.threads[5].finished_ns < Some(50 * MS), "{:?}", outcome.threads[5].finished_ns);
 }
 
-/// They alternate at each tick, and who has just run is not cold.
+/// The threads alternate at each tick, and the thread that has just run is not cold.
 #[test]
 fn two_threads_do_not_share_a_core_beside_an_idle_one() {
     let alone = |ns| ThreadSetting { gil: None, ..does_once(vec![compute(ns)]) };
-    // The second core is free before the third thread has waited for long.
+    // The second core is idle before the third thread has waited for long.
     let threads = vec![alone(500 * MS), alone(300 * US), alone(500 * MS)];
     let outcome = run(scenario(machine(2), Vec::new(), threads, 2_000 * MS));
     assert!(outcome.ended_ns < 520 * MS, "{}", outcome.ended_ns);
 }
 
-/// A mean below a nanosecond is no time at all, and nor is one that only the rarest cases make long.
+/// A mean below a nanosecond takes no time, and a mean that only the rarest samples reach takes
+/// none either.
 #[test]
-fn a_script_that_would_never_get_anywhere_is_refused() {
+fn a_script_that_makes_no_progress_is_refused() {
     let never = Distribution::Varying(Varying::Lognormal(1e-100, 30.0));
     for step in [compute(0), Step::Compute(Distribution::Always(0.5)), Step::Compute(never)] {
         let gils = vec![gil(PolicyName::INTERVAL, INTERVAL_NS)];
@@ -193,9 +194,9 @@ fn a_script_that_would_never_get_anywhere_is_refused() {
     }
 }
 
-/// A tail may go further than a clock does.
+/// The tail of a distribution may exceed the range of a clock.
 #[test]
-fn no_time_is_so_long_that_time_runs_back() {
+fn the_longest_samples_do_not_make_time_run_back() {
     let ns = Distribution::Varying(Varying::Lognormal(1e15, 30.0));
     let script = vec![repeats(vec![Step::Sleep(ns), compute(US)])];
     let gils = vec![gil(PolicyName::INTERVAL, INTERVAL_NS)];
@@ -205,9 +206,9 @@ fn no_time_is_so_long_that_time_runs_back() {
     }
 }
 
-/// Messages to several receivers: each gets one, in the order in which they began to wait.
+/// With several receivers, each gets one message, in the order in which they began to wait.
 #[test]
-fn messages_go_to_who_waits_first_and_answers_to_who_asked() {
+fn messages_go_to_the_first_receiver_that_waits_and_answers_to_the_sender() {
     let serves = repeats(vec![Step::Receive(0, always(US)), compute(MS), Step::Reply(always(US))]);
     let asks = does_once(vec![Step::Begin, Step::Ask(0, always(US)), Step::End]);
     let elsewhere = |thread| ThreadSetting { gil: None, ..thread };
@@ -227,9 +228,9 @@ fn messages_go_to_who_waits_first_and_answers_to_who_asked() {
     }
 }
 
-/// Time in which the core is taken away is not made up for.
+/// The thread does not catch up on time in which its core is stolen.
 #[test]
-fn what_ends_by_the_clock_ends_then_though_its_core_stood_still() {
+fn a_step_with_a_fixed_end_time_ends_then_even_if_its_core_is_stolen() {
     let stolen = Machine { stolen_every_ns: 1e6, stolen_ns: always(500 * US), ..machine(1) };
     let until = repeats(vec![Step::Begin, Step::ComputeUntil(always(20 * MS)), Step::End]);
     let outcome = run_under(PolicyName::INTERVAL, stolen, vec![until], 1_000 * MS);
@@ -238,9 +239,9 @@ fn what_ends_by_the_clock_ends_then_though_its_core_stood_still() {
     assert!(thread.requests > 48.0, "{}", thread.requests);
 }
 
-/// By the clock, whoever held the GIL or the core meanwhile.
+/// The step ends at its time even if other threads held the GIL or the core in the meantime.
 #[test]
-fn what_ends_by_the_clock_ends_then() {
+fn a_step_with_a_fixed_end_time_ends_then() {
     let until =
         repeats(vec![sleep(100 * US), Step::Begin, Step::ComputeUntil(always(30 * MS)), Step::End]);
     for cores in [1, 2] {
@@ -252,7 +253,8 @@ fn what_ends_by_the_clock_ends_then() {
         );
         let requests = &outcome.threads[0].request_ns;
         assert!(requests.count() > 10, "{}", requests.count());
-        // It notices when it has the GIL and the core again: two intervals, the others' slices, and a tick.
+        // The thread notices the end when it has the GIL and the core again: after two intervals,
+        // the others' slices, and a tick.
         let mean_ns = requests.sum_ns() / requests.count() as u64;
         assert!((30 * MS..42 * MS).contains(&mean_ns), "{cores}: {mean_ns}");
         assert!(outcome.threads[0].computed_ns < 500 * MS);

@@ -1,6 +1,6 @@
-//! What holds in any simulation, whatever the threads do and the machine is like.
+//! Checks the invariants of any simulation, for all machines and scripts.
 //!
-//! `HEADWAY_MODEL_CASES` sets the number of scenarios for each.
+//! `HEADWAY_MODEL_CASES` sets the number of scenarios of each test.
 
 mod replay;
 mod scenario;
@@ -47,7 +47,7 @@ fn machines(cores: impl Strategy<Value = usize> + 'static) -> impl Strategy<Valu
     let late = (prop_oneof![Just(0.0), ns(0, 60 * US)], prop_oneof![Just(0.0), ns(0, 40 * US)]);
     let stolen = (prop_oneof![Just(1e15), ns(50 * US, 5 * MS)], times(0, 200 * US));
     let deep = (cost(60 * US), cost(5 * US), prop_oneof![Just(1e15), ns(0, 500 * US)]);
-    // As a tuple of tuples of strategies they would overflow a test's stack.
+    // As a tuple of tuples, the strategies would overflow a test's stack.
     let (kernel, costs, gil) = (kernel.boxed(), costs.boxed(), gil.boxed());
     let (late, stolen, deep) = (late.boxed(), stolen.boxed(), deep.boxed());
     (kernel, costs, gil, late, stolen, deep).prop_map(
@@ -110,7 +110,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Each takes a microsecond at least, or a run would have more events than anybody waits for.
+/// Scripts that take at least a microsecond, so that the number of events of a run stays small.
 fn scripts(step: impl Strategy<Value = Step>) -> impl Strategy<Value = Vec<Step>> {
     let last = prop_oneof![ns(US, 50 * US), ns(MS, 50 * MS)];
     (prop::collection::vec(step, 0..6), last).prop_map(|(mut script, last_ns)| {
@@ -152,7 +152,7 @@ prop_compose! {
 
 fn config(cases: u32) -> ProptestConfig {
     let more = std::env::var("HEADWAY_MODEL_CASES").ok().and_then(|text| text.parse().ok());
-    // The same cases each time; with HEADWAY_MODEL_SEED others.
+    // Runs the same cases each time, and other cases with HEADWAY_MODEL_SEED.
     let seed = std::env::var("HEADWAY_MODEL_SEED").ok().and_then(|text| text.parse().ok());
     ProptestConfig {
         cases: more.unwrap_or(cases),
@@ -169,9 +169,9 @@ fn json(outcome: &Outcome) -> String {
 proptest! {
     #![proptest_config(config(96))]
 
-    /// The moments are checked in `Replay`.
+    /// `Replay` checks that each moment is possible.
     #[test]
-    fn a_timeline_can_be_and_adds_up_to_the_books(scenario in scenarios()) {
+    fn a_timeline_is_possible_and_adds_up_to_the_counters(scenario in scenarios()) {
         let outcome = run(scenario.clone());
         let replay = Replay::of(&scenario, &outcome);
         for (place, (replayed, book)) in replay.gils.iter().zip(&outcome.gils).enumerate() {
@@ -226,7 +226,7 @@ proptest! {
         prop_assert_eq!(json(&run(scenario.clone())), json(&run(scenario)));
     }
 
-    /// One thread whose bursts vary, so that it matters.
+    /// The bursts of one thread vary, so that the seed has an effect.
     #[test]
     fn another_seed_gives_another_outcome(
         machine in machines(1..=8usize),
@@ -240,7 +240,7 @@ proptest! {
         prop_assert_ne!(with(seed), with(seed.wrapping_add(1)));
     }
 
-    /// All that a script has is done, no more, and no less.
+    /// Each script does all of its work, and no more.
     #[test]
     fn work_is_conserved(
         machine in machines(1..=8usize),
@@ -250,7 +250,7 @@ proptest! {
         let kinds = [Step::Compute, Step::Call, Step::System, Step::Sleep];
         let threads: Vec<ThreadSetting> = work.iter().map(|(steps, gil, starts_ns)| {
             let script = steps.iter().map(|(kind, ns)| kinds[*kind](always(*ns))).collect();
-            // One more than there are: none.
+            // The index behind the last GIL means none.
             let gil = (*gil < gils.len()).then_some(*gil);
             ThreadSetting { gil, starts_ns: *starts_ns, ..does_once(script) }
         }).collect();
@@ -266,8 +266,8 @@ proptest! {
         prop_assert!(outcome.ended_ns < scenario.end_ns as u64);
     }
 
-    /// With a core for each thread and long switch intervals, who waits has the GIL as soon as it has woken up:
-    /// a wake-up lost would show as a wait until the next look.
+    /// With a core for each thread and long switch intervals, a waiter takes the GIL as soon as it
+    /// has woken. A lost wakeup would show as a wait until the next check.
     #[test]
     fn no_wake_up_is_lost(
         policy in policies(),
@@ -286,11 +286,12 @@ proptest! {
         let scenario = Scenario { timeline_events: ALL_MOMENTS, ..scenario(machine, gils, threads, 100 * MS) };
         let outcome = run(scenario.clone());
         let longest_ns = Replay::of(&scenario, &outcome).gils[0].longest_handoff_ns;
-        prop_assert!(longest_ns <= 43 * US + 1_000, "free for {longest_ns} ns while somebody waits");
+        prop_assert!(longest_ns <= 43 * US + 1_000, "free for {longest_ns} ns while a thread waits");
     }
 
-    /// As greedy as any schedule that lets no core idle beside a runnable thread, but for the moments until
-    /// that is seen: at a tick, once its memory is cold.
+    /// The schedule is as greedy as one in which no core idles beside a runnable thread, except for
+    /// the time until an idle core takes over a thread: at a tick, once the thread's memory is
+    /// cold.
     #[test]
     fn no_core_idles_for_long_beside_a_runnable_thread(
         machine in machines(1..=4usize),
@@ -298,7 +299,7 @@ proptest! {
         work in prop::collection::vec(prop_oneof![ns(0, MS), ns(200 * MS, 400 * MS)], 1..=12),
     ) {
         let none = || always(0);
-        // Threads that share a core have turns from tick to tick, and would never be cold with shorter ones.
+        // Threads that share a core alternate at ticks, and would never be cold with shorter ticks.
         let tick_ns = machine.hot_ns + US as f64 + later_ns;
         let machine = Machine {
             tick_ns,

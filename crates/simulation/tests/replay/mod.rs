@@ -1,6 +1,6 @@
-//! A run as its timeline tells it: each moment must be possible after those before, and what the moments add
-//! up to is what the books must say.
-#![allow(dead_code)] // Each test file is a crate of its own and uses a part.
+//! A replay of a run from its timeline. Each moment must be possible after the moments before it,
+//! and the sums over the moments must equal the counters of the outcome.
+#![allow(dead_code)] // Each test file is a separate crate and uses only a part of this module.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub struct GilReplay {
     pub held_ns: u64,
     pub contended_ns: u64,
     pub handoff_ns: u64,
-    /// The longest time in one piece in which it was free and somebody waited.
+    /// The longest uninterrupted time in which the GIL was free while a thread waited.
     pub longest_handoff_ns: u64,
     pub switches: u64,
     free_since_ns: u64,
@@ -30,7 +30,7 @@ pub struct ThreadReplay {
     pub takes: u64,
     pub contended_takes: u64,
     pub wait_ns: u64,
-    /// One that goes on when the run ends among them.
+    /// The longest wait, including a wait that has not ended when the run ends.
     pub longest_wait_ns: u64,
     pub drops: u64,
     pub asked: u64,
@@ -45,7 +45,8 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Panics at the first moment that cannot be. The window must begin with the run.
+    /// Replays a run. Panics at the first moment that is impossible. The window must begin with the
+    /// run.
     pub fn of(scenario: &'a Scenario, outcome: &Outcome) -> Self {
         assert_eq!((scenario.begin_ns, outcome.timeline_lost), (0.0, 0), "moments are missing");
         let mut replay = Self {
@@ -102,14 +103,14 @@ impl<'a> Replay<'a> {
                 return self.check_cores();
             }
             Moment::Stop => {
-                assert!(thread.runs_since_ns.take().is_some(), "{place:?}: it does not run");
+                assert!(thread.runs_since_ns.take().is_some(), "{place:?}: does not run");
                 return;
             }
             Moment::ForcedWaitOver => {
-                assert!(std::mem::take(&mut thread.in_forced_wait), "{place:?}: of none");
+                assert!(std::mem::take(&mut thread.in_forced_wait), "{place:?}: no forced wait");
                 return;
             }
-            _ => assert!(thread.runs_since_ns.is_some(), "{place:?}: on no core"),
+            _ => assert!(thread.runs_since_ns.is_some(), "{place:?}: not on a core"),
         }
         assert!(!thread.in_forced_wait, "{place:?}: in a forced wait");
         let Some(gil) = self.scenario.threads[id].gil else {
@@ -124,7 +125,7 @@ impl<'a> Replay<'a> {
                 gil.waiters.insert(id);
             }
             Moment::Take => {
-                assert_eq!(gil.holder, None, "{place:?}: two hold");
+                assert_eq!(gil.holder, None, "{place:?}: two threads hold");
                 gil.holder = Some(id);
                 gil.waiters.remove(&id);
                 gil.switches += u64::from(gil.last_holder.replace(id) != Some(id));
@@ -135,13 +136,13 @@ impl<'a> Replay<'a> {
                 }
             }
             Moment::Drop | Moment::ForcedDrop => {
-                assert_eq!(gil.holder.take(), Some(id), "{place:?}: it does not hold");
+                assert_eq!(gil.holder.take(), Some(id), "{place:?}: does not hold");
                 gil.free_since_ns = now_ns;
                 thread.drops += 1;
             }
             Moment::Ask => {
-                assert!(gil.holder.is_some(), "{place:?}: nobody holds");
-                assert!(thread.waits_since_ns.is_some(), "{place:?}: it does not wait");
+                assert!(gil.holder.is_some(), "{place:?}: no thread holds");
+                assert!(thread.waits_since_ns.is_some(), "{place:?}: does not wait");
                 thread.asked += 1;
             }
             Moment::ForcedWait => thread.in_forced_wait = true,
@@ -152,8 +153,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// No more threads run than there are cores, nor, of those that may run only on some, than there are of
-    /// these.
+    /// Checks that no more threads run than there are cores, and that no more threads run that are
+    /// restricted to a set of cores than the set contains.
     fn check_cores(&self) {
         let threads = &self.scenario.threads;
         let runs = |id: &usize| self.threads[*id].runs_since_ns.is_some();

@@ -1,5 +1,5 @@
-//! Words to write scenarios with, and an ordinary machine.
-#![allow(dead_code)] // Each test file is a crate of its own and uses a part.
+//! Shorthands for scenarios, and an ordinary machine.
+#![allow(dead_code)] // Each test file is a separate crate and uses only a part of this module.
 
 use headway_simulation::{
     Distribution, GilSetting, Machine, Outcome, PolicyName, Scenario, Simulation, Step,
@@ -9,14 +9,14 @@ use headway_simulation::{
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const INTERVAL_NS: u64 = 5 * MS;
-/// Enough for every moment of a run.
+/// A limit above the number of moments of any run.
 pub const ALL_MOMENTS: usize = 1 << 24;
 
 pub fn always(ns: u64) -> Distribution {
     Distribution::Always(ns as f64)
 }
 
-/// As Linux on a server: a wake-up takes longer than it takes to come back for a GIL.
+/// A machine like a Linux server: a wakeup takes longer than a thread needs to return for the GIL.
 pub fn machine(cores: usize) -> Machine {
     Machine {
         cores,
@@ -40,7 +40,7 @@ pub fn machine(cores: usize) -> Machine {
     }
 }
 
-/// Nothing costs anything.
+/// A machine on which all costs are zero.
 pub fn ideal(cores: usize) -> Machine {
     Machine {
         wake_idle_ns: always(0),
@@ -75,7 +75,7 @@ pub fn system(ns: u64) -> Step {
     Step::System(always(ns))
 }
 
-/// Repeats that on the first GIL, on whatever core.
+/// A thread that repeats `script` on the first GIL, on any core.
 pub fn repeats(script: Vec<Step>) -> ThreadSetting {
     ThreadSetting {
         name: String::new(),
@@ -91,7 +91,7 @@ pub fn does_once(script: Vec<Step>) -> ThreadSetting {
     ThreadSetting { once: true, ..repeats(script) }
 }
 
-/// It computes and does nothing else.
+/// A thread that only computes.
 pub fn hog() -> ThreadSetting {
     repeats(vec![compute(60_000 * MS)])
 }
@@ -114,10 +114,10 @@ pub fn scenario(
 }
 
 pub fn run(scenario: Scenario) -> Outcome {
-    Simulation::new(scenario).expect("the scenario can be").run()
+    Simulation::new(scenario).expect("the scenario is valid").run()
 }
 
-/// Threads of one GIL for so long.
+/// Runs threads of one GIL until `end_ns`.
 pub fn run_under(
     policy: PolicyName,
     machine: Machine,
