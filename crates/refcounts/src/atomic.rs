@@ -1,4 +1,4 @@
-//! The count that any thread may change at any time: one locked instruction for each change.
+//! The count that any thread may change at any time, with one locked instruction for each change.
 
 use crate::buffered::Merger;
 use crate::sync::atomic::{AtomicI64, Ordering::*, fence};
@@ -6,12 +6,13 @@ use crate::{Count, Deaths};
 
 /// | `count` | the object |
 /// |---|---|
-/// | above 0 | has so many references |
-/// | 0 | is dead: nobody has a reference to count with |
+/// | above 0 | has this number of references |
+/// | 0 | is dead: no thread has a reference to count with |
 pub struct Atomic {
-    /// Written and read by every thread that has a reference. Relaxed upwards: whoever has a
-    /// reference knows that there is one. Release downwards, and Acquire before the object dies: all
-    /// that was done with it comes before its end.
+    /// Writers and readers: every thread that has a reference. Increments are relaxed, because a
+    /// thread with a reference knows that the object is alive. Decrements are releases, and an
+    /// acquire fence precedes the object's death, so that all uses of the object happen before its
+    /// end.
     count: AtomicI64,
     deaths: Deaths,
 }

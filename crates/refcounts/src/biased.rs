@@ -1,48 +1,50 @@
-//! The count of PEP 703, after Choi, Shull and Torrellas (2018): one thread owns the object and counts
-//! for itself, without locked instructions; the others count atomically, in a word of theirs.
+//! The count of PEP 703, after Choi, Shull and Torrellas (2018): one thread owns the object and
+//! counts without locked instructions; the other threads count atomically, in a second word.
 //!
-//! The two words together are the number of references. A reference may be made by one thread and
-//! dropped by another, so the shared word alone may be negative; then nobody but the owner can find
-//! that the object is dead, and is asked to merge its own word into the shared one.
+//! The sum of the two words is the number of references. One thread may make a reference that
+//! another thread drops, so the shared word alone may be negative. Then only the owner can find
+//! that the object is dead, and is requested to merge its own word into the shared one.
 
 use crate::buffered::Merger;
 use crate::sync::atomic::{AtomicI64, AtomicU32, Ordering::*};
 use crate::sync::{Arc, Mutex};
 use crate::{Count, Deaths, lock};
 
-/// In the lower two bits of `shared`.
+/// The flags are the lower two bits of `shared`.
 const QUEUED: i64 = 0b10;
 const MERGED: i64 = 0b11;
 const SHIFT: u32 = 2;
 /// One reference in `shared`.
 const ONE: i64 = 1 << SHIFT;
-/// In `local`: an immortal object, of which this crate makes none of this kind, but tests as CPython does.
+/// The `local` of an immortal object. This crate makes no such object of this kind, but tests for
+/// it as CPython does.
 const IMMORTAL: u32 = u32::MAX;
 const NOBODY: u32 = 0;
 
 /// | `owner` | `shared`'s flags | the object |
 /// |---|---|---|
 /// | a thread | 0 | counts in both words |
-/// | a thread | `QUEUED` | its owner was asked to merge; the queue has one of the references |
+/// | a thread | `QUEUED` | its owner is requested to merge; the queue has one of the references |
 /// | `NOBODY` | `MERGED` | counts in `shared` alone, dead at 0; `local` is 0 |
 ///
-/// `owner` turns to `NOBODY` shortly before the flags turn to `MERGED`, and never back. A merged object
-/// may still lie in the queue with a reference of its own. (PEP 703 has one more flag, for objects with
-/// weak references, and counts as if it were 0.)
+/// `owner` changes to `NOBODY` shortly before the flags change to `MERGED`, and never back. A
+/// merged object may still be in the queue, which has a reference to it. (PEP 703 has one more
+/// flag, for objects with weak references, and counts as if the flag were 0.)
 pub struct Biased {
-    /// Written by the owner, or by whoever merges for one that has ended; read by all, who compare it
-    /// with themselves. Relaxed: only the owner finds itself there, and who finds nobody counts in
-    /// `shared`.
+    /// Writers: the owner, or the thread that merges for an owner that has ended. Readers: all
+    /// threads, which compare it with their own id. Relaxed: only the owner finds its own id, and a
+    /// thread that finds another value counts in `shared`.
     owner: AtomicU32,
-    /// Written and read by the owner, and once by whoever merges for it. Relaxed; the owner's queue is
-    /// between the two.
+    /// Writers and readers: the owner, and once the thread that merges for it. Relaxed: the lock of
+    /// the owner's queue orders the two.
     local: AtomicU32,
-    /// Written and read by all. Relaxed upwards, as `Atomic`'s count; AcqRel downwards and to merge.
+    /// Writers and readers: all threads. Increments are relaxed, as in `Atomic`; decrements and
+    /// merges are AcqRel.
     shared: AtomicI64,
     deaths: Deaths,
 }
 
-/// The objects that a thread is to merge; `None` once it has ended.
+/// The objects that a thread must merge; `None` once the thread has ended.
 type Queue<'a> = Mutex<Option<Vec<&'a Biased>>>;
 
 /// A thread that may own objects.
@@ -52,7 +54,8 @@ pub struct Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    /// What the owner is to do every now and then, at what CPython calls its eval breaker.
+    /// Merges the queued objects. The owner calls this from time to time; CPython calls it at its
+    /// eval breaker.
     pub fn merge_queued(&mut self) {
         let mut queue = lock(&self.queues[self.id as usize - 1]);
         let queued = queue.as_mut().map(std::mem::take).unwrap_or_default();
@@ -69,7 +72,8 @@ impl Drop for Owner<'_> {
 }
 
 impl Biased {
-    /// `_Py_MergeZeroLocalRefcount`: the owner has none left of its own.
+    /// `_Py_MergeZeroLocalRefcount`: merges when the owner has dropped the last reference of its
+    /// own.
     #[cold]
     #[inline(never)]
     fn merge_zero_local(&self) {
@@ -89,12 +93,13 @@ impl Biased {
         }
     }
 
-    /// `_Py_DecRefShared`: a thread that is not the owner has a reference less.
+    /// `_Py_DecRefShared`: drops a reference in a thread that is not the owner.
     #[inline(never)]
     fn decref_shared<'a>(&'a self, thread: &Owner<'a>) {
         let mut shared = self.shared.load(Relaxed);
         loop {
-            // The first to take more than was shared leaves its reference to the queue.
+            // The first thread that drops more references than are shared leaves its reference to
+            // the queue.
             let is_first = shared == 0;
             let less = if is_first { QUEUED } else { shared - ONE };
             match self.shared.compare_exchange_weak(shared, less, AcqRel, Relaxed) {
@@ -106,8 +111,9 @@ impl Biased {
         }
     }
 
-    /// `_Py_brc_queue_object`: to the owner; or merged for one that has ended. An owner that is just
-    /// merging has no use for the queue, whose reference is then dropped like any other.
+    /// `_Py_brc_queue_object`: queues the object for its owner, or merges it for an owner that has
+    /// ended. An owner that is just merging does not need the queue; the queue's reference is then
+    /// dropped like any other.
     #[cold]
     fn queue<'a>(&'a self, thread: &Owner<'a>) {
         let owner = self.owner.load(Relaxed);
@@ -121,8 +127,8 @@ impl Biased {
         }
     }
 
-    /// `_Py_ExplicitMergeRefcount`, without the reference that the queue had. Called by the owner, or
-    /// once it has ended.
+    /// `_Py_ExplicitMergeRefcount`: merges, and drops the reference that the queue had. Callers:
+    /// the owner or, once the owner has ended, the thread that queues.
     fn merge_queued(&self) {
         self.owner.store(NOBODY, Relaxed);
         let local = i64::from(self.local.swap(0, Relaxed));

@@ -1,11 +1,12 @@
-//! The count of Gilectomy's second idea: threads do not count, they log, and one thread counts for all.
+//! The count of Gilectomy's second version: threads write logs instead of counting, and one thread
+//! counts for all.
 //!
-//! A log is two lists of objects, of those with a reference more and of those with one less. A full
-//! log goes to the `Merger`, and later the rest. Increments are counted as they arrive. Decrements
-//! wait until every other thread has handed over once more: by then each increment that came before
-//! them has arrived, for it lies in the log that its thread had open at that time, or in an earlier
-//! one. So a count is never below the number of references that there are, and one of 0 means that
-//! there are none, nor will be.
+//! A log is two lists of objects, one entry for each increment and one for each decrement. A thread
+//! hands a full log to the `Merger`, and hands over the rest when it ends. The merger counts
+//! increments as they arrive. Decrements wait until every other thread has handed over once more.
+//! By then, each increment that preceded them has arrived, because it is in the log that its thread
+//! had open at that time, or in an earlier one. So a count is never below the number of references,
+//! and a count of 0 means that there are no references and never will be.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -15,9 +16,9 @@ use crate::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use crate::sync::{Arc, Mutex};
 use crate::{Count, Deaths, lock};
 
-/// Of either list of a log.
+/// The capacity of either list of a log.
 const ENTRIES: usize = if cfg!(test) { 2 } else { 4_096 };
-/// So many logs may wait for the merger before a thread that hands over one more waits for it.
+/// The number of logs that may wait for the merger. A thread that hands over one more waits.
 const WAITING_LOGS: usize = 8;
 
 /// | `count` | the object |
@@ -25,13 +26,13 @@ const WAITING_LOGS: usize = 8;
 /// | above 0 | may have references |
 /// | 0 | is dead |
 pub struct Buffered {
-    /// Written and read by the merger alone, then read by whoever has seen it end. Relaxed.
+    /// Writer and reader: the merger, and then the threads that have joined it. Relaxed.
     count: AtomicI64,
     deaths: Deaths,
 }
 
 type List<'a> = Vec<&'a Buffered>;
-/// Emptied lists, for the next logs. Written and read by all threads and the merger.
+/// Empty lists for reuse in later logs. Writers and readers: all threads and the merger.
 type Spare<'a> = Arc<Mutex<Vec<List<'a>>>>;
 
 struct Batch<'a> {
@@ -41,7 +42,7 @@ struct Batch<'a> {
     is_last: bool,
 }
 
-/// A thread's. What is in it when it is dropped is handed over.
+/// The log of a thread. Dropping it hands over its entries.
 pub struct Log<'a> {
     batch: Batch<'a>,
     merger: SyncSender<Batch<'a>>,
@@ -63,7 +64,7 @@ impl<'a> Log<'a> {
         let (increments, decrements) = (list(), list());
         drop(spare);
         let next = Batch { increments, decrements, ..self.batch };
-        // Only a merger that has panicked does not listen.
+        // `send` fails only if the merger has panicked.
         let _ = self.merger.send(mem::replace(&mut self.batch, next));
     }
 }
@@ -80,14 +81,15 @@ pub struct Merger<'a> {
     logs: Receiver<Batch<'a>>,
     /// A bit for each thread that has not ended.
     live: u64,
-    /// Decrements, and the threads that have yet to hand over. Whoever is missed by one is missed by all
-    /// after it, unless it handed those over itself, so the first is the first to go.
+    /// Lists of decrements, each with a bit for each thread that has yet to hand over. A thread
+    /// that is missing for one list is missing for all later lists, except for its own, so the
+    /// first list is complete first.
     waiting: VecDeque<(u64, List<'a>)>,
     spare: Spare<'a>,
 }
 
 impl<'a> Merger<'a> {
-    /// Until all threads have ended.
+    /// Counts until all threads have ended.
     pub fn run(mut self) {
         while let Ok(batch) = self.logs.recv() {
             self.merge(batch);

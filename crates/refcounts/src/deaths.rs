@@ -1,9 +1,10 @@
-//! How often an object was deallocated, which is to be once: after its last reference is gone.
+//! The number of deallocations of an object, which must be one, after the last reference has been
+//! dropped.
 
 use crate::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Written by whoever finds the count at zero, read by whoever checks that. Release and Acquire,
-/// since a thread that reads of a death may read the count next.
+/// Writers: the threads that find the count at zero. Readers: the threads that check for that.
+/// Release and acquire, because a thread that reads of a death may read the count next.
 #[derive(Debug)]
 pub struct Deaths(AtomicU32);
 
@@ -12,7 +13,7 @@ impl Deaths {
         Self(AtomicU32::new(0))
     }
 
-    /// In the place of `_Py_Dealloc`: out of line, and off the path that is measured.
+    /// Stands for `_Py_Dealloc`. Out of line, so that the measured path does not contain it.
     #[cold]
     #[inline(never)]
     pub(crate) fn note(&self) {

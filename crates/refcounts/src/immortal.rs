@@ -1,24 +1,25 @@
-//! The count of PEP 683: the GIL protects it, and an immortal object's is read and never written.
+//! The count of PEP 683: the GIL protects it, and the count of an immortal object is read but never
+//! written.
 
 use crate::buffered::Merger;
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::{Count, Deaths};
 
-/// As 3.12 has it on 64-bit machines: the lower half of `ob_refcnt` decides.
+/// As in CPython 3.12 on 64-bit machines: the lower half of `ob_refcnt` decides.
 ///
 /// | `count` | the object |
 /// |---|---|
 /// | 0 | is dead |
-/// | 1 to 2^31 - 1 | has so many references |
+/// | 1 to 2^31 - 1 | has this number of references |
 /// | 2^31 and above | is immortal; made with all bits set |
 pub struct Immortal {
-    /// As `Plain`'s, but that an immortal object's has no writer, so any thread may read it.
+    /// As in `Plain`, but the count of an immortal object has no writer, so any thread may read it.
     count: AtomicU32,
     deaths: Deaths,
 }
 
 impl Immortal {
-    /// An object of the same interpreter that does end.
+    /// Creates an object of the same interpreter that is not immortal.
     pub fn mortal() -> Self {
         Self { count: AtomicU32::new(1), deaths: Deaths::none() }
     }

@@ -1,16 +1,16 @@
-//! Reference counts of five kinds, as CPython has or has tried them, to measure what each costs.
+//! Five kinds of reference counts that CPython has used or tried, to measure the cost of each.
 //!
-//! | kind | whose | another thread may count too |
+//! | kind | used by | may another thread count too? |
 //! |---|---|---|
-//! | [`Plain`] | CPython's up to 3.11 | only one at a time: the GIL's work |
-//! | [`Immortal`] | CPython's from 3.12 on (PEP 683) | as `Plain`, but an immortal object's is never written |
-//! | [`Atomic`] | Gilectomy's first | yes |
-//! | [`Buffered`] | Gilectomy's second | yes: each logs, and one thread counts |
-//! | [`Biased`] | free-threaded CPython's (PEP 703) | yes: the owner counts for itself, the others atomically |
+//! | [`Plain`] | CPython up to 3.11 | only one at a time, ensured by the GIL |
+//! | [`Immortal`] | CPython from 3.12 on (PEP 683) | as `Plain`; immortal objects are not written |
+//! | [`Atomic`] | Gilectomy, first version | yes |
+//! | [`Buffered`] | Gilectomy, second version | yes: each logs, and one thread counts |
+//! | [`Biased`] | free-threaded CPython (PEP 703) | yes: atomically, in a second word |
 //!
-//! A count here is as wide, and is tested and written in the order, as in `Py_INCREF` and
-//! `Py_DECREF`; what stands for the object's deallocation is a number that its [`Deaths`] keep. It
-//! knows nothing of Python. `measure` starts threads of its own, and they end before it does.
+//! A count here has the width of CPython's, and is tested and written in the order of `Py_INCREF`
+//! and `Py_DECREF`; a number in [`Deaths`] stands for the object's deallocation. The crate does not
+//! use Python. `measure` starts threads, which end before it returns.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ mod plain;
 #[cfg(test)]
 mod tests;
 
-/// What counts and threads are made of: the model checker's in this crate's own tests.
+/// The types that counts and threads use; in this crate's own tests, those of the model checker.
 mod sync {
     #[cfg(test)]
     pub use shuttle::{
@@ -39,7 +39,7 @@ mod sync {
     };
 }
 
-/// Nothing panics with a lock held.
+/// Locks a mutex. No code panics while it holds a lock, so poisoning is ignored.
 fn lock<T>(mutex: &sync::Mutex<T>) -> impl std::ops::DerefMut<Target = T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -54,32 +54,32 @@ pub use plain::Plain;
 
 /// The reference count of one object, which begins with one reference.
 pub trait Count: Sync {
-    /// What a thread needs to count with. Its end is the thread's.
+    /// The data with which a thread counts. It is dropped when the thread ends.
     type Thread<'a>: Send
     where
         Self: 'a;
 
-    /// Of an object that belongs to this thread of its team.
+    /// Creates the count of an object that this thread of the team owns.
     fn new(owner: usize) -> Self;
 
-    /// So many threads that count the same objects, and the one beside them that counts for them
-    /// all, where there is one. It is to run until they have ended.
+    /// Creates the data of `threads` threads that count the same objects and, for `Buffered`, the
+    /// merger that counts for them all. The merger must run until the threads have ended.
     fn team<'a>(threads: usize) -> (Vec<Self::Thread<'a>>, Option<buffered::Merger<'a>>);
 
-    /// The thread has a reference, and now has one more.
+    /// Counts a reference that is made. The thread must have a reference already.
     fn incref<'a>(&'a self, thread: &mut Self::Thread<'a>);
 
-    /// The thread has a reference less. If it was the last of all, the object dies: now, or later
-    /// where others are to find that out.
+    /// Counts a reference that the thread drops. After the last reference, the object dies: at
+    /// once, or later if other threads must find that out.
     fn decref<'a>(&'a self, thread: &mut Self::Thread<'a>);
 
-    /// Exact once all threads have ended.
+    /// Returns the number of references. The result is exact once all threads have ended.
     fn references(&self) -> i64;
 
     fn deaths(&self) -> &Deaths;
 }
 
-/// The kinds by name.
+/// The kinds of counts, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Plain,
@@ -107,7 +107,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// See [`measure`].
+    /// Measures this kind; see [`measure`].
     pub fn measure(self, threads: usize, pairs: u64, shared: bool) -> Found {
         match self {
             Self::Plain => measure::<Plain>(threads, pairs, shared),

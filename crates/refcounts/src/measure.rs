@@ -1,4 +1,4 @@
-//! Threads that count up and down, and how long they take.
+//! Measures threads that increment and decrement counts.
 
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use std::time::Instant;
@@ -10,19 +10,21 @@ pub const MAX_THREADS: usize = u64::BITS as usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// From the first thread's first increment until all threads are done, and all is counted.
+    /// The time from the first thread's first increment until all threads have ended and everything
+    /// is counted.
     pub ns: u64,
-    /// By how much the counts differ in the end from what they were in the beginning; a death counts
-    /// as one more.
+    /// The sum of the differences between the counts at the end and at the beginning; a death adds
+    /// one.
     pub wrong_by: u64,
 }
 
-/// An object on cache lines of its own, with its neighbour's, which some processors fetch in pairs.
+/// An object on cache lines of its own. It also occupies the neighbouring line, because some
+/// processors fetch lines in pairs.
 #[repr(align(128))]
 struct Object<C>(C);
 
-/// `threads` (1 to [`MAX_THREADS`]) count up and down so many times each, all on one object, or each on
-/// an object of its own.
+/// Measures `threads` threads (1 to [`MAX_THREADS`]), each of which increments and decrements
+/// `pairs` times: all on one object if `shared`, else each on an object of its own.
 pub fn measure<C: Count>(threads: usize, pairs: u64, shared: bool) -> Found {
     let objects: Vec<_> =
         (0..if shared { 1 } else { threads }).map(|owner| Object(C::new(owner))).collect();
@@ -48,11 +50,12 @@ pub fn measure<C: Count>(threads: usize, pairs: u64, shared: bool) -> Found {
                 })
             })
             .collect();
-        let began = counting.into_iter().map(|each| each.join().expect("it does not panic")).min();
+        let began =
+            counting.into_iter().map(|each| each.join().expect("threads do not panic")).min();
         if let Some(merging) = merging {
-            merging.join().expect("it does not panic");
+            merging.join().expect("the merger does not panic");
         }
-        began.expect("there is a thread")
+        began.expect("there is at least one thread")
     });
     let ns = began.elapsed().as_nanos() as u64;
     let deaths: u32 = objects.iter().map(|object| object.0.deaths().count()).sum();
@@ -61,7 +64,7 @@ pub fn measure<C: Count>(threads: usize, pairs: u64, shared: bool) -> Found {
     Found { ns, wrong_by: difference + u64::from(deaths) }
 }
 
-/// The compiler may not join two counts to one; the fences are no instructions.
+/// The fences keep the compiler from merging two counts; they compile to no instructions.
 #[inline(never)]
 fn count_pairs<'a, C: Count>(object: &'a C, thread: &mut C::Thread<'a>, pairs: u64) {
     for _ in 0..pairs {

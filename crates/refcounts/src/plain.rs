@@ -4,16 +4,17 @@ use crate::buffered::Merger;
 use crate::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use crate::{Count, Deaths};
 
-/// A load and a store, which compile to C's plain addition; two threads that count at once lose
-/// updates. That is the point, and no undefined behaviour, hence the atomic type.
+/// The operations are a load and a store, which compile to C's plain addition. Two threads that
+/// count at the same time lose updates. This is intended, and no undefined behaviour because the
+/// type is atomic.
 ///
 /// | `count` | the object |
 /// |---|---|
-/// | above 0 | has so many references |
+/// | above 0 | has this number of references |
 /// | 0 | is dead |
 /// | below 0 | does not occur, unless updates were lost |
 pub struct Plain {
-    /// Written and read by whoever holds the GIL; the GIL orders it.
+    /// Writer and reader: the holder of the GIL, which orders the accesses. Relaxed.
     count: AtomicI64,
     deaths: Deaths,
 }

@@ -1,21 +1,22 @@
-//! The counts, explored by a model checker: threads that make, drop and hand on references, in
-//! another order and another interleaving in each run.
+//! Explores the counts with a model checker: threads make, drop and pass on references, in a
+//! different order and interleaving in each run.
 //!
-//! A thread that has a reference may rely on the object; so whenever it has one, the object has not
-//! died, and once all threads have ended and no reference is left, it has died once. Orderings are
-//! not explored: to shuttle every access is SeqCst.
+//! A thread that has a reference may use the object. So while a thread has a reference, the object
+//! has not died, and once all threads have ended and no reference is left, the object has died
+//! once. The tests do not explore memory orderings: shuttle treats every access as SeqCst.
 //!
-//! Bugs that were put in, one at a time, and whether the tests found them:
+//! Bugs that were inserted, one at a time, and whether the tests found them:
 //!
 //! | bug | found |
 //! |---|---|
-//! | `Atomic`: `incref` as a load and a store; `decref` that looks at the count later | yes |
+//! | `Atomic`: `incref` as a load and a store; `decref` that reads the count later | yes |
 //! | `Biased`: an increment of the shared word as a load and a store | yes |
 //! | the owner's merge keeps `owner`, or does not free | yes |
-//! | the merge of a queued object keeps `owner` or `local`, keeps the queue's reference, or does not free | yes |
-//! | the first to take more than is shared also subtracts | yes |
-//! | an owner ends without merging; nobody merges for one that has ended | yes |
-//! | who queues merges by itself where the owner is just merging (as it was) | yes, in one run of hundreds |
+//! | the merge of a queued object keeps `owner` or `local`, or does not free | yes |
+//! | the merge of a queued object keeps the queue's reference | yes |
+//! | the first thread that drops more than is shared also subtracts | yes |
+//! | an owner ends without merging; no thread merges for an ended owner | yes |
+//! | a thread that queues merges itself while the owner is merging (a former bug) | in 1 of 100s |
 //! | `Buffered`: decrements counted at once, or after one other thread has handed over | yes |
 //! | a thread's last log is not handed over; ended threads are waited for | yes |
 //!
@@ -31,65 +32,66 @@ const THREADS: usize = 3;
 const OBJECTS: usize = 2;
 const STEPS: usize = 12;
 
-/// References on their way to a thread, by the objects' places.
-type Letters = Vec<Mutex<Vec<usize>>>;
+/// References on their way to a thread, as indices of their objects.
+type Mailboxes = Vec<Mutex<Vec<usize>>>;
 
-/// A thread and the references that it has, as many as its place occurs in `has`.
+/// A thread and its references: each index of an object occurs in `held` once per reference.
 struct Actor<'a, C: Count + 'a> {
     objects: &'a [C],
     thread: C::Thread<'a>,
-    has: Vec<usize>,
+    held: Vec<usize>,
 }
 
 impl<'a, C: Count> Actor<'a, C> {
-    /// A step that begins with a reference which nobody else drops.
-    fn step(&mut self, me: usize, letters: &Letters) {
+    /// Runs one step, which begins with a reference that no other thread drops.
+    fn step(&mut self, me: usize, mailboxes: &Mailboxes) {
         let mut chance = thread_rng();
-        self.has.append(&mut letters[me].lock().unwrap());
-        if self.has.is_empty() {
+        self.held.append(&mut mailboxes[me].lock().unwrap());
+        if self.held.is_empty() {
             return;
         }
-        let place = chance.gen_range(0..self.has.len());
-        let object = self.has[place];
-        assert_eq!(self.objects[object].deaths().count(), 0, "dead, and there is a reference");
+        let place = chance.gen_range(0..self.held.len());
+        let object = self.held[place];
+        assert_eq!(self.objects[object].deaths().count(), 0, "dead with a reference left");
         match chance.gen_range(0..4) {
             0 => self.drop_reference(place),
             1 => {
-                self.has.swap_remove(place);
-                let to = chance.gen_range(0..letters.len());
-                letters[to].lock().unwrap().push(object);
+                self.held.swap_remove(place);
+                let to = chance.gen_range(0..mailboxes.len());
+                mailboxes[to].lock().unwrap().push(object);
             }
             _ => {
                 self.objects[object].incref(&mut self.thread);
-                self.has.push(object);
+                self.held.push(object);
             }
         }
     }
 
     fn drop_reference(&mut self, place: usize) {
-        let object = &self.objects[self.has.swap_remove(place)];
-        assert_eq!(object.deaths().count(), 0, "dead, and there is a reference");
+        let object = &self.objects[self.held.swap_remove(place)];
+        assert_eq!(object.deaths().count(), 0, "dead with a reference left");
         object.decref(&mut self.thread);
     }
 
     fn drop_all(&mut self) {
-        while let Some(place) = self.has.len().checked_sub(1) {
+        while let Some(place) = self.held.len().checked_sub(1) {
             self.drop_reference(place);
         }
     }
 }
 
-/// One run. The first thread made all objects. `gil` is held for each step where there is one;
-/// `pause` is what a thread does between two.
+/// Runs a scenario once. The first thread has made all objects. Each step holds `gil` if there is
+/// one. A thread calls `pause` between two steps.
 fn run<C: Count + Send + 'static>(
     make: fn(usize) -> C,
     gil: Option<Mutex<()>>,
     pause: fn(&mut Actor<'_, C>),
 ) {
     let objects: Vec<C> = (0..OBJECTS).map(|_| make(0)).collect();
-    let letters: Letters = (0..THREADS).map(|_| Mutex::new(Vec::new())).collect();
+    let mailboxes: Mailboxes = (0..THREADS).map(|_| Mutex::new(Vec::new())).collect();
     let take_gil = || -> Option<MutexGuard<()>> { gil.as_ref().map(|gil| gil.lock().unwrap()) };
-    // The last is this thread, which drops what nobody fetched.
+    // The last member of the team is this thread, which drops the references that no thread
+    // fetched.
     let (mut team, merger) = C::team(THREADS + 1);
     let last = team.pop().unwrap();
     thread::scope(|scope| {
@@ -100,13 +102,13 @@ fn run<C: Count + Send + 'static>(
             .into_iter()
             .enumerate()
             .map(|(me, thread)| {
-                let (objects, letters, take_gil) = (&objects[..], &letters, &take_gil);
-                let has = if me == 0 { (0..OBJECTS).collect() } else { Vec::new() };
+                let (objects, mailboxes, take_gil) = (&objects[..], &mailboxes, &take_gil);
+                let held = if me == 0 { (0..OBJECTS).collect() } else { Vec::new() };
                 scope.spawn(move || {
-                    let mut actor = Actor { objects, thread, has };
+                    let mut actor = Actor { objects, thread, held };
                     for _ in 0..STEPS {
                         let _gil = take_gil();
-                        actor.step(me, letters);
+                        actor.step(me, mailboxes);
                         pause(&mut actor);
                     }
                     let _gil = take_gil();
@@ -115,8 +117,8 @@ fn run<C: Count + Send + 'static>(
             })
             .collect();
         actors.into_iter().for_each(|actor| actor.join().unwrap());
-        let has = letters.iter().flat_map(|each| std::mem::take(&mut *each.lock().unwrap()));
-        Actor { objects: &objects, thread: last, has: has.collect() }.drop_all();
+        let held = mailboxes.iter().flat_map(|each| std::mem::take(&mut *each.lock().unwrap()));
+        Actor { objects: &objects, thread: last, held: held.collect() }.drop_all();
     });
     for object in &objects {
         assert_eq!(object.deaths().count(), 1, "deaths");
@@ -136,16 +138,16 @@ fn explore_for(runs: usize, run: impl Fn() + Send + Sync + 'static) {
     shuttle::check_pct(move || run(), runs, 3);
 }
 
-/// In the model, without other threads.
+/// Runs a test in the model without other threads.
 fn alone(run: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(run, 1);
 }
 
-fn go_on<C: Count>(_: &mut Actor<'_, C>) {}
+fn no_pause<C: Count>(_: &mut Actor<'_, C>) {}
 
 #[test]
 fn atomic_counts_free_once_and_never_early() {
-    explore(|| run(Atomic::new, None, go_on));
+    explore(|| run(Atomic::new, None, no_pause));
 }
 
 #[test]
@@ -153,36 +155,36 @@ fn biased_counts_free_once_and_never_early() {
     explore(|| run(Biased::new, None, |actor| actor.thread.merge_queued()));
 }
 
-/// The owner may be long in merging, or have ended.
+/// The owner may delay its merges, or may have ended.
 #[test]
-fn biased_counts_of_an_owner_that_does_not_merge_until_it_ends() {
-    explore(|| run(Biased::new, None, go_on));
+fn biased_counts_free_once_and_never_early_if_the_owner_merges_only_at_its_end() {
+    explore(|| run(Biased::new, None, no_pause));
 }
 
 #[test]
 fn buffered_counts_free_once_and_never_early() {
-    explore(|| run(Buffered::new, None, go_on));
+    explore(|| run(Buffered::new, None, no_pause));
 }
 
 #[test]
 fn plain_counts_under_a_gil_free_once_and_never_early() {
-    explore(|| run(Plain::new, Some(Mutex::new(())), go_on));
+    explore(|| run(Plain::new, Some(Mutex::new(())), no_pause));
 }
 
 #[test]
 fn counts_of_mortal_objects_under_a_gil_free_once_and_never_early() {
-    explore(|| run(|_| Immortal::mortal(), Some(Mutex::new(())), go_on));
+    explore(|| run(|_| Immortal::mortal(), Some(Mutex::new(())), no_pause));
 }
 
-/// What the checks above are worth.
+/// This checks that the model finds errors.
 #[test]
 #[should_panic(expected = "assertion `left == right` failed")]
-fn plain_counts_without_a_gil_go_wrong() {
-    explore(|| run(Plain::new, None, go_on));
+fn plain_counts_without_a_gil_are_wrong() {
+    explore(|| run(Plain::new, None, no_pause));
 }
 
 #[test]
-fn an_immortal_object_outlives_all_who_drop_it() {
+fn an_immortal_object_does_not_die() {
     alone(|| {
         let object = Immortal::new(0);
         for _ in 0..3 {
@@ -193,8 +195,8 @@ fn an_immortal_object_outlives_all_who_drop_it() {
     });
 }
 
-/// The owner drops its last while another thread, which has just found that it took more than was
-/// shared, is on its way to the owner's queue: both then merge, and one of them frees.
+/// The owner drops its last reference while another thread, which has just dropped more than was
+/// shared, is about to enter the owner's queue. Both then merge, and one of them frees the object.
 #[test]
 fn an_object_is_freed_by_its_owner_or_by_the_thread_that_queues_it() {
     explore_for(5_000, || {
@@ -203,14 +205,14 @@ fn an_object_is_freed_by_its_owner_or_by_the_thread_that_queues_it() {
         let mut third = team.pop().unwrap();
         let mut second = team.pop().unwrap();
         let mut owner = team.pop().unwrap();
-        // One for each of the three.
+        // One reference for each of the three threads.
         object.incref(&mut owner);
         object.incref(&mut owner);
         let object = &object;
         thread::scope(|scope| {
             scope.spawn(move || object.decref(&mut second));
             scope.spawn(move || {
-                // The second reference of the third thread is made here, and both go to the owner.
+                // The third thread makes its second reference here, and both go to the owner.
                 object.incref(&mut third);
                 (0..3).for_each(|_| object.decref(&mut owner));
             });
@@ -220,7 +222,8 @@ fn an_object_is_freed_by_its_owner_or_by_the_thread_that_queues_it() {
     });
 }
 
-/// Thread 1 gives away its only reference; its new holder drops it, and only the owner can tell.
+/// Thread 1 drops a reference that the owner made, so only the owner can find that the object is
+/// dead.
 #[test]
 fn a_biased_object_given_away_dies_when_its_owner_merges() {
     alone(|| {
@@ -251,7 +254,7 @@ fn a_log_is_counted_when_its_thread_has_ended() {
 }
 
 #[test]
-fn measured_counts_come_out_right() {
+fn measured_counts_are_exact() {
     for kind in Kind::ALL {
         explore(move || {
             let threads = if kind == Kind::Plain { 1 } else { 2 };
@@ -262,9 +265,9 @@ fn measured_counts_come_out_right() {
     }
 }
 
-/// Two threads on one plain count.
+/// Two threads change one plain count.
 #[test]
-fn measured_counts_may_come_out_wrong() {
+fn measured_counts_can_be_wrong() {
     let seen = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let here = Arc::clone(&seen);
     explore(move || {

@@ -1,9 +1,9 @@
-//! The counts on the machine's own threads and memory.
+//! Checks the counts on real threads and memory.
 
 use headway_refcounts::{Found, Kind, MAX_THREADS};
 
 #[test]
-fn counts_come_out_right() {
+fn counts_are_exact() {
     for kind in Kind::ALL {
         for (threads, shared) in [(1, true), (1, false), (3, false), (3, true)] {
             if kind == Kind::Plain && threads > 1 && shared {
@@ -17,7 +17,7 @@ fn counts_come_out_right() {
 }
 
 #[test]
-fn as_many_threads_as_there_may_be() {
+fn the_maximum_number_of_threads_counts_right() {
     for kind in [Kind::Biased, Kind::Buffered] {
         assert_eq!(kind.measure(MAX_THREADS, 5_000, true).wrong_by, 0, "{}", kind.name());
     }
