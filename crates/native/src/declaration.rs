@@ -9,7 +9,7 @@ use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult};
 use pyo3_ffi::*;
 
-/// Of `moduleobject.h` since 3.13; `pyo3_ffi` has them for some versions only.
+/// Constants of `moduleobject.h` since 3.13; `pyo3_ffi` has them for some versions only.
 const SLOT_OF_GIL: i32 = 4;
 const NOT_USED: usize = 1;
 
@@ -25,7 +25,7 @@ pub static FUNCTIONS: Methods<2> = Methods::new([
     END,
 ]);
 
-/// The fields after the head of a `PyModuleObject` in the free-threaded builds of 3.13 and 3.14.
+/// The fields behind the head of a `PyModuleObject` in the free-threaded builds of 3.13 and 3.14.
 #[repr(C)]
 struct Fields {
     dict: *mut PyObject,
@@ -49,7 +49,8 @@ fn declares_no_gil<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Ob
     declared.to_python(py)
 }
 
-/// CPython's note in the module, where modules with single-phase initialization declare it.
+/// Returns the field of the module in which CPython stores the declaration of a module with
+/// single-phase initialization.
 ///
 /// # Safety
 /// `module` is a live module.
@@ -71,8 +72,8 @@ unsafe fn field_of(module: *mut PyObject) -> Option<bool> {
     }
 }
 
-/// The declaration in the module's definition, for modules with multi-phase initialization; `None`
-/// for all others.
+/// Returns the declaration in the module's definition, for modules with multi-phase initialization,
+/// and `None` for all others.
 ///
 /// # Safety
 /// `module` is a live module.

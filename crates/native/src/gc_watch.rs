@@ -23,8 +23,8 @@ pub static FUNCTIONS: Methods<2> = Methods::new([
         gc_watch,
         c"gc_watch(name: str)\n\
           \n\
-          From now on the passes of this interpreter's garbage collector are reported, as those\n\
-          of application group `name`. A second call in the same interpreter does nothing.",
+          Begins to report the passes of this interpreter's garbage collector, as those of\n\
+          application group `name`. A second call in the same interpreter has no effect.",
     ),
     END,
 ]);
@@ -38,10 +38,10 @@ static CALLBACK: Methods<2> = Methods::new([
     END,
 ]);
 
-/// Facts change with the program's settings or are one number of many, so they are read less often
-/// than passes are reported.
+/// The period at which facts are read. They change with the program's settings or are one number of
+/// many, so they are read less often than passes are reported.
 const FACTS_NS: u64 = 200_000_000;
-/// CPython walks over all frozen objects to count them.
+/// The period at which frozen objects are counted. CPython walks over all of them to count them.
 const FROZEN_NS: u64 = 10_000_000_000;
 
 /// The state of the callback, in a capsule. One pass at a time runs in an interpreter, so its
@@ -111,7 +111,7 @@ impl Watcher {
         }
         let began_ns = self.began_ns.load(Relaxed);
         self.began_ns.store(0, Relaxed);
-        // Without a beginning, the callback was added during a pass.
+        // Without a start time, the callback was added during a pass.
         if began_ns == 0 || phase != "stop" {
             return Ok(());
         }
@@ -144,7 +144,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// The collector's counters from before it was watched.
+    /// Reads the collector's counters from before it was watched.
     fn read_earlier(&self, py: Attached) -> PyResult<()> {
         let stats = self.gc.get(py).call_method(c"get_stats", [])?;
         let collections = Stored::interned(py, c"collections")?;
@@ -172,7 +172,7 @@ impl Watcher {
     }
 }
 
-/// The number of a key; 0 if there is none.
+/// Returns the number under a key, or 0 without the key.
 fn number_in(dict: &Object, key: &Stored) -> PyResult<u64> {
     let value = dict.get_item(key.get(dict.py()))?;
     value.map_or(Ok(0), |value| Ok(value.to_i64()?.max(0) as u64))

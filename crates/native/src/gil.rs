@@ -64,7 +64,7 @@ pub static FUNCTIONS: Methods<16> = Methods::new([
         c"gil_set_switch_interval(ns: int | None)\n\
           \n\
           Gives the calling thread a switch interval of its own, which is its slice under a\n\
-          policy. None takes it back.",
+          policy. None restores the GIL's.",
     ),
     function(
         c"gil_match_interpreters",
@@ -79,7 +79,7 @@ pub static FUNCTIONS: Methods<16> = Methods::new([
     END,
 ]);
 
-/// The purpose of a policy, in one line of `--help`.
+/// Returns the purpose of a policy, in one line of `--help`.
 const fn purpose(policy: PolicyName) -> &'static str {
     match policy {
         PolicyName::Interval => "CPython's own rule, watched and not changed",
@@ -88,7 +88,7 @@ const fn purpose(policy: PolicyName) -> &'static str {
     }
 }
 
-/// The policies that can be installed, each with its purpose. Works without the meter.
+/// Returns the policies that can be installed, each with its purpose. Works without the meter.
 fn policies<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     list(py, PolicyName::ALL, |policy| tuple(py, &[&policy.as_str(), &purpose(policy)]))
 }

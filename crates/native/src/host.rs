@@ -1,4 +1,4 @@
-//! The CPython that the meter is installed into, as its C API describes it.
+//! The description of the running CPython for the meter, from its C API.
 
 use crate::interpreters::{gil_enabled, interpreters_and_ids};
 use headway_gil::{Host, ThreadStates};
@@ -28,8 +28,8 @@ pub fn host(py: Attached) -> Host {
     }
 }
 
-/// The true address of a function beside `take_gil`: a function pointer taken here could be a
-/// trampoline of the executable.
+/// Returns the true address of a function beside `take_gil`. A function pointer taken here could be
+/// a trampoline of the executable.
 pub fn anchor() -> *const c_void {
     // SAFETY: a C string; the symbol is exported by every CPython.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyEval_RestoreThread".as_ptr()) }
@@ -45,8 +45,9 @@ unsafe extern "C" fn get_interpreter_id(interpreter: *mut c_void) -> i64 {
     unsafe { PyInterpreterState_GetID(interpreter.cast()) }
 }
 
-/// Where a thread's state shows what it waits for, in a free-threaded build. `None` in other
-/// builds, and if a thread state does not look as it does in every known build.
+/// Returns the offset in a thread state of the field that shows what a thread waits for, in a
+/// free-threaded build. Returns `None` in other builds, and if a thread state does not have the
+/// layout of the known builds.
 fn thread_states(py: Attached) -> Option<ThreadStates> {
     if !cfg!(Py_GIL_DISABLED) {
         return None;

@@ -1,4 +1,4 @@
-//! The process's interpreters, as the meter sees them.
+//! The interpreters of the process, for the meter.
 
 use headway_python::attached::Attached;
 use headway_python::convert::FromPython;
@@ -10,21 +10,21 @@ pub fn all_interpreters(_: Attached) -> impl Iterator<Item = *mut PyInterpreterS
     // SAFETY: a thread state is attached. CPython's own `list_all` walks the list this way.
     let first = unsafe { PyInterpreterState_Head() };
     std::iter::successors((!first.is_null()).then_some(first), |interpreter| {
-        // SAFETY: a thread state is attached, and the interpreter is in the list.
+        // SAFETY: a thread state is attached, and the interpreter is in CPython's list.
         let next = unsafe { PyInterpreterState_Next(*interpreter) };
         (!next.is_null()).then_some(next)
     })
 }
 
-/// The address and the number of each interpreter.
+/// Returns the address and the id of each interpreter.
 pub fn interpreters_and_ids(py: Attached) -> Vec<(usize, i64)> {
     // SAFETY: the interpreter is in CPython's list.
     let id = |interpreter| unsafe { PyInterpreterState_GetID(interpreter) };
     all_interpreters(py).map(|interpreter| (interpreter as usize, id(interpreter))).collect()
 }
 
-/// Whether the GIL is on; always, except in free-threaded builds. `sys._is_gil_enabled` is the only
-/// public way to ask.
+/// Returns whether the GIL is enabled, which is always the case except in free-threaded builds. The
+/// only public interface for it is `sys._is_gil_enabled`.
 pub fn gil_enabled(py: Attached) -> bool {
     if !cfg!(Py_GIL_DISABLED) {
         return true;
@@ -36,8 +36,9 @@ pub fn gil_enabled(py: Attached) -> bool {
     })
 }
 
-/// Records in the meter's ledger what only the main interpreter knows: each interpreter with a GIL
-/// of its own has a switch interval of its own.
+/// Records in the meter's ledger whether the GIL is enabled, and the switch interval. Only the main
+/// interpreter knows the interval of the main GIL, because each interpreter with a GIL of its own
+/// has its own switch interval.
 pub fn note_main_interpreter(py: Attached) {
     if !py.is_main_interpreter() {
         return;
@@ -51,8 +52,8 @@ pub fn note_main_interpreter(py: Attached) {
     }
 }
 
-/// Tells the meter which interpreters exist, after one has ended. False, with nothing done, outside
-/// the main interpreter.
+/// Passes the list of interpreters to the meter after one has ended. Outside the main interpreter,
+/// it has no effect and returns false.
 pub fn match_interpreters(py: Attached) -> bool {
     let is_main = py.is_main_interpreter();
     if is_main {

@@ -15,8 +15,8 @@
 //! `on_signal` runs in any thread, at any point, so that it makes only async-signal-safe calls
 //! (signal-safety(7), raw system calls, `headway_gil::write_ledger`).
 //!
-//! A forked child inherits the handler and is not the owner: there the handler does what the
-//! default would.
+//! A forked child inherits the handler but does not own the measurement: there the handler has the
+//! effect of the default.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::ptr;
@@ -33,8 +33,8 @@ mod replaced;
 
 use defaults::SIGNALS;
 
-/// How long the ending process waits for its report: it keeps its sockets open meanwhile. The
-/// command continues by itself after that.
+/// The time for which the ending process waits for its report, with its sockets open. After that,
+/// the command continues by itself.
 const PATIENCE_MS: u32 = 10_000;
 const POLL_MS: u32 = 2;
 const POLL_NS: c_long = POLL_MS as c_long * 1_000_000;
@@ -46,7 +46,7 @@ struct Prepared {
     /// Null-terminated arrays for execve; their strings are leaked with them.
     arguments: Box<[*const c_char]>,
     environment: Box<[*const c_char]>,
-    /// A file to remove: in any case, or with `keep_ledger` after the command has succeeded.
+    /// The file to remove: always, or with `keep_ledger` only after the command has succeeded.
     ledger: Option<CString>,
     keep_ledger: bool,
     /// The number of the thread that reports to a recorder; 0 if there is none.
@@ -63,7 +63,7 @@ static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
 /// |---|---|---|---|
 /// | `DISARMED` | signals make no report | `disarm`, `on_signal`, initially | `ARMED` |
 /// | `ARMED` | the next signal or exec reports | `arm`, `replaced` | `REPORTING`, `DISARMED` |
-/// | `REPORTING` | a report is made; signals end the process | `on_signal`, `replaced` | `DISARMED`, `ARMED` |
+/// | `REPORTING` | a report is made; signals end the process | `on_signal`, `replaced` | others |
 ///
 /// Release and Acquire: `ARMED` publishes `PREPARED`.
 static STATE: AtomicU32 = AtomicU32::new(DISARMED);
@@ -83,7 +83,7 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
           stderr. Then the file `ledger` is removed (with `keep_ledger`: only if the command\n\
           succeeded). Meanwhile the reporter with this telemetry_bell() reports to its recorder.\n\
           `json` is a file that the command writes: it is opened before the program gives up\n\
-          rights, and is then descriptor 3 of the command. A command of None takes all this back.",
+          rights, and is then descriptor 3 of the command. A command of None restores the default.",
     ),
     function(
         c"report_after_exec",
@@ -92,7 +92,7 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
           \n\
           Continues the measurement if the program replaces itself, by exec, by `interpreter`:\n\
           HEADWAY_RUN is set there to `settings`, `:`, a descriptor of a copy of the ledger (-1\n\
-          with `in_file`), `:` and the run. If the program becomes anything else, or\n\
+          with `in_file`), `:` and the run. If another program replaces it, or\n\
           report_after_exec() was not called, the command of report_on_signals() runs before.",
     ),
     function(
@@ -145,7 +145,7 @@ fn kept_open<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>>
     tuple(py, &[&file, &folder])
 }
 
-/// A leaked array for execve, with its null at the end.
+/// Returns a leaked, null-terminated array for execve.
 fn exec_array(words: impl IntoIterator<Item = CString>) -> Box<[*const c_char]> {
     let leaked = words.into_iter().map(|word| word.into_raw().cast_const());
     leaked.chain([ptr::null()]).collect()
@@ -172,8 +172,8 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: 
     });
     PREPARED.store(Box::into_raw(prepared), Release);
     STATE.store(ARMED, Release);
-    // Without such slots the interpreter is like a program whose C code makes these calls: it has
-    // the report at its end.
+    // An interpreter without such slots makes these calls unnoticed, like a program's own C code,
+    // and reports at its end.
     let anchor = crate::host::anchor();
     let _ = headway_gil::patch_for_good(anchor, &replaced::hooks());
     let _ = headway_gil::patch_for_good(anchor, &privileges::hooks());
@@ -200,17 +200,17 @@ fn failure_line(ledger: Option<&CStr>) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// libpython's own function, from the cell of its hook.
+/// Returns libpython's own function, from the cell of its hook.
 ///
 /// # Safety
 /// `F` is the type of the function. The hook was called, so that the cell was stored before.
 unsafe fn original<F: Copy>(cell: &AtomicUsize) -> F {
     const { assert!(size_of::<F>() == size_of::<usize>()) };
-    // SAFETY: the caller's; the cell has the address of such a function.
+    // SAFETY: the cell has the address of a function of the type that the caller names.
     unsafe { std::mem::transmute_copy(&cell.load(Acquire)) }
 }
 
-/// The action of a signal that reports. Async-signal-safe.
+/// Returns the action of a signal that reports. Async-signal-safe.
 fn handled_action() -> libc::sigaction {
     // SAFETY: zero bytes are a valid action; the set is our own. SA_ONSTACK: runtimes with small
     // stacks of their own need it.
@@ -227,7 +227,7 @@ fn is_on_signal(action: &libc::sigaction) -> bool {
     action.sa_sigaction == on_signal as *const () as usize
 }
 
-/// Whether this process reports and has not done so. Async-signal-safe.
+/// Returns whether this process reports and has not reported yet. Async-signal-safe.
 fn may_report() -> bool {
     // SAFETY: null, or a leaked `Prepared` that never changes; getpid has no preconditions.
     let owner = unsafe {
@@ -245,7 +245,7 @@ fn disarm() {
     STATE.store(DISARMED, Release);
 }
 
-/// The handler of `signal`, as a number, like `SIG_DFL`.
+/// Returns the handler of `signal` as a number, such as `SIG_DFL`.
 fn action_of(signal: c_int) -> Option<usize> {
     // SAFETY: zeroed memory is a valid sigaction, and is only read if the call filled it.
     unsafe {
@@ -254,7 +254,7 @@ fn action_of(signal: c_int) -> Option<usize> {
     }
 }
 
-/// Async-signal-safe.
+/// Restores the default action of a signal. Async-signal-safe.
 fn restore_default(signal: c_int) {
     // SAFETY: SIG_DFL with no flags is a valid action.
     unsafe {
@@ -264,7 +264,8 @@ fn restore_default(signal: c_int) {
     }
 }
 
-/// The handler. Allowed: what signal-safety(7) lists, raw system calls, atomics.
+/// The handler. It may use only the functions that signal-safety(7) lists, raw system calls, and
+/// atomics.
 extern "C" fn on_signal(signal: c_int) {
     // SAFETY: errno is this thread's own. It is restored because the interrupted code may be about
     // to read it.
@@ -289,7 +290,7 @@ extern "C" fn on_signal(signal: c_int) {
     }
 }
 
-/// Runs the command with a copy of the ledger. Any step that fails means no report.
+/// Runs the command with a copy of the ledger. If a step fails, there is no report.
 fn report(prepared: &Prepared) {
     // SAFETY: raw system calls on a descriptor of our own; `clone` without flags is a fork without
     // fork handlers and without a SIGCHLD, so that the program's other threads notice nothing.
@@ -332,8 +333,8 @@ unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
             libc::dup2(copy, 0);
         }
         libc::dup2(2, 1);
-        // Its number is above 3: see `privileges`. Without it, descriptor 3 must not be another
-        // file.
+        // The number of the report's file is above 3: see `privileges`. Without such a file,
+        // descriptor 3 must not be another file.
         let first_unneeded = match json >= 0 && libc::dup2(json, 3) == 3 {
             true => 4,
             false => {
@@ -341,7 +342,7 @@ unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
                 3
             }
         };
-        // Before Linux 5.9 there is no such call, and the command inherits what is inheritable.
+        // Linux before 5.9 has no such call, and the command inherits inheritable descriptors.
         let last = c_int::MAX as c_long;
         libc::syscall(libc::SYS_close_range, first_unneeded as c_long, last, 0 as c_long);
         let mut nothing: libc::sigset_t = std::mem::zeroed();
@@ -358,7 +359,7 @@ unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
     }
 }
 
-/// Whether the command succeeded within `PATIENCE_MS`.
+/// Returns whether the command succeeded within `PATIENCE_MS`.
 fn wait_for(child: libc::pid_t) -> bool {
     let mut status: c_int = 0;
     let pause = libc::timespec { tv_sec: 0, tv_nsec: POLL_NS };

@@ -66,6 +66,6 @@ fn execute(module: &Object) -> PyResult<()> {
 /// CPython's import machinery calls it with a thread state attached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PyInit__native() -> *mut PyObject {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's guarantee.
     unsafe { DEFINITION.initialize() }
 }

@@ -22,15 +22,15 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         end_with_parent,
         c"process_end_with_parent(signal: int)\n\
           \n\
-          This process gets the signal when the thread that started it ends. A change of user\n\
-          takes this back.",
+          Makes the kernel send this process the signal when the thread that started it ends. A\n\
+          change of user cancels this.",
     ),
     function(
         c"process_adopt_orphans",
         adopt_orphans,
         c"process_adopt_orphans()\n\
           \n\
-          Descendants whose parent ends become children of this process.",
+          Makes this process the new parent of descendants whose parent ends.",
     ),
     END,
 ]);
@@ -54,13 +54,13 @@ fn adopt_orphans<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Obje
 }
 
 /// # Safety
-/// `argument` is what `operation` takes.
+/// `argument` is valid for `operation`.
 unsafe fn control<'py>(
     py: Attached<'py>,
     operation: c_int,
     argument: c_ulong,
 ) -> PyResult<Object<'py>> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's argument is valid for the operation.
     match unsafe { libc::prctl(operation, argument, 0, 0, 0) } {
         -1 => Err(Exception::OSError.raise(py, &Error::last_os_error().to_string())),
         _ => Ok(Object::none(py)),

@@ -13,7 +13,7 @@ pub static FUNCTIONS: Methods<3> = Methods::new([
         kinds,
         c"refcount_kinds() -> list[str]\n\
           \n\
-          The kinds that refcount_measure() takes.",
+          Returns the kinds that refcount_measure() accepts.",
     ),
     function(
         c"refcount_measure",

@@ -8,7 +8,7 @@ use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult};
 use headway_simulation::{Scenario, Simulation};
 
-/// About a tenth of a second.
+/// The number of events between two checks for signals, about a tenth of a second.
 const EVENTS_BETWEEN_SIGNALS: u64 = 200_000;
 
 pub static FUNCTIONS: Methods<2> = Methods::new([

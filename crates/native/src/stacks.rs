@@ -15,24 +15,24 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         open,
         c"stacks_open() -> (signal, fd)\n\
           \n\
-          A signal without a handler, and the descriptor to which a thread writes its stack when\n\
-          it gets the signal. OSError if there is none. Both are kept.",
+          Returns a signal without a handler, and the descriptor to which a thread writes its\n\
+          stack when it gets the signal. Both are kept. Raises OSError if there is none.",
     ),
     function(
         c"stacks_register",
         register,
         c"stacks_register() -> bool\n\
           \n\
-          From now on stacks can be read, if faulthandler is registered for what stacks_open()\n\
-          returned.",
+          Enables stacks_read(), if faulthandler is registered for the signal and the descriptor\n\
+          that stacks_open() returned.",
     ),
     function(
         c"stacks_read",
         read,
         c"stacks_read(native_id: int, patience_ns: int) -> str\n\
           \n\
-          The Python stack of another thread, one line per call, most recent call first.\n\
-          RuntimeError gives the reason if there is none.",
+          Returns the Python stack of another thread, one line per call, most recent call first.\n\
+          Raises RuntimeError with the reason if there is none.",
     ),
     END,
 ]);
@@ -56,7 +56,7 @@ fn read<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> 
     }
 }
 
-/// faulthandler uses a thread state that CPython keeps for it: up to 3.11 the thread's first one,
+/// faulthandler uses a thread state that CPython stores for it: up to 3.11 the thread's first one,
 /// whatever interpreter the thread is in; from 3.12 on the attached one.
 #[cfg(not(Py_3_12))]
 mod help {
@@ -66,8 +66,8 @@ mod help {
     use std::ptr;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-    /// The pthread key of that state. Written by `prepare` before the first stack is read, read by
-    /// threads in the signal handler; `SeqCst`.
+    /// The pthread key of that state. Writer: `prepare`, before the first stack is read. Readers:
+    /// threads in the signal handler. `SeqCst`.
     static KEY: AtomicU32 = AtomicU32::new(0);
 
     /// Finds the key.
@@ -119,16 +119,18 @@ mod help {
     use std::ffi::c_void;
     use std::mem::size_of;
 
-    /// In `PyThreadState`: in 3.13 `current_frame`, in 3.12 `cframe`, whose first field it is.
+    /// The offset in `PyThreadState`: of `current_frame` in 3.13, and in 3.12 of `cframe`, whose
+    /// first field is `current_frame`.
     const CURRENT_FRAME_AT: usize = if cfg!(Py_3_13) { 72 } else { 56 };
-    /// In `_PyInterpreterFrame`.
+    /// Offsets in `_PyInterpreterFrame`.
     const PREVIOUS_AT: usize = 8;
     const OWNER_AT: usize = 70;
     const OWNED_BY_C_STACK: u8 = 3;
-    /// In `PyFrameObject`: its `_PyInterpreterFrame`.
+    /// The offset of the `_PyInterpreterFrame` in `PyFrameObject`.
     const FRAME_AT: usize = size_of::<PyObject>() + size_of::<*mut PyObject>();
 
-    /// Called by a Python function, whose frame must be found where it is expected.
+    /// Checks the offsets: a Python function calls this, and its frame must be at the expected
+    /// address.
     pub fn prepare(_: Attached) -> Option<stacks::Around> {
         // SAFETY: a live state, and a frame object that the call keeps alive, if there is one. The
         // frame is read only if its address is the expected one.

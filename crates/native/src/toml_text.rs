@@ -1,7 +1,7 @@
-//! `_native.parse_toml`: a TOML document as Python objects that know their line, which `tomllib`
-//! does not report (and Python 3.10 has no `tomllib`).
+//! `_native.parse_toml`: a TOML document as Python objects with their line, which `tomllib` does
+//! not report (and Python 3.10 has no `tomllib`).
 //!
-//! The meaning of the keys is known to `headway.server.toml_file` alone.
+//! Only `headway.server.toml_file` interprets the keys.
 
 use headway_python::attached::Attached;
 use headway_python::convert::{ToPython, arguments, dict, list, tuple};
@@ -42,7 +42,7 @@ impl<'py> Document<'_, 'py> {
                 let span = error.span().unwrap_or_default();
                 let line = self.line(span.start);
                 let found = self.text.get(span).unwrap_or_default();
-                // The library explains over several lines.
+                // The library's messages have several lines.
                 let message = error.message().trim().replace('\n', ", ");
                 let reason = tuple(self.py, &[&line, &found, &message])?;
                 Err(Exception::ValueError.raise_value(&reason))
@@ -82,7 +82,7 @@ impl<'py> Document<'_, 'py> {
         }
     }
 
-    /// The line, counted from 1, of the byte at `offset`.
+    /// Returns the line, counted from 1, of the byte at `offset`.
     fn line(&self, offset: usize) -> i64 {
         let before = self.text.as_bytes().get(..offset).unwrap_or(self.text.as_bytes());
         before.iter().filter(|&&byte| byte == b'\n').count() as i64 + 1

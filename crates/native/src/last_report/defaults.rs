@@ -1,7 +1,7 @@
 //! Keeps the handler installed when the program restores a signal's default.
 //!
 //! Servers install a handler of their own and restore the previous action when they end. Python's
-//! `signal` module and `faulthandler` do so through libpython's `sigaction`, which is hooked here.
+//! `signal` module and `faulthandler` use libpython's `sigaction` for this, which is hooked here.
 //! The program sees SIG_DFL in the place of `on_signal`: the hook returns the default as the old
 //! action, and the signal ends the process as the default would. C code outside libpython that
 //! calls `sigaction` itself is not hooked: if it restores the default, the signal makes no report.
@@ -48,7 +48,7 @@ unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, old: *mut A
         true => &raw const handled,
         false => action,
     };
-    // SAFETY: the caller's own call, but for the action.
+    // SAFETY: the caller's own call, except for the action.
     let result = unsafe { real(signal, given, old) };
     // SAFETY: null, or the caller's memory, which the call filled.
     if let Some(old) = unsafe { old.as_mut() }

@@ -1,11 +1,11 @@
 //! Keeps the report's file reachable when the program gives up its rights.
 //!
 //! After setuid or chroot the process may no longer open the report's file, nor remove the ledger.
-//! libpython's functions for that are hooked: the first call in the process that reports opens both
-//! before, the file for writing (it is created if it does not exist) and the ledger's folder. So
-//! only programs that make such a call have these descriptors. Their numbers are 100 and more,
-//! where no program expects its own. A program that closes them loses no more than the JSON: the
-//! device and inode of a descriptor are compared with those of the opened file.
+//! libpython's functions for these calls are hooked: in the process that reports, the first such
+//! call begins by opening both, the file for writing (it is created if it does not exist) and the
+//! ledger's folder. So only programs that make such a call have these descriptors. Their numbers
+//! are 100 and more, where no program expects its own. A program that closes them loses only the
+//! JSON: the device and inode of a descriptor are compared with those of the opened file.
 //!
 //! The hooks run in a Python thread. `kept_open` is async-signal-safe.
 
@@ -49,7 +49,7 @@ pub fn announce(json: Option<CString>, ledger: Option<CString>) {
     PATHS.store(Box::into_raw(Box::new(Paths { json, folder })), Release);
 }
 
-/// The descriptors of the report's file and of the ledger's folder; -1 if not open.
+/// Returns the descriptors of the report's file and of the ledger's folder; -1 if not open.
 pub fn kept_open() -> (c_int, c_int) {
     (JSON.number(), FOLDER.number())
 }
@@ -86,7 +86,7 @@ impl Kept {
     }
 }
 
-/// Device and inode of an open file.
+/// Returns the device and inode of an open file.
 fn identity(fd: c_int) -> Option<(u64, u64)> {
     // SAFETY: zero bytes are a valid stat, which is only read if the call filled it.
     unsafe {

@@ -6,9 +6,9 @@
 //! - If the new image is the same interpreter, or a script for it, HEADWAY_RUN in its environment
 //!   passes the settings and the ledger on, and `headway.follow` continues with them. A ledger in
 //!   memory is copied to a memfd.
-//! - Any other image cannot report, so the report is made before.
+//! - Any other image cannot report, so the report is made before the exec.
 //!
-//! An exec that fails leaves the program as it was: it reports at its end. Failures that can be
+//! After an exec that fails, the program continues and reports at its end. Failures that can be
 //! foreseen make no report before; other failures (ENOMEM, ETXTBSY) make one, with a message.
 //!
 //! All other calls are passed on: those of forked and vforked children, and of a process that has
@@ -23,13 +23,13 @@ use headway_gil::Hook;
 
 use super::{ARMED, PREPARED, REPORTING, STATE, may_report, original, report};
 
-/// How the new image continues the measurement.
+/// The data with which the new image continues the measurement.
 pub struct Successor {
     /// The settings in HEADWAY_RUN.
     pub settings: CString,
     /// The interpreter that can continue: `sys.executable`.
     pub interpreter: CString,
-    /// Whether the ledger is in a file that the new image finds by its name.
+    /// True if the ledger is in a file that the new image finds by its name.
     pub in_file: bool,
 }
 
@@ -82,7 +82,7 @@ unsafe extern "C" fn execve(path: *const c_char, arguments: Words, environment: 
     // SAFETY: the type of execve, in its hook.
     let real: unsafe extern "C" fn(*const c_char, Words, Words) -> c_int =
         unsafe { original(&EXECVE) };
-    // SAFETY: the caller's own call, but for the environment.
+    // SAFETY: the caller's own call, except for the environment.
     unsafe {
         match may_report() {
             false => real(path, arguments, environment),
@@ -101,7 +101,7 @@ unsafe extern "C" fn fexecve(fd: c_int, arguments: Words, environment: Words) ->
         return unsafe { real(fd, arguments, environment) };
     }
     let path = CString::new(format!("/proc/self/fd/{fd}")).unwrap_or_default();
-    // SAFETY: the caller's own call, but for the environment.
+    // SAFETY: the caller's own call, except for the environment.
     unsafe {
         replace(&path, arguments, environment, |environment| real(fd, arguments, environment))
     }
@@ -144,7 +144,7 @@ unsafe fn replace(
     }
 }
 
-/// The kind of file that exec finds at a path.
+/// The kind of the file at a path, as exec treats it.
 enum Image {
     /// No executable file.
     None,
@@ -183,8 +183,9 @@ impl Image {
     }
 }
 
-/// Whether both paths are the same name of the same file. A virtual environment's interpreter is a
-/// link to a file that other environments link to as well, and each finds other packages.
+/// Returns whether both paths are the same name of the same file. The interpreter of a virtual
+/// environment is a link to a file that other environments link to as well, and each environment
+/// has different packages.
 fn is_same_file(one: &CStr, other: &CStr) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let path = |name: &CStr| {
@@ -195,8 +196,9 @@ fn is_same_file(one: &CStr, other: &CStr) -> bool {
     path(one).is_some_and(|one| Some(one) == path(other))
 }
 
-/// Whether an interpreter with these arguments imports `site`, and with it `headway.follow`: not
-/// with -S, and not with options such as --version. Null: the arguments are not known.
+/// Returns whether an interpreter with these arguments imports `site`, and with it
+/// `headway.follow`. It does not with -S, nor with options such as --version. Null arguments are
+/// unknown.
 ///
 /// # Safety
 /// `arguments` is null or as execve takes them.
@@ -228,18 +230,18 @@ unsafe fn imports_site(arguments: Words) -> bool {
     true
 }
 
-/// The words of a null-terminated array; null has no words.
+/// Returns the words of a null-terminated array; null has no words.
 ///
 /// # Safety
 /// `words` is as execve takes it.
 unsafe fn words_of(words: Words) -> impl Iterator<Item = *const c_char> {
-    // SAFETY: null, or an array that goes on until its null.
+    // SAFETY: null, or an array that ends with a null.
     let word =
         move |index| unsafe { if words.is_null() { words.cast() } else { *words.add(index) } };
     (0..).map(word).take_while(|word: &*const c_char| !word.is_null())
 }
 
-/// Whether the kernel refuses these words (E2BIG; see execve(2), "Limits").
+/// Returns whether the kernel refuses these words (E2BIG; see execve(2), "Limits").
 ///
 /// # Safety
 /// Both are as execve takes them.
@@ -264,13 +266,13 @@ unsafe fn are_too_long(arguments: Words, environment: Words) -> bool {
     }
 }
 
-/// Whether the environment has settings already: the program becomes `headway run`, which has begun
-/// a run of its own.
+/// Returns whether the environment has settings already. In that case the program becomes
+/// `headway run`, which has begun a run of its own.
 ///
 /// # Safety
 /// `environment` is as execve takes it.
 unsafe fn has_settings(environment: Words) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's guarantee.
     unsafe {
         words_of(environment)
             .any(|word| CStr::from_ptr(word).to_bytes().starts_with(b"HEADWAY_RUN="))
@@ -294,7 +296,7 @@ unsafe fn pass_on(
     let settings = successor.settings.to_bytes();
     let mut entry = [b"HEADWAY_RUN=", settings, format!(":{copy}:{run}").as_bytes()].concat();
     entry.push(0);
-    // SAFETY: the caller's.
+    // SAFETY: the caller's guarantee.
     let mut words: Vec<_> = unsafe { words_of(environment) }.collect();
     words.extend([entry.as_ptr().cast(), ptr::null()]);
     let result = exec(words.as_ptr());
@@ -310,7 +312,7 @@ unsafe fn pass_on(
     result
 }
 
-/// A descriptor of a copy of the ledger that exec leaves open; -1 if no copy can be made.
+/// Returns a descriptor of a copy of the ledger that exec leaves open; -1 if no copy can be made.
 fn copy_of_ledger() -> c_int {
     // SAFETY: system calls on a descriptor of our own.
     unsafe {

@@ -21,25 +21,25 @@ pub static FUNCTIONS: Methods<5> = Methods::new([
         of_caller,
         c"interpreter_of_caller(application, report, environs, interruption) -> interpreter\n\
           \n\
-          The calling interpreter. report(exception, request) reports what an application raised,\n\
-          environs() makes a list with the items of the environ that never change, a dict for\n\
-          each listener, and interruption is a class of exceptions.",
+          Returns the calling interpreter. report(exception, request) reports an exception of an\n\
+          application, environs() makes a list with the items of the environ that never change, a\n\
+          dict for each listener, and interruption is a class of exceptions.",
     ),
     function(
         c"interpreter_create",
         create,
         c"interpreter_create(own_gil: bool, threads: int) -> interpreter\n\
           \n\
-          A new sub-interpreter for so many worker threads. RuntimeError gives the reason if\n\
-          there is none. One thread makes, enters and ends all interpreters.",
+          Creates a sub-interpreter for a number of worker threads. Raises RuntimeError with the\n\
+          reason if that fails. One thread makes, enters and ends all interpreters.",
     ),
     function(
         c"interpreter_enter",
         enter,
         c"interpreter_enter(interpreter, path: list[str], task: str) -> str | None\n\
           \n\
-          Inside the sub-interpreter: sets sys.path and calls\n\
-          headway.server.sub_interpreter.enter(task), which returns the arguments of\n\
+          Sets sys.path inside the sub-interpreter and calls\n\
+          headway.server.sub_interpreter.enter(task) there, which returns the arguments of\n\
           interpreter_of_caller, or a str with the reason for a failure.",
     ),
     function(
@@ -99,12 +99,13 @@ fn enter<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>>
     failure.to_python(py)
 }
 
-/// The bytes of a path, which need not be text.
+/// Returns the bytes of a path, which need not be valid text.
 fn path_bytes(path: &Object) -> PyResult<Vec<u8>> {
     Ok(path.to_path_bytes()?.as_bytes().unwrap_or_default().to_vec())
 }
 
-/// Inside the sub-interpreter: has Python load the application. The inner error is Python's reason.
+/// Lets Python load the application, inside the sub-interpreter. The inner error is Python's
+/// reason.
 fn prepare(py: Attached, path: &[Vec<u8>], task: &str) -> PyResult<Result<Adapter, String>> {
     let path = list(py, path, |directory| Object::from_path_bytes(py, directory))?;
     Object::import(py, c"sys")?.set_attribute(c"path", &path)?;

@@ -44,7 +44,7 @@ pub static FUNCTIONS: Methods<11> = Methods::new([
         tls::server_read_tls,
         c"server_read_tls(certificate: str, key: str) -> tls\n\
           \n\
-          ValueError names the file that is invalid, and the reason.",
+          Reads a certificate and its key. Raises ValueError with the invalid file and the reason.",
     ),
     function(
         c"server_work",
@@ -59,7 +59,7 @@ pub static FUNCTIONS: Methods<11> = Methods::new([
         server_stop,
         c"server_stop(server, keep_idle_ns: int)\n\
           \n\
-          Stops accepting; lets requests end, and keeps idle connections for so long.",
+          Stops accepting, lets requests end, and keeps idle connections for keep_idle_ns.",
     ),
     function(
         c"server_interrupt",
@@ -67,7 +67,7 @@ pub static FUNCTIONS: Methods<11> = Methods::new([
         c"server_interrupt(server) -> bool\n\
           \n\
           Waits for a request that runs too long and sets its interpreter's exception in its\n\
-          thread. False once the server is over.",
+          thread. Returns False once the server has stopped.",
     ),
     function(
         c"server_next_wanted",
@@ -75,26 +75,26 @@ pub static FUNCTIONS: Methods<11> = Methods::new([
         c"server_next_wanted(server, timeout_ns: int) -> int | None\n\
           \n\
           Waits for an interpreter slot that needs an interpreter, because it has none and a\n\
-          request came, or because its own has served maximum_requests. -1 after the timeout (a\n\
-          negative timeout_ns: no timeout), None once the server is over.",
+          request came, or because its own has served maximum_requests. Returns -1 after the\n\
+          timeout (a negative timeout_ns: no timeout), None once the server has stopped.",
     ),
     function(
         c"server_admit",
         server_admit,
         c"server_admit(server, place: int, interpreter | None)\n\
           \n\
-          From now on the interpreter, which interpreter_enter() has prepared, runs the requests\n\
-          of the slot `place`. None: no interpreter could be made, and requests that wait for it\n\
-          fail.",
+          Lets the interpreter, which interpreter_enter() has prepared, run the requests of the\n\
+          slot `place`. None means that no interpreter could be made, and fails the requests that\n\
+          wait for it.",
     ),
     function(
         c"server_retire",
         server_retire,
         c"server_retire(server, interpreter, timeout_ns: int) -> bool\n\
           \n\
-          Lets no request into the interpreter, waits for those that run there, and has the\n\
-          worker threads leave it, so that interpreter_end() can follow. False if a thread is\n\
-          left.",
+          Lets no request into the interpreter, waits for those that run there, and makes the\n\
+          worker threads leave it, so that interpreter_end() can follow. Returns False if a\n\
+          thread is left.",
     ),
     function(
         c"server_abort",

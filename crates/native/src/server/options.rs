@@ -1,5 +1,5 @@
-//! The arguments of `server_open` as the settings of a server. `headway.server` checks them and has
-//! the defaults; here nothing is optional.
+//! Reads the arguments of `server_open` as the settings of a server. `headway.server` checks them
+//! and has the defaults; here no option may be missing.
 
 use headway_python::convert::FromPython;
 use headway_python::exception::Exception;
@@ -20,7 +20,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use super::tls;
 
-/// Why a server could not be opened.
+/// The reason why a server could not be opened.
 pub enum OpenError {
     /// A Python exception is set.
     Raised,
@@ -33,7 +33,8 @@ impl From<Raised> for OpenError {
     }
 }
 
-/// Takes over the descriptors in `listeners`, and the log's where `options` name one.
+/// Reads the settings of the pool. Takes over the descriptors in `listeners`, and the descriptor of
+/// the access log if `options` name one.
 ///
 /// # Safety
 /// The caller gives these descriptors away. `listeners` is a sequence, `options` a dict.
@@ -98,8 +99,8 @@ pub unsafe fn pool_settings(
     })
 }
 
-/// `routes`: a sequence of (path, index of a group); `groups`: one of (interpreters,
-/// maximum_requests, switch_interval_ns, 0 for none), not empty.
+/// Reads the routes and groups. `routes` is a sequence of (path, index of a group); `groups` is a
+/// non-empty sequence of (interpreters, maximum_requests, switch_interval_ns, 0 for none).
 pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<ApplicationGroups> {
     let mut read_routes = Vec::new();
     for route in routes.items()? {
@@ -151,11 +152,11 @@ fn preamble(options: &Options) -> PyResult<Preamble> {
     })
 }
 
-/// A dict.
+/// The dict of options.
 struct Options<'a, 'py>(&'a Object<'py>);
 
 impl<'py> Options<'_, 'py> {
-    /// KeyError if there is no such name.
+    /// Returns the value of an option. Raises KeyError if there is no such name.
     fn value(&self, name: &CStr) -> PyResult<Object<'py>> {
         let py = self.0.py();
         let key = Object::interned(py, name)?;

@@ -6,7 +6,7 @@ use headway_python::object::{Object, PyResult};
 use headway_server::interpreters::server::Server;
 use headway_server::stats::paths::percentile_ns;
 
-/// The rows that `server_requests` documents.
+/// Returns the rows that `server_requests` documents.
 pub fn request_rows<'py>(py: Attached<'py>, server: &Server) -> PyResult<Object<'py>> {
     let tables = server.requests();
     list(py, tables.rows(), |(path, row, slot)| {

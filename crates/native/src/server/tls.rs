@@ -1,4 +1,4 @@
-//! A certificate and its key, read once: a capsule that one or more servers are opened with.
+//! A capsule with a certificate and its key, which are read once and used by one or more servers.
 
 use headway_python::attached::Attached;
 use headway_python::capsule::{self, InCapsule};
@@ -23,7 +23,7 @@ pub fn server_read_tls<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResul
     capsule::new(py, Config(config))
 }
 
-/// The configuration in a capsule of `server_read_tls`.
+/// Returns the configuration in a capsule of `server_read_tls`.
 pub fn config_in(capsule: &Object) -> PyResult<Arc<TlsConfig>> {
     capsule::value(capsule).map(|Config(config)| Arc::clone(config))
 }

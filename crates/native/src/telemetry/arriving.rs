@@ -30,7 +30,7 @@ const MAX_DATAGRAMS: usize = 2_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 struct Arrived {
-    /// In `Batch::bytes`.
+    /// The datagram's position in `Batch::bytes`.
     end: usize,
     credentials: Option<Credentials>,
     is_cut: bool,
@@ -67,8 +67,8 @@ pub fn arrived<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object
     }
 }
 
-/// Waits for a first datagram, and takes all that arrive within the patience. True if `wake` has
-/// something to read, which ends the wait; datagrams that have arrived by then are taken too.
+/// Waits for a first datagram, and takes all datagrams that arrive within `patience`. Returns true
+/// if `wake` is readable, which ends the wait; datagrams that have arrived by then are taken too.
 fn take(socket: c_int, wake: c_int, patience: Duration) -> Result<(Batch, bool), Error> {
     ADMISSION.with_borrow_mut(|admission| take_admitted(socket, wake, patience, admission))
 }
@@ -96,7 +96,7 @@ fn take_admitted(
     }
 }
 
-/// Waits until there is something to read, or for so long. True if there is on `wake`.
+/// Waits until a descriptor is readable, or for `left`. Returns whether `wake` is readable.
 fn wait(socket: c_int, wake: c_int, left: Option<Duration>) -> Result<bool, Error> {
     let of = |fd| pollfd { fd, events: POLLIN, revents: 0 };
     let mut fds = [of(socket), of(wake)];
@@ -202,7 +202,7 @@ struct Admission {
     users: HashMap<u32, Rates>,
 }
 
-/// Ticks, and datagrams of all other kinds, malformed ones among them.
+/// The rate of ticks, and the rate of all other datagrams, including malformed ones.
 #[derive(Clone, Copy, Default)]
 struct Rates {
     ticks: Rate,
@@ -216,19 +216,20 @@ struct Rate {
     due: Duration,
 }
 
-/// Datagrams in a second, and how many at once.
+/// Datagrams per second, and the size of a burst.
 type Limit = (u32, u32);
 
 /// A process reports twice a second at most; the burst is for a recorder that is late.
 const TICKS_OF_SENDER: Limit = (20, 600);
-/// Containers have the same pids, so that many processes of one user may share an entry.
+/// Processes in different containers can have the same pid, so that many processes of one user may
+/// share an entry.
 const TICKS_OF_CLAIMED: Limit = (500, 2_000);
 /// mod_wsgi sends a datagram for each garbage collection.
 const OTHERS_OF_SENDER: Limit = (500, 2_000);
 /// All processes of one user: 500 that report twice a second, and more.
 const TICKS_OF_USER: Limit = (1_500, 5_000);
 const OTHERS_OF_USER: Limit = (3_000, 10_000);
-/// With so many entries, idle ones are removed; if none is idle, unknown senders are refused.
+/// At this number of entries, idle ones are removed; if none is idle, unknown senders are refused.
 const MAX_RATES: usize = 8_192;
 
 impl Rate {
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(admitted(&mut admission, from, &tick, began), TICKS_OF_SENDER.1);
         let later = began + Duration::from_secs(2);
         assert_eq!(admitted(&mut admission, from, &tick, later), 2 * TICKS_OF_SENDER.0);
-        // The pid that a datagram claims makes no other sender of it.
+        // A claimed pid does not change the sender's identity.
         assert_eq!(admitted(&mut admission, from, &header(2, 8), later), 0);
         let other = Credentials { pid: 8, uid: 33 };
         assert_eq!(admitted(&mut admission, other, &tick, later), TICKS_OF_SENDER.1);

@@ -42,8 +42,9 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
         receive,
         c"telemetry_receive(datagram: bytes) -> (kind, pid, seq, stamp, fields, record)\n\
           \n\
-          What a recorder takes from a datagram: from a tick the fields with one value each, the\n\
-          long holds, and the record, which has the rest; from another kind all fields, and None.\n\
+          Returns the parts of a datagram that a recorder uses: of a tick, the fields with one\n\
+          value each, the long holds, and the record with the rest; of other kinds, all fields\n\
+          and None.\n\
           Raises ValueError for anything malformed, and for a tick with more than a process can\n\
           do in its interval.",
     ),
@@ -74,8 +75,8 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
         encode,
         c"telemetry_encode(kind: int, pid: int, seq: int, stamp: float, fields: dict) -> bytes\n\
           \n\
-          The datagram of a dict as of telemetry_parse(); a histogram is a sequence of (seconds,\n\
-          count). Raises ValueError for an unknown name or value.",
+          The datagram of a dict such as telemetry_parse() returns; a histogram is a sequence of\n\
+          (seconds, count). Raises ValueError for an unknown name or value.",
     ),
     END,
 ]);

@@ -1,4 +1,4 @@
-//! Fields as dicts.
+//! Fields of datagrams and records as dicts.
 
 use headway_measure::Histogram;
 use headway_measure::scale::upper_bound_ns;
@@ -17,8 +17,8 @@ pub fn datagram<'py>(py: Attached<'py>, datagram: &Datagram) -> PyResult<Object<
     of_entries(py, datagram.fields().map(Ok), datagram_row)
 }
 
-/// The fields of a tick that are neither a distribution nor a list, and its holds, which no record
-/// has.
+/// Returns the fields of a tick that are neither a distribution nor a list, and its holds, which
+/// records do not contain.
 pub fn single_values<'py>(py: Attached<'py>, datagram: &Datagram) -> PyResult<Object<'py>> {
     let entries = datagram.fields().filter(|(id, value)| match value {
         Value::Row(_) => *id == id::HOLDS,
@@ -53,8 +53,8 @@ fn nested<'py>(py: Attached<'py>, _: &[u8]) -> PyResult<Object<'py>> {
 
 type MakeRow = for<'py> fn(Attached<'py>, &[u8]) -> PyResult<Object<'py>>;
 
-/// A dict of the fields by name. Rows are in lists; so are the values of a setting that has
-/// several.
+/// Returns a dict of the fields by name. Rows are in lists, and so are the values of a setting that
+/// has several.
 fn of_entries<'a, 'py>(
     py: Attached<'py>,
     entries: impl Iterator<Item = Result<(u16, Value<'a>), Malformed>>,
@@ -131,13 +131,13 @@ fn slot<'py>(py: Attached<'py>, slot: Slot) -> PyResult<Object<'py>> {
     )
 }
 
-/// A distribution as in a report's HIST. The statistics of an empty one are None.
+/// Returns a distribution as in a report's HIST. The statistics of an empty one are None.
 fn histogram<'py>(py: Attached<'py>, histogram: &Histogram) -> PyResult<Object<'py>> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let percentile = |share| histogram.percentile_ns(share).map(seconds);
     let filled = |ns: u64| (!histogram.is_empty()).then_some(seconds(ns));
     let buckets = list(py, &histogram.counts, |(bucket, number)| {
-        // The last bucket has no bound but the largest value in it.
+        // The last bucket's bound is the largest value in it.
         let bound_ns = match upper_bound_ns(usize::from(*bucket)) {
             u64::MAX => histogram.max_ns,
             bound_ns => bound_ns,

@@ -1,5 +1,5 @@
-//! The reporter as Python holds it: a capsule. Python starts and stops the reporting thread, which
-//! does not use Python.
+//! The reporter in a capsule. Python starts and stops the reporting thread, which does not use
+//! Python.
 
 use headway_python::attached::Attached;
 use headway_python::capsule::{self, InCapsule};
@@ -31,18 +31,18 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
           -> reporter\n\
           \n\
           Reports to the UNIX datagram socket at `path` that this process began at the time\n\
-          `started`, and starts the thread that reports every `interval` seconds. `identity` is\n\
-          in each datagram, by field names. Raises OSError, or ValueError for a path that is too\n\
-          long.",
+          `started`, and starts the thread that reports every `interval` seconds. Each datagram\n\
+          contains `identity`, a dict by field names. Raises OSError, or ValueError for a path\n\
+          that is too long.",
     ),
     function(
         c"telemetry_add_server",
         add_server,
         c"telemetry_add_server(reporter, server, threads: int, places)\n\
           \n\
-          Reports also on a server, which was opened for that. `threads`: how many run requests;\n\
-          `places`: for each interpreter slot its application group, its name and whether it has\n\
-          a GIL of its own.",
+          Adds reports on a server, which was opened with `reported`. `threads`: the number of\n\
+          threads that run requests; `places`: for each interpreter slot its application group,\n\
+          its name and whether it has a GIL of its own.",
     ),
     function(
         c"telemetry_stopping",
@@ -159,7 +159,7 @@ fn stopping<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'p
     let (reporter, reason, detail): (&Object, String, String) =
         arguments(py, "telemetry_stopping", given)?;
     let reporter = reporter_in(reporter)?;
-    // Without the GIL, as below: the reporting thread may be in the middle of a report.
+    // Detached, as in `stop`: the reporting thread may be in the middle of a report.
     py.detach(|| reporter.stopping(&Ending { reason, detail, graceful: false }));
     Ok(Object::none(py))
 }
@@ -182,7 +182,7 @@ fn pause<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>>
 fn resume<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
     let (reporter,): (&Object,) = arguments(py, "telemetry_resume", given)?;
     let reporter = reporter_in(reporter)?;
-    // A program does not fail because no thread can be started.
+    // The program continues if no thread can be started.
     py.detach(|| drop(reporter.resume()));
     Ok(Object::none(py))
 }

@@ -11,12 +11,12 @@ use headway_telemetry::{Malformed, nanoseconds};
 
 use super::refuse;
 
-/// The datagram of a dict by field names.
+/// Encodes a dict by field names as a datagram.
 pub fn datagram(header: &Header, fields: &Object) -> PyResult<Vec<u8>> {
     let mut writer = Writer::default();
     writer.begin(header);
     write_dict(&mut writer, fields)?;
-    // A reader checks as much.
+    // Readers make the same checks.
     Datagram::parse(writer.bytes()).map_err(|error| refuse(fields.py(), error))?;
     Ok(writer.bytes().to_vec())
 }
