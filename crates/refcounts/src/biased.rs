@@ -16,8 +16,8 @@ const MERGED: i64 = 0b11;
 const SHIFT: u32 = 2;
 /// One reference in `shared`.
 const ONE: i64 = 1 << SHIFT;
-/// The `local` of an immortal object. This crate makes no such object of this kind, but tests for
-/// it as CPython does.
+/// The `local` of an immortal object. This crate makes no immortal `Biased`, but tests for it as
+/// CPython does.
 const IMMORTAL: u32 = u32::MAX;
 const NOBODY: u32 = 0;
 

@@ -9,8 +9,8 @@ use crate::thread::{ThreadId, Threads};
 /// CPython's default, used until a waiter reports its interval.
 const DEFAULT_INTERVAL_NS: u64 = 5_000_000;
 
-/// Drives a policy. The scheduler's own driver, live or in virtual time, reports each event of one
-/// GIL to it, in order, and follows its answers.
+/// Drives a policy. A driver, live or in virtual time, reports each event of one GIL to the
+/// scheduler, in order, and follows its answers.
 #[derive(Debug)]
 pub struct Scheduler<P = LivePolicy> {
     policy: P,
