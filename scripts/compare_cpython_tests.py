@@ -1,12 +1,14 @@
 """Runs CPython's own tests as plain Python and under `headway run --follow`, and compares them.
 
     .venvs/3.13/bin/python scripts/compare_cpython_tests.py
-        [--policy P]... [--ignore PATTERN]... [TEST...]
+        [--policy P]... [--ignore PATTERN]... [--json FILE] [TEST...]
 
 The outcome of every single test must be the same: passed, failed, error or skipped. A test whose
 outcome differs is run again on both sides, since some of CPython's tests depend on timing; it
-counts as different if it never agrees. Exit status: 0 if all agree, 1 if any differs, 2 if this
-interpreter comes without its tests.
+counts as different if it never agrees. With --json, FILE is written after each file of tests, and a
+run that was interrupted resumes: files of tests whose outcomes FILE has are not run again. Exit
+status: 0 if all agree, 1 if any differs, 2 if this interpreter comes without its tests or FILE
+belongs to another comparison, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -113,6 +115,39 @@ def compare(test: str, policy: str, plain: Outcomes, ignore: list[str]) -> list[
     return different
 
 
+class Record:
+    """The results by file of tests, kept in a file if there is one."""
+
+    def __init__(self, file: Path | None, options: dict[str, Any]) -> None:
+        self.file = file
+        self.options = {"python": sys.version, **options}
+        self.tests: dict[str, dict[str, Any]] = {}
+        if file is not None and file.exists():
+            self._read(file)
+
+    def _read(self, file: Path) -> None:
+        """Exits unless the file is a record of the same comparison."""
+        try:
+            recorded = json.loads(file.read_text())
+            self.tests = recorded.pop("tests")
+        except (OSError, ValueError, KeyError, AttributeError):
+            recorded = None
+        if recorded != self.options:
+            print(
+                f"{file}: found something else than a record of these options under this Python; "
+                "name another file, or remove it",
+                file=sys.stderr,
+            )
+            raise SystemExit(2)
+
+    def add(self, test: str, row: dict[str, Any]) -> None:
+        self.tests[test] = row
+        if self.file is not None:
+            partial = self.file.with_name(self.file.name + ".new")
+            partial.write_text(json.dumps({**self.options, "tests": self.tests}, indent=1))
+            partial.replace(self.file)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -132,14 +167,21 @@ def main() -> int:
         default=[],
         help="leave out tests that match, such as one that hangs here without Headway too",
     )
-    parser.add_argument("--json", metavar="FILE", help="write outcomes and differences to FILE")
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="write outcomes to FILE, and resume from it"
+    )
     arguments = parser.parse_args()
-    result: dict[str, dict[str, Any]] = {}
-    for test in existing_tests(arguments.tests or TESTS):
+    policies = arguments.policy or ["interval"]
+    record = Record(arguments.json, {"policies": policies, "ignore": arguments.ignore})
+    tests = existing_tests(arguments.tests or TESTS)
+    for test in tests:
+        if test in record.tests:
+            print(f"{test}: compared before", flush=True)
+            continue
         plain = run_tests([sys.executable], test, [], arguments.ignore)
         different = {
             policy: names
-            for policy in arguments.policy or ["interval"]
+            for policy in policies
             if (names := compare(test, policy, plain, arguments.ignore))
         }
         counts = {what: list(plain.values()).count(what) for what in sorted(set(plain.values()))}
@@ -149,11 +191,8 @@ def main() -> int:
             verdict = "DIFFERENT: no outcome as plain Python"
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
         print(f"{test}: {told}: {verdict}", flush=True)
-        result[test] = {"outcomes": counts, "different": different}
-    if arguments.json:
-        Path(arguments.json).write_text(
-            json.dumps({"python": sys.version, "tests": result}, indent=1)
-        )
+        record.add(test, {"outcomes": counts, "different": different})
+    result = {test: record.tests[test] for test in tests}
     bad = [test for test, row in result.items() if row["different"] or not row["outcomes"]]
     total = sum(sum(row["outcomes"].values()) for row in result.values())
     print(
@@ -163,4 +202,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
