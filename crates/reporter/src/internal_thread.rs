@@ -20,7 +20,9 @@ pub fn spawn(
         Some(bytes) => builder.stack_size(bytes),
         None => builder,
     };
-    builder.spawn(move || drop(survive(name, work)))
+    builder.spawn(move || {
+        survive(name, work);
+    })
 }
 
 /// Runs `work`. Catches a panic, counts it, and reports on stderr, after the line of Rust's panic

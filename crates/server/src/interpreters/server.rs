@@ -30,8 +30,7 @@ impl Server {
         note_journal();
         let pool = Arc::new(Pool::new(groups, settings)?);
         let monitored = Arc::clone(&pool);
-        let monitor =
-            internal_thread::spawn("headway-monitor", None, move || monitored.monitor())?;
+        let monitor = internal_thread::spawn("headway-monitor", None, move || monitored.monitor())?;
         Ok(Self { pool, monitor: Lock::new(Some(monitor)) })
     }
 
