@@ -580,7 +580,7 @@ def test_a_signal_after_chroot_says_where_the_books_are(tmp_path: Path) -> None:
     result = headway("run", "--json", out, "-c", code)
     assert result.returncode == -signal.SIGTERM
     assert result.stderr == (
-        "headway run: no report, since Python cannot be started from here: the books are in "
+        "headway run: no report, since Python cannot be started from here: the counters are in "
         f"{out}.ledger\n"
     )
     assert run_main("report", out).stdout.startswith("headway  Python")

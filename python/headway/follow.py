@@ -226,7 +226,7 @@ def _report(path: str, interval_s: float, name: str) -> int:
     identity = {"process_name": reporter.as_text(name)}
     mine = reporter.ReporterAcrossForks(path, interval_s, identity, kind="run")
     atexit.register(mine.stop, "unknown", "the program has ended")
-    return mine.bell
+    return mine.waker
 
 
 def _own(settings: Settings) -> None:
@@ -243,10 +243,10 @@ def _own(settings: Settings) -> None:
         _install(settings)
         if settings.trace_path:
             _begin_trace(settings)
-        bell = 0
+        waker = 0
         if settings.telemetry:
             path, interval_s = settings.telemetry, settings.telemetry_interval_s
-            bell = _report(path, interval_s, settings.name)
+            waker = _report(path, interval_s, settings.name)
     except Exception as error:
         _say(f"headway run: {error}")
         os._exit(1)
@@ -265,7 +265,7 @@ def _own(settings: Settings) -> None:
         os.fsencode(ledger) if in_file else None,
         # Without --json nobody knows of the file; with it, it goes once the JSON is written.
         bool(settings.json_path),
-        bell,
+        waker,
         os.fsencode(json_path) if (json_path := _json_file(settings)) else None,
     )
     if not settings.trace_path:  # which is of one image

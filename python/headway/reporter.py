@@ -83,8 +83,8 @@ class Reporter:
         self._native.telemetry_stop(self._handle, reason, as_text(detail), graceful)
 
     @property
-    def bell(self) -> int:
-        return self._native.telemetry_bell(self._handle)
+    def waker(self) -> int:
+        return self._native.telemetry_waker(self._handle)
 
     def pause(self) -> None:
         self._native.telemetry_pause(self._handle)
@@ -119,9 +119,9 @@ class ReporterAcrossForks:
         )
 
     @property
-    def bell(self) -> int:
+    def waker(self) -> int:
         """For `_native.report_on_signals`."""
-        return self._reporter.bell
+        return self._reporter.waker
 
     def stop(self, reason: str, detail: str = "") -> None:
         """Of whichever process calls this."""

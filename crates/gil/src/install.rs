@@ -97,7 +97,7 @@ impl std::fmt::Display for Refusal {
             Self::Ledger(MappingError::NotALedger) => {
                 write!(f, "the file is not a ledger of this run")
             }
-            Self::LedgerInUse => write!(f, "this process keeps its books elsewhere already"),
+            Self::LedgerInUse => write!(f, "this process has its counters elsewhere already"),
             Self::NoKey => write!(f, "all 32 pthread keys that need no allocation are in use"),
             Self::ProbeUnseen => {
                 write!(

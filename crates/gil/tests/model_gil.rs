@@ -437,7 +437,7 @@ fn threads_that_wait_while_the_meter_comes_and_goes_get_the_gil() {
 }
 
 #[test]
-fn another_gil_of_the_same_layout_gets_books_of_its_own() {
+fn another_gil_of_the_same_layout_gets_counters_of_its_own() {
     static SECOND: Gil = Gil::new();
     let _turn = Turn::metered();
     // A pair of condition variables that is no interpreter's is left alone.

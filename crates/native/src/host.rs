@@ -80,7 +80,7 @@ fn thread_states(py: Attached) -> Option<ThreadStates> {
 /// The probe of `headway_gil::Host::contend`: a thread of our own takes the main GIL once, while
 /// the calling thread holds it.
 fn contend() -> bool {
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
     // SAFETY: `headway_gil::install` calls this in the thread that called it, attached.
     let py = unsafe { Attached::assume() };
     // SAFETY: a thread state is attached.
@@ -104,7 +104,7 @@ fn contend() -> bool {
     py.detach(|| may_take.wait().is_leader());
     may_take.wait();
     let began = Instant::now();
-    while !headway_gil::probe_waits() && began.elapsed() < PATIENCE {
+    while !headway_gil::probe_waits() && began.elapsed() < TIMEOUT {
         std::thread::sleep(Duration::from_micros(100));
     }
     let joined = py.detach(|| probe.join().is_ok());

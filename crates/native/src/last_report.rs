@@ -50,7 +50,7 @@ struct Prepared {
     ledger: Option<CString>,
     keep_ledger: bool,
     /// The number of the thread that reports to a recorder; 0 if there is none.
-    bell: u32,
+    waker: u32,
     /// The message with the ledger's path, for a command that cannot be started.
     failure: CString,
 }
@@ -76,12 +76,12 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         c"report_on_signals",
         report_on_signals,
         c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool,\n\
-          bell: int = 0, json: bytes | None = None)\n\
+          waker: int = 0, json: bytes | None = None)\n\
           \n\
           Makes SIGTERM and other signals whose default ends the process run `command` first,\n\
           while they are at their default: with the ledger on its stdin and stdout redirected to\n\
           stderr. Then the file `ledger` is removed (with `keep_ledger`: only if the command\n\
-          succeeded). Meanwhile the reporter with this telemetry_bell() reports to its recorder.\n\
+          succeeded). Meanwhile the reporter with this telemetry_waker() reports to its recorder.\n\
           `json` is a file that the command writes: it is opened before the program gives up\n\
           rights, and is then descriptor 3 of the command. A command of None restores the default.",
     ),
@@ -111,9 +111,9 @@ fn report_on_signals<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<
     let (required, optional) = given.split_at(given.len().min(3));
     let (command, ledger, keep_ledger): (Option<&Object>, Option<&CStr>, bool) =
         arguments(py, "report_on_signals", required)?;
-    let (bell, json): (u32, Option<&CStr>) = match optional {
+    let (waker, json): (u32, Option<&CStr>) = match optional {
         [] => (0, None),
-        [bell] => (u32::from_python(bell)?, None),
+        [waker] => (u32::from_python(waker)?, None),
         more => arguments(py, "report_on_signals", more)?,
     };
     let Some(command) = command else {
@@ -125,7 +125,7 @@ fn report_on_signals<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<
     let words = words.collect::<PyResult<Vec<_>>>()?;
     let ledger = ledger.map(CStr::to_owned);
     privileges::announce(json.map(CStr::to_owned), ledger.clone());
-    arm(words, ledger, keep_ledger, bell);
+    arm(words, ledger, keep_ledger, waker);
     Ok(none)
 }
 
@@ -151,7 +151,7 @@ fn exec_array(words: impl IntoIterator<Item = CString>) -> Box<[*const c_char]> 
     leaked.chain([ptr::null()]).collect()
 }
 
-fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: u32) {
+fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, waker: u32) {
     use std::os::unix::ffi::OsStringExt;
     // SAFETY: getpid has no preconditions.
     let owner = unsafe { libc::getpid() };
@@ -168,7 +168,7 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: 
         failure: failure_line(ledger.as_deref().filter(|_| keep_ledger)),
         ledger,
         keep_ledger,
-        bell,
+        waker,
     });
     PREPARED.store(Box::into_raw(prepared), Release);
     STATE.store(ARMED, Release);
@@ -192,7 +192,7 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, bell: 
 }
 
 fn failure_line(ledger: Option<&CStr>) -> CString {
-    let place = ledger.map(|path| format!(": the books are in {}", path.to_string_lossy()));
+    let place = ledger.map(|path| format!(": the counters are in {}", path.to_string_lossy()));
     let line = format!(
         "headway run: no report, since Python cannot be started from here{}\n",
         place.unwrap_or_default()
@@ -275,8 +275,8 @@ extern "C" fn on_signal(signal: c_int) {
         // SAFETY: getpid has no preconditions.
         let owner = unsafe { libc::getpid() } == prepared.owner;
         if owner && STATE.compare_exchange(ARMED, REPORTING, AcqRel, Relaxed).is_ok() {
-            if prepared.bell != 0 {
-                headway_reporter::ring_for_signal(prepared.bell);
+            if prepared.waker != 0 {
+                headway_reporter::wake_for_signal(prepared.waker);
             }
             report(prepared);
             STATE.store(DISARMED, Release);

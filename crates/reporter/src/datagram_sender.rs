@@ -140,17 +140,17 @@ mod tests {
         let path = std::env::temp_dir().join(format!("headway-socket-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let receiver = UnixDatagram::bind(&path).unwrap();
-        let mut post = DatagramSender::open(&path).unwrap();
-        let number = post.socket.as_raw_fd();
+        let mut sender = DatagramSender::open(&path).unwrap();
+        let number = sender.socket.as_raw_fd();
         let file = std::fs::File::open("/dev/null").unwrap();
         // SAFETY: two open descriptors.
         assert!(unsafe { libc::dup2(file.as_raw_fd(), number) } >= 0);
-        assert!(post.send(2, |_| ()));
+        assert!(sender.send(2, |_| ()));
         assert!(receiver.recv(&mut [0; 64]).unwrap() > 0);
-        let second = post.socket.as_raw_fd();
+        let second = sender.socket.as_raw_fd();
         // SAFETY: two open descriptors.
         assert!(unsafe { libc::dup2(file.as_raw_fd(), second) } >= 0);
-        drop(post);
+        drop(sender);
         for number in [number, second] {
             // SAFETY: the duplicates that were made above, if they are there yet.
             assert_eq!(unsafe { libc::close(number) }, 0, "it was closed");

@@ -328,7 +328,7 @@ impl Source for GcPauses {
         self.0.lock().drain();
     }
 
-    fn post(&self, sender: &mut DatagramSender) {
+    fn send_events(&self, sender: &mut DatagramSender) {
         let mut reported = self.0.lock();
         if reported.interpreters.is_empty() {
             return;

@@ -11,9 +11,9 @@ fn gil(id: u32, opened_ns: u64, takes: u64, waits_ns: &[u64]) -> GilTotals {
     GilTotals { row, opened_ns, wait: histogram(waits_ns), ..GilTotals::default() }
 }
 
-fn thread(book: u32, native_id: u32, gil: u32, held_ns: u64) -> ThreadTotals {
+fn thread(row: u32, native_id: u32, gil: u32, held_ns: u64) -> ThreadTotals {
     let takes = held_ns / 10;
-    ThreadTotals { row: book, native_id, gil: Some(gil), held_ns, takes, ..ThreadTotals::default() }
+    ThreadTotals { row, native_id, gil: Some(gil), held_ns, takes, ..ThreadTotals::default() }
 }
 
 fn held_by_name(reported: &Totals, latest: &Totals) -> Vec<(u32, u64)> {
@@ -74,7 +74,7 @@ fn threads_that_ended_and_were_folded_are_told_once() {
     };
     let latest = Totals {
         gils: vec![gil(0, 5, 1, &[])],
-        // 12 held for 50 ns more, ended, and went into the sum; its book is another's.
+        // Thread 12 held for 50 ns more, ended, and was aggregated; another thread has its row.
         threads: vec![thread(0, 11, 0, 520), thread(1, 13, 0, 30), thread(2, 0, 0, 850)],
         ..Totals::default()
     };

@@ -9,14 +9,13 @@
 //! - `gc_pauses`: the garbage collector;
 //! - others that the user of the crate adds, such as a server.
 //!
-//! `stacks` reads the Python stack of a thread. `identity` has the fields that never change, `bell`
+//! `stacks` reads the Python stack of a thread. `identity` has the fields that never change, `waker`
 //! wakes the thread, `rows` limits a tick to the size of a datagram, and `mod_wsgi` converts
 //! histograms.
 //!
 //! The crate knows the format (`headway_telemetry`), the meter and Linux, but not Python, requests
 //! or receivers.
 
-mod bell;
 mod cgroup;
 mod datagram_sender;
 pub mod gc_pauses;
@@ -31,8 +30,8 @@ mod resources;
 mod rows;
 mod source;
 pub mod stacks;
+mod waker;
 
-pub use bell::ring_for_signal;
 pub use datagram_sender::{DatagramSender, TargetError};
 pub use gils::Gils;
 pub use identity::Identity;
@@ -41,3 +40,4 @@ pub use reporter::{Ending, Reporter, Settings};
 pub use resources::Resources;
 pub use rows::{Bounds, OTHER, Row};
 pub use source::{RequestCounts, Source, Tick};
+pub use waker::wake_for_signal;

@@ -33,7 +33,7 @@ const ROWS_BYTES: usize = 7_000;
 /// The innermost calls that are reported; the rest of a deep stack is left out.
 const STACK_BYTES: usize = 3_000;
 /// The limit for a thread that runs on a core. Other threads handle their signal when they get one.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Finds the endpoint that a thread serves, by its kernel thread ID; `None` for other threads.
 pub type EndpointOf = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
@@ -132,7 +132,7 @@ impl Source for LongHolds {
         seen.lost += std::mem::take(&mut seen.untold);
     }
 
-    fn post(&self, sender: &mut DatagramSender) {
+    fn send_events(&self, sender: &mut DatagramSender) {
         sender.lose(std::mem::take(&mut self.seen.lock().lost));
     }
 }
@@ -174,7 +174,7 @@ impl LongHold {
             ENDPOINTS.lock().iter().find_map(|endpoint_of| endpoint_of(native_id))
         });
         let stack = hold.native_id.and_then(|native_id| {
-            let stack = stacks::read(native_id, PATIENCE).ok()?;
+            let stack = stacks::read(native_id, TIMEOUT).ok()?;
             // The hold may have ended before the thread handled its signal.
             let ended_ns = headway_gil::end_of_hold_ns(&hold).unwrap_or(0);
             let is_of_hold = headway_gil::is_held(&hold) || stack.taken_ns <= ended_ns;

@@ -8,11 +8,11 @@
 //! A forked child has no reporter's thread: there a `Reporter` has no effect, and a new one may be
 //! started.
 
-use super::bell::{Bell, Rung};
 use super::datagram_sender::{DatagramSender, TargetError};
 use super::identity::Identity;
 use super::internal_thread;
 use super::source::{RequestCounts, Source, Tick};
+use super::waker::{Waker, Woken};
 use crate::lock::Lock;
 use headway_measure::clock::{now_ns, wall_s};
 use headway_telemetry::datagram::Writer;
@@ -61,7 +61,7 @@ struct Shared {
     interval: Duration,
     encoder: Lock<Encoder>,
     sources: Lock<Vec<Arc<dyn Source>>>,
-    bell: Bell,
+    waker: Waker,
 }
 
 /// Writes and sends the datagrams; locked for each of them.
@@ -100,7 +100,7 @@ impl Reporter {
             interval: settings.interval,
             encoder: Lock::new(encoder),
             sources: Lock::new(sources),
-            bell: Bell::new(),
+            waker: Waker::new(),
         };
         let reporter =
             Self { shared: Arc::new(shared), thread: Lock::default(), pid: std::process::id() };
@@ -137,9 +137,9 @@ impl Reporter {
         internal_thread::survive("the report of the end", || self.shared.end(ending));
     }
 
-    /// The argument for `ring_for_signal`, in the handler of a signal that ends the process.
-    pub fn bell_number(&self) -> u32 {
-        self.shared.bell.number()
+    /// The argument for `wake_for_signal`, in the handler of a signal that ends the process.
+    pub fn waker_number(&self) -> u32 {
+        self.shared.waker.number()
     }
 
     /// Ends the thread without loss: before a fork, because CPython warns of a fork in a process
@@ -151,7 +151,7 @@ impl Reporter {
         let mut thread = self.thread.lock();
         thread.pauses += 1;
         if let Some(handle) = thread.handle.take() {
-            self.shared.bell.ring();
+            self.shared.waker.wake();
             let _ = handle.join();
         }
     }
@@ -213,10 +213,10 @@ impl Shared {
         loop {
             let often = self.sources.lock().iter().filter_map(|source| source.look_every()).min();
             let next = often.map_or(due, |often| due.min(Instant::now() + often));
-            match self.bell.wait_until(next) {
+            match self.waker.wait_until(next) {
                 None => {}
-                Some(Rung::Over) => return false,
-                Some(Rung::BySignal) => {
+                Some(Woken::Over) => return false,
+                Some(Woken::BySignal) => {
                     self.end(&Ending { reason: "shutdown_signal".into(), ..Ending::default() });
                     return false;
                 }
@@ -253,7 +253,7 @@ impl Shared {
         let sources = self.sources.lock().clone();
         if encoder.tick(&sources) {
             sources.iter().for_each(|source| source.sent());
-            sources.iter().for_each(|source| source.post(&mut encoder.sender));
+            sources.iter().for_each(|source| source.send_events(&mut encoder.sender));
         }
     }
 

@@ -4,7 +4,7 @@ use headway_telemetry::datagram::Datagram;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Counts up to what was told, as a server does.
+/// Counts up to a number that the test sets, as a server counts requests.
 #[derive(Default)]
 struct Counter {
     now: AtomicU64,
@@ -23,7 +23,7 @@ impl Source for Counter {
         self.reported.store(self.collected.load(SeqCst), SeqCst);
     }
 
-    fn post(&self, sender: &mut DatagramSender) {
+    fn send_events(&self, sender: &mut DatagramSender) {
         sender.send(kind::GC_EVENT, |out| out.count(id::GC_EVENT_GENERATION, 2));
     }
 
@@ -102,7 +102,7 @@ fn what_could_not_be_sent_is_in_the_next_tick() {
     assert_eq!(next(&receiver, id::REQUEST_COUNT), (kind::REQUEST_METRICS, 5, Some(0)));
     assert_eq!(next(&receiver, 0).1, 6);
     tick();
-    // That the process began could not be told.
+    // The report that the process began was lost.
     assert_eq!(next(&receiver, id::RECORDS_LOST), (kind::REQUEST_METRICS, 7, Some(1)));
 }
 

@@ -32,7 +32,7 @@ pub trait Source: Send + Sync {
 
     /// Sends datagrams of other kinds after a tick that was sent. A source keeps what cannot be
     /// sent, or counts it (`DatagramSender::lose`).
-    fn post(&self, _sender: &mut DatagramSender) {}
+    fn send_events(&self, _sender: &mut DatagramSender) {}
 
     /// The requests of a server, for the report of the end of its process.
     fn requests(&self) -> Option<RequestCounts> {

@@ -176,13 +176,13 @@ pub struct Stack {
     pub taken_ns: u64,
 }
 
-/// The stack of a thread. Waits for `patience` until the thread begins to write, and before that
+/// The stack of a thread. Waits for `timeout` until the thread begins to write, and before that
 /// for as long until no other stack is being taken. What a signal does to a thread in C code: a
 /// call that can be is begun afresh (SA_RESTART); sleeps and polls end early, and CPython's own go
 /// on by themselves.
 ///
 /// A thread that joined (`join`) has left before it ends, and keeps what it joined with until then.
-pub fn read(native_id: u32, patience: Duration) -> Result<Stack, Missing> {
+pub fn read(native_id: u32, timeout: Duration) -> Result<Stack, Missing> {
     let signal = SIGNAL.load(SeqCst);
     // The default action of a signal without a handler is to end the process.
     let ours = write_own_stack as *const () as usize;
@@ -195,7 +195,7 @@ pub fn read(native_id: u32, patience: Duration) -> Result<Stack, Missing> {
     if !has_pipe() {
         return Err(Missing::Unregistered);
     }
-    let mut deadline = Instant::now() + patience;
+    let mut deadline = Instant::now() + timeout;
     while ASKED.compare_exchange(IDLE, PREPARING, SeqCst, SeqCst).is_err() {
         if Instant::now() >= deadline {
             return Err(Missing::Busy);
@@ -214,7 +214,7 @@ pub fn read(native_id: u32, patience: Duration) -> Result<Stack, Missing> {
         ASKED.store(IDLE, SeqCst);
         return Err(Missing::Gone);
     }
-    deadline = Instant::now() + patience;
+    deadline = Instant::now() + timeout;
     let mut is_extended = false;
     while ASKED.load(SeqCst) != DONE {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -351,9 +351,9 @@ fn begin_in_forked_child() -> Result<(), Missing> {
     Ok(())
 }
 
-fn wait_for_text(patience: Duration) {
+fn wait_for_text(timeout: Duration) {
     let mut pipe = libc::pollfd { fd: READ_FD.load(SeqCst), events: libc::POLLIN, revents: 0 };
-    let wait_ms = patience.as_millis().clamp(1, 1_000) as c_int;
+    let wait_ms = timeout.as_millis().clamp(1, 1_000) as c_int;
     // SAFETY: one live pollfd.
     unsafe { libc::poll(&mut pipe, 1, wait_ms) };
 }

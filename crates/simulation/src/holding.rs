@@ -4,7 +4,7 @@
 
 use crate::Simulation;
 use crate::gil::Gil;
-use crate::task::{Errand, Stage, TaskId};
+use crate::task::{AfterDrop, Stage, TaskId};
 use crate::timeline::Moment;
 use headway_sched::ThreadId;
 
@@ -30,8 +30,8 @@ impl Simulation {
         let switched = this.last_holder != Some(id);
         this.last_holder = Some(id);
         this.switch_number += u64::from(switched);
-        self.books.taken(gil, waiters, switched, now_ns);
-        self.books.took(id, since_ns, now_ns);
+        self.counters.taken(gil, waiters, switched, now_ns);
+        self.counters.took(id, since_ns, now_ns);
         self.note(id, Moment::Take);
         let mut cost_ns = self.wake_next_if_it_may_request(id, gil);
         if self.ends_forced_waits(gil, since_ns.is_some()) {
@@ -72,7 +72,7 @@ impl Simulation {
     pub(super) fn after_call(&mut self, id: TaskId) {
         self.tasks[id].stage = Stage::Next;
         if self.tasks[id].setting.gil.is_some_and(|gil| self.gils[gil].requested) {
-            self.begin_drop(id, Errand::Retake);
+            self.begin_drop(id, AfterDrop::Retake);
         }
     }
 
@@ -86,7 +86,7 @@ impl Simulation {
         if let Some(every_ns) = this.check_every_ns() {
             this.check_left_ns = every_ns;
         }
-        self.begin_drop(id, Errand::Retake);
+        self.begin_drop(id, AfterDrop::Retake);
     }
 
     /// Drops the GIL on the thread's core: `drop_gil` up to its wakeup of a waiter.
@@ -94,8 +94,8 @@ impl Simulation {
         let gil = self.gil_of(id);
         let now_ns = self.now_ns;
         let forced = self.gils[gil].requested;
-        self.books.dropped(id, gil, self.tasks[id].taken_ns, forced, now_ns);
-        self.books.freed(gil, self.gils[gil].waiters, now_ns);
+        self.counters.dropped(id, gil, self.tasks[id].taken_ns, forced, now_ns);
+        self.counters.freed(gil, self.gils[gil].waiters, now_ns);
         self.note(id, if forced { Moment::ForcedDrop } else { Moment::Drop });
         let Gil { scheduler, threads, cond, holder, woken, waiters, .. } = &mut self.gils[gil];
         *holder = None;
@@ -126,7 +126,7 @@ impl Simulation {
         let gil = self.gil_of(id);
         let this = &mut self.gils[gil];
         let nobody_took = this.holder.is_none() && this.last_holder == Some(id);
-        let ends = self.tasks[id].errand == Errand::End;
+        let ends = self.tasks[id].after_drop == AfterDrop::End;
         if !(this.requested && nobody_took && this.forces_switch()) || ends {
             return self.run_errand(id);
         }
@@ -147,10 +147,10 @@ impl Simulation {
     }
 
     pub(super) fn run_errand(&mut self, id: TaskId) {
-        match self.tasks[id].errand {
-            Errand::Retake => self.begin_take(id),
-            Errand::Step(step) => self.begin_step_without_gil(id, step),
-            Errand::End => self.end_script(id),
+        match self.tasks[id].after_drop {
+            AfterDrop::Retake => self.begin_take(id),
+            AfterDrop::Step(step) => self.begin_step_without_gil(id, step),
+            AfterDrop::End => self.end_script(id),
         }
     }
 
@@ -164,10 +164,10 @@ impl Simulation {
         self.tasks[id].left_ns = self.scenario.machine.take_ns.sample_ns(&mut self.random);
     }
 
-    /// Begins to drop the GIL on the thread's core, if the thread has a GIL, and runs `errand`
+    /// Begins to drop the GIL on the thread's core, if the thread has a GIL, and runs `after_drop`
     /// afterwards.
-    pub(super) fn begin_drop(&mut self, id: TaskId, errand: Errand) {
-        self.tasks[id].errand = errand;
+    pub(super) fn begin_drop(&mut self, id: TaskId, after_drop: AfterDrop) {
+        self.tasks[id].after_drop = after_drop;
         if self.tasks[id].setting.gil.is_none() {
             return self.run_errand(id);
         }

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod beazley;
-mod books;
+mod counters;
 mod cores;
 mod distribution;
 mod events;
@@ -25,13 +25,13 @@ mod waiting;
 use fastrand::Rng;
 use serde::Serialize;
 
-pub use books::{GilBook, Samples, ThreadBook};
+pub use counters::{GilCounters, Samples, ThreadCounters};
 pub use distribution::{Distribution, Varying};
 pub use policies::{PolicyName, SimulatedPolicy};
 pub use scenario::{GilSetting, Machine, Scenario, Step, ThreadSetting};
 pub use timeline::Moment;
 
-use books::Books;
+use counters::Counters;
 use cores::Core;
 use events::{EventKind, Events};
 use gil::Gil;
@@ -52,7 +52,7 @@ pub struct Simulation {
     tasks: Vec<Task>,
     gils: Vec<Gil>,
     channels: Vec<Channel>,
-    books: Books,
+    counters: Counters,
     timeline: Timeline,
     /// The number of threads that run their script once and have not finished.
     unfinished: usize,
@@ -63,8 +63,8 @@ pub struct Simulation {
 pub struct Outcome {
     pub events: u64,
     pub ended_ns: u64,
-    pub threads: Vec<ThreadBook>,
-    pub gils: Vec<GilBook>,
+    pub threads: Vec<ThreadCounters>,
+    pub gils: Vec<GilCounters>,
     pub timeline: Vec<(u64, usize, Moment)>,
     pub timeline_lost: u64,
 }
@@ -98,7 +98,7 @@ impl Simulation {
             events: Events::default(),
             happened: 0,
             cores: (0..cores).map(|_| Core::default()).collect(),
-            books: Books::new(begin_ns, end_ns, names, gils.len()),
+            counters: Counters::new(begin_ns, end_ns, names, gils.len()),
             timeline: Timeline::new(scenario.timeline_events, begin_ns),
             unfinished: scenario.threads.iter().filter(|thread| thread.once).count(),
             tasks,
@@ -117,9 +117,9 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Runs the whole simulation, as `go_on` does in parts.
+    /// Runs the whole simulation, as `advance` does in parts.
     pub fn run(mut self) -> Outcome {
-        while !self.go_on(u64::MAX) {}
+        while !self.advance(u64::MAX) {}
         self.outcome()
     }
 
@@ -127,7 +127,7 @@ impl Simulation {
     /// scripts, it runs until the end, and then until the requests in progress have finished, for
     /// at most the length of the window. Returns false if it stopped before, after `events` events,
     /// and true if the simulation is over.
-    pub fn go_on(&mut self, events: u64) -> bool {
+    pub fn advance(&mut self, events: u64) -> bool {
         let stops_at = self.happened.saturating_add(events);
         let waits_for_scripts = self.scenario.threads.iter().any(|thread| thread.once);
         if self.ended_ns.is_none() {
@@ -137,7 +137,7 @@ impl Simulation {
             }
             self.ended_ns = Some(self.now_ns);
         }
-        let late_ns = self.end_ns + self.books.inside_ns(0, self.end_ns);
+        let late_ns = self.end_ns + self.counters.inside_ns(0, self.end_ns);
         waits_for_scripts
             || self.run_until(late_ns, stops_at, |this| !this.has_request_in_progress())
     }
@@ -145,13 +145,13 @@ impl Simulation {
     /// Returns the results of a simulation that is over.
     pub fn outcome(mut self) -> Outcome {
         let ended_ns = self.ended_ns.unwrap_or(self.now_ns);
-        self.close_books(ended_ns);
+        self.close_counters(ended_ns);
         let (timeline, timeline_lost) = self.timeline.close();
         Outcome {
             events: self.happened,
             ended_ns,
-            threads: self.books.threads,
-            gils: self.books.gils,
+            threads: self.counters.threads,
+            gils: self.counters.gils,
             timeline,
             timeline_lost,
         }
@@ -235,7 +235,7 @@ impl Simulation {
                 self.gils[gil].ran_python(used_ns);
             }
         }
-        self.books.used(id, self.now_ns - used_ns, self.now_ns, computing);
+        self.counters.used(id, self.now_ns - used_ns, self.now_ns, computing);
     }
 
     fn note(&mut self, id: TaskId, moment: Moment) {
@@ -250,18 +250,18 @@ impl Simulation {
     }
 
     /// Counts holds, waits and processor time that are in progress at the end.
-    fn close_books(&mut self, ended_ns: u64) {
+    fn close_counters(&mut self, ended_ns: u64) {
         for core in 0..self.cores.len() {
             self.account(core);
         }
         for gil in 0..self.gils.len() {
             if let Some(holder) = self.gils[gil].holder {
-                let held_ns = self.books.inside_ns(self.tasks[holder].taken_ns, ended_ns);
-                self.books.threads[holder].held_ns += held_ns;
-                self.books.gils[gil].held_ns += held_ns;
+                let held_ns = self.counters.inside_ns(self.tasks[holder].taken_ns, ended_ns);
+                self.counters.threads[holder].held_ns += held_ns;
+                self.counters.gils[gil].held_ns += held_ns;
             }
             let Gil { holder, waiters, .. } = self.gils[gil];
-            self.books.ends(gil, holder.is_some(), waiters, ended_ns);
+            self.counters.ends(gil, holder.is_some(), waiters, ended_ns);
             debug_assert!(self.gils[gil].queues_are_whole(self.now_ns));
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::Simulation;
 use crate::scenario::Step;
-use crate::task::{Errand, Run, Stage, StepId, TaskId};
+use crate::task::{AfterDrop, Run, Stage, StepId, TaskId};
 use crate::timeline::Moment;
 
 /// The messages that no thread has received, each with its sender if that waits for an answer, and
@@ -56,7 +56,7 @@ impl Simulation {
         let this = self.tasks[id].next_step;
         let length = self.tasks[id].setting.script.len();
         if this == length {
-            return self.begin_drop(id, Errand::End);
+            return self.begin_drop(id, AfterDrop::End);
         }
         let task = &mut self.tasks[id];
         task.next_step = this + 1;
@@ -92,11 +92,11 @@ impl Simulation {
             }
             Step::End => {
                 if let Some(began_ns) = task.began_ns.take() {
-                    self.books.ended(id, began_ns, self.now_ns);
+                    self.counters.ended(id, began_ns, self.now_ns);
                     self.note(id, Moment::End);
                 }
             }
-            _ => self.begin_drop(id, Errand::Step(this)),
+            _ => self.begin_drop(id, AfterDrop::Step(this)),
         }
     }
 
@@ -146,14 +146,14 @@ impl Simulation {
 
     /// Finishes a thread whose script has ended and that has dropped the GIL.
     pub(super) fn end_script(&mut self, id: TaskId) {
-        self.books.threads[id].finished_ns = Some(self.now_ns);
+        self.counters.threads[id].finished_ns = Some(self.now_ns);
         self.unfinished -= 1;
         self.finish(id);
     }
 
     fn step_of_errand(&self, id: TaskId) -> Option<Step> {
-        match self.tasks[id].errand {
-            Errand::Step(step) => Some(self.tasks[id].setting.script[step].clone()),
+        match self.tasks[id].after_drop {
+            AfterDrop::Step(step) => Some(self.tasks[id].setting.script[step].clone()),
             _ => None,
         }
     }
@@ -192,7 +192,7 @@ impl Simulation {
     /// Wakes the thread that waits for an answer to the message that was received last.
     fn answer(&mut self, id: TaskId) {
         if let Some(asker) = self.tasks[id].asked_by.take() {
-            self.books.answered(asker, self.tasks[asker].asked_since_ns, self.now_ns);
+            self.counters.answered(asker, self.tasks[asker].asked_since_ns, self.now_ns);
             let cost_ns = self.wake(asker, Some(self.tasks[id].core), true);
             self.tasks[id].left_ns += cost_ns;
         }

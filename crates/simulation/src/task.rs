@@ -53,7 +53,7 @@ pub enum Stage {
 
 /// The continuation after a drop of the GIL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Errand {
+pub enum AfterDrop {
     /// Takes the GIL again: the thread dropped on request.
     Retake,
     Step(StepId),
@@ -89,7 +89,7 @@ pub struct Task {
     pub compute_left_ns: u64,
     /// The fixed time at which the compute step ends, if it has one.
     pub until_ns: Option<u64>,
-    pub errand: Errand,
+    pub after_drop: AfterDrop,
     /// The number of the timer. Events of an earlier timer are void.
     pub timer: u64,
     /// The time at which the timer is due, which precedes its event by the timer slack; `u64::MAX`
@@ -127,7 +127,7 @@ impl Task {
             left_ns: 0,
             compute_left_ns: 0,
             until_ns: None,
-            errand: Errand::Retake,
+            after_drop: AfterDrop::Retake,
             timer: 0,
             timer_due_ns: u64::MAX,
             timed_out: false,

@@ -29,7 +29,7 @@ impl Simulation {
         let timed_out = std::mem::take(&mut self.tasks[id].timed_out);
         if self.tasks[id].waiting_since_ns.is_none() {
             self.tasks[id].waiting_since_ns = Some(now_ns);
-            self.books.contended(gil, self.gils[gil].waiters, now_ns);
+            self.counters.contended(gil, self.gils[gil].waiters, now_ns);
             self.gils[gil].waiters += 1;
             self.note(id, Moment::Wait);
         }
@@ -132,7 +132,7 @@ impl Simulation {
         }
         this.requested = true;
         this.requested_ns = self.now_ns;
-        self.books.asked(id, gil, self.now_ns);
+        self.counters.asked(id, gil, self.now_ns);
         self.note(id, Moment::Ask);
         self.plan_holder(holder);
     }

@@ -174,32 +174,32 @@ proptest! {
     fn a_timeline_is_possible_and_adds_up_to_the_counters(scenario in scenarios()) {
         let outcome = run(scenario.clone());
         let replay = Replay::of(&scenario, &outcome);
-        for (place, (replayed, book)) in replay.gils.iter().zip(&outcome.gils).enumerate() {
-            prop_assert_eq!(replayed.held_ns, book.held_ns);
-            prop_assert_eq!(replayed.contended_ns, book.contended_ns);
-            prop_assert_eq!(replayed.handoff_ns, book.handoff_ns);
-            prop_assert_eq!(replayed.switches, book.switches);
-            prop_assert!(book.held_ns + book.handoff_ns <= outcome.ended_ns);
+        for (place, (replayed, counters)) in replay.gils.iter().zip(&outcome.gils).enumerate() {
+            prop_assert_eq!(replayed.held_ns, counters.held_ns);
+            prop_assert_eq!(replayed.contended_ns, counters.contended_ns);
+            prop_assert_eq!(replayed.handoff_ns, counters.handoff_ns);
+            prop_assert_eq!(replayed.switches, counters.switches);
+            prop_assert!(counters.held_ns + counters.handoff_ns <= outcome.ended_ns);
             let mine = || (outcome.threads.iter().zip(&scenario.threads))
-                .filter_map(|(book, thread)| (thread.gil == Some(place)).then_some(book));
-            prop_assert_eq!(mine().map(|thread| thread.held_ns).sum::<u64>(), book.held_ns);
-            prop_assert_eq!(mine().map(|thread| thread.asked).sum::<u64>(), book.drop_requests);
-            let drops = |book: &headway_simulation::ThreadBook| book.forced_drops + book.voluntary_drops;
-            let (takes, drops) = mine().fold((0, 0), |sum, book| (sum.0 + book.takes, sum.1 + drops(book)));
+                .filter_map(|(counters, thread)| (thread.gil == Some(place)).then_some(counters));
+            prop_assert_eq!(mine().map(|thread| thread.held_ns).sum::<u64>(), counters.held_ns);
+            prop_assert_eq!(mine().map(|thread| thread.asked).sum::<u64>(), counters.drop_requests);
+            let drops = |counters: &headway_simulation::ThreadCounters| counters.forced_drops + counters.voluntary_drops;
+            let (takes, drops) = mine().fold((0, 0), |sum, counters| (sum.0 + counters.takes, sum.1 + drops(counters)));
             prop_assert_eq!(takes, drops + u64::from(replay.holder(place).is_some()));
         }
-        for (replayed, book) in replay.threads.iter().zip(&outcome.threads) {
-            prop_assert_eq!(replayed.held_ns, book.held_ns);
-            prop_assert_eq!(replayed.takes, book.takes);
-            prop_assert_eq!(replayed.drops, book.forced_drops + book.voluntary_drops);
-            prop_assert_eq!(replayed.contended_takes, book.contended_takes);
-            prop_assert_eq!(book.wait_ns.count() as u64, book.contended_takes);
-            prop_assert_eq!(replayed.wait_ns, book.wait_ns.sum_ns());
-            prop_assert_eq!(replayed.drops, book.hold_ns.count() as u64);
-            prop_assert_eq!(replayed.asked, book.asked);
-            prop_assert!(book.cpu_ns <= replayed.on_core_ns);
-            prop_assert!(book.computed_ns <= book.cpu_ns);
-            prop_assert!(book.finished_ns.is_none_or(|ns| ns <= outcome.ended_ns));
+        for (replayed, counters) in replay.threads.iter().zip(&outcome.threads) {
+            prop_assert_eq!(replayed.held_ns, counters.held_ns);
+            prop_assert_eq!(replayed.takes, counters.takes);
+            prop_assert_eq!(replayed.drops, counters.forced_drops + counters.voluntary_drops);
+            prop_assert_eq!(replayed.contended_takes, counters.contended_takes);
+            prop_assert_eq!(counters.wait_ns.count() as u64, counters.contended_takes);
+            prop_assert_eq!(replayed.wait_ns, counters.wait_ns.sum_ns());
+            prop_assert_eq!(replayed.drops, counters.hold_ns.count() as u64);
+            prop_assert_eq!(replayed.asked, counters.asked);
+            prop_assert!(counters.cpu_ns <= replayed.on_core_ns);
+            prop_assert!(counters.computed_ns <= counters.cpu_ns);
+            prop_assert!(counters.finished_ns.is_none_or(|ns| ns <= outcome.ended_ns));
         }
         let cpu_ns: u64 = outcome.threads.iter().map(|thread| thread.cpu_ns).sum();
         prop_assert!(cpu_ns <= scenario.machine.cores as u64 * outcome.ended_ns);
@@ -210,9 +210,9 @@ proptest! {
         let scenario = Scenario { begin_ns: (scenario.end_ns * part).floor(), ..scenario };
         let outcome = run(scenario.clone());
         let window_ns = outcome.ended_ns.saturating_sub(scenario.begin_ns as u64);
-        for book in &outcome.gils {
-            prop_assert!(book.held_ns + book.handoff_ns <= window_ns);
-            prop_assert!(book.contended_ns <= book.held_ns);
+        for counters in &outcome.gils {
+            prop_assert!(counters.held_ns + counters.handoff_ns <= window_ns);
+            prop_assert!(counters.contended_ns <= counters.held_ns);
         }
         let cpu_ns: u64 = outcome.threads.iter().map(|thread| thread.cpu_ns).sum();
         prop_assert!(cpu_ns <= scenario.machine.cores as u64 * window_ns);
@@ -256,12 +256,12 @@ proptest! {
         }).collect();
         let scenario = scenario(machine, gils, threads, 60_000 * MS);
         let outcome = run(scenario.clone());
-        for ((steps, ..), book) in work.iter().zip(&outcome.threads) {
+        for ((steps, ..), counters) in work.iter().zip(&outcome.threads) {
             let sum_ns = |least, most| steps.iter().filter(|(kind, _)| (least..=most).contains(kind))
                 .map(|(_, ns)| ns).sum::<u64>();
-            prop_assert!(book.finished_ns.is_some(), "{book:?}");
-            prop_assert_eq!(book.computed_ns, sum_ns(0, 1));
-            prop_assert!(book.cpu_ns >= sum_ns(0, 2));
+            prop_assert!(counters.finished_ns.is_some(), "{counters:?}");
+            prop_assert_eq!(counters.computed_ns, sum_ns(0, 1));
+            prop_assert!(counters.cpu_ns >= sum_ns(0, 2));
         }
         prop_assert!(outcome.ended_ns < scenario.end_ns as u64);
     }

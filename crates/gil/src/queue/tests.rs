@@ -508,7 +508,7 @@ impl Gil {
             match thread_rng().gen_range(0..8) {
                 0..3 => self.compute_until_asked(),
                 3 if what.policies => {
-                    let policy = PolicyName::ALL[thread_rng().gen_range(0..3)];
+                    let policy = PolicyName::ALL[thread_rng().gen_range(0..PolicyName::ALL.len())];
                     *self.wanted.lock().unwrap() = policy;
                 }
                 4 if what.uninstalls && self.installed.load(SeqCst) => self.uninstall(),
@@ -544,7 +544,7 @@ struct What {
 
 fn run(what: What) {
     let threads = thread_rng().gen_range(2..=3);
-    let policy = PolicyName::ALL[thread_rng().gen_range(1..3)];
+    let policy = PolicyName::ALL[thread_rng().gen_range(1..PolicyName::ALL.len())];
     let gil = Arc::new(Gil::new(threads, policy));
     // As when a daemon thread finds the interpreter gone: one thread never does.
     let lasting = Arc::new(SharedBool::new(false));

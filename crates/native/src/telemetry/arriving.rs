@@ -58,25 +58,25 @@ thread_local! {
 }
 
 pub fn arrived<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let (socket, wake, patience_ns): (c_int, c_int, i64) =
+    let (socket, wake, timeout_ns): (c_int, c_int, i64) =
         arguments(py, "telemetry_arrived", given)?;
-    let patience = Duration::from_nanos(patience_ns.max(0) as u64);
-    match py.detach(|| take(socket, wake, patience)) {
+    let timeout = Duration::from_nanos(timeout_ns.max(0) as u64);
+    match py.detach(|| take(socket, wake, timeout)) {
         Ok((batch, is_woken)) => objects(py, &batch, is_woken),
         Err(error) => Err(raise_errno(py, error.raw_os_error().unwrap_or(0))),
     }
 }
 
-/// Waits for a first datagram, and takes all datagrams that arrive within `patience`. Returns true
+/// Waits for a first datagram, and takes all datagrams that arrive within `timeout`. Returns true
 /// if `wake` is readable, which ends the wait; datagrams that have arrived by then are taken too.
-fn take(socket: c_int, wake: c_int, patience: Duration) -> Result<(Batch, bool), Error> {
-    ADMISSION.with_borrow_mut(|admission| take_admitted(socket, wake, patience, admission))
+fn take(socket: c_int, wake: c_int, timeout: Duration) -> Result<(Batch, bool), Error> {
+    ADMISSION.with_borrow_mut(|admission| take_admitted(socket, wake, timeout, admission))
 }
 
 fn take_admitted(
     socket: c_int,
     wake: c_int,
-    patience: Duration,
+    timeout: Duration,
     admission: &mut Admission,
 ) -> Result<(Batch, bool), Error> {
     let mut batch = Batch::default();
@@ -88,7 +88,7 @@ fn take_admitted(
         let is_woken = wait(socket, wake, left)?;
         let has_room = batch.receive_all(socket, &mut scratch, admission)?;
         if end.is_none() && !batch.is_empty() {
-            end = Some(Instant::now() + patience);
+            end = Some(Instant::now() + timeout);
         }
         if is_woken || !has_room || end.is_some_and(|end| Instant::now() >= end) {
             return Ok((batch, is_woken));

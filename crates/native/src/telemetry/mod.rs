@@ -20,11 +20,11 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
     function(
         c"telemetry_arrived",
         arriving::arrived,
-        c"telemetry_arrived(socket: int, wake: int, patience_ns: int)\n\
+        c"telemetry_arrived(socket: int, wake: int, timeout_ns: int)\n\
           -> ([(datagram, credentials, is_cut)], is_woken, refused)\n\
           \n\
           Waits for a datagram on the descriptor `socket`, or for something to read on `wake`,\n\
-          and takes all datagrams that arrive within the patience. credentials are the kernel's\n\
+          and takes all datagrams that arrive within the timeout. credentials are the kernel's\n\
           (pid, uid) (SO_PASSCRED), or None. refused is the number of datagrams that were dropped\n\
           because a sender or a user exceeded its rate.",
     ),

@@ -67,9 +67,9 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
     ),
     function(c"telemetry_resume", resume, c"telemetry_resume(reporter)"),
     function(
-        c"telemetry_bell",
-        bell,
-        c"telemetry_bell(reporter) -> int\n\
+        c"telemetry_waker",
+        waker,
+        c"telemetry_waker(reporter) -> int\n\
           \n\
           The number that report_on_signals() takes to report the end to the recorder.",
     ),
@@ -187,7 +187,7 @@ fn resume<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>
     Ok(Object::none(py))
 }
 
-fn bell<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let (reporter,): (&Object,) = arguments(py, "telemetry_bell", given)?;
-    reporter_in(reporter)?.bell_number().to_python(py)
+fn waker<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (reporter,): (&Object,) = arguments(py, "telemetry_waker", given)?;
+    reporter_in(reporter)?.waker_number().to_python(py)
 }

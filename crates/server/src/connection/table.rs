@@ -60,7 +60,7 @@ pub struct Table {
     /// stopping server is over when it reads 0.
     open: AtomicUsize,
     epoll: Arc<Epoll>,
-    books: Arc<ServerStats>,
+    stats: Arc<ServerStats>,
 }
 
 /// Index and generation of a connection, as epoll hands them back.
@@ -109,7 +109,7 @@ pub struct Unowned<'t> {
 }
 
 impl Table {
-    pub fn new(epoll: Arc<Epoll>, books: Arc<ServerStats>) -> Self {
+    pub fn new(epoll: Arc<Epoll>, stats: Arc<ServerStats>) -> Self {
         let serial = TABLES.fetch_add(1, Relaxed);
         assert_ne!(serial, u32::MAX, "no serial number is used twice");
         Self {
@@ -119,7 +119,7 @@ impl Table {
             used: AtomicU32::new(0),
             open: AtomicUsize::new(0),
             epoll,
-            books,
+            stats,
         }
     }
 
@@ -142,7 +142,7 @@ impl Table {
         // SAFETY: a free slot is BUSY, and its index was handed to this caller alone.
         unsafe { *slot.connection.get() = Some(connection) };
         self.open.fetch_add(1, SeqCst);
-        self.books.note_accepted();
+        self.stats.note_accepted();
         Some(self.owned(slot, index))
     }
 
@@ -271,7 +271,7 @@ impl Drop for Owned<'_> {
             }
             table.epoll.remove(connection.socket.as_fd());
             socket::shut_down(connection.socket.as_fd());
-            table.books.note_closed();
+            table.stats.note_closed();
         }
     }
 }

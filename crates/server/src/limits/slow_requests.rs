@@ -226,7 +226,7 @@ impl Source for SlowRequestReport {
         }
     }
 
-    fn post(&self, post: &mut DatagramSender) {
+    fn send_events(&self, post: &mut DatagramSender) {
         let until = Instant::now() + ALL_STACKS_TIMEOUT;
         let overdue = self.requests.overdue();
         for (thread, begun_ns) in overdue.into_iter().take(ACTIVE_PER_TICK) {

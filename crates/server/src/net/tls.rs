@@ -1,8 +1,8 @@
 //! TLS by rustls: the server's certificate, and the session of one connection.
 //!
-//! A session moves bytes between a non-blocking socket and a [`super::peer::Peer`] as plain ones
+//! A session moves bytes between a non-blocking socket and a connection as plain ones
 //! move; only that a transfer here may need the socket in both directions. Knows nothing of HTTP.
-//! A session belongs to the owner of its peer; the configuration is shared and never changes.
+//! A session belongs to the owner of its connection; the configuration is shared and never changes.
 
 use crate::net::socket::{self, Transfer};
 pub use rustls::ServerConfig as TlsConfig;

@@ -19,7 +19,7 @@ fn pool(queue_ns: u64) -> (Pool<Targets>, SocketAddr) {
 }
 
 /// Sends `request`; returns the connection and all that was answered.
-fn converse(address: SocketAddr, request: &[u8]) -> (TcpStream, String) {
+fn send_request(address: SocketAddr, request: &[u8]) -> (TcpStream, String) {
     let mut connection = TcpStream::connect(address).unwrap();
     connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     connection.set_nodelay(true).unwrap();
@@ -51,7 +51,7 @@ fn what_is_in_flight_when_a_request_is_refused_draws_no_reset() {
     let (pool, address) = pool(1);
     run(&pool, 1, false, || {
         for (request, status) in [(&b"nonsense \r\n\r\n"[..], "400"), (GET, "504")] {
-            let (mut connection, answer) = converse(address, request);
+            let (mut connection, answer) = send_request(address, request);
             assert_eq!(&answer[9..12], status);
             send_on(&mut connection);
             drop(connection);
@@ -64,7 +64,7 @@ fn what_is_in_flight_when_a_request_is_refused_draws_no_reset() {
 fn the_rest_of_a_head_that_is_too_late_draws_no_reset() {
     let (pool, address) = pool(0);
     run(&pool, 1, true, || {
-        let (mut connection, answer) = converse(address, b"GET / HTTP/1.1\r\nHo");
+        let (mut connection, answer) = send_request(address, b"GET / HTTP/1.1\r\nHo");
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
         send_on(&mut connection);
     });
@@ -77,7 +77,7 @@ fn who_asked_for_the_end_is_not_waited_for() {
         for request in
             ["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"]
         {
-            let (_connection, answer) = converse(address, request.as_bytes());
+            let (_connection, answer) = send_request(address, request.as_bytes());
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
             wait_until_closed(&pool);
         }
@@ -88,7 +88,7 @@ fn who_asked_for_the_end_is_not_waited_for() {
 fn who_may_send_more_does_not_keep_a_server_from_stopping() {
     let (pool, address) = pool(1);
     run(&pool, 1, false, || {
-        let (_connection, answer) = converse(address, GET);
+        let (_connection, answer) = send_request(address, GET);
         assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
         assert_eq!(pool.open_connections(), 1, "it is waited for");
         pool.stop(0);

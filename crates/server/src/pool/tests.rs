@@ -29,8 +29,8 @@ pub struct Targets {
 impl Application for Targets {
     type Thread = ();
 
-    fn handle(&self, (): &mut (), exchange: &mut RequestContext) {
-        let (head, bytes) = exchange.head();
+    fn handle(&self, (): &mut (), context: &mut RequestContext) {
+        let (head, bytes) = context.head();
         let mut target = bytes[head.target.clone()].to_vec();
         self.seen.lock().unwrap().push(String::from_utf8(target.clone()).unwrap());
         if target == b"/long" {
@@ -51,20 +51,20 @@ impl Application for Targets {
         }
         let mut response = Response::default();
         response.begin(b"200 OK").unwrap();
-        exchange.send_head(&response, Some(target.len() as u64));
-        exchange.send_data(&target);
+        context.send_head(&response, Some(target.len() as u64));
+        context.send_data(&target);
         if target == b"/closing" {
-            exchange.transmit_last();
+            context.transmit_last();
             self.pass_gate();
         }
         if is_resting {
-            exchange.transmit_last();
-            exchange.prepare_for_preemption();
+            context.transmit_last();
+            context.prepare_for_preemption();
             self.pass_gate();
         }
-        exchange.finish(true);
+        context.finish(true);
         if target == b"/preempted" {
-            exchange.prepare_for_preemption();
+            context.prepare_for_preemption();
             self.pass_gate();
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Sets an exception of `class` in the thread of the request.
 ///
-/// The GIL is held before the thread's activity says that it is being interrupted and until it says
+/// The GIL is held before the thread's status says that it is being interrupted and until it says
 /// that it was, so that the thread cannot raise the exception in between. Without a GIL it can.
 pub fn interrupt(py: Attached, interruption: &Interruption, class: &Stored) {
     interruption.carry_out(|thread| set_exception_in_thread(py, thread, Some(class.get(py))));

@@ -6,15 +6,15 @@ use serde::Serialize;
 const QUANTILES: usize = 1_001;
 
 #[derive(Debug)]
-pub struct Books {
+pub struct Counters {
     begin_ns: u64,
     end_ns: u64,
-    pub threads: Vec<ThreadBook>,
-    pub gils: Vec<GilBook>,
+    pub threads: Vec<ThreadCounters>,
+    pub gils: Vec<GilCounters>,
 }
 
 #[derive(Debug, Default, Serialize)]
-pub struct ThreadBook {
+pub struct ThreadCounters {
     pub name: String,
     pub cpu_ns: u64,
     pub computed_ns: u64,
@@ -37,7 +37,7 @@ pub struct ThreadBook {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub struct GilBook {
+pub struct GilCounters {
     pub held_ns: u64,
     /// The time held while another thread waits.
     pub contended_ns: u64,
@@ -51,14 +51,14 @@ pub struct GilBook {
     free_since_ns: u64,
 }
 
-impl Books {
+impl Counters {
     pub fn new(begin_ns: u64, end_ns: u64, names: Vec<String>, gils: usize) -> Self {
-        let book = |name| ThreadBook { name, ..ThreadBook::default() };
+        let counters = |name| ThreadCounters { name, ..ThreadCounters::default() };
         Self {
             begin_ns,
             end_ns,
-            threads: names.into_iter().map(book).collect(),
-            gils: (0..gils).map(|_| GilBook::default()).collect(),
+            threads: names.into_iter().map(counters).collect(),
+            gils: (0..gils).map(|_| GilCounters::default()).collect(),
         }
     }
 
@@ -88,20 +88,20 @@ impl Books {
     pub fn taken(&mut self, gil: usize, waiters: usize, switched: bool, now_ns: u64) {
         let open = self.is_open(now_ns);
         let free_ns = self.inside_ns(self.gils[gil].free_since_ns, now_ns);
-        let book = &mut self.gils[gil];
+        let counters = &mut self.gils[gil];
         if waiters > 0 {
-            book.handoff_ns += free_ns;
-            book.contended_since_ns = now_ns;
+            counters.handoff_ns += free_ns;
+            counters.contended_since_ns = now_ns;
         }
-        book.switches += u64::from(switched && open);
+        counters.switches += u64::from(switched && open);
     }
 
     pub fn freed(&mut self, gil: usize, waiters: usize, now_ns: u64) {
         let contended_ns = self.inside_ns(self.gils[gil].contended_since_ns, now_ns);
-        let book = &mut self.gils[gil];
-        book.free_since_ns = now_ns;
+        let counters = &mut self.gils[gil];
+        counters.free_since_ns = now_ns;
         if waiters > 0 {
-            book.contended_ns += contended_ns;
+            counters.contended_ns += contended_ns;
         }
     }
 
@@ -118,11 +118,11 @@ impl Books {
 
     pub fn took(&mut self, thread: usize, waited_since_ns: Option<u64>, now_ns: u64) {
         if self.is_open(now_ns) {
-            let book = &mut self.threads[thread];
-            book.takes += 1;
+            let counters = &mut self.threads[thread];
+            counters.takes += 1;
             if let Some(since_ns) = waited_since_ns {
-                book.contended_takes += 1;
-                book.wait_ns.push(now_ns - since_ns);
+                counters.contended_takes += 1;
+                counters.wait_ns.push(now_ns - since_ns);
             }
         }
     }
@@ -132,9 +132,9 @@ impl Books {
         self.threads[thread].held_ns += held_ns;
         self.gils[gil].held_ns += held_ns;
         if self.is_open(now_ns) {
-            let book = &mut self.threads[thread];
-            book.hold_ns.push(now_ns - taken_ns);
-            *if forced { &mut book.forced_drops } else { &mut book.voluntary_drops } += 1;
+            let counters = &mut self.threads[thread];
+            counters.hold_ns.push(now_ns - taken_ns);
+            *if forced { &mut counters.forced_drops } else { &mut counters.voluntary_drops } += 1;
         }
     }
 
@@ -154,14 +154,14 @@ impl Books {
     pub fn ended(&mut self, thread: usize, began_ns: u64, now_ns: u64) {
         let (inside_ns, ns) = (self.inside_ns(began_ns, now_ns), now_ns - began_ns);
         let open = self.is_open(now_ns);
-        let book = &mut self.threads[thread];
+        let counters = &mut self.threads[thread];
         if ns > 0 {
-            book.requests += inside_ns as f64 / ns as f64;
+            counters.requests += inside_ns as f64 / ns as f64;
         } else if open {
-            book.requests += 1.0;
+            counters.requests += 1.0;
         }
         if open {
-            book.request_ns.push(ns);
+            counters.request_ns.push(ns);
         }
     }
 }
