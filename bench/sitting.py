@@ -19,17 +19,18 @@ from typing import Any, NoReturn, TypeVar
 try:
     from headway import json_file
     from headway.bench import results_file, signals
-    from headway.bench.options import MAX_THREADS, seconds, whole_number
+    from headway.bench.options import DURATION, MAX_THREADS
     from headway.bench.processes import BenchmarkError, check_policies
     from headway.bench.progress import clear_progress, progress
     from headway.bench.rounds import measure_undisturbed
     from headway.errors import CommandError
+    from headway.options import Whole, argument
 except ImportError:
     sys.exit(f"bench: {sys.executable} has no headway: `make build`, then use .venv/bin/python")
 
 DEFAULT_POLICIES = ("deadline", "priority")
 QUICK_ROUNDS = 2
-positive_seconds = seconds
+positive_seconds = argument(DURATION)
 
 Cell = TypeVar("Cell")
 Found = TypeVar("Found")
@@ -132,7 +133,8 @@ def at_least_two(text: str) -> int:
 
 
 def thread_count(text: str, least: int = 0) -> int:
-    return whole_number(text, least, MAX_THREADS)
+    count: int = argument(Whole(least, MAX_THREADS))(text)
+    return count
 
 
 def positive_thread_count(text: str) -> int:

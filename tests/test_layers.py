@@ -32,7 +32,9 @@ PYTHON_LAYERS = (
     {"follow"},
     {"report", "module_search", "telemetry"},
     {"server"},
-    {"policies", "reporter"},
+    {"policies"},
+    {"options"},
+    {"reporter"},
     {"gil"},
     {"snapshot"},
     {"difference", "timeline"},
@@ -42,7 +44,7 @@ PYTHON_LAYERS = (
     {"processes"},
     {"columns", "units"},
     {"_native"},
-    {"errors", "extras"},
+    {"address", "errors", "extras"},
 )
 RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts}
 

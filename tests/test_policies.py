@@ -436,8 +436,8 @@ def test_nothing_is_run_where_the_extension_module_does_not_work() -> None:
 @pytest.mark.parametrize(
     ("verb", "said"),
     [
-        ("run", "'beazley' is no policy; there are interval, priority, deadline"),
-        ("serve", "'beazley': it must be one of interval, priority, deadline"),
+        ("run", "found 'beazley'; allowed: one of interval, priority, deadline"),
+        ("serve", "found 'beazley'; allowed: one of interval, priority, deadline"),
     ],
 )
 def test_a_bad_name_is_one_line_with_the_good_ones(verb: str, said: str) -> None:

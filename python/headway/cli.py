@@ -49,7 +49,6 @@ VERBS = (
         "headway.simulate.command",
         "predict what the GIL does to threads, in virtual time",
     ),
-    Verb("ccbench", "headway.bench.ccbench_command", "the same as ccbench did, in its form"),
     Verb("status", "headway.server.status_command", "show which processes a server has"),
 )
 

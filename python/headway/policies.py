@@ -10,6 +10,7 @@ import argparse
 
 from headway import gil
 from headway.errors import Unsupported
+from headway.options import Policy, argument
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         metavar="P",
-        type=_policy,
+        type=argument(Policy()),
         default="interval",
         help="who gets the GIL next, and when: see below (default: interval)",
     )
@@ -38,10 +39,3 @@ def describe() -> str:
     width = max(map(len, policies))
     lines = [f"  {name:{width}}  {purpose}" for name, purpose in policies.items()]
     return "\n".join(("policies:", *lines, ""))
-
-
-def _policy(text: str) -> str:
-    policies = gil.policies()
-    if text not in policies:
-        raise argparse.ArgumentTypeError(f"{text!r} is no policy; there are {', '.join(policies)}")
-    return text

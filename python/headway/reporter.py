@@ -19,29 +19,8 @@ if TYPE_CHECKING:
 
 DEFAULT_INTERVAL_S = 1.0
 MIN_INTERVAL_S = 0.5
-PREFIX = "unix:"
 # What the main one is called in reports.
 MAIN_INTERPRETER = ""
-
-
-def parse_target(text: str) -> str:
-    """The path of `unix:PATH`; `ValueError` for anything else."""
-    path = text[len(PREFIX) :]
-    if not text.startswith(PREFIX) or not path or "\0" in path or "\n" in path:
-        raise ValueError(text)
-    return path
-
-
-def target_problem(path: str) -> str | None:
-    """Why nothing can ever be sent to a socket there; `None` if it can."""
-    length = len(os.fsencode(path))
-    if length <= MAX_PATH_BYTES:
-        return None
-    return f"found a path of {length} bytes; the path of a socket has at most {MAX_PATH_BYTES}"
-
-
-# What sun_path holds, without the zero byte at its end.
-MAX_PATH_BYTES = 107
 
 
 class Reporter:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
-import math
 import os
 import secrets
 import site
@@ -29,12 +28,17 @@ from headway import policies, reporter
 from headway.errors import CommandError
 from headway.follow import Settings
 from headway.json_file import check_path, is_special
+from headway.options import (
+    SWITCH_INTERVAL,
+    TELEMETRY_INTERVAL,
+    SocketPath,
+    Whole,
+    argument,
+    fits_socket,
+    refusal,
+)
 
 FOLLOW_FILE = "headway_follow.pth"
-MIN_SWITCH_INTERVAL_S = 1e-6
-# CPython keeps the interval in an unsigned long of microseconds, and rejects what overflows an int.
-MAX_SWITCH_INTERVAL_S = 1000.0
-MAX_TELEMETRY_INTERVAL_S = 86_400.0
 # Some seconds of a busy server, and what a browser can open.
 DEFAULT_TRACE_EVENTS = 1 << 18
 MIN_TRACE_EVENTS = 1_000
@@ -128,7 +132,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace-events",
         metavar="N",
-        type=_trace_events,
+        type=argument(Whole(MIN_TRACE_EVENTS, MAX_TRACE_EVENTS)),
         default=DEFAULT_TRACE_EVENTS,
         help="keep the last N events, rounded up to a power of two: a take and a drop are one "
         "each, a wait, a drop request and a forced wait 1, 1 and 2 more. Each takes some 35 "
@@ -138,8 +142,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--switch-interval",
         metavar="S",
-        type=_switch_interval,
-        help="sys.setswitchinterval(S), in seconds, before the program starts (default: as it is)",
+        type=argument(SWITCH_INTERVAL),
+        help="sys.setswitchinterval(S) before the program starts; seconds, or 5ms (default: as it is)",
     )
     policies.add_options(parser)
     parser.add_argument(
@@ -157,46 +161,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--telemetry-interval",
         metavar="S",
-        type=_telemetry_interval,
+        type=argument(TELEMETRY_INTERVAL),
         default=reporter.DEFAULT_INTERVAL_S,
-        help="how often, in seconds (default: %(default)s)",
+        help="how often; seconds, or 500ms (default: %(default)s)",
     )
 
 
 def _telemetry(text: str) -> str:
-    try:
-        path = os.path.abspath(reporter.parse_target(text))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not unix:PATH") from None
-    problem = reporter.target_problem(path)
-    if problem is not None:
-        raise argparse.ArgumentTypeError(problem)
+    path: str = os.path.abspath(argument(SocketPath())(text))
+    if not fits_socket(path):
+        raise argparse.ArgumentTypeError(refusal(repr(path), SocketPath()))
     return path
-
-
-def _trace_events(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not MIN_TRACE_EVENTS <= value <= MAX_TRACE_EVENTS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of events from {MIN_TRACE_EVENTS} to {MAX_TRACE_EVENTS}"
-        )
-    return value
-
-
-def _telemetry_interval(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not reporter.MIN_INTERVAL_S <= value <= MAX_TELEMETRY_INTERVAL_S:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds from {reporter.MIN_INTERVAL_S} to "
-            f"{MAX_TELEMETRY_INTERVAL_S:.0f}"
-        )
-    return value
 
 
 def split_arguments(arguments: list[str]) -> tuple[list[str], Program | None]:
@@ -295,19 +270,6 @@ def program_name(program: Program) -> str:
     if program.option == "-m":
         return f"-m {program.name}"
     return program.option or os.path.basename(program.name)
-
-
-def _switch_interval(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not MIN_SWITCH_INTERVAL_S <= value <= MAX_SWITCH_INTERVAL_S:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds from {MIN_SWITCH_INTERVAL_S:f} to "
-            f"{MAX_SWITCH_INTERVAL_S:.0f}"
-        )
-    return value
 
 
 def check_script(script: str) -> None:

@@ -56,14 +56,14 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--threads", "many"), "argument --threads: found 'many'; it is a whole number"),
-        (("--threads", "65"), "argument --threads: found '65'; it is a whole number from 0 to 64"),
-        (("--switch-interval", "0"), "argument --switch-interval: found '0'; it is seconds"),
-        (("--switch-interval", "nan"), "argument --switch-interval: found 'nan'; it is seconds"),
-        (("--shape", "2by5"), "argument --shape: found '2by5'; it is PROCESSESxTHREADS"),
+        (("--threads", "many"), "argument --threads: found 'many'; allowed: a whole number"),
+        (("--threads", "65"), "argument --threads: found '65'; allowed: a whole number from 0 to 64"),
+        (("--switch-interval", "0"), "argument --switch-interval: found '0'; allowed: a number of seconds"),
+        (("--switch-interval", "nan"), "argument --switch-interval: found 'nan'; allowed: a number of seconds"),
+        (("--shape", "2by5"), "argument --shape: found '2by5'; allowed: PROCESSESxTHREADS"),
         (("--shape", "2x5"), "--shape: countdown has none; it has --policy, "),
-        (("--values", "0"), "argument --values: found '0'; it is a whole number from 1"),
-        (("--seconds", "1h"), "argument --seconds: found '1h'; it is seconds"),
+        (("--values", "0"), "argument --values: found '0'; allowed: a whole number from 1"),
+        (("--seconds", "1h"), "argument --seconds: found '1h'; allowed: a number of seconds"),
         (("--json", "/nonexistent/file"), "--json '/nonexistent/file' cannot be written"),
         (("--python", "/nonexistent/python"), "--python /nonexistent/python: "),
         (("--python", "/bin/true"), "--python /bin/true: is no Python that runs"),
@@ -100,7 +100,7 @@ def test_all_experiments_at_once_are_those_that_have_the_workload() -> None:
 
 
 def test_a_policy_that_nobody_knows_is_refused() -> None:
-    assert "'fifo' is no policy; there are interval, priority, deadline" in refused(
+    assert "found 'fifo'; allowed: one of interval, priority, deadline" in refused(
         "countdown", "--policy", "fifo"
     )
 

@@ -299,7 +299,7 @@ def test_bad_input_is_one_line(files: tuple[Path, Path], tmp_path: Path) -> None
     assert refused(a, tmp_path / "no") == f"FILE '{tmp_path / 'no'}': no such file or directory"
     assert refused(a, b, "--json", "/nonexistent/out").startswith("--json '/nonexistent/out' ")
     for percent in ("-1", "many", "nan", "1001"):
-        assert f"found '{percent}'; it is a percentage from 0 to 1000" in refused(
+        assert f"found '{percent}'; allowed: a percentage from 0 to 1000" in refused(
             a, b, f"--fail-on-regression={percent}"
         )
 

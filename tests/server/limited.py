@@ -11,8 +11,9 @@ import threading
 from pathlib import Path
 
 from headway import gil
+from headway.address import Address
 from headway.server.application import load_application
-from headway.server.binding import Address, bind
+from headway.server.binding import bind
 from headway.server.limits import native_limits
 from headway.server.serving import Server
 from headway.server.settings import ProcessGroup

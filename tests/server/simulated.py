@@ -24,7 +24,7 @@ from typing import Any
 
 from served import STAMP
 
-from headway.server.binding import Address
+from headway.address import Address
 from headway.server.control import Control, Gone, open_pair
 from headway.server.listeners import Listeners
 from headway.server.process import Process

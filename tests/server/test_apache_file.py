@@ -17,11 +17,11 @@ import pytest
 from launch import run_main
 from served import APPS, TIMEOUT_S, read_response
 
+from headway.address import Address
 from headway.errors import CommandError
 from headway.server.apache.file import read_apache
 from headway.server.apache.reading import ApacheReader
 from headway.server.apache.syntax import parse_lines, split_words
-from headway.server.binding import Address
 from headway.server.configuration import Draft
 from headway.server.configuration_files import ConfigurationFiles
 from headway.server.options import GROUP_OPTIONS

@@ -10,8 +10,8 @@ import pytest
 from launch import Result, run_main
 from served import APPS, Served
 
+from headway.address import parse_address
 from headway.cli import Parser
-from headway.server.binding import parse_address
 from headway.server.check import draw
 from headway.server.command import prepare_parser, read_configuration
 from headway.server.resolution import Resolution

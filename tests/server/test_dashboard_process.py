@@ -20,7 +20,7 @@ from served import APPS, TIMEOUT_S, Served
 from simulated import Machine, Simulation
 from supervised import Held, is_alive, wait_until_refused
 
-from headway.server.binding import Address
+from headway.address import Address
 from headway.server.dashboard import Dashboard
 from headway.server.signals import RECORDERS_END
 
@@ -161,7 +161,7 @@ def test_it_is_for_this_machine(address: str) -> None:
         *("--dashboard", "--dashboard-http", address),
     )
     assert done.returncode == 2
-    assert f"--dashboard-http: {address!r}: it must be HOST:PORT, the host localhost" in done.stderr
+    assert f"--dashboard-http: found {address!r}; allowed: HOST:PORT, the host localhost" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

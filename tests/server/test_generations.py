@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from simulated import DAYS_S, Machine, Simulation
 
+from headway.address import Address
 from headway.errors import CommandError
-from headway.server.binding import Address
 
 TWO = {"processes": 2}
 PRELOADED = TWO | {"preload": True}

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 from served import TIMEOUT_S, Served, read_response, read_to_end, status_of
 
-from headway.server.binding import Address, bind
+from headway.address import Address
+from headway.server.binding import bind
 from headway.server.serving import Server
 from headway.server.settings import HttpLimits, ProcessGroup
 

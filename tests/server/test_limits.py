@@ -20,8 +20,9 @@ import pytest
 from served import STAMP, TIMEOUT_S, Response, read_response, read_to_end
 
 from headway import _native
+from headway.address import Address
 from headway.server import serving
-from headway.server.binding import Address, bind
+from headway.server.binding import bind
 from headway.server.limits import NO_LIMITS, native_limits, request_timeout_s
 from headway.server.serving import Server
 from headway.server.settings import HttpLimits, ProcessGroup

@@ -35,18 +35,18 @@ def refuse(*arguments: str, run: Callable[..., Result] = run_main) -> str:
 @pytest.mark.parametrize(
     ("arguments", "found", "named"),
     [
-        (["pages"], "must be module:callable", "'pages'"),
-        ([".pages:hello"], "must be module:callable", "'.pages:hello'"),
-        (["pages:"], "must be module:callable", "'pages:'"),
+        (["pages"], "allowed: module:callable", "'pages'"),
+        ([".pages:hello"], "allowed: module:callable", "'.pages:hello'"),
+        (["pages:"], "allowed: module:callable", "'pages:'"),
         (["pages:hello", "--threads", "0"], "from 1 to 1000", "--threads"),
         (["pages:hello", "--processes", "0"], "from 1 to 1000", "--processes"),
         (["pages:hello", "--threads", "four"], "from 1 to 1000", "'four'"),
         (["pages:hello", "--switch-interval", "nan"], "number of seconds", "--switch-interval"),
         (["pages:hello", "--switch-interval", "1001"], "0.000001 to 1000", "'1001'"),
-        (["pages:hello", "--bind", "[::1"], "must be HOST:PORT", "'[::1'"),
+        (["pages:hello", "--bind", "[::1"], "allowed: HOST:PORT", "'[::1'"),
         (["pages:hello", "--bind", "127.0.0.1"], "HOST:PORT", "--bind"),
         (["pages:hello", "--bind", "127.0.0.1:65536"], "0 to 65535", "--bind"),
-        (["pages:hello", "--bind", "a..b:80"], "must be HOST:PORT", "'a..b:80'"),
+        (["pages:hello", "--bind", "a..b:80"], "allowed: HOST:PORT", "'a..b:80'"),
         (
             ["pages:hello", "--bind", "127.0.0.1:0", "--bind", "127.0.0.1:0"],
             "an address is given once",

@@ -17,8 +17,8 @@ from served import APPS, TIMEOUT_S
 from simulated import Machine, Simulation
 from supervised import Supervised
 
+from headway.address import Address
 from headway.errors import CommandError
-from headway.server.binding import Address
 from headway.server.listeners import Listeners
 from headway.server.settings import ProcessGroup
 

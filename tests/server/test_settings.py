@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.server.binding import parse_address
+from headway.address import parse_address
 from headway.server.settings import ApplicationGroup, HttpLimits, Mount, ProcessGroup, Tls
 
 

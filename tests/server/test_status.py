@@ -96,7 +96,7 @@ def test_a_status_socket_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     for address, exit_code, said in (
         (f"unix:{tmp_path}/none", 1, "no such file or directory; is the server running?"),
-        ("127.0.0.1:80", 2, "it must be unix:PATH"),
+        ("127.0.0.1:80", 2, "found '127.0.0.1:80'; allowed: unix:PATH"),
     ):
         done = run_main("status", address)
         assert done.returncode == exit_code

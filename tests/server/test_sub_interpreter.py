@@ -19,7 +19,8 @@ def app(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"from the sub-interpreter: ", environ["wsgi.input"].read()]
 
-from headway.server.binding import Address, bind
+from headway.address import Address
+from headway.server.binding import bind
 from headway.server.serving import Server
 from headway.server.settings import ProcessGroup
 listener = bind(Address("127.0.0.1", 0))
@@ -102,7 +103,8 @@ def test_two_servers_in_one_process() -> None:
     """Nothing is shared between servers: each answers for itself, and one may end first."""
     import http.client
 
-    from headway.server.binding import Address, bind
+    from headway.address import Address
+    from headway.server.binding import bind
     from headway.server.serving import Server
     from headway.server.settings import ProcessGroup
 

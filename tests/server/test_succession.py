@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from simulated import DAYS_S, Machine, Simulated, Simulation
 
+from headway.address import Address
 from headway.errors import CommandError
-from headway.server.binding import Address
 
 TWO = {"processes": 2}
 BEFORE_ANY_SERVES = "; no request is answered before all processes have started"

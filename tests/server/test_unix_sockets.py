@@ -16,9 +16,10 @@ from configured import resolution_of
 from served import Response, read_response
 from supervised import Supervised
 
+from headway.address import Address, parse_address
 from headway.errors import CommandError
 from headway.server import check
-from headway.server.binding import Address, bind, parse_address
+from headway.server.binding import bind
 from headway.server.listeners import Listeners
 from headway.server.settings import ProcessGroup
 from headway.server.socket_file import Access, _give

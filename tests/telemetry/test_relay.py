@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.address import Address
 from headway.errors import CommandError
-from headway.server.binding import Address
 from headway.telemetry import relay
 from headway.telemetry.relay import Forwarder, Listener, proof_of, read_line, read_token
 

@@ -255,7 +255,7 @@ def test_stdout_takes_the_trace_behind_what_the_program_wrote() -> None:
 def test_a_number_of_events_that_cannot_be_is_refused(value: str) -> None:
     result = run_main("run", "--trace", "x.json", "--trace-events", value, "-c", "print('ran')")
     assert (result.returncode, result.stdout) == (2, "")
-    assert f"{value!r} is not a number of events from 1000 to 16777216" in result.stderr
+    assert f"found {value!r}; allowed: a whole number from 1000 to 16777216" in result.stderr
 
 
 @needs_gil

@@ -116,9 +116,9 @@ def test_another_address_is_refused(url: str) -> None:
     ("options", "says"),
     [
         (["nowhere", "--once"], "found 'nowhere', where a URL such as"),
-        (["--window", "0", "--once"], "--window: found 0, where 1 to 600 seconds are allowed"),
-        (["--window", "nan", "--once"], "--window: found nan"),
-        (["--interval", "0", "--once"], "--interval: found 0"),
+        (["--window", "0", "--once"], "--window: found '0'; allowed: a number of seconds from 1 to 600"),
+        (["--window", "nan", "--once"], "--window: found 'nan'"),
+        (["--interval", "0", "--once"], "--interval: found '0'"),
         (["--json"], "--json: it goes with --once"),
         ([], "this is no terminal: --once writes"),
         (["--once", "--token-file", "/nonexistent"], "--token-file '/nonexistent'"),

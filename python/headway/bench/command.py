@@ -12,13 +12,14 @@ from headway.bench.experiment import STOCK, Choice, Experiment
 from headway.bench.experiments import EXPERIMENTS
 from headway.bench.interpreters import Interpreter
 from headway.bench.metadata import Circumstances, doubts
-from headway.bench.options import add_row_options, at_least_one, each_once, named, seconds
+from headway.bench.options import DURATION, VALUE_COUNT, add_row_options, each_once, named
 from headway.bench.outputs import Outputs
 from headway.bench.processes import check_policies
 from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Results
 from headway.bench.rounds import Length, Rounds
 from headway.errors import CommandError
+from headway.options import argument
 from headway.terminal import Style
 
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
@@ -74,13 +75,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--values",
-        type=at_least_one,
+        type=argument(VALUE_COUNT),
         metavar="N",
         help=f"how many values a row gets (default: {DEFAULT_VALUES}; with --quick, "
         "as many as there is time for)",
     )
     parser.add_argument(
-        "--seconds", type=seconds, metavar="S", help="how long one value is measured"
+        "--seconds", type=argument(DURATION), metavar="S", help="how long one value is measured"
     )
     parser.add_argument(
         "--python",

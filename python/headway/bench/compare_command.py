@@ -15,11 +15,11 @@ from headway import columns, json_file
 from headway.bench import comparison, drawing, outputs, results_file
 from headway.bench.comparison import Comparison, Difference
 from headway.bench.metadata import doubts, interpreters_in
-from headway.bench.options import percentage
 from headway.bench.rank_test import LEVEL
 from headway.bench.results import Result, describe
 from headway.bench.table import Cell, Table
 from headway.errors import CommandError
+from headway.options import Percentage, argument
 from headway.terminal import Style
 
 SCHEMA = 1
@@ -67,7 +67,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fail-on-regression",
-        type=percentage,
+        type=argument(Percentage(1000)),
         metavar="PERCENT",
         help="exit with 1 if a row is significantly worse by more than PERCENT of A's median, or "
         "was measured in A and failed in B",

@@ -1,5 +1,4 @@
-"""The options that choose rows, and values of options: what each may be, and a line for what it may
-not."""
+"""The options that choose rows of an experiment."""
 
 from __future__ import annotations
 
@@ -9,12 +8,14 @@ from typing import TypeVar
 
 from headway.bench.experiment import MODES
 from headway.errors import CommandError
+from headway.options import SWITCH_INTERVAL, Seconds, Shape, Whole, argument
 
 MAX_THREADS = 64
-MAX_SECONDS = 300
-MAX_INTERVAL_S = 10
 # Of a row. More only take longer.
 MAX_VALUES = 10_000
+THREAD_COUNT = Whole(0, MAX_THREADS)
+VALUE_COUNT = Whole(1, MAX_VALUES)
+DURATION = Seconds(0.001, 300)
 
 Value = TypeVar("Value")
 
@@ -25,14 +26,14 @@ def add_row_options(parser: argparse.ArgumentParser, policy_help: str, mode_help
     parser.add_argument(
         "--switch-interval",
         action="append",
-        type=interval_s,
+        type=argument(SWITCH_INTERVAL),
         metavar="S",
-        help="in seconds; may be given again (default: the experiment's own)",
+        help="seconds, or 5ms; may be given again (default: the experiment's own)",
     )
     parser.add_argument(
         "--threads",
         action="append",
-        type=thread_count,
+        type=argument(THREAD_COUNT),
         metavar="N",
         help="how many threads compute; may be given again (default: the experiment's own)",
     )
@@ -46,7 +47,7 @@ def add_row_options(parser: argparse.ArgumentParser, policy_help: str, mode_help
     parser.add_argument(
         "--shape",
         action="append",
-        type=shape,
+        type=argument(Shape(MAX_THREADS)),
         metavar="PxT",
         help="wsgi: processes x threads; may be given again (default: 10x1, 2x5, 1x10)",
     )
@@ -61,55 +62,3 @@ def named(name: str, known: Mapping[str, Value], what: str) -> Value:
     if name not in known:
         raise CommandError(f"{what} {name!r}: there are {', '.join(known)}", exit_code=2)
     return known[name]
-
-
-def at_least_one(text: str) -> int:
-    return whole_number(text, 1, MAX_VALUES)
-
-
-def thread_count(text: str) -> int:
-    return whole_number(text, 0, MAX_THREADS)
-
-
-def whole_number(text: str, least: int, most: int) -> int:
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(
-            f"found {text!r}; it is a whole number from {least} to {most:,}"
-        )
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    return number_up_to(text, MAX_SECONDS)
-
-
-def interval_s(text: str) -> float:
-    return number_up_to(text, MAX_INTERVAL_S)
-
-
-def number_up_to(text: str, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= most:
-        raise argparse.ArgumentTypeError(f"found {text!r}; it is seconds, above 0 up to {most}")
-    return value
-
-
-def percentage(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"found {text!r}; it is a percentage from 0 to 1000")
-    return value
-
-
-def shape(text: str) -> tuple[int, int]:
-    """PxT."""
-    processes, cross, threads = text.partition("x")
-    if not cross:
-        raise argparse.ArgumentTypeError(f"found {text!r}; it is PROCESSESxTHREADS, such as 2x5")
-    return whole_number(processes, 1, MAX_THREADS), whole_number(threads, 1, MAX_THREADS)

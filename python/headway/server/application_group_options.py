@@ -7,8 +7,9 @@ its sub-interpreters.
 
 from __future__ import annotations
 
+from headway.options import SWITCH_INTERVAL
 from headway.server.kinds import Several, Switch, Text
-from headway.server.options import OPTIONS, SWITCH_INTERVAL, Option
+from headway.server.options import OPTIONS, Option
 
 # By the name in an application group: the name in a process group.
 OF_SUB_INTERPRETERS = {

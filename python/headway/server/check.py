@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway import _native
+from headway.address import Address
 from headway.errors import reason_of
-from headway.reporter import target_problem
+from headway.options import MAX_SOCKET_PATH_BYTES, fits_socket
 from headway.server import identity
 from headway.server.application_group_options import INTERPRETER_OPTIONS
-from headway.server.binding import Address
 from headway.server.configuration import TABLES, Value, is_object
 from headway.server.options import OPTIONS, Option
 from headway.server.resolution import Resolution, ResolvedGroup
@@ -113,8 +113,8 @@ def _missing(option: Option, value: Any) -> Iterator[str]:
     for path in value if isinstance(value, tuple) else (value,):
         if option.path == "directory" and not os.path.isdir(path):
             yield f"found {path}; it must be a directory that exists"
-        if option.name == "telemetry" and (problem := target_problem(path)) is not None:
-            yield problem
+        if option.name == "telemetry" and not fits_socket(path):
+            yield f"found {path}; it must have at most {MAX_SOCKET_PATH_BYTES} bytes"
         if option.path == "parent" and not os.path.isdir(os.path.dirname(path)):
             yield f"found {path}; its directory must exist"
 

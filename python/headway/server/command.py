@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from headway import policies
+from headway.address import Address
 from headway.errors import CommandError, reason_of
 from headway.server import check, import_check, start_directory
 from headway.server.apache.file import read_apache
-from headway.server.binding import Address
 from headway.server.configuration import Draft, put_over
 from headway.server.configuration_files import ConfigurationFiles
 from headway.server.flags import add_flags, read_flags

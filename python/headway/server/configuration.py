@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from headway.address import Address
 from headway.errors import CommandError
 from headway.server.application_group_options import OF_SUB_INTERPRETERS
-from headway.server.binding import Address
 from headway.server.options import Option
 
 

@@ -16,8 +16,8 @@ import sys
 import tempfile
 from dataclasses import replace
 
+from headway.address import Address
 from headway.server import free_threading
-from headway.server.binding import Address
 from headway.server.process import End
 from headway.server.settings import ServerSettings
 from headway.server.signals import IGNORED, RECORDERS_END, SUPERVISORS_SIGNALS

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from headway.options import argument
 from headway.server.configuration import (
     TABLES,
     Draft,
@@ -76,17 +77,9 @@ def _is_repeated(option: Option) -> bool:
 
 
 def _argument(option: Option) -> Callable[[str], Any]:
-    """The option's parser for argparse: a `ValueError` becomes the one line that the user sees."""
     repeated = _is_repeated(option)
     kind = option.kind.kind if repeated and isinstance(option.kind, Several) else option.kind
-
-    def parse(text: str) -> Any:
-        try:
-            return kind.parse(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r}: it must be {kind.allowed}") from None
-
-    return parse
+    return argument(kind)
 
 
 def read_flags(arguments: argparse.Namespace, folder: str) -> Draft:

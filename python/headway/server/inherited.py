@@ -9,8 +9,9 @@ import socket
 import sys
 from io import FileIO, TextIOWrapper
 
+from headway.address import Address
 from headway.errors import CommandError, reason_of
-from headway.server.binding import Address, make_prompt
+from headway.server.binding import make_prompt
 
 
 def open_standard_streams() -> None:

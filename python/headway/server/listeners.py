@@ -13,9 +13,10 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from headway.address import Address
 from headway.errors import CommandError
 from headway.server import identity
-from headway.server.binding import Address, Listener, bind
+from headway.server.binding import Listener, bind
 from headway.server.inherited import address_of, by_number, is_same
 from headway.server.settings import ProcessGroup
 from headway.server.socket_file import SocketFile

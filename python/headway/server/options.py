@@ -9,27 +9,30 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from headway.reporter import MIN_INTERVAL_S, parse_target
-from headway.server.binding import parse_address
-from headway.server.kinds import (
-    FORWARDING_FIELDS,
+from headway.options import (
     MAX_SECONDS,
-    AccessLog,
-    Account,
+    SWITCH_INTERVAL,
+    TELEMETRY_INTERVAL,
     Bytes,
-    Checked,
     Kind,
+    ListenAddress,
     Octal,
     Policy,
     Seconds,
+    SocketPath,
+    Whole,
+)
+from headway.server.kinds import (
+    FORWARDING_FIELDS,
+    AccessLog,
+    Account,
+    Checked,
     Several,
     Switch,
     Text,
-    Whole,
     parse_application,
     parse_application_group,
     parse_forwarding_field,
-    parse_local_address,
     parse_mount,
     parse_network,
     parse_variable,
@@ -47,8 +50,6 @@ MAX_THREADS = 1000
 MAX_PROCESSES = 1000
 # The meter has books for 64 GILs of a process; that of the main interpreter is one.
 MAX_INTERPRETERS = 60
-# CPython keeps the switch interval in whole microseconds.
-SWITCH_INTERVAL = Seconds(1e-6, 1000)
 
 
 class Option(NamedTuple):
@@ -101,11 +102,7 @@ _APPLICATION = Checked(
     "module:callable, such as shop.wsgi:application, or a script file, such as /srv/shop.wsgi",
     parse_application,
 )
-_BIND = Checked(
-    "HOST:PORT | unix:PATH",
-    "HOST:PORT with a port from 0 to 65535, or unix:PATH",
-    parse_address,
-)
+_BIND = ListenAddress(inherited=True)
 _APPLICATION_GROUP = Checked(
     "NAME",
     "a name without % and #, or %{GLOBAL} for the main interpreter",
@@ -472,12 +469,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         Option(
             "telemetry",
             "telemetry",
-            Checked(
-                "unix:PATH",
-                "unix:PATH, the socket that headway telemetry listens on",
-                parse_target,
-                "unix:{}".format,
-            ),
+            SocketPath(),
             "report to the recorder that listens there, or will: requests, waits for the GIL, CPU",
             path="parent",
             of_server=True,
@@ -485,7 +477,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         Option(
             "telemetry-interval",
             "telemetry_interval_s",
-            Seconds(MIN_INTERVAL_S),
+            TELEMETRY_INTERVAL,
             "how often each process reports",
             of_server=True,
         ),
@@ -513,11 +505,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         Option(
             "dashboard-http",
             "dashboard_http",
-            Checked(
-                "HOST:PORT",
-                "HOST:PORT, the host localhost or a loopback address",
-                parse_local_address,
-            ),
+            ListenAddress(local=True),
             "where the dashboard is",
             of_server=True,
         ),

@@ -13,11 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from headway import gil
+from headway.address import parse_address
 from headway.errors import CommandError
-from headway.reporter import Reporter, parse_target
+from headway.options import SocketPath
+from headway.reporter import Reporter
 from headway.server import identity, reporting
 from headway.server.application import Application
-from headway.server.binding import Listener, bind, parse_address
+from headway.server.binding import Listener, bind
 from headway.server.free_threading import gil_enabled, refuse_other_mode
 from headway.server.limits import NO_LIMITS, native_limits, slow_requests
 from headway.server.serving import LOG_FORMS, Server
@@ -273,7 +275,7 @@ def _reporting(
 
 def _target(text: str) -> str:
     try:
-        return os.path.abspath(parse_target(text))
+        return os.path.abspath(SocketPath().parse(text))
     except ValueError:
         raise ValueError(f"telemetry is {text!r}, and must be unix:PATH") from None
 

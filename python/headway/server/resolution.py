@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from headway.address import Address
 from headway.errors import CommandError
 from headway.server import descriptors, free_threading
 from headway.server.application_groups import (
     ResolvedApplicationGroup,
     resolve_application_groups,
 )
-from headway.server.binding import Address
 from headway.server.configuration import (
     DEFAULT,
     TABLES,

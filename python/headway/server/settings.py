@@ -12,8 +12,8 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from headway.address import Address, parse_address
 from headway.reporter import DEFAULT_INTERVAL_S
-from headway.server.binding import Address, parse_address
 
 
 @dataclass(frozen=True)

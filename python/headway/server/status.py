@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from headway.address import Address
 from headway.schema import NUMBER, find_field_problem
-from headway.server.binding import Address, bind
+from headway.server.binding import bind
 from headway.server.deaths import Deaths
 from headway.server.process import Process
 from headway.server.socket_file import Access, SocketFile

@@ -8,8 +8,8 @@ import socket
 import sys
 
 from headway.errors import CommandError, reason_of
+from headway.options import SocketPath, refusal
 from headway.server import status
-from headway.server.binding import parse_address
 
 TIMEOUT_S = 10.0
 
@@ -36,13 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _ask(address: str) -> dict[str, object]:
     try:
-        path = parse_address(address).path
+        path = SocketPath().parse(address)
     except ValueError:
-        path = None
-    if path is None:
-        raise CommandError(
-            f"{address!r} is no address of a status socket; it must be unix:PATH", exit_code=2
-        )
+        raise CommandError(refusal(repr(address), SocketPath()), exit_code=2) from None
     pieces = []
     try:
         with socket.socket(socket.AF_UNIX) as connection:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 from headway import _native
 from headway.errors import CommandError
+from headway.options import Kind
 from headway.server.application_group_options import INTERPRETER_OPTIONS
 from headway.server.configuration import (
     TABLES,
@@ -43,7 +44,7 @@ from headway.server.configuration import (
     mount,
     refuse,
 )
-from headway.server.kinds import Kind, Several, parse_application_group, parse_url_path
+from headway.server.kinds import Several, parse_application_group, parse_url_path
 from headway.server.options import APP, GROUP_OPTIONS, SERVER_OPTIONS, Option
 
 GROUPS = "process-group"

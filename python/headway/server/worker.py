@@ -19,11 +19,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headway import gil
+from headway.address import parse_address
 from headway.errors import CommandError, Unsupported, reason_of
 from headway.reporter import Reporter
 from headway.server import reporting, table
 from headway.server.application import Application
-from headway.server.binding import Listener, parse_address
+from headway.server.binding import Listener
 from headway.server.control import Control, Gone
 from headway.server.ending import end_without_finalization
 from headway.server.forks import leave_signals_to_forks

@@ -20,17 +20,17 @@ from headway.bench import signals
 from headway.bench.experiment import STOCK, Choice, Experiment
 from headway.bench.interpreters import Interpreter
 from headway.bench.options import (
+    DURATION,
+    VALUE_COUNT,
     add_row_options,
-    at_least_one,
     each_once,
     named,
-    seconds,
-    whole_number,
 )
 from headway.bench.outputs import Outputs
 from headway.bench.progress import clear_progress, progress
 from headway.bench.results import Results
 from headway.errors import CommandError
+from headway.options import Whole, argument
 from headway.simulate import calibrate, calibration, prediction_command, timeline_file
 from headway.simulate.costs import Costs
 from headway.simulate.experiments import SIMULATED
@@ -102,7 +102,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cores",
-        type=core_count,
+        type=argument(Whole(1, MOST_CORES)),
         metavar="N",
         help=f"how many cores the simulated machine has (default: {Machine.cores}, or the "
         "calibration's)",
@@ -122,14 +122,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=seed,
+        type=argument(Whole(0, LARGEST_SEED)),
         default=DEFAULT_SEED,
         metavar="N",
         help=f"of a row's first value; each further one has the next (default: {DEFAULT_SEED})",
     )
     parser.add_argument(
         "--values",
-        type=at_least_one,
+        type=argument(VALUE_COUNT),
         metavar="N",
         help=f"how many values a row gets (default: {DEFAULT_VALUES}), or how many simulations a "
         "prediction is of",
@@ -144,7 +144,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=seconds,
+        type=argument(DURATION),
         metavar="S",
         help="how much virtual time is counted for one value (default: as long as `headway bench` "
         "measures)",
@@ -165,14 +165,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "waits, who asks. A drawing (.svg), a trace for Perfetto and Chrome (.json), or - for this "
         "terminal. Options choose the row (default: the one that the experiment is known for)",
     )
-
-
-def core_count(text: str) -> int:
-    return whole_number(text, 1, MOST_CORES)
-
-
-def seed(text: str) -> int:
-    return whole_number(text, 0, LARGEST_SEED)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from headway.server.binding import parse_address
+from headway.address import parse_address
 from headway.telemetry.settings import Settings
 
 COOKIE = "headway-session"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-import re
 import time
 from contextlib import ExitStack
 
+from headway.address import Address
 from headway.errors import CommandError
-from headway.server.binding import Address, parse_address
+from headway.options import Bytes, ListenAddress, Octal, Seconds, SocketPath, argument
 from headway.server.settings import DEFAULT_DASHBOARD
 from headway.telemetry import otlp
 from headway.telemetry.ending import ending
@@ -54,7 +52,6 @@ A recorder that forwards has neither store nor site, unless --store or --http sa
 Times of --from and --to are seconds since 1970, seconds before now as -3600, or local dates as
 2026-11-22T04:00.
 """
-UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -64,13 +61,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     receiving.add_argument(
         "--listen",
         metavar="unix:PATH",
-        type=_unix_path,
+        type=argument(SocketPath()),
         help=f"the datagram socket that processes send to (default: unix:{default_socket()})",
     )
     receiving.add_argument(
         "--socket-mode",
         metavar="OCTAL",
-        type=_mode,
+        type=argument(Octal()),
         default=0o660,
         help="permissions of the socket; who may write may send (default: 0660)",
     )
@@ -91,7 +88,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     keeping.add_argument(
         "--store-limit",
         metavar="SIZE",
-        type=_size,
+        type=argument(Bytes(MIN_LIMIT_BYTES)),
         default=DEFAULT_LIMIT_BYTES,
         help="how large the database may grow; the oldest of the finest goes first (default: 900M)",
     )
@@ -104,7 +101,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     showing.add_argument(
         "--http",
         metavar="HOST:PORT | unix:PATH",
-        type=_address,
+        type=argument(ListenAddress()),
         help=f"where the site is (default: {DEFAULT_DASHBOARD}); beyond this machine it needs "
         "a token",
     )
@@ -133,7 +130,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     pushing.add_argument(
         "--otlp-interval",
         metavar="S",
-        type=_otlp_interval,
+        type=argument(Seconds(1, 3600)),
         help=f"how often, in seconds; 1 to 3600 (default: {otlp.DEFAULT_INTERVAL_S:g})",
     )
     pushing.add_argument(
@@ -254,21 +251,11 @@ def _export(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _address(text: str) -> Address:
-    try:
-        address = parse_address(text)
-        if address.fd is not None:
-            raise ValueError("it must be HOST:PORT or unix:PATH")
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    return address
-
-
 def _otlp_url(text: str) -> str:
     try:
         return otlp.parse_url(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+        raise argparse.ArgumentTypeError(f"found {text!r}; {error}") from None
 
 
 def _otlp_header(text: str) -> tuple[str, str]:
@@ -279,40 +266,8 @@ def _otlp_header(text: str) -> tuple[str, str]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _otlp_interval(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 1 <= (interval_s := float(text)) <= 3600:
-            return interval_s
-    raise argparse.ArgumentTypeError(f"{text!r}: it must be a number of seconds from 1 to 3600")
-
-
 def _tcp_address(text: str) -> Address:
-    address = _address(text)
+    address: Address = argument(ListenAddress())(text)
     if address.path is not None:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be HOST:PORT")
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: HOST:PORT")
     return address
-
-
-def _unix_path(text: str) -> str:
-    path = text.removeprefix("unix:")
-    if not text.startswith("unix:") or not path or "\0" in path:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: it must be unix:PATH, such as unix:/run/headway/telemetry.sock"
-        )
-    if len(os.fsencode(path)) > 107:
-        raise argparse.ArgumentTypeError(f"{text!r}: a socket's path has at most 107 bytes")
-    return path
-
-
-def _mode(text: str) -> int:
-    if not re.fullmatch(r"0?[0-7]{3}", text):
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be octal, such as 0660")
-    return int(text, 8)
-
-
-def _size(text: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,12})([kMG]?)", text)
-    size = int(match[1]) * UNITS[match[2]] if match else 0
-    if size < MIN_LIMIT_BYTES:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be a size of 1M or more, such as 500M")
-    return size

@@ -24,8 +24,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from headway.address import Address
 from headway.errors import CommandError, reason_of
-from headway.server.binding import Address, bind
+from headway.server.binding import bind
 
 GREETING = "headway-relay 1"
 MAX_LINE_BYTES = 512

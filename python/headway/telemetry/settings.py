@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from headway.server.binding import Address
+from headway.address import Address
 from headway.telemetry.store import DEFAULT_LIMIT_BYTES
 
 SOCKET_NAME = "headway-telemetry.sock"

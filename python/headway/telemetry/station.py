@@ -13,8 +13,8 @@ import threading
 from contextlib import ExitStack
 from typing import Any
 
+from headway.address import Address
 from headway.errors import CommandError, reason_of
-from headway.server.binding import Address
 from headway.telemetry import otlp
 from headway.telemetry.history import History
 from headway.telemetry.listening import Inlet

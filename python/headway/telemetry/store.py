@@ -35,8 +35,8 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 # Rolling up gives way to the next batch after so long.
 ROLLUP_BUDGET_S = 0.3
 # With the log of the last writes beside it, less than a gigabyte.
-DEFAULT_LIMIT_BYTES = 900_000_000
-MIN_LIMIT_BYTES = 1_000_000
+DEFAULT_LIMIT_BYTES = 900 * 2**20
+MIN_LIMIT_BYTES = 2**20
 # Free pages that stay in the file; the rest is given back to the system.
 SPARE_PAGES = 1000
 EVENT_BYTES = 1_500

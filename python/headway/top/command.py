@@ -11,11 +11,11 @@ from pathlib import Path
 
 from headway.errors import CommandError
 from headway.extras import how_to_install
+from headway.options import Seconds, SocketPath, argument, refusal
 from headway.top import once, tables
 from headway.top.source import DEFAULT_URL, NoAnswer, Recorder, Source, ask_now
 
 TOKEN = "HEADWAY_TELEMETRY_TOKEN"
-SOCKET = "unix:"
 MAX_WINDOW_S = 600
 
 DESCRIPTION = f"""\
@@ -71,14 +71,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         metavar="S",
-        type=float,
+        type=argument(Seconds(1, MAX_WINDOW_S)),
         default=10.0,
         help=f"figures are of the last S seconds, 1 to {MAX_WINDOW_S} (default: 10)",
     )
     parser.add_argument(
         "--interval",
         metavar="S",
-        type=float,
+        type=argument(Seconds(0.2, 3600)),
         default=1.0,
         help="seconds from one question to the next, from 0.2 on (default: 1)",
     )
@@ -120,12 +120,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def check(arguments: argparse.Namespace) -> None:
     """Raises CommandError for what argparse lets through."""
-    if not 1 <= arguments.window <= MAX_WINDOW_S:
-        allowed = f"1 to {MAX_WINDOW_S} seconds are allowed"
-        raise CommandError(f"--window: found {arguments.window:g}, where {allowed}", 2)
-    if not 0.2 <= arguments.interval <= 3600:
-        allowed = "0.2 to 3600 seconds are allowed"
-        raise CommandError(f"--interval: found {arguments.interval:g}, where {allowed}", 2)
     if arguments.json and not arguments.once:
         raise CommandError("--json: it goes with --once", 2)
 
@@ -140,10 +134,14 @@ def check_terminal() -> None:
 
 
 def open_source(arguments: argparse.Namespace) -> Source:
-    if arguments.source.startswith(SOCKET):
+    if arguments.source.startswith(SocketPath.PREFIX):
         from headway.top.socket_source import SocketSource
 
-        listening = SocketSource(arguments.source[len(SOCKET) :])
+        try:
+            path = SocketPath().parse(arguments.source)
+        except ValueError:
+            raise CommandError(refusal(repr(arguments.source), SocketPath()), 2) from None
+        listening = SocketSource(path)
         if arguments.once:
             try:
                 listening.wait(arguments.window)

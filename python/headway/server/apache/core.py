@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from headway.options import Kind, Whole
 from headway.server.apache.interpreters import parse_word
 from headway.server.apache.syntax import Directive
 from headway.server.configuration import Value
-from headway.server.kinds import Checked, Kind, Whole
+from headway.server.kinds import Checked
 from headway.server.options import OPTIONS, PROXY_HEADERS
 from headway.server.serving import LOG_FORMS
 from headway.server.settings import HttpLimits

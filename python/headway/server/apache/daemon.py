@@ -11,9 +11,10 @@ import pwd
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.options import Kind, Whole
 from headway.server.apache.syntax import Directive
 from headway.server.configuration import Value, cut, table
-from headway.server.kinds import Kind, Switch, Text, Whole
+from headway.server.kinds import Switch, Text
 from headway.server.options import DAEMON_SECONDS, GROUP_OPTIONS
 
 ORIGIN_OF_DEFAULTS = "mod_wsgi's default"

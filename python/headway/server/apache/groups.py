@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from headway.address import Address, parse_address
 from headway.server.apache.application_groups import name_of
 from headway.server.apache.contents import DEFAULT_GROUP, Contents
 from headway.server.apache.hosts import Alias, Host, read_alias
 from headway.server.apache.interpreters import ON_OR_OFF, parse_word
 from headway.server.apache.syntax import Directive
-from headway.server.binding import Address, parse_address
 from headway.server.configuration import Value
 
 

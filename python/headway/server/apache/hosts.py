@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headway.address import Address
 from headway.server.apache.syntax import Directive
-from headway.server.binding import Address
 from headway.server.configuration import Value
 from headway.server.kinds import GLOBAL, parse_url_path
 

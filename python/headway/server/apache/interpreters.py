@@ -11,9 +11,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 
+from headway.options import Kind
 from headway.server.apache.syntax import Directive
 from headway.server.configuration import Value
-from headway.server.kinds import GLOBAL, Kind, Several, Switch, Text
+from headway.server.kinds import GLOBAL, Several, Switch, Text
 from headway.server.options import DAEMON_SWITCH_INTERVAL
 
 ON_OR_OFF = Switch(True)

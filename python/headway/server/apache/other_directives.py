@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headway.options import Kind, Whole
 from headway.server.apache.interpreters import ON_OR_OFF, parse_word
 from headway.server.apache.syntax import Directive
-from headway.server.kinds import Kind, Text, Whole
+from headway.server.kinds import Text
 
 # What would have to be done, or requests would be let in or served otherwise than was asked for.
 REFUSED = {

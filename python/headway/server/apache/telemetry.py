@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from headway.options import Seconds
 from headway.server.apache.interpreters import parse_text, parse_word
 from headway.server.apache.syntax import Directive
 from headway.server.configuration import Value
-from headway.server.kinds import Seconds
 from headway.server.options import OPTIONS
 
 SERVICE, SLOW_REQUESTS, OPTIONS_DIRECTIVE = (
