@@ -143,7 +143,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--switch-interval",
         metavar="S",
         type=argument(SWITCH_INTERVAL),
-        help="sys.setswitchinterval(S) before the program starts; seconds, or 5ms (default: as it is)",
+        help="sys.setswitchinterval(S) before the program starts, as 5ms (default: as it is)",
     )
     policies.add_options(parser)
     parser.add_argument(

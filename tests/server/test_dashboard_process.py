@@ -161,7 +161,10 @@ def test_it_is_for_this_machine(address: str) -> None:
         *("--dashboard", "--dashboard-http", address),
     )
     assert done.returncode == 2
-    assert f"--dashboard-http: found {address!r}; allowed: HOST:PORT, the host localhost" in done.stderr
+    assert (
+        f"--dashboard-http: found {address!r}; allowed: HOST:PORT, the host localhost"
+        in done.stderr
+    )
     assert done.stderr.count("\n") == 1
 
 

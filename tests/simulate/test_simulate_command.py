@@ -34,7 +34,7 @@ def refused(*options: str) -> str:
     [
         (("hash",), "NAME 'hash': there are latency, countdown, echo, wsgi"),
         (("echo", "--policy", "fifo"), "--policy 'fifo': there are stock, interval, ticks, "),
-        (("echo", "--cores", "0"), "argument --cores: found '0'; allowed: a whole number from 1 to"),
+        (("echo", "--cores", "0"), "argument --cores: found '0'; allowed: a whole number"),
         (("echo", "--seed", "-1"), "argument --seed: found '-1'; allowed: a whole number from 0"),
         (("echo", "--shape", "2x5"), "--shape: echo has none; it has --policy, "),
         (("countdown", "--threads", "0"), "--threads 0: countdown needs a thread that counts"),

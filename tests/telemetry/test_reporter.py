@@ -583,7 +583,7 @@ def test_run_refuses_what_is_no_socket() -> None:
     for arguments, said in (
         (["--telemetry", "x.sock"], "found 'x.sock'; allowed: unix:PATH"),
         (["--telemetry", "unix:/" + "x" * 120], "a path of up to 107 bytes"),
-        (["--telemetry-interval", "0.1"], "found '0.1'; allowed: a number of seconds from 0.5 to 86400"),
+        (["--telemetry-interval", "0.1"], "found '0.1'; allowed: a number of seconds from 0.5"),
     ):
         done = run_main("run", *arguments, "-c", "pass")
         assert done.returncode == 2

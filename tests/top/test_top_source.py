@@ -116,7 +116,10 @@ def test_another_address_is_refused(url: str) -> None:
     ("options", "says"),
     [
         (["nowhere", "--once"], "found 'nowhere', where a URL such as"),
-        (["--window", "0", "--once"], "--window: found '0'; allowed: a number of seconds from 1 to 600"),
+        (
+            ["--window", "0", "--once"],
+            "--window: found '0'; allowed: a number of seconds from 1 to 600",
+        ),
         (["--window", "nan", "--once"], "--window: found 'nan'"),
         (["--interval", "0", "--once"], "--interval: found '0'"),
         (["--json"], "--json: it goes with --once"),

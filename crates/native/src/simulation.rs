@@ -28,7 +28,7 @@ fn simulate<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'p
     let (scenario,): (&str,) = arguments(py, "simulate", given)?;
     let refuse = |reason: String| Exception::ValueError.raise(py, &reason);
     let mut simulation = simulation(scenario).map_err(refuse)?;
-    while !py.detach(|| simulation.advance(EVENTS_BETWEEN_SIGNALS)) {
+    while !py.detach(|| simulation.run_events(EVENTS_BETWEEN_SIGNALS)) {
         check_signals(py)?;
     }
     let outcome = py.detach(|| serde_json::to_string(&simulation.outcome()));

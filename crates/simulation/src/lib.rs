@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod beazley;
-mod counters;
 mod cores;
+mod counters;
 mod distribution;
 mod events;
 mod gil;
@@ -31,8 +31,8 @@ pub use policies::{PolicyName, SimulatedPolicy};
 pub use scenario::{GilSetting, Machine, Scenario, Step, ThreadSetting};
 pub use timeline::Moment;
 
-use counters::Counters;
 use cores::Core;
+use counters::Counters;
 use events::{EventKind, Events};
 use gil::Gil;
 use script::Channel;
@@ -117,9 +117,9 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Runs the whole simulation, as `advance` does in parts.
+    /// Runs the whole simulation, as `run_events` does in parts.
     pub fn run(mut self) -> Outcome {
-        while !self.advance(u64::MAX) {}
+        while !self.run_events(u64::MAX) {}
         self.outcome()
     }
 
@@ -127,7 +127,7 @@ impl Simulation {
     /// scripts, it runs until the end, and then until the requests in progress have finished, for
     /// at most the length of the window. Returns false if it stopped before, after `events` events,
     /// and true if the simulation is over.
-    pub fn advance(&mut self, events: u64) -> bool {
+    pub fn run_events(&mut self, events: u64) -> bool {
         let stops_at = self.happened.saturating_add(events);
         let waits_for_scripts = self.scenario.threads.iter().any(|thread| thread.once);
         if self.ended_ns.is_none() {
