@@ -20,7 +20,7 @@ pytestmark = [
 SCHEDULING = ("priority", "deadline")
 # By slices of 0.5 ms and 50 ms: a hundred to one.
 SHORT_NS, LONG_NS = 500_000, 50_000_000
-UNEQUAL, EQUAL = 3.0, 2.0
+UNEQUAL, EQUAL = 3.0, 5.0
 
 COMPUTE = f"""
 from headway import _native

@@ -191,8 +191,10 @@ def test_the_gils_books_balance_over_all_ticks(ear: Ear) -> None:
         for name in ("wall", "held", "handoff", "idle")
     }
     assert sums["held"] + sums["handoff"] + sums["idle"] == pytest.approx(sums["wall"], rel=1e-3)
+    # The meter counts before the reporter does.
     period = sum(tick.fields["sample_period"] for tick in ear.heard(TICK))
-    assert sums["wall"] == pytest.approx(period, rel=0.05)
+    (stopped,) = ear.heard(STOPPED)
+    assert 0.95 * period < sums["wall"] < stopped.fields["process_uptime"]
     assert sums["held"] > 80 * 0.003
     by_thread = sum(
         row["thread_held"] for row in ear.rows("threads") if row["thread_gil"] == "main"

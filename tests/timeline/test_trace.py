@@ -280,7 +280,9 @@ def test_a_run_can_be_drawn(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert f" waits) drawn in {out}\n" in result.stderr
     texts = [each.text or "" for each in ElementTree.parse(out).iter() if each.text]
-    assert {"hog-0", "hog-1", 'napper "é"'} <= set(texts)
+    # On a busy machine one of the hogs may have no turn in the waits that are drawn.
+    assert 'napper "é"' in texts
+    assert {"hog-0", "hog-1"} & set(texts)
     assert any(", switch interval 5 ms" in text for text in texts)
     assert any(re.search(r"waited .*; it (never )?held the GIL", text) for text in texts)
 
