@@ -69,7 +69,7 @@ class Casualties:
         if isinstance(problem, Exhausted):
             return self._hoarded(conversation)
         is_missing = isinstance(problem, Missing) and not isinstance(problem, Stuck)
-        return is_missing and self._died(conversation)
+        return is_missing and (self._died(conversation) or self._was_evicted(conversation))
 
     def _died(self, conversation: Conversation) -> bool:
         with self._lock:
@@ -84,6 +84,16 @@ class Casualties:
                     )
                 )
                 for died_s, pid, ports, blind_s in self._deaths
+            )
+
+    def _was_evicted(self, conversation: Conversation) -> bool:
+        """Whether a process without descriptors may have closed the connection, which had no answer
+        yet, to make room for another."""
+        now_s = time.monotonic()
+        with self._lock:
+            return conversation.pid is None and any(
+                conversation.began_s < until_s and since_s < now_s
+                for _, since_s, until_s in self._hoards
             )
 
     def _hoarded(self, conversation: Conversation) -> bool:

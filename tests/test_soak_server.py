@@ -195,6 +195,10 @@ def test_only_a_process_without_descriptors_may_lack_them() -> None:
             casualties.add_hoard(99, since_s)
             assert casualties.excuse(exhausted, conversation)
             assert not casualties.excuse(Missing("closed"), conversation)
+            conversation.pid = None
+            assert casualties.excuse(Missing("closed"), conversation), "it made room"
+        with Conversation(Address(listener.getsockname())) as later:
+            assert not casualties.excuse(Missing("closed"), later)
 
 
 def test_a_failure_counts_unless_it_is_allowed() -> None:
