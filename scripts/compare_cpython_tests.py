@@ -62,7 +62,7 @@ def existing_tests(wanted: list[str]) -> list[str]:
 
 
 def run_tests(prefix: list[str], test: str, match: list[str], ignore: list[str]) -> Outcomes:
-    """Outcomes by name, of one run of the file `test` behind `prefix`."""
+    """Returns the outcomes by name of one run of the file `test` behind `prefix`; none if it hangs."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
         command = [*prefix, "-m", "test", "--junit-xml", str(report), "--timeout", "600"]
@@ -71,16 +71,19 @@ def run_tests(prefix: list[str], test: str, match: list[str], ignore: list[str])
         for pattern in ignore:
             command += ["-i", pattern]
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        subprocess.run(
-            [*command, test],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        try:
+            subprocess.run(
+                [*command, test],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return {}
         return read_outcomes(report) if report.exists() else {}
 
 
