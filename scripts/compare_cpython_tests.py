@@ -62,7 +62,7 @@ def existing_tests(wanted: list[str]) -> list[str]:
 
 
 def run_tests(prefix: list[str], test: str, match: list[str], ignore: list[str]) -> Outcomes:
-    """Returns the outcomes by name of one run of the file `test` behind `prefix`; none if it hangs."""
+    """Returns the outcomes of one run of the file `test` behind `prefix`; none if it hangs."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
         command = [*prefix, "-m", "test", "--junit-xml", str(report), "--timeout", "600"]
