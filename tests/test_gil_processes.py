@@ -241,11 +241,15 @@ def test_a_cancelled_wait_unwinds_through_its_hook() -> None:
     code = (
         CANCELLING
         + """
-        def compute():
-            while True: pass
+        def pause():
+            while True: time.sleep(0.0001)
         gil.install()
-        # The thread waits for the GIL that the calls keep.
-        task = cancel(started(compute))
+        # No drop request: the calling thread would wait for the mutex for ever.
+        sys.setswitchinterval(100)
+        thread = started(pause)
+        # The calls keep the GIL, and the thread waits for it.
+        libc.usleep(50_000)
+        task = cancel(thread)
         while libc.access(task, 0) == 0: libc.usleep(1000)
         libc.puts(b"true")
         libc.fflush(None)
