@@ -16,7 +16,7 @@ import sitting
 from echo_cell import Cell
 from figures import Figures, Target, number, table
 
-from headway.bench.processes import STOCK, stock_and
+from headway.experiments.processes import STOCK, stock_and
 
 NAME = "asyncio_echo"
 SERVER = "asyncio_echo_server"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from peers import ROOT
 
-from headway.bench.processes import BenchmarkError
+from headway.experiments.processes import BenchmarkError
 
 # Where scripts/test and `make bench-server` put Headway for it.
 FREE_THREADED_PYTHON = ROOT / ".venvs" / "3.13t" / "bin" / "python"

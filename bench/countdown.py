@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import sitting
 from figures import Figures, Target, number, quartiles, table
 
-from headway.bench.experiments import countdown
-from headway.bench.processes import STOCK, Setting, stock_and
+from headway.experiments.measured import countdown
+from headway.experiments.processes import STOCK, Setting, stock_and
 
 NAME = "countdown"
 THREADS = (1, 2, 4, 8)

@@ -19,7 +19,7 @@ import sitting
 from echo_cell import Cell
 from figures import Figures, Target, number, ratio, table
 
-from headway.bench.processes import STOCK, Setting
+from headway.experiments.processes import STOCK, Setting
 
 NAME = "echo"
 SERVER = "echo_server"

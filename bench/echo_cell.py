@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from headway.bench.experiments import echo_value
-from headway.bench.experiments.echo_value import FREE, Beside
-from headway.bench.processes import STOCK, Setting
+from headway.experiments.measured import echo_value
+from headway.experiments.measured.echo_value import FREE, Beside
+from headway.experiments.processes import STOCK, Setting
 
 
 class Cell(NamedTuple):

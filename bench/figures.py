@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from headway.bench import histogram
-from headway.bench.drawing import number
+from headway.experiments import histogram
+from headway.experiments.output.drawing import number
 
 __all__ = ["Figures", "Target", "number", "percentile", "quartiles", "ratio", "spread", "table"]
 

@@ -22,7 +22,7 @@ from peers import HEADWAY, Server
 from places import PROGRAMS
 from side_by_side import Sitting, is_peer, ratio_text, spread_text
 
-from headway.bench.processes import Window, started
+from headway.experiments.processes import Window, started
 
 THREADS = (1, 2)
 SHAPE = (1, 4)

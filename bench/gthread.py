@@ -24,7 +24,7 @@ from figures import Figures, Target, number, table
 from places import PROGRAMS
 from visits import add_options, answered_text, heavy_page_loops, visit
 
-from headway.bench.processes import (
+from headway.experiments.processes import (
     STOCK,
     BenchmarkError,
     Program,

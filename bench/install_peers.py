@@ -21,7 +21,7 @@ from builds import FREE_THREADED
 from installed import folder_for
 from peers import PEERS, ROOT
 
-from headway.bench.processes import BenchmarkError
+from headway.experiments.processes import BenchmarkError
 
 # apache2-bin is Apache without the service that Debian's apache2 starts.
 PACKAGES = ("wrk", "build-essential", "libev-dev", "apache2-bin", "apache2-dev")

@@ -10,8 +10,8 @@ from pathlib import Path
 from builds import THIS_BUILD, Build
 from peers import PEERS, ROOT, Server
 
-from headway.bench import apache
-from headway.bench.processes import BenchmarkError
+from headway.experiments.measured import apache
+from headway.experiments.processes import BenchmarkError
 
 PEERS_FOLDER = ROOT / ".venvs" / "peers"
 FREE_THREADED_PEERS_FOLDER = ROOT / ".venvs" / "peers-free-threaded"

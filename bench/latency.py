@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import sitting
 from figures import Figures, Target, number, percentile, table
 
-from headway.bench.processes import NS, STOCK, Setting, Window, program, stock_and
+from headway.experiments.processes import NS, STOCK, Setting, Window, program, stock_and
 
 NAME = "latency"
 WORKLOADS = ("A", "B", "C")

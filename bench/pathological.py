@@ -24,8 +24,8 @@ import sitting
 from figures import Figures, number, percentile, ratio, table
 from places import PROGRAMS
 
-from headway.bench import processes
-from headway.bench.processes import (
+from headway.experiments import processes
+from headway.experiments.processes import (
     NS,
     STOCK,
     BenchmarkError,

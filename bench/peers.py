@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from places import PROGRAMS
 
-from headway.bench import apache
-from headway.bench.processes import DEFAULT_SWITCH_INTERVAL_S
+from headway.experiments.measured import apache
+from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADWAY = "headway"

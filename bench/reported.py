@@ -17,7 +17,7 @@ from pathlib import Path
 
 from places import PROGRAMS
 
-from headway.bench.processes import BenchmarkError, started
+from headway.experiments.processes import BenchmarkError, started
 
 PROCESSES, THREADS = 2, 5
 CLIENTS = 6

@@ -44,8 +44,8 @@ from pathlib import Path
 
 import sitting
 
-from headway.bench.processes import BenchmarkError, check_policies
 from headway.errors import CommandError
+from headway.experiments.processes import BenchmarkError, check_policies
 
 # In the order in which they run. The meter's rounds are pairs of its own, without cells.
 BENCHMARKS = (

@@ -14,7 +14,7 @@ import sitting
 from server_hello import add_shapes, measure_applications
 from side_by_side import add_options
 
-from headway.bench.processes import BenchmarkError
+from headway.experiments.processes import BenchmarkError
 
 NAME = "server_frameworks"
 FRAMEWORKS = ("flask", "django")

@@ -29,7 +29,7 @@ from side_by_side import (
     spread_text,
 )
 
-from headway.bench.processes import STOCK, BenchmarkError, Window, started
+from headway.experiments.processes import STOCK, BenchmarkError, Window, started
 
 NAME = "server_idle"
 CONNECTIONS = 10_000

@@ -30,7 +30,7 @@ from installed import FREE_THREADED_PEERS_FOLDER, Installed
 from side_by_side import missing
 from visits import page_loops
 
-from headway.bench.processes import BenchmarkError
+from headway.experiments.processes import BenchmarkError
 
 NAME = "server_interpreters"
 OWN_GILS, FREE_THREADS = "own_gils", "free_threads"

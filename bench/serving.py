@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 from peers import APPLICATIONS, HEADWAY, Launch, Server, command
 
-from headway.bench import process_tree
-from headway.bench.processes import BenchmarkError, Program, started
+from headway.experiments import process_tree
+from headway.experiments.processes import BenchmarkError, Program, started
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0

@@ -17,8 +17,8 @@ from figures import Figures, Target, number
 from installed import PEERS_FOLDER, Installed
 from peers import HEADWAY, PEERS, Server
 
-from headway.bench import signals
-from headway.bench.processes import BenchmarkError
+from headway.experiments import signals
+from headway.experiments.processes import BenchmarkError
 
 
 class ServerCell(Protocol):

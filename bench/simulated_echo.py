@@ -19,21 +19,21 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from headway.bench import interpreters, results_file
-from headway.bench.experiment import STOCK, Choice
-from headway.bench.experiments.echo import PUBLISHED_PER_S, SECONDS, Echo
-from headway.bench.experiments.echo_value import FREE, THREADS, Beside
-from headway.bench.metadata import Circumstances
-from headway.bench.progress import clear_progress, progress
-from headway.bench.results import Result, Results
-from headway.bench.rounds import Length, Rounds
-from headway.simulate import calibration
-from headway.simulate.command import INTERPRETER
-from headway.simulate.costs import Costs
-from headway.simulate.experiments.echo import SimulatedEcho
-from headway.simulate.experiments.simulated import Conditions
-from headway.simulate.machine import Machine
-from headway.simulate.refinement import Comparison, Observed, constants, refine
+from headway.commands.simulate import INTERPRETER
+from headway.experiments import interpreters, results_file
+from headway.experiments.experiment import STOCK, Choice
+from headway.experiments.measured.echo import PUBLISHED_PER_S, SECONDS, Echo
+from headway.experiments.measured.echo_value import FREE, THREADS, Beside
+from headway.experiments.metadata import Circumstances
+from headway.experiments.progress import clear_progress, progress
+from headway.experiments.results import Result, Results
+from headway.experiments.rounds import Length, Rounds
+from headway.experiments.simulated import calibration
+from headway.experiments.simulated.costs import Costs
+from headway.experiments.simulated.machine import Machine
+from headway.experiments.simulated.models.echo import SimulatedEcho
+from headway.experiments.simulated.models.experiment import Conditions
+from headway.experiments.simulated.refinement import Comparison, Observed, constants, refine
 
 INTERVALS_S = tuple(PUBLISHED_PER_S)
 THREAD_COUNTS = (0, 1, 2, 4)

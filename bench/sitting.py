@@ -18,12 +18,12 @@ from typing import Any, NoReturn, TypeVar
 
 try:
     from headway import json_file
-    from headway.bench import results_file, signals
-    from headway.bench.options import DURATION, MAX_THREADS
-    from headway.bench.processes import BenchmarkError, check_policies
-    from headway.bench.progress import clear_progress, progress
-    from headway.bench.rounds import measure_undisturbed
     from headway.errors import CommandError
+    from headway.experiments import results_file, signals
+    from headway.experiments.options import DURATION, MAX_THREADS
+    from headway.experiments.processes import BenchmarkError, check_policies
+    from headway.experiments.progress import clear_progress, progress
+    from headway.experiments.rounds import measure_undisturbed
     from headway.options import Whole, argument
 except ImportError:
     sys.exit(f"bench: {sys.executable} has no headway: `make build`, then use .venv/bin/python")

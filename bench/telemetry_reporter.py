@@ -25,7 +25,7 @@ from load_cell import Cell
 from peers import Server
 from side_by_side import Sitting, headways, ratio_text, spread_text
 
-from headway.bench.processes import BenchmarkError
+from headway.experiments.processes import BenchmarkError
 
 NAME = "telemetry_reporter"
 SHAPES = ((1, 1), (1, 4))

@@ -33,19 +33,19 @@ from figures import Figures, Target, number, table
 from reported import as_another, mean_bytes, read_ticks
 
 from headway import _native
-from headway.bench import process_tree
-from headway.bench.processes import BenchmarkError, Program, started
-from headway.bench.progress import clear_progress, progress
-from headway.telemetry import schema
-from headway.telemetry.history import History
-from headway.telemetry.marks import set_mark
-from headway.telemetry.packing import pack_record, pack_ticks
-from headway.telemetry.reading import Reader
-from headway.telemetry.retention import KEPT, forget_most, forget_old
-from headway.telemetry.rollup import merge
-from headway.telemetry.schema import GROUP_LEVELS, LEVELS, Level, row_id
-from headway.telemetry.selection import EVERYTHING, Selection
-from headway.telemetry.store import DEFAULT_LIMIT_BYTES, transact
+from headway.experiments import process_tree
+from headway.experiments.processes import BenchmarkError, Program, started
+from headway.experiments.progress import clear_progress, progress
+from headway.recorder.query.history import History
+from headway.recorder.store import schema
+from headway.recorder.store.encoding import pack_record, pack_ticks
+from headway.recorder.store.metadata import set_mark
+from headway.recorder.store.reading import Reader
+from headway.recorder.store.retention import KEPT, forget_most, forget_old
+from headway.recorder.store.rollup import merge
+from headway.recorder.store.schema import GROUP_LEVELS, LEVELS, Level, row_id
+from headway.recorder.store.selection import EVERYTHING, Selection
+from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, transact
 
 TICKS = 60
 PROCESSES = 500

@@ -31,7 +31,7 @@ from peers import HEADWAY, Server
 from serving import free_port, serving
 from visits import page_loops
 
-from headway.bench.processes import BenchmarkError, started
+from headway.experiments.processes import BenchmarkError, started
 
 NAME = "telemetry_story"
 WORKLOADS = ("deadline", "fixed")

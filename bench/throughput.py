@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import sitting
 from figures import Figures, Target, number, quartiles, table
 
-from headway.bench.processes import STOCK, Setting, Window, program, stock_and
+from headway.experiments.processes import STOCK, Setting, Window, program, stock_and
 
 NAME = "throughput"
 WORKLOADS = ("A", "B", "C")

@@ -17,7 +17,7 @@ import sitting
 from figures import number, percentile
 from places import PROGRAMS
 
-from headway.bench.processes import STOCK, Window, program
+from headway.experiments.processes import STOCK, Window, program
 
 CONNECTIONS = 64
 HEAVY_PAGE_S = 0.2

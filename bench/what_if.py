@@ -26,12 +26,11 @@ from typing import Any, NamedTuple
 
 import sitting
 
-from headway import units
-from headway.bench.drawing import number
-from headway.bench.experiments.wsgi import FIXED_WORK_S, TRIAL_LOOPS
-from headway.bench.experiments.wsgi_load import CONNECTIONS, work_s
-from headway.bench.experiments.wsgi_server import Served, Shape, headway_command
-from headway.bench.processes import (
+from headway.experiments.measured.wsgi.experiment import FIXED_WORK_S, TRIAL_LOOPS
+from headway.experiments.measured.wsgi.load import CONNECTIONS, work_s
+from headway.experiments.measured.wsgi.server import Served, Shape, headway_command
+from headway.experiments.output.drawing import number
+from headway.experiments.processes import (
     STOCK,
     BenchmarkError,
     Program,
@@ -40,13 +39,14 @@ from headway.bench.processes import (
     program,
     started,
 )
-from headway.bench.progress import clear_progress, progress
-from headway.simulate import recording
-from headway.simulate.costs import Costs
-from headway.simulate.fitting import demand_of, figures_of
-from headway.simulate.intervals import MODEL_ERROR, Interval
-from headway.simulate.machine import Machine
-from headway.simulate.prediction import Predicted, configuration_of, predict, said
+from headway.experiments.progress import clear_progress, progress
+from headway.experiments.simulated import recording
+from headway.experiments.simulated.costs import Costs
+from headway.experiments.simulated.fitting import demand_of, figures_of
+from headway.experiments.simulated.intervals import MODEL_ERROR, Interval
+from headway.experiments.simulated.machine import Machine
+from headway.experiments.simulated.prediction import Predicted, configuration_of, predict, said
+from headway.report import units
 
 NAME = "what_if"
 PROCESSES, THREADS = 2, 5

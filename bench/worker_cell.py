@@ -22,8 +22,8 @@ from load_cell import Cell
 from places import PROGRAMS
 from serving import Served, serving
 
-from headway.bench import process_tree
-from headway.bench.processes import Window, started
+from headway.experiments import process_tree
+from headway.experiments.processes import Window, started
 
 # What a table says of the columns that come from here.
 LEGEND = (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from places import PROGRAMS
 
-from headway.bench.processes import BenchmarkError, prepare_child
+from headway.experiments.processes import BenchmarkError, prepare_child
 
 CONNECTIONS = 10
 PATIENCE_S = 20

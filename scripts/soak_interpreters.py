@@ -56,7 +56,7 @@ def work(count):
     for _ in range(count):
         interpreter = create()
         code = "import sys; sys.path[:] = " + repr(sys.path) + "; import tenant, "
-        run(interpreter, code + "headway.server.sub_interpreter")
+        run(interpreter, code + "headway.server.worker.sub_interpreter")
         _interpreters.destroy(interpreter)
 
 # All in one thread, as the keeper does.

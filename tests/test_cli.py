@@ -10,7 +10,8 @@ from importlib.metadata import version
 import pytest
 from launch import execute, headway, python, run_main
 
-from headway import cli, module_search
+from headway import cli
+from headway.commands import module_search
 
 
 def test_version() -> None:
@@ -90,7 +91,7 @@ def test_headway_run_without_the_extension_module_is_one_line() -> None:
     code = (
         "import sys; sys.modules['headway._native'] = None; import os;"
         "os.environ['HEADWAY_RUN'] = f'{os.getpid()} interval - - - -';"
-        "from headway import follow; follow.start(); print('ran')"
+        "from headway.meter import bootstrap; bootstrap.start(); print('ran')"
     )
     result = python("-c", code)
     assert (result.returncode, result.stdout) == (1, "")

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from headway import columns
+from headway.report import columns
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ without a build. Top-level and lazy imports count alike: a function's import is 
 """
 
 import ast
+import graphlib
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,27 +28,30 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON_LAYERS = (
     {"__main__"},
     {"cli"},
-    {"simulate"},
-    {"serve", "top", "bench", "tune"},
-    {"audit", "run"},
-    {"follow"},
-    {"report", "module_search", "telemetry"},
+    {"commands"},
+    {"experiments", "top"},
+    {"recorder"},
+    {"audit"},
     {"server"},
-    {"policies"},
     {"options"},
-    {"reporter"},
-    {"gil"},
-    {"snapshot"},
-    {"difference", "timeline"},
-    {"terminal"},
-    {"thread_groups"},
-    {"books", "json_file", "scale", "schema", "stacks", "summary", "thread_names"},
-    {"processes"},
-    {"columns", "units"},
+    {"meter"},
+    {"trace"},
+    {"report"},
+    {"json_file"},
     {"_native"},
     {"address", "errors", "extras"},
 )
+# `headway.gil` is the public face of `meter`, and belongs to it.
+FACES = {"gil": "meter"}
 RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts}
+
+# What runs inside other people's programs imports, besides the standard library, these alone.
+GUESTS = {
+    "meter": {"_native", "errors", "gil", "json_file", "meter", "report", "trace"},
+    "server/worker": {
+        *("_native", "address", "errors", "gil", "meter", "options", "report", "server"),
+    },
+}
 
 # What each crate may depend on, in any kind of dependency, as a pattern for the whole name.
 # Crates from outside that speak Python (pyo3...) are for the upper three alone.
@@ -65,32 +70,29 @@ RUST_DEPENDENCIES = {
 }
 
 
-def imported_parts(source: str, package: list[str]) -> Iterator[tuple[int, str]]:
-    """Each line of a module of `package` that imports a part of Headway, and the part.
-
-    `import headway` itself is no arrow: a package's root runs before everything in it.
-    """
+def imported_names(source: str, package: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Each name that a module of `package` imports, in parts, with its line."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            modules = [alias.name.split(".") for alias in node.names]
+            yield from ((node.lineno, alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             origin = package[: len(package) - node.level + 1] if node.level else []
             module = origin + (node.module.split(".") if node.module else [])
             # `from headway import gil` names a part; `from headway.gil import x` does not.
-            modules = [[*module, alias.name] for alias in node.names]
-        else:
-            continue
-        for module in modules:
-            if module[0] == "headway" and len(module) > 1:
-                yield node.lineno, module[1]
+            yield from ((node.lineno, [*module, alias.name]) for alias in node.names)
+
+
+def modules_of(root: Path) -> Iterator[tuple[Path, list[str], str]]:
+    """Each module under root/headway: its path, its package in parts, and its source."""
+    for path in sorted((root / "headway").rglob("*.py")):
+        yield path, list(path.relative_to(root).with_suffix("").parts[:-1]), path.read_text()
 
 
 def python_violations(root: Path) -> list[str]:
     """Every import under root/headway that runs up, and every part that has no row."""
     found = []
-    for path in sorted((root / "headway").rglob("*.py")):
-        names = path.relative_to(root).with_suffix("").parts
-        part = names[1]
+    for path, package, source in modules_of(root):
+        part = package[1] if len(package) > 1 else FACES.get(path.stem, path.stem)
         if part == "__init__":
             # The root is imported before any part, so it may import none but the lowest.
             rank = RANKS["errors"] + 1
@@ -99,10 +101,56 @@ def python_violations(root: Path) -> list[str]:
         else:
             found.append(f"{path.relative_to(root)}: the part {part!r} has no row in PYTHON_LAYERS")
             continue
-        for line, target in imported_parts(path.read_text(), list(names[:-1])):
+        for line, name in imported_names(source, package):
+            # `import headway` itself is no arrow: a package's root runs before everything in it.
+            target = name[1] if name[0] == "headway" and len(name) > 1 else part
+            target = FACES.get(target, target)
             if target in RANKS and target != part and RANKS[target] >= rank:
                 found.append(f"{path.relative_to(root)}:{line}: {part} imports {target}")
     return found
+
+
+def guest_violations(root: Path) -> list[str]:
+    """Every import of a guest that is neither the standard library's nor in its list."""
+    found = []
+    for path, package, source in modules_of(root):
+        guest = next((name for name in GUESTS if "/".join(package[1:]).startswith(name)), None)
+        if guest is None:
+            continue
+        for line, name in imported_names(source, package):
+            if name[0] == "headway":
+                allowed = len(name) == 1 or name[1] in GUESTS[guest] or name[1] == "__version__"
+            else:
+                allowed = name[0] in sys.stdlib_module_names
+            if not allowed:
+                found.append(f"{path.relative_to(root)}:{line}: {guest} imports {'.'.join(name)}")
+    return found
+
+
+def python_cycle(root: Path) -> list[str] | None:
+    """Modules under root/headway that import each other in a circle, or None.
+
+    A package's root is left out: it runs before everything in the package.
+    """
+    sources = {
+        ".".join([*package, path.stem]): (package, source)
+        for path, package, source in modules_of(root)
+        if path.stem != "__init__"
+    }
+    graph = {
+        name: {
+            target
+            for _, parts in imported_names(source, package)
+            for target in (".".join(parts), ".".join(parts[:-1]))
+            if target in sources and target != name
+        }
+        for name, (package, source) in sources.items()
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return None
 
 
 def rust_violations(root: Path) -> list[str]:
@@ -129,6 +177,14 @@ def test_no_python_import_runs_up() -> None:
     assert python_violations(ROOT / "python") == []
 
 
+def test_guests_of_other_programs_import_nothing_else() -> None:
+    assert guest_violations(ROOT / "python") == []
+
+
+def test_no_python_modules_form_a_cycle() -> None:
+    assert python_cycle(ROOT / "python") is None
+
+
 def test_no_crate_depends_upwards() -> None:
     assert rust_violations(ROOT) == []
 
@@ -136,17 +192,13 @@ def test_no_crate_depends_upwards() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "violation"),
     [
-        ("gil.py", "import headway.server", "gil imports server"),
-        ("gil.py", "from headway import run", "gil imports run"),
-        ("run.py", "from .cli import main", "run imports cli"),
-        ("server/log.py", "from ..run import main", "server imports run"),
-        (
-            "server/log.py",
-            "def write():\n    from headway.report import Report",
-            "server imports report",
-        ),
-        ("errors.py", "from headway.gil import Snapshot", "errors imports gil"),
-        ("__init__.py", "from headway import gil", "__init__ imports gil"),
+        ("gil.py", "import headway.server", "meter imports server"),
+        ("gil.py", "from headway import audit", "meter imports audit"),
+        ("commands/run.py", "from ..cli import main", "commands imports cli"),
+        ("server/log.py", "from ..audit import main", "server imports audit"),
+        ("server/log.py", "def write():\n    import headway.recorder", "server imports recorder"),
+        ("errors.py", "from headway.gil import Snapshot", "errors imports meter"),
+        ("__init__.py", "from headway import gil", "__init__ imports meter"),
         ("manager.py", "", "the part 'manager' has no row"),
     ],
 )
@@ -164,7 +216,7 @@ def test_an_import_that_runs_up_is_found(
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("run.py", "from headway import gil, report\nfrom headway.errors import Error"),
+        ("commands/run.py", "from headway import gil, report\nfrom headway.errors import Error"),
         ("server/log.py", "from . import clock\nfrom .. import gil\nimport headway"),
         ("gil.py", "from headway import _native\nimport json\nfrom headway import __version__"),
     ],
@@ -174,6 +226,40 @@ def test_an_import_that_runs_down_is_allowed(tmp_path: Path, path: str, source: 
     module.parent.mkdir(parents=True)
     module.write_text(source)
     assert python_violations(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "violation"),
+    [
+        ("meter/clock.py", "import numpy", "meter imports numpy"),
+        ("meter/clock.py", "def now():\n    import textual.app", "meter imports textual.app"),
+        ("meter/clock.py", "from headway.server import task", "meter imports headway.server.task"),
+        ("server/worker/x.py", "from headway import trace", "worker imports headway.trace"),
+    ],
+)
+def test_an_import_that_a_guest_may_not_have_is_found(
+    tmp_path: Path, path: str, source: str, violation: str
+) -> None:
+    module = tmp_path / "headway" / path
+    module.parent.mkdir(parents=True)
+    module.write_text(source)
+    (found,) = guest_violations(tmp_path)
+    assert violation in found
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"a": "import headway.b", "b": "from headway import a"},
+        {"a": "from headway.b import x", "b": "def f():\n    from . import a"},
+        {"a": "from .b import x", "b": "from headway.c import x", "c": "import headway.a"},
+    ],
+)
+def test_modules_that_import_each_other_are_found(tmp_path: Path, sources: dict[str, str]) -> None:
+    (tmp_path / "headway").mkdir()
+    for name, source in sources.items():
+        (tmp_path / "headway" / f"{name}.py").write_text(source)
+    assert set(python_cycle(tmp_path) or []) == {f"headway.{name}" for name in sources}
 
 
 @pytest.mark.parametrize(

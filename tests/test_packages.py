@@ -17,7 +17,7 @@ from headway.extras import how_to_install
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".venvs/tools/bin"
-STATIC = "python/headway/telemetry/static"
+STATIC = "python/headway/recorder/static"
 # A module of each extra's packages.
 MODULES = {
     "bench": "matplotlib",
@@ -179,7 +179,7 @@ def test_pip_installs_a_checkout_with_dashboard_and_extra(checkout: Path) -> Non
     )
     assert made.returncode == 0, made.stdout + made.stderr
     code = (
-        "import textual, headway._native, headway.telemetry.site as site; "
+        "import textual, headway._native, headway.recorder.site.application as site; "
         "assert 'site-packages' in site.__file__; assert site.has_dashboard()"
     )
     found = subprocess.run(

@@ -12,7 +12,7 @@ import pytest
 from launch import headway, read_json
 from metered import CANCELLING, assert_balanced, run_metered
 
-from headway import schema, terminal
+from headway.report import schema, terminal
 
 pytestmark = [pytest.mark.serial, pytest.mark.free_threading]
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from headway import _native
-from headway.bench.histogram import percentile, upper_bound_ns
-from headway.snapshot import Snapshot
-from headway.telemetry import histogram
+from headway.experiments.histogram import percentile, upper_bound_ns
+from headway.meter.snapshot import Snapshot
+from headway.recorder.records import histogram
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 TICK = 2

@@ -336,7 +336,8 @@ def test_children_are_told_the_policy() -> None:
 def test_a_followed_child_that_changed_its_policy_keeps_it() -> None:
     """Its site may run again, as it does in a virtual environment."""
     child = (
-        "from headway import follow, gil; gil.install('deadline'); follow.start();"
+        "from headway import gil; from headway.meter import bootstrap;"
+        "gil.install('deadline'); bootstrap.start();"
         "print(gil.snapshot().to_dict()['policy'])"
     )
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made_reports import convoy, report, thread
 
-from headway import processes, schema, summary, terminal
+from headway.report import processes, schema, summary, terminal
 
 PYTHON = "/srv/venv/bin/python3.13"
 

@@ -13,9 +13,10 @@ import pytest
 from launch import run_main
 from made_reports import convoy
 
-from headway import json_file, schema, terminal
-from headway import report as reports
+from headway import json_file
 from headway.errors import CommandError
+from headway.meter import report_file as reports
+from headway.report import schema, terminal
 
 
 def written(path: Path, report: Any) -> Path:

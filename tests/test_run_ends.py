@@ -470,7 +470,7 @@ def test_a_meter_that_cannot_start_leaves_no_ledger(tmp_path: Path) -> None:
         "import os, sys; sys.modules['headway._native'] = None;"
         "os.environ['HEADWAY_RUN'] = "
         f"f'{{os.getpid()}} interval - - {ledger.encode().hex()} -';"
-        "from headway import follow; follow.start(); print('ran')"
+        "from headway.meter import bootstrap; bootstrap.start(); print('ran')"
     )
     result = python("-c", code)
     assert (result.returncode, result.stdout) == (1, "")

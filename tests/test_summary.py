@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made_reports import convoy, report, thread
 
-from headway import summary
+from headway.report import summary
 
 TURNS = report(
     [thread(f"hog-{n}", [0.0102] * 60, [0.005] * 60, forced_drops=60) for n in range(3)], 0.9

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from made_reports import convoy, report, thread
 
-from headway import columns, terminal
-from headway.terminal import Style
+from headway.report import columns, terminal
+from headway.report.terminal import Style
 
 
 def lines_of(text: str) -> list[str]:

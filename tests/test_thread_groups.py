@@ -9,7 +9,7 @@ import pytest
 from launch import GIL_ENABLED, headway, read_json
 from made_reports import convoy, report, thread
 
-from headway import summary, terminal, thread_groups
+from headway.report import summary, terminal, thread_groups
 
 pytestmark = pytest.mark.free_threading
 

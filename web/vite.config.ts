@@ -1,4 +1,4 @@
-// The dashboard as plain files for python/headway/telemetry/static/, which the recorder's site serves
+// The dashboard as plain files for python/headway/recorder/static/, which the recorder's site serves
 // under a strict Content-Security-Policy: nothing inline, nothing from another origin.
 
 import { defineConfig } from "vite";
@@ -7,7 +7,7 @@ export default defineConfig({
   // Relative addresses, so that a proxy may put the site under a path of its own.
   base: "./",
   build: {
-    outDir: "../python/headway/telemetry/static",
+    outDir: "../python/headway/recorder/static",
     emptyOutDir: true,
     assetsInlineLimit: 0,
     target: "es2022",

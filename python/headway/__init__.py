@@ -26,5 +26,5 @@ def __getattr__(name: str) -> Any:
     if name == "serve":
         from importlib import import_module
 
-        return import_module("headway.server.program").serve
+        return import_module("headway.server.worker.program").serve
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,28 +28,36 @@ class Verb(NamedTuple):
 
 
 VERBS = (
-    Verb("run", "headway.run", "run a Python program and report how its threads shared the GIL"),
-    Verb("report", "headway.report", "show the report of an earlier run, or what a crash left"),
-    Verb("serve", "headway.server.command", "serve WSGI applications"),
+    Verb(
+        "run",
+        "headway.commands.run",
+        "run a Python program and report how its threads shared the GIL",
+    ),
+    Verb(
+        "report",
+        "headway.commands.report",
+        "show the report of an earlier run, or what a crash left",
+    ),
+    Verb("serve", "headway.commands.serve", "serve WSGI applications"),
     Verb(
         "audit",
-        "headway.audit.command",
+        "headway.commands.audit",
         "list the extension modules of an application and what they support",
     ),
-    Verb("telemetry", "headway.telemetry.command", "record what processes report, and show it"),
-    Verb("top", "headway.top.command", "show in a terminal what processes report"),
-    Verb("bench", "headway.bench.command", "measure what the GIL does to threads"),
+    Verb("telemetry", "headway.commands.telemetry", "record what processes report, and show it"),
+    Verb("top", "headway.commands.top", "show in a terminal what processes report"),
+    Verb("bench", "headway.commands.bench", "measure what the GIL does to threads"),
     Verb(
         "bench-compare",
-        "headway.bench.compare_command",
+        "headway.commands.bench_compare",
         "compare two files of what `bench` measured",
     ),
     Verb(
         "simulate",
-        "headway.simulate.command",
+        "headway.commands.simulate",
         "predict what the GIL does to threads, in virtual time",
     ),
-    Verb("status", "headway.server.status_command", "show which processes a server has"),
+    Verb("status", "headway.commands.status", "show which processes a server has"),
 )
 
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 import os
 import sys
 
-from headway import thread_names
 from headway.errors import Error, Unsupported
-from headway.snapshot import Snapshot
+from headway.meter import thread_names
+from headway.meter.snapshot import Snapshot
 
 # `typing` is not loaded in every program that is measured, and this file is.
 TYPE_CHECKING = False
@@ -141,7 +141,7 @@ def begin_trace(events: int, ledger: str | None = None) -> None:
 
 
 def read_trace() -> dict[str, Any] | None:
-    """The events that were kept of this process, for `headway.timeline.events`; none are kept from
+    """The events that were kept of this process, for `headway.trace.events`; none are kept from
     now on. None if there is no trace, as in a forked child."""
     return _native().gil_read_trace()  # type: ignore[no-any-return]
 

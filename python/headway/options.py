@@ -17,7 +17,7 @@ from typing import Any
 
 from headway import gil
 from headway.address import Address, parse_address
-from headway.reporter import MIN_INTERVAL_S
+from headway.meter.reporter import MIN_INTERVAL_S
 
 # Some two years: a longer time is a slip, and its nanoseconds fit in 64 bits.
 MAX_SECONDS = 60_000_000

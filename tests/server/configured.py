@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from headway.cli import Parser
+from headway.commands.serve import prepare_parser, read_configuration
 from headway.errors import CommandError
-from headway.server.command import prepare_parser, read_configuration
-from headway.server.resolution import Resolution
+from headway.server.config.resolution import Resolution
 from headway.server.settings import ApplicationGroup, ProcessGroup
 
 without_gil = pytest.mark.skipif(

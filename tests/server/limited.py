@@ -12,11 +12,11 @@ from pathlib import Path
 
 from headway import gil
 from headway.address import Address
-from headway.server.application import load_application
 from headway.server.binding import bind
-from headway.server.limits import native_limits
-from headway.server.serving import Server
 from headway.server.settings import ProcessGroup
+from headway.server.worker.application import load_application
+from headway.server.worker.limits import native_limits
+from headway.server.worker.serving import Server
 
 
 def main() -> None:

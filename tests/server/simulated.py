@@ -26,11 +26,11 @@ from served import STAMP
 
 from headway.address import Address
 from headway.server.control import Control, Gone, open_pair
-from headway.server.listeners import Listeners
-from headway.server.process import Process
 from headway.server.settings import ProcessGroup, ServerSettings
 from headway.server.signals import RECORDERS_END
-from headway.server.supervisor import Supervisor
+from headway.server.supervisor.listeners import Listeners
+from headway.server.supervisor.loop import Supervisor
+from headway.server.supervisor.process import Process
 
 # Beyond every pid that Linux gives.
 FIRST_PID = 5_000_001

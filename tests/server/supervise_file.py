@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headway.errors import CommandError
 from headway.server.settings import ProcessGroup, ServerSettings
-from headway.server.supervisor import supervise
+from headway.server.supervisor.loop import supervise
 
 
 def read() -> ServerSettings:

@@ -19,13 +19,13 @@ from served import APPS, TIMEOUT_S, read_response
 
 from headway.address import Address
 from headway.errors import CommandError
-from headway.server.apache.file import read_apache
-from headway.server.apache.reading import ApacheReader
-from headway.server.apache.syntax import parse_lines, split_words
-from headway.server.configuration import Draft
-from headway.server.configuration_files import ConfigurationFiles
-from headway.server.options import GROUP_OPTIONS
-from headway.server.resolution import Resolution, resolve
+from headway.server.config.apache.file import read_apache
+from headway.server.config.apache.reading import ApacheReader
+from headway.server.config.apache.syntax import parse_lines, split_words
+from headway.server.config.configuration import Draft
+from headway.server.config.files import ConfigurationFiles
+from headway.server.config.options import GROUP_OPTIONS
+from headway.server.config.resolution import Resolution, resolve
 from headway.server.settings import ApplicationGroup, HttpLimits, Mount, ProcessGroup, Tls
 
 FREE_THREADED_BUILD = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))

@@ -12,9 +12,9 @@ from served import APPS, Served
 
 from headway.address import parse_address
 from headway.cli import Parser
-from headway.server.check import draw
-from headway.server.command import prepare_parser, read_configuration
-from headway.server.resolution import Resolution
+from headway.commands.serve import prepare_parser, read_configuration
+from headway.server.config.check import draw
+from headway.server.config.resolution import Resolution
 from headway.server.settings import HttpLimits, Mount, ProcessGroup, ServerSettings, Tls
 
 MINIMAL = '[process-group.shop]\napp = "pages:hello"\n'

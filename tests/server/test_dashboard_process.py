@@ -21,8 +21,8 @@ from simulated import Machine, Simulation
 from supervised import Held, is_alive, wait_until_refused
 
 from headway.address import Address
-from headway.server.dashboard import Dashboard
 from headway.server.signals import RECORDERS_END
+from headway.server.supervisor.dashboard import Dashboard
 
 
 def start(tmp_path: Path, *options: str) -> Served:

@@ -20,11 +20,11 @@ from supervised import Supervised
 
 from headway import _native
 from headway.cli import Parser
+from headway.commands.serve import prepare_parser, read_configuration
 from headway.server import free_threading
-from headway.server.apache.file import read_apache
-from headway.server.command import prepare_parser, read_configuration
-from headway.server.resolution import Resolution, resolve
-from headway.server.undeclared import imported
+from headway.server.config.apache.file import read_apache
+from headway.server.config.resolution import Resolution, resolve
+from headway.server.worker.undeclared import imported
 
 pytestmark = pytest.mark.free_threading
 
@@ -305,7 +305,7 @@ def test_what_a_module_declares_is_found(tmp_path: Path, phases: bool) -> None:
     build(tmp_path, "undeclared", phases=phases)
     program = (
         "import declared, undeclared\nfrom headway import _native\n"
-        "from headway.server.undeclared import imported\n"
+        "from headway.server.worker.undeclared import imported\n"
         "print(_native.declares_no_gil(declared), _native.declares_no_gil(undeclared), imported())"
     )
     for mode in ("0", "1"):
@@ -322,8 +322,8 @@ def test_what_a_module_declares_is_found(tmp_path: Path, phases: bool) -> None:
 def test_the_standard_library_and_headway_declare_it() -> None:
     assert _native.declares_no_gil(_native) is True  # type: ignore[arg-type]
     program = (
-        "import ctypes, json, sqlite3, ssl, zlib, headway.server.supervisor\n"
-        "from headway.server.undeclared import imported\nprint(imported())"
+        "import ctypes, json, sqlite3, ssl, zlib, headway.server.supervisor.loop\n"
+        "from headway.server.worker.undeclared import imported\nprint(imported())"
     )
     done = subprocess.run(
         [sys.executable, "-X", "gil=0", "-c", program], capture_output=True, text=True
@@ -334,7 +334,7 @@ def test_the_standard_library_and_headway_declare_it() -> None:
 def test_only_extension_modules_are_asked() -> None:
     with pytest.raises(TypeError, match="takes a module"):
         _native.declares_no_gil(7)  # type: ignore[arg-type]
-    assert "headway.server.undeclared" not in imported()
+    assert "headway.server.worker.undeclared" not in imported()
 
 
 @free_threaded

@@ -12,8 +12,8 @@ from served import TIMEOUT_S, Served, read_response, read_to_end, status_of
 
 from headway.address import Address
 from headway.server.binding import bind
-from headway.server.serving import Server
 from headway.server.settings import HttpLimits, ProcessGroup
+from headway.server.worker.serving import Server
 
 pytestmark = pytest.mark.free_threading
 

@@ -15,8 +15,8 @@ import pytest
 from served import APPS, TIMEOUT_S
 from test_interpreters import Tenants, own_or_shared, refused
 
-from headway.server.process import spawn
 from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
+from headway.server.supervisor.process import spawn
 from headway.server.system import System
 from headway.server.task import Task
 

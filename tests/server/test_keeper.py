@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headway.errors import CommandError
-from headway.server.application import ImportFailed
-from headway.server.keeper import Keeper
-from headway.server.places import Layout
 from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
+from headway.server.worker.application import ImportFailed
+from headway.server.worker.interpreter_manager import Keeper
+from headway.server.worker.interpreter_slots import Layout
 
 SHOP = ApplicationGroup("shop")
 # For `server_next_wanted` to return when the server is over.

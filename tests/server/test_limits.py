@@ -21,11 +21,11 @@ from served import STAMP, TIMEOUT_S, Response, read_response, read_to_end
 
 from headway import _native
 from headway.address import Address
-from headway.server import serving
 from headway.server.binding import bind
-from headway.server.limits import NO_LIMITS, native_limits, request_timeout_s
-from headway.server.serving import Server
 from headway.server.settings import HttpLimits, ProcessGroup
+from headway.server.worker import serving
+from headway.server.worker.limits import NO_LIMITS, native_limits, request_timeout_s
+from headway.server.worker.serving import Server
 
 pytestmark = pytest.mark.free_threading
 

@@ -15,9 +15,14 @@ from simulated import Machine, Simulation, settings
 
 from headway import _native
 from headway.server.control import Control
-from headway.server.obituaries import MAX_WAITING, PROCESS_STOPPED, Obituaries, reason_of
-from headway.server.process import End, Process
 from headway.server.settings import Telemetry
+from headway.server.supervisor.exit_reports import (
+    MAX_WAITING,
+    PROCESS_STOPPED,
+    Obituaries,
+    reason_of,
+)
+from headway.server.supervisor.process import End, Process
 
 CRASH = End(None, signal.SIGSEGV, False)
 STARTED_STAMP = 1_700_000_000.0

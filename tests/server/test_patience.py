@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.server.patience import patience_ms
+from headway.server.poll_timeout import patience_ms
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from served import TIMEOUT_S
 
 import headway
 from headway.errors import CommandError
-from headway.server import program
 from headway.server.settings import ProcessGroup, Tls
+from headway.server.worker import program
 
 PROGRAM = """
 import headway, sys

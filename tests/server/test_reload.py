@@ -12,7 +12,7 @@ from served import APPS, MODE, TIMEOUT_S, Served
 from supervised import Supervised
 
 from headway.server.file_state import state_of
-from headway.server.watching import Watcher
+from headway.server.supervisor.watching import Watcher
 
 pytest.importorskip("watchfiles")
 

@@ -12,10 +12,10 @@ from configured import resolution_of
 from launch import run_main
 from served import Served
 
-from headway.server.apache import contents, daemon, hosts, other_directives
-from headway.server.application_group_options import INTERPRETER_OPTIONS
-from headway.server.flags import flag
-from headway.server.options import APP, OPTIONS, SECTIONS, Option
+from headway.server.config.apache import contents, daemon, hosts, other_directives
+from headway.server.config.application_group_options import INTERPRETER_OPTIONS
+from headway.server.config.flags import flag
+from headway.server.config.options import APP, OPTIONS, SECTIONS, Option
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/serve.md").read_text()

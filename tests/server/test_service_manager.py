@@ -19,8 +19,8 @@ from supervised import Supervised
 
 from headway.address import Address
 from headway.errors import CommandError
-from headway.server.listeners import Listeners
 from headway.server.settings import ProcessGroup
+from headway.server.supervisor.listeners import Listeners
 
 # As systemd does: descriptors from 3 on, and the pid of the process itself.
 ACTIVATE = (

@@ -23,7 +23,7 @@ from served import APPS, TIMEOUT_S
 from simulated import Machine, Simulation
 from supervised import Supervised
 
-from headway.server.status import StatusSocket
+from headway.server.supervisor.status import StatusSocket
 
 
 def ask(path: Path, *options: str) -> Result:

@@ -21,7 +21,7 @@ def app(environ, start_response):
 
 from headway.address import Address
 from headway.server.binding import bind
-from headway.server.serving import Server
+from headway.server.worker.serving import Server
 from headway.server.settings import ProcessGroup
 listener = bind(Address("127.0.0.1", 0))
 server = Server(app, [listener], ProcessGroup(threads=2), daemon=False)
@@ -93,7 +93,8 @@ def test_an_own_gil_sub_interpreter_serves() -> None:
 )
 def test_importing_the_server_leaves_the_gil_off() -> None:
     program = (
-        "import sys, headway.server.serving, headway._native\nassert not sys._is_gil_enabled()\n"
+        "import sys, headway.server.worker.serving, headway._native\n"
+        "assert not sys._is_gil_enabled()\n"
     )
     environment = {key: value for key, value in os.environ.items() if key != "PYTHON_GIL"}
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, env=environment)
@@ -105,8 +106,8 @@ def test_two_servers_in_one_process() -> None:
 
     from headway.address import Address
     from headway.server.binding import bind
-    from headway.server.serving import Server
     from headway.server.settings import ProcessGroup
+    from headway.server.worker.serving import Server
 
     def application(name: bytes) -> object:
         def app(environ: dict[str, object], start_response: object) -> list[bytes]:

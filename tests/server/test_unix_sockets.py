@@ -18,11 +18,11 @@ from supervised import Supervised
 
 from headway.address import Address, parse_address
 from headway.errors import CommandError
-from headway.server import check
 from headway.server.binding import bind
-from headway.server.listeners import Listeners
+from headway.server.config import check
 from headway.server.settings import ProcessGroup
 from headway.server.socket_file import Access, _give
+from headway.server.supervisor.listeners import Listeners
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 

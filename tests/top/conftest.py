@@ -6,4 +6,4 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "server"), str(TESTS / "telemetry")]
+sys.path[:0] = [str(TESTS), str(TESTS / "server"), str(TESTS / "recorder")]

@@ -26,8 +26,9 @@ from recorded import Recorded
 from served import FREE_THREADING, Served
 
 from headway import _native
+from headway.commands import top
 from headway.errors import CommandError
-from headway.top import command, socket_source, tables
+from headway.top import socket_source, tables
 from headway.top.source import Recorder
 
 textual = pytest.importorskip("textual", reason="Textual is not installed: headway[top]")
@@ -394,11 +395,11 @@ def test_a_terminal_where_nobody_answers_is_told_in_one_line() -> None:
 
 def test_without_textual_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr(top, "find_spec", lambda name: None)
     for stream in ("stdin", "stdout"):
         monkeypatch.setattr(sys, stream, TerminalStream())
     with pytest.raises(CommandError) as told:
-        command.check_terminal()
+        top.check_terminal()
     assert str(told.value) == (
         "Textual is not installed: use --once, or in Headway's source tree run "
         "`make build EXTRAS=top`, or `pip install '.[top]'` in an environment of your own"

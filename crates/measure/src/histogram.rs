@@ -75,7 +75,7 @@ impl Histogram {
     ///
     /// The bucket of the result is exact. Within the bucket the result is interpolated linearly
     /// between the bounds of the bucket, or between the extremes of all durations where they are in
-    /// the same bucket. `headway.books` has the same function.
+    /// the same bucket. `headway.report.distributions` has the same function.
     pub fn percentile_ns(&self, share: f64) -> Option<u64> {
         let count = self.count();
         let rank = (count as f64 * share).ceil().max(1.0) as u64;

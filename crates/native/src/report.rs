@@ -32,7 +32,7 @@ pub fn process_dict<'py>(py: Attached<'py>, snapshot: &Snapshot) -> PyResult<Obj
     )
 }
 
-/// `events` are pairs of unsigned 64-bit words, little-endian: see `headway.timeline.events`.
+/// `events` are pairs of unsigned 64-bit words, little-endian: see `headway.trace.events`.
 pub fn trace_dict<'py>(py: Attached<'py>, trace: &Trace) -> PyResult<Object<'py>> {
     let events: Vec<u8> =
         trace.events.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();

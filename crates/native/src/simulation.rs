@@ -1,5 +1,5 @@
 //! `_native.simulate`: threads and their GILs in virtual time. Scenarios and outcomes are JSON; see
-//! `headway.simulate.scenario`.
+//! `headway.experiments.simulated.scenario`.
 
 use headway_python::attached::Attached;
 use headway_python::convert::arguments;

@@ -1,4 +1,4 @@
-//! `_native.stacks_*`: Python stacks of threads, without the GIL; see `headway.stacks`.
+//! `_native.stacks_*`: Python stacks of threads, without the GIL; see `headway.meter.stacks`.
 
 use headway_python::attached::Attached;
 use headway_python::convert::{ToPython, arguments, tuple};

@@ -1,7 +1,7 @@
 //! `_native.parse_toml`: a TOML document as Python objects with their line, which `tomllib` does
 //! not report (and Python 3.10 has no `tomllib`).
 //!
-//! Only `headway.server.toml_file` interprets the keys.
+//! Only `headway.server.config.toml_file` interprets the keys.
 
 use headway_python::attached::Attached;
 use headway_python::convert::{ToPython, arguments, dict, list, tuple};

@@ -1,7 +1,7 @@
 //! The Python stack of a thread of this process, as text, without the GIL.
 //!
 //! faulthandler's handler for a signal writes the stack of the thread that gets it, also where that
-//! thread is in C code and holds the GIL. Python registers it (`headway.stacks`) with the writing
+//! thread is in C code and holds the GIL. Python registers it (`headway.meter.stacks`) with the writing
 //! end of a pipe that is made here. A handler of our own runs before it, so that only the requested
 //! thread writes, once, and signals the end. A full pipe drops what does not fit.
 //!

@@ -58,7 +58,7 @@ pub struct Simulation {
     unfinished: usize,
 }
 
-/// The results of a run; see `Outcome` of `python/headway/simulate/scenario.py`.
+/// The results of a run; see `Outcome` of `python/headway/experiments/simulated/scenario.py`.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     pub events: u64,

@@ -1,7 +1,7 @@
 //! The description of a simulation: a machine, its GILs, and threads that follow scripts. Times are
 //! in nanoseconds.
 //!
-//! The names are those of `python/headway/simulate/scenario.py`, which documents them.
+//! The names are those of `python/headway/experiments/simulated/scenario.py`, which documents them.
 
 use serde::Deserialize;
 

@@ -7,7 +7,7 @@ mod telemetry;
 use std::path::PathBuf;
 
 fn datagrams() -> Vec<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/telemetry/datagrams");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/recorder/datagrams");
     let files = std::fs::read_dir(folder).expect("the folder of real datagrams");
     let paths = files.map(|file| file.expect("a file").path());
     let datagrams = paths.filter(|path| path.extension().is_some_and(|end| end == "bin"));

@@ -7,10 +7,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from headway import columns
 from headway.audit.findings import SUPPORTS, Answer, Audit, Module, Subject
-from headway.terminal import Style
-from headway.units import number
+from headway.report import columns
+from headway.report.terminal import Style
+from headway.report.units import number
 
 TITLES = {"own_gil": "own GIL", "shared_gil": "shared GIL", "free_threading": "free-threaded"}
 # As the exit status has them: `--require own-gil`.

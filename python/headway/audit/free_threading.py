@@ -6,35 +6,35 @@ from __future__ import annotations
 import sys
 import warnings
 
-from headway.audit.child import describe
+from headway.audit.event_pipe import describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from headway.audit.child import Teller
+    from headway.audit.event_pipe import EventPipe
 
 
-def run(teller: Teller, task: dict[str, Any]) -> None:
+def run(events: EventPipe, task: dict[str, Any]) -> None:
     """Tells `importing` before each, and `imported`, `gil-on` or `failed` after it.
 
     `gil-on` of no module: it was on from the start.
     """
     if sys._is_gil_enabled():  # type: ignore[attr-defined]
-        teller.tell("gil-on", module=None, warning="")
+        events.send("gil-on", module=None, warning="")
         return
     for name in task["names"]:
-        teller.tell("importing", module=name)
+        events.send("importing", module=name)
         # CPython's warning names the module that did it; as an error it would stop the import.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 __import__(name)
             except BaseException as error:
-                teller.tell("failed", module=name, **describe(error))
+                events.send("failed", module=name, **describe(error))
                 continue
         if sys._is_gil_enabled():  # type: ignore[attr-defined]
             messages = [str(each.message) for each in caught if "GIL" in str(each.message)]
-            teller.tell("gil-on", module=name, warning=messages[0] if messages else "")
+            events.send("gil-on", module=name, warning=messages[0] if messages else "")
             return
-        teller.tell("imported", module=name)
+        events.send("imported", module=name)

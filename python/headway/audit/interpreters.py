@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from headway.audit.child import Teller
+    from headway.audit.event_pipe import EventPipe
 
 HAS_OWN_GIL = sys.version_info >= (3, 12)
 # The sub-interpreter finds this package wherever we did: the path is ours.
@@ -31,14 +31,14 @@ visit.run({fd!r}, {timeout_s!r}, {phase!r}, {names!r}, {application!r})
 """
 
 
-def run(teller: Teller, task: dict[str, Any]) -> None:
+def run(events: EventPipe, task: dict[str, Any]) -> None:
     """`task["gil"]` is "own" or "shared", or "main" for no sub-interpreter at all."""
     names, application = task["names"], task.get("application")
     if task["gil"] == "main":
-        visit.run(teller.fd, teller.timeout_s, "first", names, application)
+        visit.run(events.fd, events.timeout_s, "first", names, application)
         return
-    import_module("headway.server.start")
-    facts = {"path": sys.path, "fd": teller.fd, "timeout_s": teller.timeout_s}
+    import_module("headway.server.worker.start")
+    facts = {"path": sys.path, "fd": events.fd, "timeout_s": events.timeout_s}
     facts.update(names=names, application=application)
     interpreters = []
     for phase in ("first", "second"):
@@ -49,14 +49,14 @@ def run(teller: Teller, task: dict[str, Any]) -> None:
         else:
             failure = _run(interpreters[-1], PROGRAM.format(phase=phase, **facts))
         if failure is not None:
-            teller.tell("no-interpreter", phase=phase, error=failure)
+            events.send("no-interpreter", phase=phase, error=failure)
             return
     for interpreter in interpreters:
-        teller.tell("ending")
+        events.send("ending")
         try:
             _module().destroy(interpreter)
         except Exception as error:
-            teller.tell("not-ended", error=f"{type(error).__name__}: {error}")
+            events.send("not-ended", error=f"{type(error).__name__}: {error}")
             return
 
 

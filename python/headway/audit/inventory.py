@@ -10,7 +10,7 @@ from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
 
 from headway.errors import CommandError
-from headway.server.application import ImportFailed, load_application
+from headway.server.worker.application import ImportFailed, load_application
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from headway.audit.child import Teller
+    from headway.audit.event_pipe import EventPipe
 
 
-def run(teller: Teller, task: dict[str, Any]) -> None:
+def run(events: EventPipe, task: dict[str, Any]) -> None:
     """Tells `refused` if the application cannot be loaded, else `module` for each and `loaded`."""
     # That the GIL has been switched on is one of the findings.
     warnings.filterwarnings("ignore", "The global interpreter lock", RuntimeWarning)
     importers = watch_importers()
-    teller.tell("loading", application=task["application"])
+    events.send("loading", application=task["application"])
     try:
         load_application(task["application"])
     except CommandError as error:
         details = error.details if isinstance(error, ImportFailed) else ""
-        teller.tell("refused", message=str(error), exit_code=error.exit_code, details=details)
+        events.send("refused", message=str(error), exit_code=error.exit_code, details=details)
         return
     found = list(extension_modules())
     gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -44,7 +44,7 @@ def run(teller: Teller, task: dict[str, Any]) -> None:
     for name, module in found:
         file = module_file(module)
         distribution = distributions.of(name, file)
-        teller.tell(
+        events.send(
             "module",
             name=name,
             file=file,
@@ -54,7 +54,7 @@ def run(teller: Teller, task: dict[str, Any]) -> None:
             imported_by=importers.get(name),
             declares=read_declaration(module, file),
         )
-    teller.tell("loaded", path=path, gil_enabled=gil_enabled)
+    events.send("loaded", path=path, gil_enabled=gil_enabled)
 
 
 def extension_modules() -> Iterator[tuple[str, ModuleType]]:
@@ -96,7 +96,7 @@ def _nearest_importer(frame: FrameType | None) -> str | None:
         name = frame.f_globals.get("__name__")
         is_importlib = frame.f_code.co_filename.startswith("<frozen importlib")
         if not is_importlib and name != "importlib":
-            return str(name) if name != "headway.server.application" else None
+            return str(name) if name != "headway.server.worker.application" else None
         frame = frame.f_back
     return None
 

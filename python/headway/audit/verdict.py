@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from headway.audit.findings import Answer, Module
 from headway.audit.trial import Event, Trial
-from headway.server.application import REFUSAL
+from headway.server.worker.application import REFUSAL
 
 # CPython's own words, Python/import.c.
 GIL_WARNING = re.compile(r"load module '([^']+)', which has not declared")

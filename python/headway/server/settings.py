@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from headway.address import Address, parse_address
-from headway.reporter import DEFAULT_INTERVAL_S
+from headway.meter.reporter import DEFAULT_INTERVAL_S
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from headway import columns, units
+from headway.report import columns, units
 
 NOTHING = "-"
 # Names from the wire: URLs and stacks have rows of their own, where there is more room.

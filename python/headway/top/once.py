@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from headway import columns
+from headway.report import columns
 from headway.top import figures, page, tables
 from headway.top.tables import GAP, Row, Table
 

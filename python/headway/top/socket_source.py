@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from urllib.parse import urlencode
 
-from headway import columns
 from headway.errors import CommandError
-from headway.telemetry.api import QUESTIONS
-from headway.telemetry.history import History
-from headway.telemetry.listening import Inlet
-from headway.telemetry.question import BadQuestion, Question
-from headway.telemetry.recorder import Recorder
+from headway.recorder.query.history import History
+from headway.recorder.query.query import BadQuestion, Question
+from headway.recorder.receive.datagrams import Inlet
+from headway.recorder.receiver import Recorder
+from headway.recorder.site.api import QUESTIONS
+from headway.report import columns
 from headway.top.source import Answer, NoAnswer, Query
 
 # Who may write may report, as with `headway telemetry`.

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
-from headway import columns
 from headway.errors import CommandError, Error, reason_of
+from headway.report import columns
 
 DEFAULT_URL = "http://127.0.0.1:8888"
 TIMEOUT_S = 5.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from headway import columns
+from headway.report import columns
 from headway.top.figures import (
     AGE,
     CLOCK,

@@ -10,7 +10,7 @@ use headway_measure::clock::now_ns;
 use super::ring::{Head, KIND_BITS, Ring, THREAD_BITS};
 use crate::counters::{Name, ThreadCounters};
 
-/// The kind of an event. `headway.timeline.events` in Python has the same numbers.
+/// The kind of an event. `headway.trace.events` in Python has the same numbers.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Kind {

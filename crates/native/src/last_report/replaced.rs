@@ -4,7 +4,7 @@
 //! can succeed does one of two things first:
 //!
 //! - If the new image is the same interpreter, or a script for it, HEADWAY_RUN in its environment
-//!   passes the settings and the ledger on, and `headway.follow` continues with them. A ledger in
+//!   passes the settings and the ledger on, and `headway.meter.bootstrap` continues with them. A ledger in
 //!   memory is copied to a memfd.
 //! - Any other image cannot report, so the report is made before the exec.
 //!
@@ -197,7 +197,7 @@ fn is_same_file(one: &CStr, other: &CStr) -> bool {
 }
 
 /// Returns whether an interpreter with these arguments imports `site`, and with it
-/// `headway.follow`. It does not with -S, nor with options such as --version. Null arguments are
+/// `headway.meter.bootstrap`. It does not with -S, nor with options such as --version. Null arguments are
 /// unknown.
 ///
 /// # Safety

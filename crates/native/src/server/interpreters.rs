@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 /// The function that runs first in a sub-interpreter.
-const ENTRY: (&CStr, &CStr) = (c"headway.server.sub_interpreter", c"enter");
+const ENTRY: (&CStr, &CStr) = (c"headway.server.worker.sub_interpreter", c"enter");
 
 pub static FUNCTIONS: Methods<5> = Methods::new([
     function(
@@ -39,7 +39,7 @@ pub static FUNCTIONS: Methods<5> = Methods::new([
         c"interpreter_enter(interpreter, path: list[str], task: str) -> str | None\n\
           \n\
           Sets sys.path inside the sub-interpreter and calls\n\
-          headway.server.sub_interpreter.enter(task) there, which returns the arguments of\n\
+          headway.server.worker.sub_interpreter.enter(task) there, which returns the arguments of\n\
           interpreter_of_caller, or a str with the reason for a failure.",
     ),
     function(

@@ -1,5 +1,5 @@
 //! `_native.telemetry_*`: telemetry's datagrams and records as Python objects, for
-//! `headway.telemetry` and for a supervisor that reports dead processes.
+//! `headway.recorder` and for a supervisor that reports dead processes.
 
 mod arriving;
 mod reading;

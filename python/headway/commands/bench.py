@@ -1,0 +1,312 @@
+"""The verb `headway bench`: what is to be measured, in which order, and where results go."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import Any
+
+from headway.errors import CommandError
+from headway.experiments import interpreters, replay, signals
+from headway.experiments.experiment import STOCK, Choice, Experiment
+from headway.experiments.interpreters import Interpreter
+from headway.experiments.measured import EXPERIMENTS
+from headway.experiments.metadata import Circumstances, doubts
+from headway.experiments.options import DURATION, VALUE_COUNT, add_row_options, each_once, named
+from headway.experiments.output import drawing
+from headway.experiments.output.outputs import Outputs
+from headway.experiments.processes import check_policies
+from headway.experiments.progress import clear_progress, progress
+from headway.experiments.results import Results
+from headway.experiments.rounds import Length, Rounds
+from headway.options import argument
+from headway.report.terminal import Style
+
+DEFAULT_POLICIES = (STOCK, "priority", "deadline")
+# The fewest whose confidence interval covers 95 %.
+DEFAULT_VALUES = 6
+QUICK_S = 60.0
+
+DESCRIPTION = """\
+Measures what the GIL does to threads and what Headway does about it, and lays beside what others
+published. Each value is measured by processes of its own; all rows of an experiment are measured in
+every round, so that what else the machine does hits all alike. Tables show medians; a ! marks a row
+whose confidence interval is wide (95 %, from 6 values on), and figures in parentheses are the
+published ones.
+
+experiments:
+"""
+EPILOG = """\
+examples:
+  headway bench echo                     the convoy, by switch interval and CPU-bound threads
+  headway bench echo countdown --quick   a minute for all that is named
+  headway bench --json FILE --html PAGE  everything; hours
+  headway bench --from FILE --html PAGE  a page from results that were kept
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    listed = "\n".join(f"  {each.name:<12} {each.summary}" for each in EXPERIMENTS.values())
+    parser.description = DESCRIPTION + listed
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="an experiment; without one: all of them",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer rows, shorter values: a minute for an experiment or two, three for all",
+    )
+    add_row_options(
+        parser,
+        f"{STOCK} (plain python; of wsgi: interval, which watches CPython's own rule) or a "
+        "policy of Headway; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
+        "where work runs; interpreters are such with a GIL of their own; may be given again "
+        "(default: all that the experiment has)",
+    )
+    parser.add_argument(
+        "--server",
+        choices=("headway", "mod_wsgi"),
+        default="headway",
+        help="wsgi: what serves; mod_wsgi runs in an Apache of its own (default: headway)",
+    )
+    parser.add_argument(
+        "--values",
+        type=argument(VALUE_COUNT),
+        metavar="N",
+        help=f"how many values a row gets (default: {DEFAULT_VALUES}; with --quick, "
+        "as many as there is time for)",
+    )
+    parser.add_argument(
+        "--seconds", type=argument(DURATION), metavar="S", help="how long one value is measured"
+    )
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="the interpreter to measure; with a Headway of its own for policies other than "
+        f"{STOCK} (default: the one that runs this)",
+    )
+    parser.add_argument(
+        "--free-threaded",
+        metavar="PATH",
+        help="a free-threaded interpreter for the rows without a GIL (default: --python's, if it "
+        "is one)",
+    )
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="also write the results to FILE, after each experiment; with - that goes to stdout, "
+        "and the text to stderr",
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="also make a page of them, with charts; - is stdout"
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="FILE",
+        help="measure nothing: show the results that --json wrote; - is stdin",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.source is not None:
+        return show(options)
+    experiments = [named(name, EXPERIMENTS, "NAME") for name in dict.fromkeys(options.names)]
+    experiments = experiments or list(EXPERIMENTS.values())
+    choice = choose(options)
+    for experiment in experiments:
+        check_heeded(experiment, options)
+    outputs = Outputs(json=options.json, html=options.html)
+    if options.workload:
+        experiments = with_workloads(experiments, choice, bool(options.names))
+    lengths = Length(
+        options.values or (None if options.quick else DEFAULT_VALUES),
+        QUICK_S / len(experiments) if options.quick else None,
+    )
+    # What cannot be is refused before anything is measured.
+    planned = [Rounds(each, known_to(each, choice), lengths, progress) for each in experiments]
+    return measure(planned, experiments, choice, outputs)
+
+
+def with_workloads(
+    experiments: list[Experiment], choice: Choice, by_name: bool
+) -> list[Experiment]:
+    """Those that have some of the chosen workloads; each of them that was named has to have all,
+    and each workload has to be somebody's."""
+    known = {name: name for each in experiments for name in each.known_workloads}
+    for workload in choice.workloads or ():
+        named(workload, known, "--workload")
+        for each in experiments if by_name else ():
+            named(workload, {name: name for name in each.known_workloads}, "--workload")
+    return [each for each in experiments if known_to(each, choice).workloads]
+
+
+def known_to(experiment: Experiment, choice: Choice) -> Choice:
+    """The choice with the workloads that the experiment has."""
+    if choice.workloads is None:
+        return choice
+    known = [each for each in choice.workloads if each in experiment.known_workloads]
+    return replace(choice, workloads=tuple(known))
+
+
+def show(options: argparse.Namespace) -> int:
+    """What a file has, without a measurement."""
+    parser = argparse.ArgumentParser()
+    prepare_parser(parser)
+    replay.check_options(options, parser.parse_args([]))
+    outputs = Outputs(html=options.html, source=options.source)
+    metadata, shown = replay.read(options.source, options.names)
+    outputs.say(replay.heading(metadata))
+    for experiment, results in shown:
+        outputs.say(*report(experiment, results, outputs.style))
+    outputs.write(metadata, shown)
+    outputs.say(*doubts_of(metadata))
+    return 0
+
+
+def choose(options: argparse.Namespace) -> Choice:
+    """Raises CommandError (exit code 2) for what cannot be chosen."""
+    interpreter = interpreters.chosen(options.python)
+    free_threaded = interpreter if interpreter.free_threading else None
+    if options.free_threaded is not None:
+        free_threaded = interpreters.examine(options.free_threaded, "--free-threaded")
+        if not free_threaded.free_threading:
+            raise CommandError(
+                f"--free-threaded {options.free_threaded}: CPython {free_threaded.version} there "
+                "has a GIL; a free-threaded build is needed",
+                exit_code=2,
+            )
+    policies = policies_for(interpreter, each_once(options.policy))
+    return Choice(
+        interpreter=interpreter,
+        free_threaded=free_threaded,
+        policies=policies,
+        switch_intervals_s=each_once(options.switch_interval),
+        threads=each_once(options.threads),
+        workloads=each_once(options.workload),
+        modes=each_once(options.mode),
+        shapes=each_once(options.shape),
+        server=options.server,
+        seconds=options.seconds,
+        quick=options.quick,
+    )
+
+
+def policies_for(
+    interpreter: interpreters.Interpreter, asked: tuple[str, ...] | None = None
+) -> tuple[str, ...]:
+    """What was asked for, or the default; without a Headway of the interpreter's own, its stock.
+    Raises CommandError (exit code 2) for what it does not know."""
+    if not interpreter.headway:
+        if asked and asked != (STOCK,):
+            raise CommandError(
+                f"--policy {asked[-1]}: {interpreter.path} has no Headway of its own; "
+                f"without it there is --policy {STOCK}",
+                exit_code=2,
+            )
+        return (STOCK,)
+    policies = asked or DEFAULT_POLICIES
+    check_policies([policy for policy in policies if policy != STOCK], interpreter.path)
+    return policies
+
+
+def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
+    """An option that would change nothing is refused."""
+    given = {
+        "policy": options.policy,
+        "switch-interval": options.switch_interval,
+        "threads": options.threads,
+        "workload": options.workload,
+        "mode": options.mode,
+        "shape": options.shape,
+        "server": options.server != "headway",
+    }
+    for option, value in given.items():
+        # All experiments at once take of the options what they know.
+        if value and option not in experiment.heeds and options.names:
+            raise CommandError(
+                f"--{option}: {experiment.name} has none; it has "
+                + ", ".join(f"--{each}" for each in sorted(experiment.heeds)),
+                exit_code=2,
+            )
+
+
+def measure(
+    planned: list[Rounds], experiments: list[Experiment], choice: Choice, outputs: Outputs
+) -> int:
+    """However it ends: what was measured until then is shown and kept."""
+    signals.watch()
+    circumstances = Circumstances()
+    shown: list[tuple[Experiment, Results]] = []
+
+    def metadata() -> dict[str, Any]:
+        beside = other_interpreter(choice)
+        return circumstances.to_dict(
+            choice.interpreter,
+            beside=beside and beside.name,
+            policies=list(choice.policies),
+            quick=choice.quick,
+        )
+
+    exit_code = 0
+    try:
+        outputs.say(heading(choice))
+        for experiment, rounds in zip(experiments, planned, strict=True):
+            shown.append((experiment, rounds.results))
+            try:
+                rounds.run()
+            finally:
+                with signals.held():
+                    clear_progress()
+                    outputs.secure(metadata(), shown)
+                    outputs.say(*report(experiment, rounds.results, outputs.style))
+    except KeyboardInterrupt:
+        exit_code = 130
+    except SystemExit as ended:
+        exit_code = int(ended.code or 0)
+    finally:
+        with signals.held():
+            outputs.write(metadata(), shown)
+    if exit_code:
+        print("Interrupted: this is what had been measured.", file=sys.stderr)
+    outputs.say(*doubts_of(metadata()))
+    failed = any(result.failures for _, results in shown for result in results)
+    return exit_code or int(failed)
+
+
+def other_interpreter(choice: Choice) -> Interpreter | None:
+    """That of the rows without a GIL, if it is one of its own."""
+    return None if choice.free_threaded == choice.interpreter else choice.free_threaded
+
+
+def heading(choice: Choice) -> str:
+    beside = other_interpreter(choice)
+    names = [choice.interpreter.name, *([beside.name] if beside else [])]
+    return f"CPython {' and '.join(names)}; policies: {', '.join(choice.policies)}"
+
+
+def report(experiment: Experiment, results: Results, style: Style) -> list[str]:
+    """An experiment as the terminal shows it, line by line."""
+    tables, marks = experiment.tables(results), drawing.mark_reasons(results)
+    title = style.bold(f"== {experiment.name}: {experiment.summary} ==")
+    lines = ["", title, *drawing.wrap(experiment.shows, style), ""]
+    drawn = [drawing.draw(table, style, marks) for table in tables]
+    for text in drawn:
+        lines += [text, ""]
+    fewest = min((len(each.values) for each in results if len(each.values) > 1), default=0)
+    signs = drawing.legend(tables, drawn, style, fewest=fewest)
+    notes = [*signs, *drawing.draw_reasons(results, marks)]
+    lines += [*notes, ""] if notes else []
+    for statement in experiment.statements(results):
+        lines += drawing.draw_statement(statement, style)
+    return lines
+
+
+def doubts_of(metadata: dict[str, Any]) -> list[str]:
+    """What makes all that was shown worth less."""
+    return [f"doubtful: {doubt}" for doubt in doubts(metadata)]

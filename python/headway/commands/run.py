@@ -1,0 +1,385 @@
+"""`headway run`: checks what was asked for, then becomes the interpreter that runs the program.
+
+The program is not run in this process image: after the checks, exec replaces it by
+`python SCRIPT ARG...` (or `-m`, or `-c`), so that sys.argv, sys.path[0], __main__, stdin, signals,
+atexit and the exit status are CPython's own doing. The settings travel in the environment variable
+HEADWAY_RUN; `headway_follow.pth` makes the new image's `site` hand them to `headway.follow`, which
+starts the meter before the program's first line.
+
+Nothing is written before exec, except that a file beside FILE is created and removed again to see
+that it can be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import secrets
+import site
+import stat
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple, NoReturn
+
+from headway.commands import policy_flags
+from headway.errors import CommandError
+from headway.json_file import check_path, is_special
+from headway.meter import reporter
+from headway.meter.bootstrap import Settings
+from headway.options import (
+    SWITCH_INTERVAL,
+    TELEMETRY_INTERVAL,
+    SocketPath,
+    Whole,
+    argument,
+    fits_socket,
+    refusal,
+)
+
+FOLLOW_FILE = "headway_follow.pth"
+# Some seconds of a busy server, and what a browser can open.
+DEFAULT_TRACE_EVENTS = 1 << 18
+MIN_TRACE_EVENTS = 1_000
+MAX_TRACE_EVENTS = 1 << 24
+OPTIONS_WITH_VALUE = (
+    "--json",
+    "--trace",
+    "--trace-events",
+    "--switch-interval",
+    "--policy",
+    "--telemetry",
+    "--telemetry-interval",
+)
+
+# Of `python --help`. -S is among them to be refused with a reason.
+INTERPRETER_FLAGS = "bBdEiIOPqRsSuvx"
+INTERPRETER_OPTIONS_WITH_VALUE = {
+    "c": "code",
+    "m": "a module",
+    "W": "a warning filter",
+    "X": "an option",
+}
+
+DESCRIPTION = """\
+Runs a Python program exactly as `python` would, measures every take, wait and drop of its GIL, and
+ends with a report on stderr. With --policy it also decides which thread gets the GIL next. The exit
+status is the program's own.
+
+The report comes after a normal exit, an exception, Ctrl-C, and a signal that ends the program by
+its default (SIGTERM, SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2), also where the program
+puts the default back. Nothing can come from inside after SIGKILL, a crash or os._exit(); with
+--json FILE the books are then left in FILE.ledger, and `headway report FILE` shows them.
+
+Counts and sums of time are exact, and so is the longest wait. A percentile (p50, p99) is
+interpolated within a bucket of a histogram, and is off by the width of a bucket at most, 6.25 %.
+
+A program that replaces itself by exec is measured on where it becomes the same interpreter again:
+the report comes at the end of that, and lists what came before as a child with the same pid. Before
+it becomes anything else, and with --trace, the report comes at once. A program that calls setuid or
+chroot writes FILE all the same, by a descriptor from before; if it closes that, FILE.ledger stays.
+
+With --trace it also shows when each thread held the GIL, waited for it and asked for it: the last
+of it, as much as --trace-events has room for. The trace is of this process: children that it forks
+or starts have none. It is written when the report is; after a crash `headway report FILE --trace
+OUT` writes it, where --json FILE was given too.
+"""
+
+EXAMPLES = """\
+examples:
+  headway run app.py --port 8000            everything after the script is the program's own
+  headway run -m http.server                as python -m
+  headway run -X dev -W error app.py        with options of the interpreter's own
+  headway run --json run.json -c 'import this'
+  headway run --switch-interval 0.0005 app.py
+  headway run --trace trace.json app.py     then open trace.json at ui.perfetto.dev
+  headway run --trace waits.svg app.py      then open waits.svg in a browser
+  headway run --policy priority app.py      threads that answer need not wait for those that compute
+"""
+
+
+class Program(NamedTuple):
+    """What to run: `option` is "" for a script, "-m" or "-c"."""
+
+    option: str
+    name: str
+    arguments: list[str]
+    interpreter_options: list[str]
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = f"{policy_flags.describe()}\n{EXAMPLES}"
+    parser.usage = (
+        "headway run [--json FILE] [--trace FILE [--trace-events N]] [--switch-interval S]\n"
+        "                   [--policy P] [--no-kernel-hints] [--follow]\n"
+        "                   [--telemetry unix:PATH [--telemetry-interval S]] [PYTHON OPTION...]\n"
+        "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
+    )
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="also write the report to FILE as JSON (schema 1); - is stdout",
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="also write every hold, wait, forced wait and drop request, as far as they are kept, "
+        "to FILE, a Chrome trace that ui.perfetto.dev opens; - is stdout. FILE.svg is a drawing of "
+        "a few typical waits of the thread that waits most, with what they mean",
+    )
+    parser.add_argument(
+        "--trace-events",
+        metavar="N",
+        type=argument(Whole(MIN_TRACE_EVENTS, MAX_TRACE_EVENTS)),
+        default=DEFAULT_TRACE_EVENTS,
+        help="keep the last N events, rounded up to a power of two: a take and a drop are one "
+        "each, a wait, a drop request and a forced wait 1, 1 and 2 more. Each takes some 35 "
+        "instructions and 16 bytes while the program runs, at its end up to 250 bytes, and up to "
+        "180 in FILE (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--switch-interval",
+        metavar="S",
+        type=argument(SWITCH_INTERVAL),
+        help="sys.setswitchinterval(S) before the program starts, as 5ms (default: as it is)",
+    )
+    policy_flags.add_options(parser)
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="meter Python children started by exec or spawn too, under the same policy (forked "
+        "ones always are)",
+    )
+    parser.add_argument(
+        "--telemetry",
+        metavar="unix:PATH",
+        type=_telemetry,
+        help="report to the recorder (headway telemetry) that listens there, or will",
+    )
+    parser.add_argument(
+        "--telemetry-interval",
+        metavar="S",
+        type=argument(TELEMETRY_INTERVAL),
+        default=reporter.DEFAULT_INTERVAL_S,
+        help="how often; seconds, or 500ms (default: %(default)s)",
+    )
+
+
+def _telemetry(text: str) -> str:
+    path: str = os.path.abspath(argument(SocketPath())(text))
+    if not fits_socket(path):
+        raise argparse.ArgumentTypeError(refusal(repr(path), SocketPath()))
+    return path
+
+
+def split_arguments(arguments: list[str]) -> tuple[list[str], Program | None]:
+    """Cuts `arguments` into run's own options and the program with its arguments, as python does:
+    the first word that is no option, or -m or -c, begins the program. Options of the interpreter
+    (-O, -X dev, -Wd) may stand among run's own."""
+    own: list[str] = []
+    interpreter_options: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word in OPTIONS_WITH_VALUE:
+            own += [word, *rest[:1]]
+            del rest[:1]
+        elif word == "--":
+            program = Program("", rest[0], rest[1:], interpreter_options) if rest else None
+            return own, program
+        elif word == "-" or not word.startswith("-"):
+            return own, Program("", word, rest, interpreter_options)
+        else:
+            flags, option, value = split_word(word, rest)
+            if option in ("-m", "-c"):
+                interpreter_options += flags
+                return own, Program(option, value, rest, interpreter_options)
+            if flags or option:
+                interpreter_options += [*flags, *([option, value] if option else [])]
+            else:
+                own.append(word)
+    return own, None
+
+
+def split_word(word: str, rest: list[str]) -> tuple[list[str], str, str]:
+    """The interpreter's options in `word`: flags, and an option with its value, which is taken from
+    `rest` if `word` ends before it. None at all if python does not know them."""
+    flags: list[str] = []
+    for at, letter in enumerate(word[1:], 1):
+        if letter in INTERPRETER_OPTIONS_WITH_VALUE:
+            if at + 1 == len(word) and not rest:
+                wanted = INTERPRETER_OPTIONS_WITH_VALUE[letter]
+                raise CommandError(f"-{letter} needs {wanted} after it", exit_code=2)
+            return flags, f"-{letter}", word[at + 1 :] or rest.pop(0)
+        if letter not in INTERPRETER_FLAGS:
+            break
+        flags.append(f"-{letter}")
+    else:
+        return flags, "", ""
+    return [], "", ""
+
+
+def run(arguments: argparse.Namespace) -> NoReturn:
+    program: Program | None = getattr(arguments, "program", None)
+    if program is None:
+        raise CommandError("nothing to run: give a SCRIPT, -m MODULE or -c CODE", exit_code=2)
+    if not sys.executable:
+        raise CommandError("this Python does not know its own sys.executable")
+    if not program.option:
+        check_script(program.name)
+    elif program.option == "-m" and not {"-E", "-I", "-P"} & set(program.interpreter_options):
+        check_module(program.name)
+    json_path = check_path(arguments.json) if arguments.json is not None else ""
+    trace_path = trace_file_path(arguments.trace, json_path) if arguments.trace is not None else ""
+    check_follow_file(site_directories(program.interpreter_options), program.interpreter_options)
+
+    settings = Settings(
+        pid=os.getpid(),
+        policy=arguments.policy,
+        kernel_hints=arguments.kernel_hints,
+        switch_interval_s=arguments.switch_interval,
+        follow=arguments.follow,
+        ledger=ledger_path(json_path, arguments.follow),
+        json_path=json_path,
+        trace_path=trace_path,
+        trace_events=arguments.trace_events,
+        telemetry=arguments.telemetry or "",
+        telemetry_interval_s=arguments.telemetry_interval,
+        name=program_name(program),
+    )
+    environment = {**os.environ, "HEADWAY_RUN": settings.to_text()}
+    # The options of this interpreter (-X dev, -W error, -I ...) hold for the program too; this is
+    # what multiprocessing starts its children with.
+    options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    options += program.interpreter_options
+    if program.option:
+        options.append(program.option)
+    elif program.name.startswith("-") and program.name != "-":
+        options.append("--")
+    command = [sys.executable, *options, program.name, *program.arguments]
+    try:
+        os.execve(sys.executable, command, environment)
+    except OSError as error:
+        raise CommandError(f"cannot start {sys.executable}: {error.strerror}") from error
+
+
+def program_name(program: Program) -> str:
+    """What the program is called among others."""
+    if program.option == "-m":
+        return f"-m {program.name}"
+    return program.option or os.path.basename(program.name)
+
+
+def check_script(script: str) -> None:
+    """Refuses a script that python could not even open."""
+    if script == "-":
+        return
+    try:
+        is_directory = stat.S_ISDIR(os.stat(script).st_mode)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"SCRIPT {script!r}: {reason}", exit_code=2) from error
+    if not is_directory:
+        if not os.access(script, os.R_OK):
+            raise CommandError(f"SCRIPT {script!r}: Permission denied", exit_code=2)
+    elif not any(os.path.exists(os.path.join(script, f"__main__.py{c}")) for c in ("", "c")):
+        raise CommandError(f"SCRIPT {script!r} is a directory without a __main__.py", exit_code=2)
+
+
+def check_module(name: str) -> None:
+    """Refuses a module that `python -m` would not find, with its exit status. Imports nothing, its
+    parents included."""
+    from headway.commands.module_search import find_module
+
+    problem = find_module(name)
+    if problem:
+        raise CommandError(f"-m {name}: {problem}")
+
+
+def trace_file_path(file: str, json_path: str) -> str:
+    """Where the trace goes; refuses one of an interpreter that runs without a GIL."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise CommandError(
+            "--trace: this Python runs without a GIL, so there are no holds and waits to trace; "
+            "PYTHON_GIL=1 gives it one",
+            exit_code=2,
+        )
+    path = check_path(file, "--trace")
+    if path == json_path:
+        raise CommandError(f"--trace and --json name the same file, {file!r}", exit_code=2)
+    return path
+
+
+def ledger_path(json_path: str, follow: bool) -> str:
+    """The file that the program's books are mapped to; "" if memory will do, or must."""
+    if json_path and not is_special(json_path):
+        return f"{json_path}.ledger"
+    folder = runtime_folder() if follow else ""
+    if not folder:
+        return ""
+    remove_ledgers_of_dead_processes(folder)
+    # The pid may be another's in another PID namespace.
+    return os.path.join(folder, f"{os.getpid()}-{secrets.token_hex(8)}.ledger")
+
+
+def runtime_folder() -> str:
+    """Where this user's programs keep files while they run, and nobody else (XDG Base Directory
+    Specification); "" if there is no such folder. /run is root's own."""
+    user = os.geteuid()
+    bases = [os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}", "/run"]
+    for base in filter(os.path.isabs, bases):
+        folder = os.path.join(base, "headway")
+        try:
+            if os.stat(base).st_uid != user:
+                continue
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+            status = os.lstat(folder)
+        except OSError:
+            continue
+        mode = stat.S_IMODE(status.st_mode)
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == user and not mode & 0o077:
+            return folder
+    return ""
+
+
+def remove_ledgers_of_dead_processes(folder: str) -> None:
+    """A ledger is locked while a process has it mapped (`mapping.rs` in crates/gil). One without
+    a lock may still be about to be, or lie on a file system that forgets locks (overlayfs): then
+    its process is alive."""
+    for name in os.listdir(folder):
+        pid = name.partition("-")[0]
+        if not name.endswith(".ledger") or os.path.exists(f"/proc/{pid}"):
+            continue
+        path = os.path.join(folder, name)
+        with contextlib.suppress(OSError):
+            ledger = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(ledger, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+            finally:
+                os.close(ledger)
+
+
+def site_directories(options: Iterable[str] = ()) -> list[str]:
+    """The directories whose .pth files this interpreter reads when it starts with `options`."""
+    directories = site.getsitepackages()
+    if site.ENABLE_USER_SITE and not {"-s", "-I"} & set(options):
+        directories.append(site.getusersitepackages())
+    return directories
+
+
+def check_follow_file(directories: Iterable[str], options: Iterable[str] = ()) -> None:
+    """Refuses to start a program whose interpreter would not start the meter."""
+    if sys.flags.no_site or "-S" in options:
+        raise CommandError("python -S skips site, and the meter is started by it: leave -S out", 2)
+    directories = list(directories)
+    if not any(os.path.isfile(os.path.join(each, FOLLOW_FILE)) for each in directories):
+        raise CommandError(
+            f"{FOLLOW_FILE} is not in {' or '.join(directories) or 'any site directory'}, so the "
+            f"meter would not start: in Headway's source tree run "
+            f"`{sys.executable} -m pip install .`, or `make build` for an environment of its own"
+        )

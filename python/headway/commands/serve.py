@@ -1,0 +1,183 @@
+"""`headway serve`: serves WSGI applications, as flags, a TOML file or an Apache file say."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from headway.address import Address
+from headway.commands import policy_flags
+from headway.errors import CommandError, reason_of
+from headway.server.config import check, start_directory
+from headway.server.config.apache.file import read_apache
+from headway.server.config.configuration import Draft, put_over
+from headway.server.config.files import ConfigurationFiles
+from headway.server.config.flags import add_flags, read_flags
+from headway.server.config.resolution import Resolution, resolve
+from headway.server.config.toml_file import read_toml
+from headway.server.settings import ServerSettings
+from headway.server.stderr import say
+from headway.server.supervisor import import_check
+from headway.server.supervisor.inherited import (
+    by_number,
+    inherited_from_systemd,
+    open_standard_streams,
+)
+from headway.server.supervisor.loop import supervise
+
+DESCRIPTION = """\
+Serves a WSGI application (PEP 3333) over HTTP/1.1. The threads of a process share the work:
+whichever takes up a request reads it, takes the GIL once, calls the application and writes the
+response. SIGINT or SIGTERM ends it after the requests that clients have sent by then; a table then
+shows by path response times and how long requests waited for the GIL, exactly: in a terminal that
+of each process, elsewhere if there is one alone, with --final-table in any case.
+"""
+
+EXAMPLES = """\
+examples:
+  headway serve shop.wsgi:application
+  headway serve shop:app --bind 0.0.0.0:8080 --threads 8 --access-log json
+  headway serve shop:app --bind unix:/run/shop.sock --access-log common:/var/log/shop.log
+  headway serve shop:app --policy interval  the GIL as CPython schedules it, and only watched
+  headway serve shop:app --threads 8 --interpreters 4 --per-interpreter-gil
+                                            one process on four cores; first: headway audit shop:app
+  headway serve --config serve.toml         several process groups
+  headway serve --config httpd.conf --check what an Apache file with mod_wsgi's directives means
+
+Seconds and bytes take units: 500ms, 2m, 64k, 10M. 0 turns a limit off, unless its range excludes 0.
+"""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Leaves the names of options more room than argparse does."""
+
+    def __init__(self, prog: str, width: int | None = None) -> None:
+        super().__init__(prog, max_help_position=31, width=width)
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = HelpFormatter
+    parser.usage = "%(prog)s [APP | --config FILE] [options]"
+    parser.description = DESCRIPTION
+    parser.epilog = f"{policy_flags.describe()}\n{EXAMPLES}"
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="read the configuration from a TOML file, or from an Apache file (.conf) with "
+        "mod_wsgi's directives; flags beside it go over what it says of its one process group",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="print every value and where it comes from, say what is wrong, and start nothing",
+    )
+    add_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serves until a signal comes; returns the exit code."""
+    # First, while every descriptor that is not passed is closed.
+    inherited = inherited_from_systemd()
+    open_standard_streams()
+    passed = [by_number(each) for each in inherited]
+    if arguments.check:
+        return _check(arguments, passed)
+    start, files = start_directory.named(), ConfigurationFiles()
+
+    def settings() -> ServerSettings:
+        return _settings(arguments, start, files, passed)
+
+    return supervise(settings(), settings, files.paths, inherited)
+
+
+def _check(arguments: argparse.Namespace, passed: Sequence[Address]) -> int:
+    folder = os.path.realpath(start_directory.named())
+    resolution = read_configuration(arguments, folder, passed=passed)
+    sys.stdout.write(check.draw(resolution))
+    sys.stdout.flush()
+    for warning in resolution.warnings:
+        print(f"headway serve: warning: {warning}", file=sys.stderr)
+    problems = check.problems(resolution) or list(_imports(resolution))
+    for problem in problems:
+        print(f"headway serve: {problem}", file=sys.stderr)
+    return 2 if problems else 0
+
+
+def _imports(resolution: Resolution) -> Iterator[str]:
+    """Warns of modules that may not be imported without a GIL; yields what goes wrong."""
+    for group in resolution.groups:
+        origin, found = group.values["free-threading"].origin, import_check.look(group)
+        for name in found.undeclared:
+            print(
+                f"headway serve: warning: {origin}: process group {group.settings.name} imports "
+                f"the module {name}, which does not declare that it can run without a GIL",
+                file=sys.stderr,
+            )
+        if found.problem:
+            yield f"{origin}: process group {group.settings.name}: {found.problem}"
+
+
+def _settings(
+    arguments: argparse.Namespace,
+    start: str,
+    files: ConfigurationFiles,
+    passed: Sequence[Address],
+) -> ServerSettings:
+    """What there is to do, at the start and once more at SIGHUP. `start` may then lead elsewhere:
+    one generation stays with one directory."""
+    folder = os.path.realpath(start)
+    resolution = read_configuration(arguments, folder, files, passed)
+    for warning in resolution.warnings:
+        say(f"warning: {warning}")
+    for problem in check.problems(resolution):
+        raise CommandError(problem, exit_code=2)
+    has_moved = not start_directory.is_current(folder)
+    return replace(resolution.settings, directory=folder if has_moved else None)
+
+
+def read_configuration(
+    arguments: argparse.Namespace,
+    folder: str,
+    files: ConfigurationFiles | None = None,
+    passed: Sequence[Address] = (),
+) -> Resolution:
+    """What flags and file say together, their names taken from `folder` on; `CommandError` with
+    exit code 2 for what cannot be. `passed` is where a service manager listens already."""
+    flags = read_flags(arguments, folder)
+    if arguments.config is None:
+        if not flags.groups[0].mounts:
+            raise CommandError("APP is required, or --config FILE (see --help)", exit_code=2)
+        return resolve(flags, passed)
+    name = arguments.config
+    if not start_directory.is_current(folder):
+        name = os.path.join(folder, name)
+    draft = _read_file(name, files or ConfigurationFiles())
+    return resolve(put_over(flags, draft, name), passed)
+
+
+def _read_file(path: str, files: ConfigurationFiles) -> Draft:
+    if path.endswith(".conf"):
+        return read_apache(path, files)
+    try:
+        text = files.read(path)
+    except OSError as error:
+        reason = reason_of(error)
+        raise CommandError(f"--config {path}: {reason}", exit_code=2) from None
+    except UnicodeDecodeError as error:
+        raise CommandError(
+            f"--config {path}: byte {error.start} is not UTF-8", exit_code=2
+        ) from None
+    return read_toml(path, text) if is_toml(path, text) else read_apache(path, files)
+
+
+def is_toml(path: str, text: str) -> bool:
+    """By the file's name, or by its first line that says something."""
+    if path.endswith(".toml"):
+        return True
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    return re.match(r"""\[|[\w."'-]+\s*=""", first) is not None

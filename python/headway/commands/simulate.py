@@ -1,0 +1,343 @@
+"""The verb `headway simulate`: what is to be simulated, and where results go.
+
+An experiment is simulated by `experiments`; its results are shown, kept and compared by what
+`headway bench` has for its own. Whatever else the verb does instead of experiments is a function
+with a module of its own that `run` hands over to.
+
+Nothing on stdout depends on anything but the options and the calibration: no clock, no path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import Any
+
+from headway import __version__
+from headway.commands import bench as bench
+from headway.commands import simulate_recording
+from headway.errors import CommandError
+from headway.experiments import signals
+from headway.experiments.experiment import STOCK, Choice, Experiment
+from headway.experiments.interpreters import Interpreter
+from headway.experiments.options import DURATION, VALUE_COUNT, add_row_options, each_once, named
+from headway.experiments.output.outputs import Outputs
+from headway.experiments.progress import clear_progress, progress
+from headway.experiments.results import Results
+from headway.experiments.simulated import calibrate, calibration, timeline_file
+from headway.experiments.simulated.costs import Costs
+from headway.experiments.simulated.machine import Machine
+from headway.experiments.simulated.models import SIMULATED
+from headway.experiments.simulated.models.experiment import Conditions, Simulated
+from headway.experiments.simulated.rounds import Rounds
+from headway.options import Whole, argument
+
+POLICIES = (STOCK, "interval", "ticks", "requests", "beazley", "priority", "deadline")
+DEFAULT_POLICIES = (STOCK, "priority", "deadline")
+# The fewest whose confidence interval covers 95 %.
+DEFAULT_VALUES = 6
+DEFAULT_SEED = 1
+MOST_CORES = 64
+LARGEST_SEED = 2**32 - 1
+# A simulated CPython can do without a GIL, and can have several.
+INTERPRETER = Interpreter(
+    path="",
+    version="3.13",
+    build="",
+    free_threading=False,
+    debug=False,
+    compiler="",
+    options="",
+    headway=__version__,
+)
+
+DESCRIPTION = """\
+Simulates what the GIL does to threads, in virtual time: the experiments of `headway bench`, with
+the same rows and tables, on any number of cores and under any policy that the GIL ever had or was
+to have. A row's values are those of seeds that follow each other. The same options bring the same
+results, whatever this machine does meanwhile.
+
+policies:
+  stock, interval  CPython since 3.2: a thread that waits asks for the GIL after a switch interval
+  ticks            CPython before 3.2: the GIL is let go for a moment after every 100 ticks
+  requests         proposed in 2009: who waits after I/O may ask for the GIL at once
+  beazley          proposed in 2010: who was not forced to drop it goes before who was
+  priority         Headway: I/O-bound threads first, at once
+  deadline         Headway: virtual deadlines, the earliest first
+
+experiments:
+"""
+EPILOG = """\
+examples:
+  headway simulate echo                          the convoy, by switch interval and CPU-bound threads
+  headway simulate echo --policy ticks --policy stock
+  headway simulate wsgi --cores 16 --shape 4x8
+  headway simulate --from store.sqlite --switch-interval 0.002 --policy deadline
+  headway simulate echo --timeline convoy.svg --threads 2
+  headway bench echo --json real.json; headway simulate echo --json simulated.json
+  headway bench-compare real.json simulated.json
+"""  # noqa: E501
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    listed = "\n".join(
+        f"  {name:<12} {each.experiment.summary}" for name, each in SIMULATED.items()
+    )
+    parser.description = DESCRIPTION + listed
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="an experiment; without one: all of them"
+    )
+    add_row_options(
+        parser,
+        "see above; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
+        "echo: where work runs; interpreters are such with a GIL of their own; may be given "
+        "again (default: all)",
+    )
+    parser.add_argument(
+        "--cores",
+        type=argument(Whole(1, MOST_CORES)),
+        metavar="N",
+        help=f"how many cores the simulated machine has (default: {Machine.cores}, or the "
+        "calibration's)",
+    )
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="simulate the machine that FILE was measured on (default: constants of one machine "
+        "that Headway ships)",
+    )
+    parser.add_argument(
+        "--calibrate",
+        metavar="FILE",
+        help="instead of simulating anything, measure what switches, wake-ups, the GIL and system "
+        "calls take this machine and this interpreter, which should have nothing else to do for "
+        "half a minute; for --calibration",
+    )
+    parser.add_argument(
+        "--seed",
+        type=argument(Whole(0, LARGEST_SEED)),
+        default=DEFAULT_SEED,
+        metavar="N",
+        help=f"of a row's first value; each further one has the next (default: {DEFAULT_SEED})",
+    )
+    parser.add_argument(
+        "--values",
+        type=argument(VALUE_COUNT),
+        metavar="N",
+        help=f"how many values a row gets (default: {DEFAULT_VALUES}), or how many simulations a "
+        "prediction is of",
+    )
+    parser.add_argument(
+        "--from",
+        dest="from_",
+        metavar="FILE",
+        help="instead of an experiment, what was recorded of a service or a program: predicts what "
+        "--policy, --switch-interval, --shape and --cores would do to it. FILE is a store of "
+        "`headway telemetry`, or a report of `headway run --json`",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=argument(DURATION),
+        metavar="S",
+        help="how much virtual time is counted for one value (default: as long as `headway bench` "
+        "measures)",
+    )
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="also write the results to FILE, in the form of `headway bench`; with - that goes to "
+        "stdout, and the text to stderr",
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="also make a page of them, with charts; - is stdout"
+    )
+    parser.add_argument(
+        "--timeline",
+        metavar="FILE",
+        help="instead of tables, one row of one experiment over time: who holds the GIL, who "
+        "waits, who asks. A drawing (.svg), a trace for Perfetto and Chrome (.json), or - for this "
+        "terminal. Options choose the row (default: the one that the experiment is known for)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.calibrate is not None:
+        check_alone(options)
+        return calibrate.run(options.calibrate)
+    if options.from_ is not None:
+        machine, costs = constants_of(options)
+        return simulate_recording.run(options, machine, costs)
+    names = list(dict.fromkeys(options.names))
+    chosen = [named(name, SIMULATED, "NAME") for name in names] or list(SIMULATED.values())
+    choice = choose(options)
+    for each in chosen if names else ():
+        check_heeded(each.experiment, options)
+    conditions = conditions_of(options)
+    if options.timeline is not None:
+        return draw(chosen, choice, conditions, options)
+    outputs = Outputs(json=options.json, html=options.html)
+    if options.workload:
+        kept = bench.with_workloads([each.experiment for each in chosen], choice, bool(names))
+        chosen = [SIMULATED[each.name] for each in kept]
+    # What cannot be is refused before anything is simulated.
+    planned = [
+        Rounds(each, bench.known_to(each.experiment, choice), conditions, progress)
+        for each in chosen
+    ]
+    return simulate(
+        planned, chosen, options.values or DEFAULT_VALUES, describe(choice, conditions), outputs
+    )
+
+
+def draw(
+    chosen: list[Simulated],
+    choice: Choice,
+    conditions: Conditions,
+    options: argparse.Namespace,
+) -> int:
+    """--timeline. Raises CommandError (exit code 2) for options that it does not go with."""
+    for option in ("values", "json", "html"):
+        if getattr(options, option) is not None:
+            raise CommandError(
+                f"--{option}: --timeline shows one row, and makes no results", exit_code=2
+            )
+    if len(chosen) != 1:
+        known = ", ".join(SIMULATED)
+        raise CommandError(
+            f"--timeline: found {len(chosen)} experiments; NAME is one of {known}", exit_code=2
+        )
+    file = timeline_file.TimelineFile(options.timeline)
+    (simulated,) = chosen
+    outputs = Outputs()
+    drawn = timeline_file.simulate(simulated, choice, conditions)
+    outputs.say(file.write(drawn, outputs.style))
+    return 0
+
+
+def choose(options: argparse.Namespace) -> Choice:
+    """Raises CommandError (exit code 2) for a policy that there is not."""
+    for policy in options.policy or ():
+        named(policy, dict.fromkeys(POLICIES), "--policy")
+    return Choice(
+        interpreter=INTERPRETER,
+        free_threaded=INTERPRETER._replace(free_threading=True),
+        policies=each_once(options.policy) or DEFAULT_POLICIES,
+        switch_intervals_s=each_once(options.switch_interval),
+        threads=each_once(options.threads),
+        workloads=each_once(options.workload),
+        modes=each_once(options.mode),
+        shapes=each_once(options.shape),
+        seconds=options.seconds,
+    )
+
+
+def check_heeded(experiment: Experiment, options: argparse.Namespace) -> None:
+    """An option that would change nothing is refused."""
+    choosing = ("policy", "switch-interval", "threads", "workload", "mode", "shape")
+    for option in choosing:
+        if getattr(options, option.replace("-", "_")) and option not in experiment.heeds:
+            heeded = ", ".join(f"--{each}" for each in choosing if each in experiment.heeds)
+            raise CommandError(
+                f"--{option}: {experiment.name} has none; it has {heeded}", exit_code=2
+            )
+
+
+def check_alone(options: argparse.Namespace) -> None:
+    """--calibrate goes with nothing else that would have to be heeded."""
+    given = [f"NAME {name}" for name in options.names]
+    for option in (
+        "policy",
+        "switch-interval",
+        "threads",
+        "cores",
+        "workload",
+        "mode",
+        "shape",
+        "values",
+        "seconds",
+        "calibration",
+        "json",
+        "html",
+        "timeline",
+        "from_",
+    ):
+        if getattr(options, option.replace("-", "_"), None) is not None:
+            given.append(f"--{option.rstrip('_')}")
+    if given:
+        raise CommandError(
+            f"--calibrate: found {given[0]} beside it; it measures, and simulates nothing",
+            exit_code=2,
+        )
+
+
+def constants_of(options: argparse.Namespace) -> tuple[Machine, Costs]:
+    if options.calibration is None:
+        return Machine(), Costs()
+    found = calibration.read(options.calibration)
+    return found.machine, found.costs
+
+
+def conditions_of(options: argparse.Namespace) -> Conditions:
+    machine, costs = constants_of(options)
+    if options.cores is not None:
+        machine = replace(machine, cores=options.cores)
+    return Conditions(machine, costs, options.seed)
+
+
+def describe(choice: Choice, conditions: Conditions) -> dict[str, Any]:
+    """The results' `metadata`: all that they depend on, but for the choice of rows."""
+    machine = vars(conditions.machine)
+    return {
+        "headway": __version__,
+        "cpus": conditions.machine.cores,
+        "policies": list(choice.policies),
+        "simulated": {
+            "seed": conditions.seed,
+            "machine": machine,
+            "costs": conditions.costs.to_dict(),
+        },
+    }
+
+
+def simulate(
+    planned: list[Rounds],
+    chosen: list[Simulated],
+    values: int,
+    metadata: dict[str, Any],
+    outputs: Outputs,
+) -> int:
+    """However it ends: what there is by then is shown and kept."""
+    signals.watch()
+    shown: list[tuple[Experiment, Results]] = []
+    exit_code = 0
+    try:
+        outputs.say(heading(metadata))
+        for each, rounds in zip(chosen, planned, strict=True):
+            shown.append((each.experiment, rounds.results))
+            try:
+                rounds.run(values)
+            finally:
+                with signals.held():
+                    clear_progress()
+                    outputs.say(*bench.report(each.experiment, rounds.results, outputs.style))
+    except KeyboardInterrupt:
+        exit_code = 130
+    except SystemExit as ended:
+        exit_code = int(ended.code or 0)
+    finally:
+        with signals.held():
+            outputs.write(metadata, shown)
+    if exit_code:
+        print("Interrupted: this is what had been simulated.", file=sys.stderr)
+    failed = any(result.failures for _, results in shown for result in results)
+    return exit_code or int(failed)
+
+
+def heading(metadata: dict[str, Any]) -> str:
+    cores = metadata["cpus"]
+    return (
+        f"Simulated: {cores} {'core' if cores == 1 else 'cores'}, "
+        f"seed {metadata['simulated']['seed']}; policies: {', '.join(metadata['policies'])}"
+    )

@@ -1,0 +1,62 @@
+"""`headway status`: asks a running server who is alive, and shows it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import sys
+
+from headway.errors import CommandError, reason_of
+from headway.options import SocketPath, refusal
+from headway.server.supervisor import status
+
+TIMEOUT_S = 10.0
+
+DESCRIPTION = """\
+Asks a server that was started with --status-socket which processes it has, in which state each is,
+how often processes ended, and why the last one did.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.add_argument("address", metavar="unix:PATH", help="the server's --status-socket")
+    parser.add_argument("--json", action="store_true", help="the document itself, not a table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    document = _ask(arguments.address)
+    if arguments.json:
+        print(json.dumps(document, indent=2))
+    else:
+        sys.stdout.write(status.draw(document))
+    return 0
+
+
+def _ask(address: str) -> dict[str, object]:
+    try:
+        path = SocketPath().parse(address)
+    except ValueError:
+        raise CommandError(refusal(repr(address), SocketPath()), exit_code=2) from None
+    pieces = []
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(TIMEOUT_S)
+            connection.connect(path)
+            while piece := connection.recv(65_536):
+                pieces.append(piece)
+    except OSError as error:
+        reason = reason_of(error)
+        raise CommandError(f"{address}: {reason}; is the server running?") from None
+    try:
+        document = json.loads(b"".join(pieces))
+        problem = status.find_problem(document)
+    except (ValueError, RecursionError):
+        problem = "no JSON"
+    if problem:
+        raise CommandError(
+            f"{address}: what answers there is no headway server: {problem}", exit_code=2
+        )
+    answer: dict[str, object] = document
+    return answer

@@ -1,0 +1,265 @@
+"""`headway telemetry`: the recorder, and the site that shows what it has."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from contextlib import ExitStack
+
+from headway.address import Address
+from headway.errors import CommandError
+from headway.options import Bytes, ListenAddress, Octal, Seconds, SocketPath, argument
+from headway.recorder.export import otlp
+from headway.recorder.relay import read_token
+from headway.recorder.service import Station
+from headway.recorder.settings import Settings, default_socket, default_store
+from headway.recorder.shutdown import ending
+from headway.recorder.store.recording import parse_moment, parse_recordings, take_away
+from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, MIN_LIMIT_BYTES
+from headway.server.settings import DEFAULT_DASHBOARD
+
+DESCRIPTION = """\
+Records what processes report about themselves, keeps its history in a SQLite database, and shows
+it: a dashboard, a JSON API, /metrics for Prometheus. Processes of `headway serve` and `headway run`
+report to it with --telemetry unix:PATH, an Apache with mod_wsgi with WSGITelemetryService
+unix:PATH. It says at its start where that is.
+"""
+
+EXAMPLES = """\
+examples:
+  headway telemetry                          listen, record, and show on http://127.0.0.1:8888/
+  headway telemetry --listen unix:/run/headway/telemetry.sock --socket-group www-data
+  headway telemetry --no-store               keep the last minutes only, in memory
+  headway telemetry --recording before=monday.sqlite
+                                             compare with another store
+  headway telemetry --export monday.sqlite --from -86400
+                                             take a day's recording away; nothing is recorded
+  headway telemetry --otlp http://collector.example:4318
+                                             push what /metrics shows to OpenTelemetry
+  headway telemetry --listen-tcp 0.0.0.0:8889 --token-file token --tls-certificate c --tls-key k
+  headway telemetry --forward recorder.example:8889 --token-file token --forward-ca ca.pem
+                                             on the other hosts: only pass on what comes
+
+A recorder that forwards has neither store nor site, unless --store or --http says otherwise.
+Times of --from and --to are seconds since 1970, seconds before now as -3600, or local dates as
+2026-11-22T04:00.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EXAMPLES
+    receiving = parser.add_argument_group("receiving")
+    receiving.add_argument(
+        "--listen",
+        metavar="unix:PATH",
+        type=argument(SocketPath()),
+        help=f"the datagram socket that processes send to (default: unix:{default_socket()})",
+    )
+    receiving.add_argument(
+        "--socket-mode",
+        metavar="OCTAL",
+        type=argument(Octal()),
+        default=0o660,
+        help="permissions of the socket; who may write may send (default: 0660)",
+    )
+    receiving.add_argument(
+        "--socket-group", metavar="NAME", help="the group of the socket (default: our own)"
+    )
+    receiving.add_argument(
+        "--listen-tcp",
+        metavar="HOST:PORT",
+        type=_tcp_address,
+        help="also receive from recorders of other hosts, which have the same --token-file",
+    )
+    keeping = parser.add_argument_group("keeping")
+    keeping.add_argument(
+        "--store", metavar="FILE", help=f"the database (default: {default_store()})"
+    )
+    keeping.add_argument("--no-store", action="store_true", help="keep nothing")
+    keeping.add_argument(
+        "--store-limit",
+        metavar="SIZE",
+        type=argument(Bytes(MIN_LIMIT_BYTES)),
+        default=DEFAULT_LIMIT_BYTES,
+        help="how large the database may grow; the oldest of the finest goes first (default: 900M)",
+    )
+    keeping.add_argument(
+        "--export", metavar="FILE", help="write a part of the store to FILE, and end"
+    )
+    keeping.add_argument("--from", dest="from_", metavar="TIME", help="--export from then on")
+    keeping.add_argument("--to", metavar="TIME", help="--export until then (default: now)")
+    showing = parser.add_argument_group("showing")
+    showing.add_argument(
+        "--http",
+        metavar="HOST:PORT | unix:PATH",
+        type=argument(ListenAddress()),
+        help=f"where the site is (default: {DEFAULT_DASHBOARD}); beyond this machine it needs "
+        "a token",
+    )
+    showing.add_argument("--no-http", action="store_true", help="no site")
+    showing.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="answer to this host name, too, such as a proxy's; may be given several times",
+    )
+    showing.add_argument(
+        "--recording",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="another store to compare with, which is only read; may be given several times",
+    )
+    pushing = parser.add_argument_group("pushing metrics (needs OpenTelemetry's SDK)")
+    pushing.add_argument(
+        "--otlp",
+        metavar="URL",
+        type=_otlp_url,
+        help="push what /metrics shows by OTLP over HTTP, such as to http://127.0.0.1:4318",
+    )
+    pushing.add_argument(
+        "--otlp-interval",
+        metavar="S",
+        type=argument(Seconds(1, 3600)),
+        help=f"how often, in seconds; 1 to 3600 (default: {otlp.DEFAULT_INTERVAL_S:g})",
+    )
+    pushing.add_argument(
+        "--otlp-header",
+        metavar="NAME=VALUE",
+        type=_otlp_header,
+        action="append",
+        default=[],
+        help="a header for --otlp, such as a token; may be given several times, and the environment"
+        " variable OTEL_EXPORTER_OTLP_HEADERS keeps it from other users' eyes",
+    )
+    relay = parser.add_argument_group("other hosts")
+    relay.add_argument(
+        "--forward",
+        metavar="HOST:PORT",
+        type=_tcp_address,
+        help="send every datagram on to the recorder that listens there (--listen-tcp)",
+    )
+    relay.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="a word that both ends of a relay know, and who asks the site from another host",
+    )
+    relay.add_argument(
+        "--tls-certificate",
+        metavar="FILE",
+        help="TLS, for --listen-tcp and for --http beyond this machine (PEM)",
+    )
+    relay.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
+    relay.add_argument(
+        "--forward-ca",
+        metavar="FILE",
+        help="forward by TLS, to a certificate that these authorities have signed (PEM)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Records until SIGINT or SIGTERM; returns the exit code."""
+    for option in ("store", "export"):
+        if getattr(arguments, option) == "":
+            raise CommandError(f"--{option}: found '', allowed is a file's path", exit_code=2)
+    if arguments.export:
+        return _export(arguments)
+    for option in ("from", "to"):
+        if getattr(arguments, "from_" if option == "from" else option) is not None:
+            raise CommandError(f"--{option} goes with --export only", exit_code=2)
+    return record(read_settings(arguments))
+
+
+def read_settings(arguments: argparse.Namespace) -> Settings:
+    """Raises `CommandError` with exit code 2 for what does not go together."""
+    if arguments.store and arguments.no_store:
+        raise CommandError("--store and --no-store: one of them", exit_code=2)
+    if arguments.http and arguments.no_http:
+        raise CommandError("--http and --no-http: one of them", exit_code=2)
+    if bool(arguments.tls_certificate) != bool(arguments.tls_key):
+        raise CommandError("--tls-certificate and --tls-key: TLS needs both", exit_code=2)
+    if arguments.forward_ca and not arguments.forward:
+        raise CommandError("--forward-ca goes with --forward only", exit_code=2)
+    for option in ("otlp_interval", "otlp_header"):
+        if getattr(arguments, option) and not arguments.otlp:
+            raise CommandError(f"--{option.replace('_', '-')} goes with --otlp only", exit_code=2)
+    for option in ("listen_tcp", "forward"):
+        if getattr(arguments, option) and not arguments.token_file:
+            name = option.replace("_", "-")
+            raise CommandError(f"--{name} needs --token-file FILE", exit_code=2)
+    keeps = arguments.store or not (arguments.no_store or arguments.forward)
+    shows = arguments.http or not (arguments.no_http or arguments.forward)
+    http = (arguments.http or DEFAULT_DASHBOARD) if shows else None
+    if http is not None and not http.is_local and not arguments.token_file:
+        raise CommandError(
+            f"--http {http}: it can be reached from other hosts, so it needs --token-file FILE",
+            exit_code=2,
+        )
+    return Settings(
+        listen=arguments.listen or default_socket(),
+        http=http,
+        store=(arguments.store or default_store()) if keeps else None,
+        socket_mode=arguments.socket_mode,
+        socket_group=arguments.socket_group,
+        store_limit_bytes=arguments.store_limit,
+        recordings=parse_recordings(arguments.recording),
+        token=read_token(arguments.token_file) if arguments.token_file else None,
+        allow_hosts=tuple(name.lower() for name in arguments.allow_host),
+        listen_tcp=arguments.listen_tcp,
+        forward=arguments.forward,
+        forward_ca=arguments.forward_ca,
+        tls_certificate=arguments.tls_certificate,
+        tls_key=arguments.tls_key,
+        otlp=arguments.otlp,
+        otlp_interval_s=arguments.otlp_interval or otlp.DEFAULT_INTERVAL_S,
+        otlp_headers=dict(arguments.otlp_header),
+    )
+
+
+def record(settings: Settings) -> int:
+    """Everything that the settings ask for, until a signal comes."""
+    # From the beginning, so that whatever was received by then is committed.
+    with ending() as ended, ExitStack() as stack:
+        station = Station(settings, stack)
+        station.start()
+        if settings.http is None:
+            ended.wait()
+        else:
+            station.serve(settings.http, ended)
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    now = time.time()
+    if arguments.from_ is None:
+        raise CommandError("--export needs --from TIME", exit_code=2)
+    start = parse_moment(arguments.from_, "--from", now)
+    end = now if arguments.to is None else parse_moment(arguments.to, "--to", now)
+    if start >= end:
+        raise CommandError("--from must be before --to", exit_code=2)
+    take_away(arguments.store or default_store(), arguments.export, start, end)
+    return 0
+
+
+def _otlp_url(text: str) -> str:
+    try:
+        return otlp.parse_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}; {error}") from None
+
+
+def _otlp_header(text: str) -> tuple[str, str]:
+    try:
+        return otlp.parse_header(text)
+    except ValueError as error:
+        # What there is may be a secret.
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _tcp_address(text: str) -> Address:
+    address: Address = argument(ListenAddress())(text)
+    if address.path is not None:
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: HOST:PORT")
+    return address

@@ -1,0 +1,179 @@
+"""Two files of results, row by row: which rows differ, how much, and how surely. Pure.
+
+Rows are the same if their experiment and all their parameters are. It knows nothing of how a
+comparison is drawn, and nothing of why anything is faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from headway.experiments import rank_test, statistics
+from headway.experiments.rank_test import LEVEL
+from headway.experiments.results import Result, describe
+from headway.experiments.results_file import Kept, KeptExperiment
+from headway.experiments.statistics import Interval
+
+# Of the metadata, what is another each time.
+VOLATILE = {"time", "seconds", "load", "steal"}
+TIMES_AND_RATES = {"s", "ms", "us", "µs", "ns", "rpm"}
+# Enough values of both rows for any number of rows that there may be.
+MOST_VALUES = 25
+
+
+class Difference(NamedTuple):
+    """A row that both files have values of. `ratio` is B's median by A's; `corrected` is `p` for
+    all rows that are compared."""
+
+    experiment: str
+    unit: str
+    higher_is_better: bool | None
+    a: Result
+    b: Result
+    ratio: Interval
+    p: float
+    corrected: float
+
+    @property
+    def significant(self) -> bool:
+        return self.corrected < LEVEL
+
+    @property
+    def worse_by(self) -> float:
+        """The share of A's median by which B's is worse: below 0 if it is better, or if nobody
+        knows which way is better."""
+        if self.higher_is_better is None:
+            return 0.0
+        change = self.ratio.median - 1
+        return -change if self.higher_is_better else change
+
+    @property
+    def verdict(self) -> str:
+        """In the experiment's own direction."""
+        if not self.significant:
+            return ""
+        # Nobody knows which way is better, or there is no ratio.
+        if not self.worse_by or math.isnan(self.worse_by):
+            return "different"
+        words = ("faster", "slower") if is_speed(self.unit) else ("better", "worse")
+        return words[self.worse_by > 0]
+
+
+def is_speed(unit: str) -> bool:
+    return unit.split(" ")[0] in TIMES_AND_RATES or unit.endswith("/s")
+
+
+class Single(NamedTuple):
+    """A row that cannot be compared, and why."""
+
+    experiment: str
+    parameters: dict[str, Any]
+    reason: str
+    # It had values in A, and every measurement of it failed in B.
+    broke: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.experiment}, {describe(self.parameters)}: {self.reason}"
+
+
+class Comparison(NamedTuple):
+    differences: list[Difference]
+    singles: list[Single]
+    # Name, A's and B's.
+    metadata: list[tuple[str, Any, Any]]
+
+    @property
+    def provable(self) -> bool:
+        """Whether any row has values enough to be significant beside all others."""
+        least = [
+            rank_test.least_p(len(row.a.values), len(row.b.values)) for row in self.differences
+        ]
+        return bool(least) and min(least) * len(least) < LEVEL
+
+    @property
+    def values_needed(self) -> int:
+        """How many of each row would be enough for as many rows as there are."""
+        for count in range(2, MOST_VALUES):
+            if rank_test.least_p(count, count) * len(self.differences) < LEVEL:
+                return count
+        return MOST_VALUES
+
+    def regressions(self, share: float) -> list[Difference]:
+        """Rows that are significantly worse by more than this share of what they were."""
+        return [row for row in self.differences if row.significant and row.worse_by > share]
+
+
+def compare(a: Kept, b: Kept) -> Comparison:
+    of_a, of_b = _rows(a), _rows(b)
+    singles, pairs = [], []
+    for key, (experiment, row) in of_a.items():
+        if key not in of_b:
+            singles.append(Single(experiment.results.name, row.parameters, "only in A"))
+            continue
+        other_experiment, other = of_b[key]
+        reason = _incomparable(experiment, other_experiment, row, other)
+        if reason:
+            broke = bool(row.values and not other.values and other.failures)
+            singles.append(Single(experiment.results.name, row.parameters, reason, broke))
+        else:
+            pairs.append((experiment, row, other))
+    for key, (experiment, row) in of_b.items():
+        if key not in of_a:
+            singles.append(Single(experiment.results.name, row.parameters, "only in B"))
+    p_values = [rank_test.p_value(row.values, other.values) for _, row, other in pairs]
+    corrected = rank_test.holm(p_values)
+    differences = [
+        Difference(
+            experiment.results.name,
+            experiment.results.unit,
+            experiment.higher_is_better,
+            row,
+            other,
+            statistics.ratio(other.values, row.values),
+            p,
+            for_all,
+        )
+        for (experiment, row, other), p, for_all in zip(pairs, p_values, corrected, strict=True)
+    ]
+    return Comparison(differences, singles, _metadata(a.metadata, b.metadata))
+
+
+Key = tuple[str, frozenset[tuple[str, Any]]]
+
+
+def _rows(kept: Kept) -> dict[Key, tuple[KeptExperiment, Result]]:
+    return {
+        (experiment.results.name, frozenset(row.parameters.items())): (experiment, row)
+        for experiment in kept.experiments
+        for row in experiment.results
+    }
+
+
+def _incomparable(a: KeptExperiment, b: KeptExperiment, row: Result, other: Result) -> str:
+    """Why not; empty if two rows of the same name can be compared."""
+    units = a.results.unit, b.results.unit
+    if units[0] != units[1]:
+        return f"the unit is {units[0]!r} in A and {units[1]!r} in B"
+    reasons = [
+        f"not in {file}: {each.reason}" for file, each in (("A", row), ("B", other)) if each.reason
+    ]
+    return "; ".join(reasons)
+
+
+def _metadata(a: dict[str, Any], b: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """What both tell, and tell differently."""
+    return [
+        (name, a[name], b[name])
+        for name in a
+        if name in b and name not in VOLATILE and a[name] != b[name]
+    ]
+
+
+def counts(differences: Sequence[Difference]) -> dict[str, int]:
+    """How many rows there are of each verdict, "" among them."""
+    found: dict[str, int] = {}
+    for each in differences:
+        found[each.verdict] = found.get(each.verdict, 0) + 1
+    return found

@@ -1,0 +1,54 @@
+"""Single times as a HIST of DESIGN.md: percentiles of the times themselves, and their counts on the
+log-linear scale of crates/measure/src/scale.rs (as HdrHistogram has it). Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from headway.report.distributions import PERCENTILES
+
+NS = 1_000_000_000  # in a second
+# Powers of two of nanoseconds; each is cut into 16 buckets. What is shorter shares a bucket, and so
+# does what is longer.
+LOWEST_POWER = 9
+HIGHEST_POWER = 37
+STEPS = 16
+LONGER_NS = 2**64 - 1
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest of sorted values that at least `share` of all do not exceed; numpy calls it
+    `inverted_cdf`."""
+    return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
+
+
+def histogram(samples_s: Sequence[float]) -> dict[str, Any]:
+    """Percentiles are exact; a bucket is up to 6.25 % wide."""
+    ordered = sorted(samples_s)
+    counts = Counter(upper_bound_ns(round(sample * NS)) for sample in ordered)
+    return {
+        "count": len(ordered),
+        "sum": math.fsum(ordered),
+        "min": ordered[0] if ordered else None,
+        "max": ordered[-1] if ordered else None,
+        **{
+            name: percentile(ordered, share) if ordered else None
+            for name, share in PERCENTILES.items()
+        },
+        "buckets": [[bound / NS, count] for bound, count in sorted(counts.items())],
+    }
+
+
+def upper_bound_ns(ns: int) -> int:
+    """Of the bucket that a time falls into: the first time that is too long for it."""
+    power = ns.bit_length() - 1
+    if ns < 1 << LOWEST_POWER:
+        return 1 << LOWEST_POWER
+    if power > HIGHEST_POWER:
+        return LONGER_NS
+    width = (1 << power) // STEPS
+    return (ns // width + 1) * width

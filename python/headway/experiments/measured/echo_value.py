@@ -1,0 +1,173 @@
+"""One value of `echo`: a server, its client, and what computes beside them, for one window.
+
+Everything runs in processes of its own. Right before a window with CPU-bound work, one thread
+computes alone for a while, since what it gets done depends on the machine's mood. It knows nothing
+of rows, of rounds, or of what is made of the figures.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from headway.experiments.experiment import MODES, Measured
+from headway.experiments.histogram import percentile
+from headway.experiments.processes import NS, BenchmarkError, Setting, Window, program
+
+# Where the CPU-bound work runs: in the server's process, unless it is "processes".
+THREADS, PROCESSES, INTERPRETERS, FREE_THREADED = MODES
+# On which processors server and client run: as the kernel sees fit, on one each, both on one.
+FREE, CLIENT_ELSEWHERE, ONE = ("free", "client elsewhere", "one")
+
+WARM_UP_S = 0.2
+ALONE_WARM_UP_S = 0.05
+ALONE_SHARE = 0.5  # of a value's seconds, of one second at most
+LEAST_ALONE_S = 0.2
+# A convoy's request takes about two switch intervals for each CPU-bound thread.
+INTERVALS_PER_REQUEST = 2
+REQUESTS = 10
+MOST_SECONDS = 5.0
+
+
+class Beside(NamedTuple):
+    """What a server has beside it. `plain` is the setting of all that is not the server."""
+
+    server: Setting
+    plain: Setting
+    cpu_threads: int
+    mode: str
+    cores: str
+
+    @property
+    def request_s(self) -> float:
+        """About what a request takes where threads share a GIL that nobody but CPython schedules,
+        and where no two run at once."""
+        if self.mode != THREADS:
+            return 0.0
+        return INTERVALS_PER_REQUEST * self.cpu_threads * self.server.switch_interval_s
+
+    @property
+    def warm_up_s(self) -> float:
+        """As long as it takes until all threads compute and a request was answered, unless that
+        is longer than anybody would wait."""
+        return WARM_UP_S + min(self.request_s, MOST_SECONDS)
+
+    def seconds(self, base_s: float) -> float:
+        """How long to measure: `base_s`, or as long as some requests of a convoy take. It depends
+        on nothing that is measured, or slow values would differ in more than their rates."""
+        return max(base_s, min(REQUESTS * self.request_s, MOST_SECONDS))
+
+
+def measure(beside: Beside, seconds: float, server: str = "echo_server") -> Measured:
+    """`server` is a program of `programs/`."""
+    alone = beside.server._replace(policy=None)
+    alone_per_s = work_alone(alone, seconds) if beside.cpu_threads else 0.0
+    server_cores, client_cores = processors(beside.cores)
+    in_server = 0 if beside.mode == PROCESSES else beside.cpu_threads
+    words = [str(in_server), str(beside.server.switch_interval_s)]
+    if beside.mode == INTERPRETERS:
+        words.append(INTERPRETERS)
+    with ExitStack() as running:
+        with started_on(server_cores):
+            serving = running.enter_context(program(beside.server, server, *words))
+            workers = [
+                running.enter_context(program(beside.plain, "computation", "1"))
+                for _ in range(beside.cpu_threads - in_server)
+            ]
+        port = serving.answer()["port"]
+        with started_on(client_cores):
+            client = running.enter_context(program(beside.plain, "echo_client", str(port)))
+        for ready in (*workers, client):
+            ready.answer()
+        window = Window.after(beside.warm_up_s, seconds)
+        for told in (serving, *workers, client):
+            told.measure(window)
+        asked = client.answer()
+        served, *worked = [worker.answer() for worker in (serving, *workers)]
+    figures = latencies(asked)
+    if beside.cpu_threads:
+        done_per_s = sum(answer["work_per_s"] for answer in (served, *worked))
+        figures["work_share"] = done_per_s / alone_per_s
+    if served["gil"] is not None:
+        figures |= gil_shares(served["gil"], beside.server)
+    return Measured(answered_in(window, asked) / seconds, figures)
+
+
+def work_alone(setting: Setting, seconds: float) -> float:
+    """What one CPU-bound thread gets done a second with nothing else in its process, before a value
+    that takes `seconds`."""
+    alone_s = max(LEAST_ALONE_S, ALONE_SHARE * min(seconds, 1.0))
+    with program(setting, "computation", "1") as worker:
+        worker.answer()
+        worker.measure(Window.after(ALONE_WARM_UP_S, alone_s))
+        done_per_s: float = worker.answer()["work_per_s"]
+    if not done_per_s:
+        raise BenchmarkError(f"computation.py under {setting.name} got nothing done alone")
+    return done_per_s
+
+
+def processors(cores: str) -> tuple[set[int], set[int]]:
+    """Those of the server and those of its client, of the ones that this process may use."""
+    usable = sorted(os.sched_getaffinity(0))
+    if cores == FREE:
+        return set(usable), set(usable)
+    # The first and the last are not two threads of one core, where there are more than two.
+    return {usable[0]}, {usable[-1] if cores == CLIENT_ELSEWHERE else usable[0]}
+
+
+@contextmanager
+def started_on(processors: set[int]) -> Iterator[None]:
+    """What is started inside stays there: threads and processes inherit it from who starts them."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processors)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def answered_in(window: Window, asked: dict[str, Any]) -> float:
+    """How many requests the server answered in the window.
+
+    Each counts with the share of its time that lay inside: those at both ends of the window by a
+    fraction, one that outlasts the window by a small one, and one that was given up not at all. The
+    mean of such counts is the true rate times the window however long a request takes, since the
+    client asks without a pause; and where requests take as long as the window, it does not go in
+    steps of a whole one.
+    """
+    sent_ns, latencies_ns = asked["first_sent_ns"], asked["latencies_ns"]
+    count = 0.0
+    for latency_ns in latencies_ns if asked["answered"] else latencies_ns[:-1]:
+        received_ns = sent_ns + latency_ns
+        inside_ns = min(received_ns, window.end_ns) - max(sent_ns, window.begin_ns)
+        count += max(0.0, inside_ns) / latency_ns
+        sent_ns = received_ns
+    return count
+
+
+def latencies(asked: dict[str, Any]) -> dict[str, float]:
+    ordered = sorted(latency_ns / NS for latency_ns in asked["latencies_ns"])
+    return {
+        "p50_s": percentile(ordered, 0.5),
+        "p99_s": percentile(ordered, 0.99),
+        "max_s": ordered[-1],
+    }
+
+
+def gil_shares(report: dict[str, Any], setting: Setting) -> dict[str, float]:
+    """How the main GIL's time in the window divides, from the GIL report of the server. What the
+    echo thread and the handoffs leave is for the CPU-bound threads."""
+    if report["policy"] != setting.policy:
+        raise BenchmarkError(f"the server ran under {report['policy']}, not {setting.policy}")
+    main = next(gil for gil in report["gils"] if gil["name"] == "main")
+    rows = [row for row in report["threads"] if row["gil"] == main["id"]]
+    computed = sum(row["held"] for row in rows if row["name"].startswith("compute"))
+    io_held_share = (main["held"] - computed) / main["wall"]
+    handoff_share = main["handoff"] / main["wall"]
+    return {
+        "io_held_share": io_held_share,
+        "handoff_share": handoff_share,
+        "left_share": 1 - io_held_share - handoff_share,
+    }

@@ -1,0 +1,132 @@
+"""`throughput`: ccbench's first test, computation by one thread and by several."""
+
+from __future__ import annotations
+
+from headway.experiments.claim import Statement
+from headway.experiments.experiment import STOCK, Choice, Measured, Parameters, Row
+from headway.experiments.measured.ccbench import (
+    FREE_THREADED,
+    KEEP_GIL,
+    THREADS,
+    WORKLOADS,
+    WorkloadExperiment,
+    groups,
+    ratio,
+    ratio_series,
+    tables_by_threads,
+)
+from headway.experiments.measured.sharing import NO_CORES
+from headway.experiments.processes import (
+    DEFAULT_SWITCH_INTERVAL_S,
+    BenchmarkError,
+    Setting,
+    Window,
+    program,
+)
+from headway.experiments.results import Results
+from headway.experiments.table import Chart, Table
+
+SECONDS = 0.5
+QUICK_SECONDS = 0.3
+WARM_UP_S = 0.1
+
+# What keeps the GIL gains nothing from threads, and loses little.
+NO_GAIN = (0.75, 1.15)
+# What runs without the GIL gains at least this share of a processor with each.
+LEAST_GAIN_PER_CPU = 0.7
+# What a policy may cost.
+LEAST_OF_STOCK = 0.9
+
+
+class Throughput(WorkloadExperiment):
+    name = "throughput"
+    unit = "calls/s"
+    summary = "ccbench: calls of CPU-bound work a second, by threads"
+    shows = (
+        "One thread or several call a function over and over: pure Python, C code that keeps the "
+        "GIL, and C code that drops it. Only what drops the GIL gets more done with more threads, "
+        "as far as there are processors; a policy is to cost none of it."
+    )
+    threads_are = "threads"
+    least_threads = 1
+    workloads = ("A", "B", "C", "sha1", "zlib")
+    quick_workloads = ("A", "C")
+
+    def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
+        seconds = choice.seconds or (QUICK_SECONDS if choice.quick else SECONDS)
+        return Measured(
+            calls_per_s(row.setting, row.parameters["workload"], row.parameters["threads"], seconds)
+        )
+
+    def tables(self, results: Results) -> list[Table]:
+        return tables_by_threads(results, "threads", "calls a second", 1)
+
+    def charts(self, results: Results) -> list[Chart]:
+        """Per schedule, its workloads: of what one thread gets done."""
+        charts: dict[str, Chart] = {}
+        for (workload, schedule), group in groups(results).items():
+            name = f"{workload}: {WORKLOADS[workload]}"
+            series = ratio_series(name, group, "threads", group.find(threads=1))
+            if len(series.points) > 1:
+                title = f"{schedule}: calls a second by threads, of one thread's"
+                drawn = charts.setdefault(schedule, Chart(title, "threads", "ratio", []))
+                charts[schedule] = drawn._replace(series=[*drawn.series, series])
+        return list(charts.values())
+
+    def statements(self, results: Results) -> list[Statement]:
+        threads, cpus = self.most_threads(results), results.calibration.get("cpus", 1)
+        if threads < 2:
+            return []
+        schedules = {
+            "stock": results.where(
+                mode=THREADS, policy=STOCK, switch_interval=DEFAULT_SWITCH_INTERVAL_S
+            ),
+            FREE_THREADED: results.where(mode=FREE_THREADED),
+        }
+        statements = []
+        for schedule, rows in schedules.items():
+            for workload in rows.distinct("workload"):
+                gain = ratio(
+                    rows.find(workload=workload, threads=threads),
+                    rows.find(workload=workload, threads=1),
+                )
+                if gain is None:
+                    continue
+                text = f"{schedule}, workload {workload}: calls/s of {threads} threads, of one's"
+                if schedule == STOCK and workload in KEEP_GIL:
+                    statements.append(Statement(f"{text}: no gain", gain, *NO_GAIN))
+                elif cpus > 1:
+                    least = LEAST_GAIN_PER_CPU * min(threads, cpus)
+                    text = f"{text}, on {cpus} CPUs"
+                    statements.append(Statement(text, gain, least, why=NO_CORES))
+        return statements + costs(results, threads)
+
+
+def costs(results: Results, threads: int) -> list[Statement]:
+    """What policies leave of stock's throughput."""
+    statements = []
+    rows = results.where(mode=THREADS, switch_interval=DEFAULT_SWITCH_INTERVAL_S, threads=threads)
+    for policy in rows.distinct("policy"):
+        for workload in rows.distinct("workload") if policy != STOCK else ():
+            share = ratio(
+                rows.find(policy=policy, workload=workload),
+                rows.find(policy=STOCK, workload=workload),
+            )
+            if share is not None:
+                text = f"{policy}, workload {workload}: calls/s of {threads} threads, of stock's"
+                statements.append(Statement(text, share, LEAST_OF_STOCK))
+    return statements
+
+
+def calls_per_s(setting: Setting, workload: str, threads: int, seconds: float) -> float:
+    """Raises BenchmarkError if not one call ended."""
+    words = (str(threads), workload, str(setting.switch_interval_s))
+    with program(setting, "computation", *words) as computing:
+        computing.answer()
+        computing.measure(Window.after(WARM_UP_S, seconds))
+        found: float = computing.answer()["work_per_s"]
+    if not found:
+        raise BenchmarkError(
+            f"computation.py under {setting.name} ended no call of {workload} in {seconds:g} s"
+        )
+    return found

@@ -1,0 +1,125 @@
+"""The charts of `wsgi`: requests and waits by the switch interval, and how long single waits are.
+
+Of shapes whose threads share GILs, and of rows that nobody schedules. Made from `Results` alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.experiments.experiment import STOCK
+from headway.experiments.measured.wsgi.rows import GIL, UNSCHEDULED
+from headway.experiments.measured.wsgi.tables import (
+    BASE,
+    is_theirs,
+    one_thread_each,
+    published,
+    shape_of,
+)
+from headway.experiments.results import Result, Results
+from headway.experiments.table import Chart, Series, series_of
+
+PERCENTILES = ("p50", "p95", "p99")
+# How many switch intervals of single waits are shown, each in so many parts.
+INTERVALS = 5
+PARTS = 8
+NS = 1e9
+
+
+def charts(results: Results) -> list[Chart]:
+    found = []
+    for server in results.distinct("server"):
+        for workload in results.distinct("workload"):
+            some = results.where(server=server, workload=workload)
+            name = f"{server}, workload {workload}"
+            found += [requests(name, some), waits(name, some), single_waits(name, some)]
+    return [chart for chart in found if any(series.points for series in chart.series)]
+
+
+def shapes(results: Results) -> list[tuple[str, Results]]:
+    """The rows of each shape, from the first that is shown to the last."""
+    rows = [
+        each
+        for each in results.where(mode=GIL)
+        if each.parameters["threads"] > 1 and each.parameters["policy"] in (STOCK, UNSCHEDULED)
+    ]
+    some = Results(results.name, results.unit, rows, results.calibration)
+    pairs = dict.fromkeys(
+        (each.parameters["processes"], each.parameters["threads"]) for each in rows
+    )
+    return [
+        (f"{processes} x {threads}", some.where(processes=processes, threads=threads))
+        for processes, threads in pairs
+    ]
+
+
+def requests(name: str, results: Results) -> Chart:
+    base = one_thread_each(results)
+    series = []
+    for shape, some in shapes(results) if base else ():
+        assert base is not None
+        points = series_of(some, shape, "switch_interval", per=base.median()).points
+        # Theirs by their own baseline.
+        theirs = [
+            (each.parameters["switch_interval"], found.rpm / BASE.rpm)
+            for each in some
+            if is_theirs(base) and (found := published(each.parameters)) is not None
+        ]
+        series.append(Series(shape, points, sorted(theirs)))
+    title = f"{name}: requests, by switch interval"
+    whose = shape_of(base) if base else "one thread each"
+    return Chart(title, "switch interval (s)", f"share of {whose}'s requests", series, log_x=True)
+
+
+def waits(name: str, results: Results) -> Chart:
+    """Of the first shape."""
+    series = []
+    shape, some = next(iter(shapes(results)), ("", Results("", "", [], {})))
+    for percentile in PERCENTILES:
+        figure = f"gil_wait_{percentile}_s"
+        points = series_of(some, percentile, "switch_interval", figure=figure).points
+        theirs = [
+            (each.parameters["switch_interval"], getattr(found, figure))
+            for each in some
+            if (found := published(each.parameters)) is not None
+        ]
+        known = sorted((x, wait_s) for x, wait_s in theirs if wait_s is not None)
+        series.append(Series(percentile, points, known))
+    title = f"{name}: waits for the GIL in {shape}, by switch interval"
+    return Chart(title, "switch interval (s)", "wait (s)", series, log_x=True, log_y=True)
+
+
+def single_waits(name: str, results: Results) -> Chart:
+    """Of the first shape, at its longest interval. Of takes that mod_wsgi does not know of."""
+    _, some = next(iter(shapes(results)), ("", Results("", "", [], {})))
+    known = [each for each in some if each.histogram and "contended_gil_wait_p50_s" in each.figures]
+    longest = max(known, key=lambda each: float(each.parameters["switch_interval"]), default=None)
+    if longest is None:
+        return Chart(name, "", "", [])
+    interval_s = longest.parameters["switch_interval"]
+    shape = f"{longest.parameters['processes']} x {longest.parameters['threads']}"
+    title = f"{name}: waits for the GIL in {shape} at {interval_s * 1e3:g} ms, by their length"
+    points = distribution(longest, interval_s)
+    series = [Series("share of the waits", points)]
+    return Chart(title, "wait (s)", "share of the waits", series, multiples_of=interval_s)
+
+
+def distribution(result: Result, interval_s: float) -> list[tuple[float, float, float, float]]:
+    """Which share of the waits falls into each part of an interval. A bucket of the histogram is
+    shared out between the parts that it overlaps."""
+    histogram: dict[str, Any] = result.histogram or {"count": 0, "buckets": []}
+    width_s = interval_s / PARTS
+    counts = [0.0] * (PARTS * INTERVALS)
+    for bound_s, count in histogram["buckets"]:
+        began_s = lower_bound_s(bound_s)
+        for part in range(int(began_s / width_s), min(int(bound_s / width_s) + 1, len(counts))):
+            low_s, high_s = max(began_s, part * width_s), min(bound_s, (part + 1) * width_s)
+            counts[part] += count * max(0.0, high_s - low_s) / (bound_s - began_s)
+    total = max(1, histogram["count"])
+    return [((part + 0.5) * width_s, *[count / total] * 3) for part, count in enumerate(counts)]
+
+
+def lower_bound_s(bound_s: float) -> float:
+    """Of the bucket with this upper bound: a sixteenth of a power of two nanoseconds wide."""
+    ns = max(2, round(bound_s * NS))
+    return (ns - (1 << ((ns - 1).bit_length() - 1)) / 16) / NS

@@ -1,0 +1,77 @@
+"""`wsgi`: a page of 3 ms of Python served by processes and threads of several shapes.
+
+The rows are those of the measurements that mod_wsgi 6.0 was published with, and more of their kind.
+The page has two readings, and what was published can be had from one of them only, see
+`wsgi_statements`. For the policy `stock`, which is plain python, Headway's server has `interval`:
+CPython's own rule, watched. Each value starts a server afresh (`wsgi_server`), puts it under load
+(`programs/http_load.py`), and listens to what its processes report (`wsgi_reports`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from headway.experiments.claim import Statement
+from headway.experiments.experiment import Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.measured.wsgi import charts, claims, rows, tables
+from headway.experiments.measured.wsgi.load import load_server, work_s
+from headway.experiments.results import Results
+from headway.experiments.table import Chart, Table
+
+SECONDS, WARM_UP_S = 2.5, 0.5
+QUICK_SECONDS, QUICK_WARM_UP_S = 0.6, 0.2
+FIXED_WORK_S = 0.003
+TRIAL_LOOPS = 50_000
+
+
+class Wsgi(Experiment):
+    name = "wsgi"
+    unit = "requests/min"
+    summary = "a page of 3 ms of Python, served by processes x threads, by switch interval"
+    shows = (
+        "Ten clients ask a web server again and again for a page of 3 ms of Python, 1 ms of "
+        "waiting and 1 KB, which processes x threads of several shapes serve. A small switch "
+        "interval gains, as published, if the page computes until 3 ms have passed on the clock "
+        "(deadline), since threads that take turns let each other's time run out; if it computes "
+        "what takes 3 ms (fixed), it gains nothing, or costs."
+    )
+    heeds = frozenset({"policy", "switch-interval", "workload", "shape", "server"})
+    known_workloads = tuple(rows.WORKLOADS)
+
+    def rows(self, choice: Choice) -> list[Row]:
+        return rows.rows(choice)
+
+    def calibrate(self, choice: Choice) -> Parameters:
+        """How many loops are 3 ms of one thread."""
+        seconds = work_s(choice.setting(), TRIAL_LOOPS)
+        return {
+            "fixed_loops": round(TRIAL_LOOPS * FIXED_WORK_S / seconds),
+            "cpus": len(os.sched_getaffinity(0)),
+        }
+
+    def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
+        fixed_loops = calibration["fixed_loops"]
+        more: dict[str, float] = {}
+        if rows.compares_builds(row.parameters):
+            more["work_s"] = work_s(row.setting._replace(policy=None), fixed_loops)
+        found = load_server(
+            rows.shape_of(row),
+            rows.WORKLOADS[row.parameters["workload"]],
+            fixed_loops,
+            QUICK_WARM_UP_S if choice.quick else WARM_UP_S,
+            choice.seconds or (QUICK_SECONDS if choice.quick else SECONDS),
+        )
+        return found._replace(figures={**found.figures, **more})
+
+    def published(self, parameters: Parameters) -> float | None:
+        found = tables.published(parameters)
+        return found.rpm if found else None
+
+    def tables(self, results: Results) -> list[Table]:
+        return tables.tables(results)
+
+    def charts(self, results: Results) -> list[Chart]:
+        return charts.charts(results)
+
+    def statements(self, results: Results) -> list[Statement]:
+        return claims.statements(results)

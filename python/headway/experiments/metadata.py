@@ -1,0 +1,100 @@
+"""Under which circumstances something was measured: machine, kernel, interpreter, and how much of
+the machine others took meanwhile."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from headway import __version__
+from headway.experiments.interpreters import Interpreter
+
+CPU_INFO = Path("/proc/cpuinfo")
+STAT = Path("/proc/stat")
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+# Places in the first line of /proc/stat behind its name, see proc(5).
+STEAL_TICKS = 7
+ALL_TICKS = 8
+# Beyond these, a result is told to be doubtful.
+MAX_LOAD = 0.5
+MAX_STEAL = 0.02
+
+
+class Circumstances:
+    """From the moment when it is made."""
+
+    def __init__(self) -> None:
+        self._began = time.time()
+        self._began_s = time.monotonic()
+        self._ticks = ticks()
+        self._load = os.getloadavg()[0]
+
+    def to_dict(self, interpreter: Interpreter, **more: Any) -> dict[str, Any]:
+        """The results' `metadata`. `steal` is the share of all processors' time that a hypervisor
+        gave to others; `load` the machine's before anything was measured."""
+        passed = [now - then for now, then in zip(ticks(), self._ticks, strict=True)]
+        return {
+            "headway": __version__,
+            "python": interpreter.version,
+            "build": interpreter.build,
+            "free_threading": interpreter.free_threading,
+            "debug": interpreter.debug,
+            "compiler": interpreter.compiler,
+            "build_options": interpreter.options,
+            "cpu": cpu_model(),
+            "machine": platform.machine(),
+            "cpus": len(os.sched_getaffinity(0)),
+            "kernel": platform.release(),
+            "governor": GOVERNOR.read_text().strip() if GOVERNOR.exists() else None,
+            "steal": passed[STEAL_TICKS] / max(1, sum(passed)),
+            "load": self._load,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
+            "seconds": time.monotonic() - self._began_s,
+            **more,
+        }
+
+
+def interpreters_in(metadata: dict[str, Any]) -> str:
+    """Which CPython was measured, and which other one for the rows without a GIL; as far as a file
+    tells."""
+    if "simulated" in metadata:
+        return "a simulated CPython"
+    python = metadata.get("python") or "(unknown)"
+    name = f"{python}t" if metadata.get("free_threading") else python
+    beside = metadata.get("beside")
+    return f"CPython {name} and {beside}" if beside else f"CPython {name}"
+
+
+def doubts(metadata: dict[str, Any]) -> list[str]:
+    """Lines on what makes these measurements worth less than they could be, after pyperf's
+    `system check`; what a file does not tell is not doubted."""
+    found = []
+    load, cpus = metadata.get("load") or 0.0, metadata.get("cpus") or 1
+    if load > MAX_LOAD * cpus:
+        found.append(f"the machine was busy before: load {load:.1f} on {cpus} processors")
+    steal = metadata.get("steal") or 0.0
+    if steal > MAX_STEAL:
+        found.append(f"a hypervisor gave {steal:.1%} of the processors' time to others")
+    governor = metadata.get("governor") or "performance"
+    if governor != "performance":
+        found.append(f"the processors' clock follows the load: governor {governor}")
+    if metadata.get("debug"):
+        found.append("the interpreter is a debug build")
+    return found
+
+
+def ticks() -> list[int]:
+    """Of all processors: user, nice, system, idle, waiting for I/O, two kinds of interrupts,
+    steal."""
+    return [int(each) for each in STAT.read_text().split("\n", 1)[0].split()[1 : 1 + ALL_TICKS]]
+
+
+def cpu_model() -> str:
+    """As the kernel names it; aarch64 names none."""
+    for line in CPU_INFO.read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

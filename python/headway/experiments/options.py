@@ -1,0 +1,64 @@
+"""The options that choose rows of an experiment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from headway.errors import CommandError
+from headway.experiments.experiment import MODES
+from headway.options import SWITCH_INTERVAL, Seconds, Shape, Whole, argument
+
+MAX_THREADS = 64
+# Of a row. More only take longer.
+MAX_VALUES = 10_000
+THREAD_COUNT = Whole(0, MAX_THREADS)
+VALUE_COUNT = Whole(1, MAX_VALUES)
+DURATION = Seconds(0.001, 300)
+
+Value = TypeVar("Value")
+
+
+def add_row_options(parser: argparse.ArgumentParser, policy_help: str, mode_help: str) -> None:
+    """Each may be given again, and is None if it is not given."""
+    parser.add_argument("--policy", action="append", metavar="P", help=policy_help)
+    parser.add_argument(
+        "--switch-interval",
+        action="append",
+        type=argument(SWITCH_INTERVAL),
+        metavar="S",
+        help="seconds, or 5ms; may be given again (default: the experiment's own)",
+    )
+    parser.add_argument(
+        "--threads",
+        action="append",
+        type=argument(THREAD_COUNT),
+        metavar="N",
+        help="how many threads compute; may be given again (default: the experiment's own)",
+    )
+    parser.add_argument(
+        "--workload",
+        action="append",
+        metavar="W",
+        help="of the experiments that have several; may be given again (default: all)",
+    )
+    parser.add_argument("--mode", action="append", choices=MODES, help=mode_help)
+    parser.add_argument(
+        "--shape",
+        action="append",
+        type=argument(Shape(MAX_THREADS)),
+        metavar="PxT",
+        help="wsgi: processes x threads; may be given again (default: 10x1, 2x5, 1x10)",
+    )
+
+
+def each_once(values: Iterable[Value] | None) -> tuple[Value, ...] | None:
+    """In the order given; None without any."""
+    return tuple(dict.fromkeys(values)) if values else None
+
+
+def named(name: str, known: Mapping[str, Value], what: str) -> Value:
+    if name not in known:
+        raise CommandError(f"{what} {name!r}: there are {', '.join(known)}", exit_code=2)
+    return known[name]

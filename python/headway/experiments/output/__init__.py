@@ -1,0 +1,1 @@
+"""Results of experiments as text, charts and one HTML page."""

@@ -1,0 +1,333 @@
+"""Experiments as one HTML page that needs nothing else: no network, no script, no other file.
+
+Everything that comes from elsewhere is escaped. The same results give the same bytes. It knows
+nothing of how charts are drawn, nor of how results came about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from headway import json_file
+from headway.errors import CommandError, reason_of
+from headway.experiments.claim import Statement
+from headway.experiments.experiment import STOCK, Experiment
+from headway.experiments.metadata import doubts, interpreters_in
+from headway.experiments.output import charts
+from headway.experiments.output.drawing import mark_reasons, number
+from headway.experiments.results import Result, Results, describe
+from headway.experiments.statistics import CONFIDENCE, UNSTABLE_WIDTH
+from headway.experiments.table import Cell, Table
+from headway.report import columns, units
+
+TITLE = "Experiments on the GIL"
+DASH = "\N{EN DASH}"
+MAX_TEXT = 4_000  # characters of one piece, whoever wrote it
+MEASURED = (
+    "Each value was measured by processes of its own, and all rows of an experiment in every "
+    "round, so that what else the machine did hit all alike. "
+)
+SIMULATED = (
+    "Nothing was measured: each value is that of a simulation in virtual time, with a seed of its "
+    "own. "
+)
+HOW_TO_READ = (
+    "A figure is the median of a row's "
+    f"values; below it are its {100 * CONFIDENCE:g} % confidence interval (of five values or "
+    "fewer, their whole range) and what was published for the same. A row is marked as unstable "
+    "if there is one value only, or if that interval is wider than "
+    f"{100 * UNSTABLE_WIDTH:g} % of the median. In charts bars and bands are confidence "
+    "intervals, and what was published is hollow and dashed. Statements are sentences that the "
+    "published results make, or that Headway makes: a number that was computed from these "
+    "values decides whether they agree."
+)
+
+Shown = Sequence[tuple[Experiment, Results]]
+
+
+def write(path: str, metadata: dict[str, Any], shown: Shown) -> None:
+    """The page of these results; `path` as `json_file.check_path` has it. Raises CommandError."""
+    drawn = draw(metadata, shown).encode()
+    try:
+        json_file.write(drawn, path)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandError(f"--html {path}: {reason_of(error)}") from error
+
+
+def draw(metadata: dict[str, Any], shown: Shown) -> str:
+    style = files("headway.experiments.output").joinpath("page.css").read_text("utf-8")
+    interpreters = _text(interpreters_in(metadata))
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            '<head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{TITLE}: {interpreters}</title>",
+            f"<style>\n{style}</style></head>",
+            f"<body><header><h1>{TITLE}</h1>",
+            f'<p class="muted">{_origin(metadata)} on {interpreters}, '
+            "with what others published beside it.</p></header>",
+            "<main>",
+            *_circumstances(metadata),
+            *_overview(shown),
+            *(line for experiment, results in shown for line in _section(experiment, results)),
+            "</main></body></html>\n",
+        ]
+    )
+
+
+def _origin(metadata: dict[str, Any]) -> str:
+    if "simulated" in metadata:
+        return "Simulated by <code>headway simulate</code>"
+    return "Measured by <code>headway bench</code>"
+
+
+def _circumstances(metadata: dict[str, Any]) -> list[str]:
+    facts = [f"<dt>{_text(name)}</dt><dd>{_text(words)}</dd>" for name, words in in_words(metadata)]
+    doubtful = [
+        f'<p class="differs"><strong>Doubtful</strong>: {_text(each)}</p>'
+        for each in doubts(metadata)
+    ]
+    how_to_read = (SIMULATED if "simulated" in metadata else MEASURED) + HOW_TO_READ
+    return [
+        "<section><h2>What was measured where</h2>",
+        f"<dl>{''.join(facts)}</dl>",
+        *doubtful,
+        f"<h3>How to read this</h3><p>{_text(how_to_read)}</p></section>",
+    ]
+
+
+def in_words(metadata: dict[str, Any]) -> list[tuple[str, str]]:
+    """The results' metadata for readers; what is not known is left out, what this does not know
+    stands as it is."""
+    rest = dict(metadata)
+
+    def take(name: str, text: str = "{}") -> str:
+        value = rest.pop(name, None)
+        return "" if value in (None, "", []) else text.format(value)
+
+    # `build` is sys.version, which begins with the other.
+    version = take("python")
+    version = take("build") or version
+    kind = "a free-threaded build" if rest.pop("free_threading", False) else ""
+    debug = "a debug build" if rest.pop("debug", False) else ""
+    processors = rest.pop("cpus", None)
+    policies = [
+        f"{each} (plain python)" if each == STOCK else str(each)
+        for each in rest.pop("policies", [])
+    ]
+    seconds, steal = rest.pop("seconds", None), rest.pop("steal", None)
+    quick = "in a hurry (--quick)" if rest.pop("quick", False) else ""
+    simulated = rest.pop("simulated", {})
+    facts = [
+        ("Interpreter", [f"CPython {version}" if version else "", kind, debug]),
+        ("Built with", [take("compiler"), take("build_options", "options {}")]),
+        (
+            "Machine",
+            [
+                take("cpu"),
+                "" if processors is None else units.number(processors, "processor"),
+                take("machine"),
+                take("kernel", "Linux {}"),
+                take("governor", "frequency governor {}"),
+            ],
+        ),
+        ("Policies", policies),
+        (
+            "Measured",
+            [
+                take("time"),
+                "" if seconds is None else f"for {_duration(seconds)}",
+                take("headway", "by Headway {}"),
+                quick,
+            ],
+        ),
+        (
+            "Others on the machine",
+            [
+                take("load", "a load of {:.2f} before"),
+                "" if steal is None else f"{100 * steal:.1f} % of the time taken by a hypervisor",
+            ],
+        ),
+        ("Simulated", _constants(simulated)),
+        *((name.replace("_", " "), [str(value)]) for name, value in rest.items()),
+    ]
+    return [(name, ", ".join(filter(None, words))) for name, words in facts if any(words)]
+
+
+def _constants(simulated: dict[str, Any]) -> list[str]:
+    """What a simulation depends on, name by name."""
+    found = []
+    for name, value in simulated.items():
+        within = value if isinstance(value, dict) else {name: value}
+        found += [f"{each.replace('_', ' ')} {constant}" for each, constant in within.items()]
+    return found
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
+
+
+def _overview(shown: Shown) -> list[str]:
+    lines = []
+    for experiment, results in shown:
+        statements = experiment.statements(results)
+        agree = sum(each.agrees for each in statements)
+        verdict = f"{agree} of {len(statements)} statements agree" if statements else "no statement"
+        name = _text(experiment.name)
+        lines.append(
+            f'<li><a href="#{_anchor(experiment)}">{name}</a>: {_text(experiment.summary)} '
+            f'<span class="muted">({verdict})</span></li>'
+        )
+    return ["<nav aria-label='Experiments'><h2>Experiments</h2>", "<ul>", *lines, "</ul></nav>"]
+
+
+def _anchor(experiment: Experiment) -> str:
+    """What ids begin with: the name, without what they cannot have. A file's may be anything."""
+    return re.sub(r"[^\w-]", "-", experiment.name)
+
+
+def _section(experiment: Experiment, results: Results) -> list[str]:
+    anchor, marks = _anchor(experiment), mark_reasons(results)
+    lines = [
+        f'<section id="{anchor}" aria-labelledby="{anchor}-name">',
+        f'<h2 id="{anchor}-name">{_text(experiment.name)}: {_text(experiment.summary)}</h2>',
+        f"<p>{_text(experiment.shows)}</p>",
+        *_statements(experiment.statements(results)),
+    ]
+    for place, chart in enumerate(experiment.charts(results)):
+        svg = charts.draw(chart, f"{anchor}-chart-{place}")
+        if svg:
+            caption = f"<figcaption>{_text(chart.title)}</figcaption>"
+            lines.append(f"<figure>{caption}{_scrolling(svg, chart.title)}</figure>")
+    for table in experiment.tables(results):
+        lines += _table(table, marks, anchor)
+    return [*lines, *_reasons(results, marks, anchor), *_calibration(results), "</section>"]
+
+
+def _statements(statements: Sequence[Statement]) -> list[str]:
+    if not statements:
+        return []
+    lines = []
+    for each in statements:
+        verdict = "agrees" if each.agrees else "differs"
+        why = f"<span>Why: {_text(each.why)}</span>" if each.why and not each.agrees else ""
+        lines.append(
+            f'<li class="{verdict}"><strong>{verdict}</strong> {_text(each.text)}: '
+            f"{_number(each.value)}<span>Allowed: {_text(each.allowed)}</span>{why}</li>"
+        )
+    return ["<h3>Statements</h3>", '<ul class="statements">', *lines, "</ul>"]
+
+
+def _table(table: Table, marks: Mapping[str, str], section: str) -> list[str]:
+    """`marks` stand for reasons, which are told at the end of the section."""
+    heads = [
+        f'<th scope="col"{_name_class(place, table)}>{_text(heading)}</th>'
+        for place, heading in enumerate(table.headings)
+    ]
+    rows = [
+        "".join(
+            f'<th scope="row" class="name">{_text(cell.text)}</th>'
+            if place < table.names
+            else _figure(cell, _reference(cell.text, marks, section))
+            for place, cell in enumerate(row)
+        )
+        for row in table.rows
+    ]
+    drawn = [
+        f"<table><caption>{_text(table.title)}</caption>",
+        f"<thead><tr>{''.join(heads)}</tr></thead>",
+        "<tbody>",
+        *(f"<tr>{row}</tr>" for row in rows),
+        "</tbody></table>",
+    ]
+    note = [f'<p class="muted">{_text(table.note)}</p>'] if table.note else []
+    return [_scrolling("\n".join(drawn), table.title), *note]
+
+
+def _name_class(place: int, table: Table) -> str:
+    return ' class="name"' if place < table.names else ""
+
+
+def _reference(text: str, marks: Mapping[str, str], section: str) -> str:
+    if text not in marks:
+        return _text(text)
+    target = f"{section}-{list(marks).index(text)}"
+    return f'not measured <a href="#{target}">{marks[text]}</a>'
+
+
+def _figure(cell: Cell, text: str) -> str:
+    """A median, its interval, and what was published, below each other; or a text."""
+    published = (
+        ""
+        if cell.published is None
+        else f'<span class="published">published {_number(cell.published)}</span>'
+    )
+    if cell.value is None:
+        return f'<td class="text">{text}{published}</td>'
+    unstable = ' <em class="unstable">unstable</em>' if cell.unstable else ""
+    interval = ""
+    if cell.low is not None and cell.high is not None and cell.low < cell.high:
+        words = f"{_number(cell.low)} {DASH} {_number(cell.high)}"
+        interval = f'<span class="interval">{words}</span>'
+    return f"<td><span>{_number(cell.value)}{unstable}</span>{interval}{published}</td>"
+
+
+def _reasons(results: Results, marks: Mapping[str, str], section: str) -> list[str]:
+    """Rows that have no values, and why; and those that have lost some."""
+    lines = [
+        f'<li id="{section}-{place}">{mark} {_text(reason)}'
+        f"{_rows(each for each in results if each.reason == reason)}</li>"
+        for place, (reason, mark) in enumerate(marks.items())
+    ]
+    lines += [
+        f"<li>{units.number(len(each.failures), 'measurement')} of "
+        f"{_text(describe(each.parameters))} failed: {_text(each.failures[-1])}</li>"
+        for each in results
+        if each.values and each.failures
+    ]
+    return ["<h3>Not measured</h3>", '<ul class="reasons">', *lines, "</ul>"] if lines else []
+
+
+def _rows(results: Iterable[Result]) -> str:
+    named = (f"<li>{_text(describe(each.parameters))}</li>" for each in results)
+    return f'<ul class="muted">{"".join(named)}</ul>'
+
+
+def _calibration(results: Results) -> list[str]:
+    """What was found out before the rounds, if anything was."""
+    facts = _facts(results.calibration)
+    return [f'<p class="muted">Calibrated before all rounds: {_text(facts)}.</p>'] if facts else []
+
+
+def _facts(calibration: Mapping[str, Any]) -> str:
+    words = []
+    for name, value in calibration.items():
+        known = isinstance(value, (int, float)) and not isinstance(value, bool)
+        text = f"({_facts(value)})" if isinstance(value, dict) else str(value)
+        words.append(f"{name.replace('_', ' ')} {number(value) if known else text}")
+    return ", ".join(words)
+
+
+def _scrolling(element: str, title: str) -> str:
+    """In a box that scrolls by itself, with keys too."""
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{_text(title)}">'
+        f"{element}</div>"
+    )
+
+
+def _number(value: float) -> str:
+    return escape(number(value))
+
+
+def _text(text: object) -> str:
+    """What is not printable is escaped as in a Python string."""
+    return escape(columns.name(text, MAX_TEXT))

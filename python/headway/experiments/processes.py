@@ -1,0 +1,251 @@
+"""The processes of an experiment: started under a setting, spoken to in lines, always ended.
+
+A setting is who schedules the GIL: plain python with a switch interval, or `headway run --policy`.
+A program of `programs/` says one line of JSON when it is ready, gets one line that names the
+window of time to measure, and answers with one line of JSON. It knows nothing of what is measured.
+
+Nothing outlives an experiment. A program is ended by its own pid on the way out; should this
+process be killed, the kernel tells it to end; and the kernel's alarm ends one that cannot hear,
+because its threads starve each other, say.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+from headway.errors import CommandError, reason_of
+from headway.experiments import signals
+from headway.experiments.process_tree import Descendants
+from headway.report import columns
+
+PROGRAMS = Path(__file__).resolve().parent / "measured" / "programs"
+DEFAULT_SWITCH_INTERVAL_S = 0.005
+# Longer than any window with its warm-up that an experiment would ask for.
+LIFETIME_S = 600
+# Between the moment that a window is named and the moment that all processes have heard of it.
+NOTICE_S = 0.05
+ANSWER_TIMEOUT_S = 60.0
+PATIENCE_S = 2.0
+# Columns of what a program said last.
+MAX_MESSAGE = 300
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+NS = 1e9
+libc = ctypes.CDLL(None)
+
+
+class BenchmarkError(CommandError):
+    """Something that is to be measured cannot be, or ended; the text is one line."""
+
+
+class Setting(NamedTuple):
+    """Who schedules the GIL: CPython alone (`policy` is None), or Headway; and of which
+    interpreter, with which options of its own (`-X gil=0`)."""
+
+    policy: str | None
+    switch_interval_s: float
+    python: str = sys.executable
+    options: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.policy or f"stock {self.switch_interval_s * 1e3:g} ms"
+
+    def parameters(self) -> dict[str, Any]:
+        """As a row of the results has them."""
+        return {"policy": self.policy, "switch_interval": self.switch_interval_s}
+
+    def command(self, *words: str, options: Sequence[str] = ()) -> list[str]:
+        """`python WORDS...`, or `headway run OPTIONS... WORDS...`."""
+        python = [self.python, *self.options]
+        if self.policy is None:
+            return [*python, *words]
+        run = [*python, "-m", "headway", "run", "--policy", self.policy]
+        run += ["--switch-interval", str(self.switch_interval_s), *options]
+        return [*run, *words]
+
+
+STOCK = Setting(None, DEFAULT_SWITCH_INTERVAL_S)
+
+
+def stock_and(policies: Sequence[str]) -> list[Setting]:
+    """The settings that most benchmarks compare, at the default switch interval."""
+    return [STOCK, *(Setting(policy, DEFAULT_SWITCH_INTERVAL_S) for policy in policies)]
+
+
+class Window(NamedTuple):
+    """The time to measure, on the monotonic clock, which all processes share."""
+
+    begin_ns: int
+    end_ns: int
+
+    @classmethod
+    def after(cls, warm_up_s: float, seconds: float) -> Window:
+        begin_ns = time.monotonic_ns() + round((NOTICE_S + warm_up_s) * NS)
+        return cls(begin_ns, begin_ns + round(seconds * NS))
+
+
+class Program:
+    """A running child process that speaks in lines."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], messages: IO[bytes]) -> None:
+        self.name = name
+        self.process = process
+        self._messages = messages
+        self._received = b""
+        self._busy_until_ns = 0
+
+    def answer(self) -> dict[str, Any]:
+        """The next line that the program says. Raises BenchmarkError if it says none in time, or
+        something else."""
+        while b"\n" not in self._received:
+            self._receive()
+        line, _, self._received = self._received.partition(b"\n")
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:
+            said = columns.name(line.decode(errors="replace"), MAX_MESSAGE)
+            raise BenchmarkError(f'{self.name} said "{said}", which is no answer') from None
+        return answer
+
+    def measure(self, window: Window) -> None:
+        """Tells the program the window. Its answer comes after the window's end."""
+        assert self.process.stdin is not None
+        self._busy_until_ns = window.end_ns
+        try:
+            self.process.stdin.write(f"{window.begin_ns} {window.end_ns}\n".encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self._fail("ended")
+
+    def _receive(self) -> None:
+        assert self.process.stdout is not None
+        descriptor = self.process.stdout.fileno()
+        busy_s = max(0, self._busy_until_ns - time.monotonic_ns()) / NS
+        if not select.select([descriptor], [], [], busy_s + ANSWER_TIMEOUT_S)[0]:
+            self._fail("does not answer")
+        data = os.read(descriptor, 1 << 20)
+        if not data:
+            self._fail("ended")
+        self._received += data
+
+    def messages(self) -> str:
+        """What it wrote to stderr so far. The child's place in the file stays where it is."""
+        descriptor = self._messages.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
+
+    def last_message(self) -> str:
+        """Fit for a terminal."""
+        lines = self.messages().strip().splitlines()
+        return columns.name(lines[-1], MAX_MESSAGE) if lines else "nothing"
+
+    def _fail(self, what: str) -> NoReturn:
+        raise BenchmarkError(f"{self.name} {what}; the last that it said: {self.last_message()}")
+
+
+def prepare_child() -> None:
+    """Runs in the child before exec, which keeps all three: a process group, to be killed as one (a
+    session would change how the kernel schedules it); SIGTERM at the parent's death; and an alarm,
+    whose default action kills."""
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(LIFETIME_S)
+
+
+def python_path() -> str:
+    """`programs/`, and what the user has set."""
+    return os.pathsep.join(filter(None, (str(PROGRAMS), os.environ.get("PYTHONPATH"))))
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    name: str,
+    *,
+    pass_fds: Sequence[int] = (),
+    speaks: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Program]:
+    """A child process, from its start to its end, in a process group of its own. One that does not
+    speak in lines, such as a server, ends at SIGTERM."""
+    with tempfile.TemporaryFile() as messages:
+        # Apache, which is not root here, opens its stderr once more.
+        os.fchmod(messages.fileno(), 0o666)
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            # What a signal raises amid a fork is lost, or raised in the child.
+            with signals.held():
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE if speaks else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if speaks else messages,
+                    stderr=messages,
+                    pass_fds=pass_fds,
+                    # Programs elsewhere speak as those of `programs/` do.
+                    env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
+                    preexec_fn=prepare_child,
+                )
+        except OSError as error:
+            raise BenchmarkError(f"{name} cannot be started: {reason_of(error)}") from error
+        except BaseException:
+            if process is not None:
+                end(process)
+            raise
+        try:
+            yield Program(name, process, messages)
+        finally:
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """The end of its stdin ends a program; what does not heed it is told, then killed, and its
+    descendants with it, whichever process group they went to. Another Ctrl-C waits for that."""
+    with signals.held():
+        descendants = Descendants(process.pid)
+        pipes = [pipe for pipe in (process.stdin, process.stdout) if pipe is not None]
+        for pipe in pipes:
+            with suppress(BrokenPipeError):
+                pipe.close()
+        for stop in (None, process.terminate) if pipes else (process.terminate,):
+            if stop is not None:
+                stop()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
+                break
+        # The group has the process's id, which nobody else gets while there is a group.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        descendants.kill()
+
+
+def program(
+    setting: Setting, script: str, *arguments: str, folder: Path = PROGRAMS
+) -> AbstractContextManager[Program]:
+    """A program of `programs/`, or of another folder, under `setting`. Run from its file, so that
+    an interpreter without Headway runs it too."""
+    words = [str(folder / f"{script}.py"), *arguments]
+    return started(setting.command(*words), f"{script}.py under {setting.name}")
+
+
+def check_policies(policies: Sequence[str], python: str = sys.executable) -> None:
+    """Raises BenchmarkError if `headway run` does not know one of them."""
+    for policy in policies:
+        command = Setting(policy, DEFAULT_SWITCH_INTERVAL_S, python).command("-c", "pass")
+        tried = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if tried.returncode != 0:
+            said = tried.stderr.strip().splitlines() or ["it says nothing"]
+            raise BenchmarkError(f"--policy {policy}: {said[-1]}", exit_code=2)

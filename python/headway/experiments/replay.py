@@ -1,0 +1,135 @@
+"""`headway bench --from FILE`: the experiments of a file, as if they had just been measured.
+
+Tables, charts and statements are made of the results again. Experiments that are not registered
+(those of the developer benchmarks, or of another version) are listed as they are, row by row. It
+knows nothing of how anything is drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+
+from headway.errors import CommandError
+from headway.experiments import results_file
+from headway.experiments.experiment import Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.measured import EXPERIMENTS
+from headway.experiments.metadata import interpreters_in
+from headway.experiments.results import Results
+from headway.experiments.results_file import KeptExperiment
+from headway.experiments.table import Cell, Table, cell_of
+from headway.report import columns
+
+# By the names that argparse gives them; all others choose or change measurements.
+SHOWING = {"names", "source", "html"}
+
+# Columns; a line of a file that somebody else wrote may be any length.
+MAX_HEADING = 300
+
+Shown = list[tuple[Experiment, Results]]
+
+
+def check_options(options: argparse.Namespace, defaults: argparse.Namespace) -> None:
+    """Raises CommandError (exit code 2) for options beside --from that would change nothing."""
+    for name, default in vars(defaults).items():
+        if name not in SHOWING and getattr(options, name) != default:
+            raise CommandError(
+                f"--{name.replace('_', '-')}: --from measures nothing; beside it there are NAME "
+                "and --html",
+                exit_code=2,
+            )
+
+
+def read(file: str, names: Iterable[str] = ()) -> tuple[dict[str, Any], Shown]:
+    """The metadata, and the experiments in the order of the file, or those that are named. Raises
+    CommandError (exit code 2)."""
+    kept = results_file.read(file, "--from")
+    found = {each.results.name: each for each in kept.experiments}
+    for name in names:
+        if name not in found:
+            there = ", ".join(found) or "none"
+            raise CommandError(f"NAME {name!r}: there are in {file!r}: {there}", exit_code=2)
+    chosen = [found[name] for name in dict.fromkeys(names)] or kept.experiments
+    return kept.metadata, [(_experiment(each, file), each.results) for each in chosen]
+
+
+def _experiment(kept: KeptExperiment, file: str) -> Experiment:
+    results = kept.results
+    experiment = EXPERIMENTS.get(results.name) or Listed(kept)
+    try:
+        experiment.tables(results)
+        experiment.charts(results)
+        experiment.statements(results)
+    except Exception as error:
+        # Whatever it is, these are not the rows that it makes.
+        raise CommandError(
+            f"--from {file!r}: the rows of {results.name} are not those of this version's "
+            f"{results.name}: {type(error).__name__} {error}",
+            exit_code=2,
+        ) from error
+    return experiment
+
+
+def heading(metadata: dict[str, Any]) -> str:
+    """As far as the file tells."""
+    policies = ", ".join(map(str, metadata.get("policies") or []))
+    simulated = metadata.get("simulated") or {}
+    parts = [
+        interpreters_in(metadata),
+        f"{metadata['cpus']} cores" if simulated and "cpus" in metadata else "",
+        f"seed {simulated['seed']}" if "seed" in simulated else "",
+        f"policies: {policies}" if policies else "",
+        f"measured at {metadata['time']}" if "time" in metadata else "",
+        f"on {metadata['cpu']}" if "cpu" in metadata else "",
+    ]
+    return columns.name("; ".join(filter(None, parts)), MAX_HEADING)
+
+
+class Listed(Experiment):
+    """An experiment that only its file knows. It is never measured."""
+
+    summary = "of a file"
+    shows = "Its rows and statements are shown as the file has them."
+
+    def __init__(self, kept: KeptExperiment) -> None:
+        # The name and the unit of this one; those of others are their class's.
+        self.name = kept.results.name  # type: ignore[misc]
+        self.unit = kept.results.unit  # type: ignore[misc]
+        self.higher_is_better = kept.higher_is_better is not False  # type: ignore[misc]
+        self._statements = kept.statements
+
+    def rows(self, choice: Choice) -> list[Row]:
+        return []
+
+    def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
+        raise NotImplementedError(f"{self.name} is of a file")
+
+    def published(self, parameters: Parameters) -> float | None:
+        return None
+
+    def tables(self, results: Results) -> list[Table]:
+        names = list(dict.fromkeys(name for each in results for name in each.parameters))
+        headings = [*(name.replace("_", " ") for name in names), results.unit or "value"]
+        rows = [
+            [*(Cell(text=_text(each.parameters.get(name))) for name in names), cell_of(each)]
+            for each in results
+        ]
+        return [Table(results.name, headings, rows, len(names)), *self._verdicts()]
+
+    def _verdicts(self) -> list[Table]:
+        """As they were reached when the file was written."""
+        rows = [
+            [
+                Cell(text=each["text"]),
+                Cell(each.get("value"), text="-"),
+                Cell(text=each.get("allowed", "")),
+                Cell(text="agrees" if each["agrees"] else "differs"),
+            ]
+            for each in self._statements
+        ]
+        return [Table("statements", ["", "value", "allowed", ""], rows)] if rows else []
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

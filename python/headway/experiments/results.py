@@ -1,0 +1,128 @@
+"""What was measured of one experiment, row by row.
+
+The same object while it is measured and after it was read back (`results_file`), so what a reader
+of the file sees is what the terminal showed. It knows nothing of how values came about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headway.experiments import statistics
+from headway.experiments.histogram import histogram
+from headway.experiments.statistics import Interval
+
+
+def describe(parameters: dict[str, Any]) -> str:
+    """On one line."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parameters.items())
+
+
+class Result:
+    """One row. `values` are in the order of the rounds, as are those of each figure. `failures`
+    are the reasons of measurements that brought none. A file keeps the histogram of `samples_s`,
+    not these: see `histogram`."""
+
+    def __init__(
+        self, parameters: dict[str, Any], published: float | None = None, left_out: str = ""
+    ) -> None:
+        self.parameters = parameters
+        self.published = published
+        self.left_out = left_out
+        self.values: list[float] = []
+        self.figures: dict[str, list[float]] = {}
+        self.samples_s: list[float] = []
+        self.kept_histogram: dict[str, Any] | None = None
+        self.failures: list[str] = []
+
+    def add(self, value: float, figures: Mapping[str, float], samples_s: Sequence[float]) -> None:
+        """One value of a round, with what came of it besides."""
+        self.values.append(value)
+        for name, figure in figures.items():
+            self.figures.setdefault(name, []).append(figure)
+        self.samples_s.extend(samples_s)
+
+    @property
+    def reason(self) -> str:
+        """Why there are no values; empty if there are."""
+        if self.values:
+            return ""
+        return self.left_out or (self.failures[-1] if self.failures else "not measured")
+
+    def interval(self, figure: str = "") -> Interval | None:
+        """The median of the values, or of another figure, within its confidence interval."""
+        values = self.figures.get(figure, []) if figure else self.values
+        known = [value for value in values if math.isfinite(value)]
+        return statistics.interval(known) if known else None
+
+    @property
+    def unstable(self) -> bool:
+        return bool(self.values) and statistics.is_unstable(self.values)
+
+    def median(self, figure: str = "") -> float:
+        """NaN without values."""
+        found = self.interval(figure)
+        return found.median if found else float("nan")
+
+    @property
+    def histogram(self) -> dict[str, Any] | None:
+        """A HIST of the single times, if there were any."""
+        return histogram(self.samples_s) if self.samples_s else self.kept_histogram
+
+    def ratio(self, base: Result) -> Interval | None:
+        """Its values by those of another row of the same rounds; None where one has none."""
+        if not self.values or not base.values:
+            return None
+        if self.failures or base.failures:
+            # It is not known which rounds they lack.
+            return statistics.ratio(self.values, base.values)
+        return statistics.paired_ratio(self.values, base.values)
+
+
+class Results:
+    """The rows of one experiment, with what it found out before them."""
+
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        rows: list[Result],
+        calibration: dict[str, Any],
+    ) -> None:
+        self.name = name
+        self.unit = unit
+        self.rows = rows
+        self.calibration = calibration
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.rows)
+
+    def where(self, **parameters: Any) -> Results:
+        """The rows that have these parameters."""
+        found = [row for row in self.rows if parameters.items() <= row.parameters.items()]
+        return Results(self.name, self.unit, found, self.calibration)
+
+    def find(self, **parameters: Any) -> Result | None:
+        """The only row that has these parameters."""
+        found = self.where(**parameters).rows
+        assert len(found) <= 1, f"{parameters} are not one row"
+        return found[0] if found else None
+
+    def measured(self, **parameters: Any) -> Result | None:
+        """As `find`, if it has values."""
+        found = self.find(**parameters)
+        return found if found and found.values else None
+
+    def ratio(self, over: dict[str, Any], base: dict[str, Any]) -> float:
+        """The median of the ratios of two rows, round by round; NaN if one has no values. Each is
+        the only row that has these parameters."""
+        value, other = self.find(**over), self.find(**base)
+        found = value.ratio(other) if value and other else None
+        return found.median if found else math.nan
+
+    def distinct(self, parameter: str) -> list[Any]:
+        """The values of a parameter in the order of the rows."""
+        found = [row.parameters for row in self]
+        return list(dict.fromkeys(each[parameter] for each in found if parameter in each))

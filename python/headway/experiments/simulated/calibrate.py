@@ -1,0 +1,90 @@
+"""`headway simulate --calibrate FILE`: a probe of this machine, and what it found as a file.
+
+Progress and doubts go to stderr. Interrupted, it ends what it started and writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from headway import json_file
+from headway.errors import CommandError, reason_of
+from headway.experiments import interpreters, signals
+from headway.experiments.metadata import Circumstances, doubts, ticks
+from headway.experiments.progress import clear_progress, progress
+from headway.experiments.simulated import calibration, probe
+from headway.experiments.simulated.constants import Constants, Derivation
+
+OPTION = "--calibrate"
+# Places in the first line of /proc/stat behind its name: idle, waiting for I/O, steal.
+NOBODYS_TICKS = (3, 4, 7)
+# Others that use more of the processors make the figures doubtful.
+MOST_OTHERS = 0.05
+
+
+def run(file: str) -> int:
+    path = json_file.check_path(file, OPTION)
+    signals.watch()
+    circumstances = Circumstances()
+    others = Others()
+    cores = len(os.sched_getaffinity(0))
+    try:
+        samples = probe.measure(progress)
+    except KeyboardInterrupt:
+        clear_progress()
+        print("Interrupted: nothing is written.", file=sys.stderr)
+        return 130
+    clear_progress()
+    found = Derivation(samples, cores).constants()
+    metadata = circumstances.to_dict(interpreters.this(), others=others.share())
+    try:
+        calibration.write(path, metadata, *found)
+    except OSError as error:
+        raise CommandError(f"{OPTION} {file}: {reason_of(error)}") from error
+    for line in remarks(metadata, found):
+        print(line, file=sys.stderr)
+    return 0
+
+
+class Others:
+    """What share of all processors' time other processes used, from the moment when it is made.
+    Those of the probe have ended when it is asked."""
+
+    def __init__(self) -> None:
+        self._ticks = ticks()
+        self._own_s = own_s()
+
+    def share(self) -> float:
+        passed = [now - then for now, then in zip(ticks(), self._ticks, strict=True)]
+        return others_share(passed, own_s() - self._own_s)
+
+
+def others_share(passed: Sequence[int], used_s: float) -> float:
+    """`passed` as `metadata.ticks` has them; `used_s` is processor time that is not others'."""
+    busy = sum(passed) - sum(passed[place] for place in NOBODYS_TICKS)
+    used = round(used_s * os.sysconf("SC_CLK_TCK"))
+    return max(0, busy - used) / max(1, sum(passed))
+
+
+def own_s() -> float:
+    """Processor time of this process and of its children."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in both)
+
+
+def remarks(metadata: dict[str, Any], found: Constants) -> list[str]:
+    """What makes the file worth less than it could be, and what it has of this machine."""
+    lines = [f"doubtful: {doubt}" for doubt in doubts(metadata)]
+    if metadata["others"] > MOST_OTHERS:
+        lines.append(
+            f"doubtful: others used {metadata['others']:.0%} of the processors meanwhile; "
+            "calibrate a quiet machine"
+        )
+    lines += [f"as shipped: {name}: {why}" for name, why in found.kept().items()]
+    count = sum(constant.kept is None for part in found[:2] for constant in part.values())
+    lines.append(f"{count} constants measured in {metadata['seconds']:.0f} s")
+    return lines

@@ -1,0 +1,172 @@
+"""What was measured of a machine, as a file: the constants of `Machine` and of `Costs`.
+
+    {"schema": 1, "metadata": {...}, "machine": {NAME: CONSTANT}, "costs": {NAME: CONSTANT},
+     "also": {NAME: CONSTANT}}
+
+A CONSTANT is `{"value", "how", "samples", "median", "quantiles", "kept"}`: what the simulation
+takes, how it was had, of how many samples, which median and 21 quantiles they have (from the least
+to the greatest, evenly spaced); and why it is the shipped one, if it is. `also` has what was
+measured beside these and is no constant of a simulation. Only the values count when a file is read.
+It knows nothing of how anything is measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, fields
+from statistics import median
+from typing import Any, NamedTuple, TypeVar
+
+from headway import json_file
+from headway.errors import CommandError, reason_of
+from headway.experiments.simulated.costs import Costs
+from headway.experiments.simulated.machine import Machine
+from headway.experiments.simulated.scenario import Distribution
+from headway.report.schema import find_field_problem
+
+SCHEMA = 1
+OPTION = "--calibration"
+# A calibration has some 30 KB.
+MAX_BYTES = 1 << 20
+QUANTILES = 21
+# What the simulation takes; see `Scenario::check` of crates/simulation.
+MOST_NS = 1e15
+MOST_CORES = 64
+AT_LEAST_ONE = frozenset({"cores", "slice_ns", "tick_ns", "stolen_every_ns"})
+# The words of a distribution, each with how many numbers it has; None is any number of them.
+DISTRIBUTIONS = {"exponential": 0, "uniform": 2, "lognormal": 2, "quantiles": None}
+PARTS: dict[str, tuple[type, ...]] = dict.fromkeys(("metadata", "machine", "costs"), (dict,))
+Constants = TypeVar("Constants", Machine, Costs)
+
+
+class Constant(NamedTuple):
+    value: Distribution
+    how: str
+    samples: int = 0
+    median: float | None = None
+    quantiles: Sequence[float] = ()
+    kept: str | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    machine: Machine
+    costs: Costs
+    metadata: Mapping[str, Any]
+
+
+def measured(value: Distribution, how: str, samples: Sequence[float]) -> Constant:
+    return Constant(value, how, len(samples), median(samples), quantiles(samples, QUANTILES))
+
+
+def quantiles(samples: Sequence[float], count: int) -> list[float]:
+    """Evenly spaced, from the least to the greatest."""
+    ordered = sorted(samples)
+    return [ordered[round(place * (len(ordered) - 1) / (count - 1))] for place in range(count)]
+
+
+def write(
+    path: str,
+    metadata: Mapping[str, Any],
+    machine: Mapping[str, Constant],
+    costs: Mapping[str, Constant],
+    also: Mapping[str, Constant],
+) -> None:
+    """`path` is one that json_file.check_path() found. Raises OSError."""
+    parts = {"machine": machine, "costs": costs, "also": also}
+    told = {
+        part: {name: constant._asdict() for name, constant in constants.items()}
+        for part, constants in parts.items()
+    }
+    json_file.write_json({"schema": SCHEMA, "metadata": dict(metadata), **told}, path)
+
+
+class _Problem(Exception):
+    """What is wrong with a file, and where in it."""
+
+
+def read(file: str) -> Calibration:
+    """Raises CommandError (exit code 2): one line with the file, the place in it, what was found
+    and what is allowed."""
+    try:
+        with open(file, "rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        raise CommandError(f"{OPTION} {file!r}: {reason}", exit_code=2) from error
+    try:
+        return _parse(data)
+    except _Problem as problem:
+        raise CommandError(f"{OPTION} {file!r} is none: {problem}", exit_code=2) from problem
+
+
+def _parse(data: bytes) -> Calibration:
+    if len(data) > MAX_BYTES:
+        raise _Problem(f"it is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _Problem(f"it is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise _Problem("it must be JSON: {...}")
+    if found.get("schema") != SCHEMA:
+        raise _Problem(f"schema is {found.get('schema')!r:.40}, and must be {SCHEMA}")
+    if problem := find_field_problem(found, PARTS, ""):
+        raise _Problem(problem)
+    return Calibration(
+        _constants(Machine, found["machine"], "machine"),
+        _constants(Costs, found["costs"], "costs"),
+        found["metadata"],
+    )
+
+
+def _constants(kind: type[Constants], found: Mapping[str, Any], part: str) -> Constants:
+    """What is missing is as shipped."""
+    known = {field.name: field for field in fields(kind)}
+    values = {}
+    for name, constant in found.items():
+        place = f"{part}.{name:.40}"
+        if name not in known:
+            raise _Problem(f"{place} is no constant; there are {', '.join(sorted(known))}")
+        if not isinstance(constant, dict) or "value" not in constant:
+            raise _Problem(f"{place} must be {{'value': ...}}")
+        values[name] = constant["value"]
+        if (allowed := _allowed(known[name], values[name])) is not None:
+            raise _Problem(f"{place}.value is {values[name]!r:.60}, and must be {allowed}")
+    return kind(**values)
+
+
+def _allowed(field: Field[Any], value: object) -> str | None:
+    """None if the value is."""
+    if field.name == "cores":
+        is_count = type(value) is int and 1 <= value <= MOST_CORES
+        return None if is_count else f"a whole number from 1 to {MOST_CORES}"
+    least = 1 if field.name in AT_LEAST_ONE else 0
+    if _is_time(value, least):
+        return None
+    times = f"nanoseconds from {least} to {MOST_NS:g}"
+    if field.type != "Distribution":
+        return times
+    return None if _is_distribution(value) else f"{times}, or a distribution of such"
+
+
+def _is_time(value: object, least: float = 0) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return least <= value <= MOST_NS
+
+
+def _is_distribution(value: object) -> bool:
+    """See `scenario.Distribution`."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((word, numbers),) = value.items()
+    if word not in DISTRIBUTIONS:
+        return False
+    count = DISTRIBUTIONS[word]
+    if count == 0:
+        return _is_time(numbers)
+    if not isinstance(numbers, list) or not numbers or count not in (None, len(numbers)):
+        return False
+    return all(map(_is_time, numbers))

@@ -1,0 +1,62 @@
+"""What the programs of the experiments cost a core: measured, of CPython 3.13 on one machine.
+
+Beside `Machine`, which has the costs of GILs and of the kernel's scheduling, these are the times
+that a thread is busy with its own, on a core that it has to itself. A calibration file has those of
+another machine. It knows nothing of experiments, nor of how anything was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from headway.experiments.simulated.scenario import Distribution
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Nanoseconds, once each."""
+
+    # A byte through a TCP connection of the loopback device. send() has the kernel do all of the
+    # receiver's part, too, up to its wake-up, so recv() is little more than a copy.
+    tcp_send_ns: Distribution = 6_200
+    tcp_receive_ns: Distribution = 1_300
+    # What an echo server's thread does in Python between recv() and send(), and between send() and
+    # recv().
+    echo_server_ns: Distribution = 40
+    # What its client does between two requests.
+    echo_client_ns: Distribution = 390
+    # `n -= 1` and the look at whether to go on.
+    decrement_ns: float = 28
+    # A UDP packet to another process; to get one that is there; what Python makes of it; and a
+    # signal to who sent it.
+    udp_send_ns: Distribution = 6_000
+    udp_receive_ns: Distribution = 1_100
+    ping_ns: Distribution = 1_000
+    kill_ns: Distribution = 2_000
+    # A call of each of ccbench's workloads, which is C but for the first; and Python between two.
+    pi_digits_ns: float = 163_000
+    find_definitions_ns: float = 1_460_000
+    bz2_ns: float = 244_000
+    sha1_ns: float = 77_000
+    zlib_ns: float = 67_000
+    between_calls_ns: Distribution = 3_000
+    # Of a page: to read and parse a request and to write the response, without the GIL; and Python
+    # before and after the page's own work, each time.
+    http_ns: Distribution = 10_000
+    http_python_ns: Distribution = 4_000
+    # What one of the clients does for a request, in Python and for the kernel.
+    http_client_ns: Distribution = 60_000
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Costs:
+        """What is missing is as shipped. Raises ValueError for a name that is none."""
+        known = {field.name for field in fields(cls)}
+        for name in found:
+            if name not in known:
+                raise ValueError(f"{name!r} is no cost; there are {', '.join(sorted(known))}")
+        return cls(**found)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)

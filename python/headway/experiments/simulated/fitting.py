@@ -1,0 +1,231 @@
+"""What the requests of a recording are like: their bursts with the GIL, their times away from it,
+how their work ends, and who asks for them.
+
+Of sums and histograms alone, so it can be done again with some of the reports (a bootstrap). Knows
+nothing of simulations; what the kernel adds to each time is still in them.
+
+**Whether work is fixed or ends by the clock** decides what a switch interval does: a page that
+computes until so much time has passed loses work while others have the GIL, one that computes so
+much does not. A recording tells by what happens when the kernel takes the core from a thread that
+holds the GIL. Fixed work then holds the GIL for longer, and its CPU time stays what it is; work
+that ends by the clock holds the GIL for as long as ever, and its CPU time shrinks. So CPU times
+reach further below their median than times with the GIL do where the clock ends the work, and less
+far where it does not: `Lean`. What makes requests unlike each other is in both alike.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from headway.experiments.simulated.recording import Recording
+from headway.recorder.records import histogram
+from headway.recorder.records.histogram import Histogram
+from headway.recorder.records.summary import Record
+
+NS = 1e9
+POINTS = 101
+# Of a bucket's upper bound, its middle: buckets are 1/17 to 1/32 of it wide.
+MIDDLE = 1 - 1 / 40
+# More times away than this in one request are put together.
+MOST_BURSTS = 8
+# CPU times of shorter requests are not read from the kernel one by one.
+LEAST_READ_S = 0.0005
+# Leans within this cannot be told from the width of the histograms' buckets, and from cores that
+# are now faster, now slower: those of fixed work were up to 0.012 beside many other programs, those
+# of work that the clock ends from 0.07 to 0.14.
+LEAST_LEAN = 0.025
+# Of connections opened per request: fewer, and clients keep theirs and ask again.
+KEPT_OPEN = 0.1
+BUSY = 0.9
+
+
+class Demand(NamedTuple):
+    """So many clients of the whole group, each of which asks, waits, thinks and asks again. Where
+    `is_open` they stand for requests that come whatever becomes of those before."""
+
+    clients: tuple[int, ...]
+    think_s: float
+    is_open: bool
+
+    @property
+    def total(self) -> int:
+        return sum(self.clients)
+
+
+class Lean(NamedTuple):
+    """How much further below its median the one reaches than the other, as a share of the median:
+    CPU times less times with the GIL. Positive: the clock ends the work."""
+
+    value: float
+    is_known: bool
+
+
+@dataclass(frozen=True)
+class Page:
+    """A request, in seconds. `shares` are those of its bursts in its work, in order; between two it
+    is away for `away_s`. `work_s` are quantiles of the CPU time with the GIL, `until_s` of when the
+    first burst would end by the clock. `away_s` may have waits for a core in it; those that waited
+    for nothing were away for `least_away_s`."""
+
+    shares: tuple[float, ...]
+    work_s: tuple[float, ...]
+    until_s: tuple[float, ...]
+    away_s: float
+    least_away_s: float
+
+
+class Figures(NamedTuple):
+    """What was measured, and what is predicted: requests/s, and in seconds the response, the wait
+    for the GIL of a request, and the 95th percentile of that of a take that waited. `visible_s`
+    is what of a request is neither holding the GIL nor waiting for it."""
+
+    throughput: float
+    response_s: float
+    wait_s: float
+    take_wait_p95_s: float
+    stretch: float
+
+
+def page_of(record: Record) -> Page:
+    requests = record["request_count"]
+    [gil] = record["gils"]
+    takes = (gil["gil_takes"] - gil["gil_forced_drops"]) / requests
+    bursts = min(MOST_BURSTS, max(1, round(takes)))
+    work_s = quantiles(record["request_cpu_time_histogram"])
+    held_s = quantiles(record["gil_held_time_histogram"])
+    shares = burst_shares(gil["gil_hold"], bursts)
+    apart_s = apart(record)
+    unhindered_s = quantiles(record["application_time_histogram"])[1] - held_s[1]
+    # Nothing is computed for longer than what the longest computation took of a core.
+    longest_s = work_s[-2]
+    return Page(
+        shares,
+        work_s,
+        tuple(min(each, longest_s) * shares[0] for each in held_s),
+        apart_s / max(1, bursts - 1),
+        min(apart_s, max(0.0, unhindered_s)) / max(1, bursts - 1),
+    )
+
+
+def burst_shares(holds: Histogram, bursts: int) -> tuple[float, ...]:
+    """What each burst of a request has of its work, if every request has one of the longest, one of
+    the next ones, and so on. The longest comes first."""
+    points = quantiles(holds, 50 * bursts + 1)
+    sums = [sum(points[50 * n : 50 * (n + 1)]) for n in range(bursts)]
+    return tuple(each / sum(sums) for each in reversed(sums))
+
+
+def apart(record: Record) -> float:
+    """Seconds of a request in which it neither held the GIL nor waited for it: away for I/O, and
+    in want of a core."""
+    requests = record["request_count"]
+    phases = ("server", "application", "output_write")
+    whole = sum(record[f"{phase}_time_histogram"]["sum"] for phase in phases)
+    known = record["gil_held_time_histogram"]["sum"] + record["gil_wait_time_histogram"]["sum"]
+    return float(max(0.0, whole - known) / requests)
+
+
+def figures_of(records: Sequence[Record], demand: Demand) -> Figures:
+    """Of all processes together. The response is that which clients see: by Little's law, where
+    they keep their connections, so that what waits in the kernel's queues is in it."""
+    requests = sum(record["request_count"] for record in records)
+    throughput = sum(record["request_count"] / record["process_seconds"] for record in records)
+
+    def mean(name: str) -> float:
+        return float(sum(record[f"{name}_histogram"]["sum"] for record in records) / requests)
+
+    takes = histogram.total(record["gils"][0]["gil_wait"] for record in records)
+    response_s = mean("request_time")
+    if not demand.is_open:
+        response_s = demand.total / throughput - demand.think_s
+    return Figures(
+        throughput,
+        response_s,
+        mean("gil_wait_time"),
+        quantiles(takes)[95] if takes else 0.0,
+        mean("gil_held_time") / max(1e-9, mean("request_cpu_time")),
+    )
+
+
+def demand_of(recording: Recording) -> Demand:
+    """From the connections that were open, and how many were opened."""
+    records = [worker.record for worker in recording.workers]
+    requests = sum(record["request_count"] for record in records)
+    opened = sum(record.get("connections_accepted", 0) for record in records)
+    throughput = sum(record["request_count"] / record["process_seconds"] for record in records)
+    visible_s = sum(record["request_time_histogram"]["sum"] for record in records) / requests
+    if opened < KEPT_OPEN * requests:
+        clients = tuple(
+            max(1, round(record["connection_seconds"] / record["process_seconds"]))
+            for record in records
+        )
+        idle_s = max(0.0, sum(clients) / throughput - visible_s)
+        # With all threads busy a request waits unseen for one; so much of it is no thinking.
+        return Demand(clients, 0.0 if busy_of(recording) > BUSY else idle_s, False)
+    # So many that those that wait hardly change how many are left to ask.
+    in_flight = max(1.0, throughput * visible_s)
+    each = max(10, round(min(20 * in_flight, 50 + 3 * in_flight) / len(records)))
+    clients = (each,) * len(records)
+    return Demand(clients, max(0.0, sum(clients) / throughput - visible_s), True)
+
+
+def busy_of(recording: Recording) -> float:
+    """The share of the worker threads' time that was in requests, of the busiest process."""
+    return max(
+        float(worker.record["busy_seconds"] / worker.record["thread_seconds"])
+        for worker in recording.workers
+    )
+
+
+def lean_of(samples: Sequence[Sequence[Record]]) -> Lean:
+    """Of each sample's processes; the first is the recording itself, the others are resamples.
+    Known where nearly all say the same, and more than the histograms' width."""
+    leans = [sum(lean(record) for record in records) / len(records) for records in samples]
+    resampled = sorted(leans[1:])
+    low, high = resampled[len(resampled) // 20], resampled[-1 - len(resampled) // 20]
+    cpu_s = min(mean_of(record["request_cpu_time_histogram"]) for record in samples[0])
+    is_known = cpu_s >= LEAST_READ_S and (low > LEAST_LEAN or high < -LEAST_LEAN)
+    return Lean(leans[0], is_known)
+
+
+def lean(record: Record) -> float:
+    return below_median(record["request_cpu_time_histogram"]) - below_median(
+        record["gil_held_time_histogram"]
+    )
+
+
+def below_median(times: Histogram) -> float:
+    """The mean distance of what is below the median from it, of all, in medians."""
+    middle = quantiles(times)[POINTS // 2]
+    below = sum(count * max(0.0, middle - at) for at, count in middles(times))
+    return float(below / times["count"] / middle) if middle else 0.0
+
+
+def mean_of(times: Histogram) -> float:
+    return float(times["sum"] / times["count"]) if times["count"] else 0.0
+
+
+def middles(times: Histogram) -> Iterator[tuple[float, int]]:
+    for bound, count in times["buckets"]:
+        yield min(max(bound * MIDDLE, times["min"]), times["max"]), count
+
+
+def quantiles(times: Histogram, points: int = POINTS) -> tuple[float, ...]:
+    """Evenly spaced, from the least to the greatest; scaled so that their mean is the histogram's,
+    which is exact."""
+    found = list(middles(times))
+    if not found:
+        return (0.0,) * points
+    upto = list(accumulate(count for _, count in found))
+    values = [
+        found[min(len(found) - 1, bisect_left(upto, place / (points - 1) * upto[-1]))][0]
+        for place in range(points)
+    ]
+    # Between two quantiles lies what is between them.
+    mean = (sum(values) - (values[0] + values[-1]) / 2) / (points - 1)
+    scale = mean_of(times) / mean if mean else 1.0
+    return tuple(each * scale for each in values)

@@ -1,0 +1,64 @@
+"""`countdown` in virtual time: threads that count down their shares, once, and are over.
+
+They all start at once; those of `programs/countdown_threads.py` start one after another, which
+matters to who is first and not to when all are over. Without the timers' slack, timers are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.experiments.experiment import Choice, Measured, Parameters, Row
+from headway.experiments.measured.countdown import PATIENCE, SECONDS, UNIT_DECREMENTS, Countdown
+from headway.experiments.simulated.models.experiment import (
+    Conditions,
+    Scene,
+    Simulated,
+    gils_of,
+    window_s,
+)
+from headway.experiments.simulated.samples import NS
+from headway.experiments.simulated.scenario import Outcome, Scenario, Thread, compute
+
+
+class SimulatedCountdown(Simulated):
+    experiment = Countdown()
+    scene = Scene(
+        {
+            "policy": "stock",
+            "switch_interval": 0.005,
+            "threads": 2,
+            "mode": "threads",
+            "timers": "default",
+        },
+        seconds=0.2,
+    )
+
+    def calibration(self, choice: Choice, conditions: Conditions) -> Parameters:
+        """As many decrements as take one thread the time of a value."""
+        seconds = choice.seconds or SECONDS
+        decrements = round(seconds * NS / conditions.costs.decrement_ns)
+        return {"decrements": decrements, **super().calibration(choice, conditions)}
+
+    def scenario(self, row: Row, choice: Choice, conditions: Conditions) -> Scenario:
+        if row.parameters["timers"] == "exact":
+            exact = replace(conditions.machine, timer_slack_ns=0)
+            conditions = replace(conditions, machine=exact)
+        gils = gils_of(row)
+        count = row.parameters["threads"]
+        seconds = choice.seconds or SECONDS
+        share = [compute(seconds * NS / count)]
+        threads = [
+            Thread(f"countdown-{index}", share, gil=0 if gils else None, once=True)
+            for index in range(count)
+        ]
+        return conditions.scenario(gils, threads, 0.0, PATIENCE * seconds)
+
+    def measured(
+        self, row: Row, scenario: Scenario, outcome: Outcome, conditions: Conditions
+    ) -> Measured:
+        ends_ns = [thread["finished_ns"] for thread in outcome.threads]
+        ended_s = window_s(scenario) if None in ends_ns else max(ends_ns) / NS
+        computed_ns = sum(thread["computed_ns"] for thread in outcome.threads)
+        decrements = computed_ns / conditions.costs.decrement_ns
+        return Measured(ended_s / decrements * UNIT_DECREMENTS)

@@ -1,0 +1,116 @@
+"""`latency` in virtual time: a thread that pings wake up, who sends them, and what computes beside
+the thread, as `programs/ping_server.py` and its neighbours do.
+
+A ping goes out a random while after the one before was received, of which a signal tells: that
+keeps the GIL, so the thread waits for it once for each ping.
+"""
+
+from __future__ import annotations
+
+from headway.experiments.experiment import Choice, Measured, Parameters, Row
+from headway.experiments.measured.ccbench import THREADS
+from headway.experiments.measured.latency import VALUE, Latency, long_enough_s
+from headway.experiments.measured.pings import MS, WARM_UP_S, figures_of
+from headway.experiments.processes import BenchmarkError
+from headway.experiments.simulated.costs import Costs
+from headway.experiments.simulated.models.experiment import (
+    Conditions,
+    Scene,
+    Simulated,
+    gils_of,
+    threads_named,
+)
+from headway.experiments.simulated.samples import NS, gathered
+from headway.experiments.simulated.scenario import (
+    Outcome,
+    Scenario,
+    Step,
+    Thread,
+    answer,
+    ask,
+    call,
+    compute,
+    receive,
+    sleep,
+    system,
+)
+
+SOCKET = 0
+MAX_PAUSE_NS = 2_000_000
+PING, CLIENT, COMPUTE = "ping", "client", "compute-"
+
+
+class SimulatedLatency(Simulated):
+    experiment = Latency()
+    scene = Scene(
+        {
+            "policy": "stock",
+            "switch_interval": 0.005,
+            "mode": THREADS,
+            "workload": "A",
+            "cpu_threads": 1,
+        },
+        seconds=0.2,
+    )
+
+    def calibration(self, choice: Choice, conditions: Conditions) -> Parameters:
+        workloads = choice.workloads or Latency.workloads
+        calls_ms = {name: call_ns(name, conditions.costs) / NS * MS for name in workloads}
+        return {**super().calibration(choice, conditions), "call_ms": calls_ms}
+
+    def scenario(self, row: Row, choice: Choice, conditions: Conditions) -> Scenario:
+        costs = conditions.costs
+        gils = gils_of(row)
+        gil = 0 if gils else None
+        work = work_of(row.parameters["workload"], costs)
+        threads = [
+            Thread(PING, receive_pings(costs), gil=gil),
+            *(
+                Thread(f"{COMPUTE}{index}", work, gil=gil)
+                for index in range(row.parameters["cpu_threads"])
+            ),
+            Thread(CLIENT, send_pings(costs)),
+        ]
+        return conditions.scenario(gils, threads, WARM_UP_S, choice.seconds or long_enough_s(row))
+
+    def measured(
+        self, row: Row, scenario: Scenario, outcome: Outcome, conditions: Conditions
+    ) -> Measured:
+        (client,) = threads_named(outcome, scenario, CLIENT)
+        waits = gathered([client["answer_ns"]])
+        if waits is None:
+            raise BenchmarkError("no ping was received")
+        waits_s = waits.spread_s()
+        figures = figures_of(waits_s, row.parameters.get("switch_interval"))
+        figures |= {"pings": float(waits.count), "mean_ms": waits.mean_s * MS}
+        return Measured(figures[VALUE], figures, waits_s)
+
+
+def receive_pings(costs: Costs) -> list[Step]:
+    return [
+        receive(SOCKET, costs.udp_receive_ns),
+        compute(costs.ping_ns),
+        answer(costs.kill_ns),
+    ]
+
+
+def send_pings(costs: Costs) -> list[Step]:
+    return [sleep({"uniform": [0, MAX_PAUSE_NS]}), ask(SOCKET, costs.udp_send_ns)]
+
+
+def call_ns(workload: str, costs: Costs) -> float:
+    return {
+        "A": costs.pi_digits_ns,
+        "B": costs.find_definitions_ns,
+        "C": costs.bz2_ns,
+        "sha1": costs.sha1_ns,
+        "zlib": costs.zlib_ns,
+    }[workload]
+
+
+def work_of(workload: str, costs: Costs) -> list[Step]:
+    """A is Python; B keeps the GIL, the others drop it."""
+    ns = call_ns(workload, costs)
+    if workload == "A":
+        return [compute(ns)]
+    return [compute(costs.between_calls_ns), call(ns) if workload == "B" else system(ns)]

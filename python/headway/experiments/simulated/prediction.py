@@ -1,0 +1,249 @@
+"""`headway simulate --from RECORDING`: what another switch interval, policy or shape would do to a
+service that was recorded, with an interval for each figure.
+
+A prediction is what was measured, times what simulations say a change does to it. Its interval
+covers the recording's scatter (each simulation's page is of the recording's reports, drawn anew),
+what seeds change, how connections fall to processes, how far the simulations are from the recording
+itself, and MODEL_ERROR. Where the recording leaves open whether the clock ends the work of a
+request, it covers both.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import NamedTuple
+
+from headway.experiments.simulated.costs import Costs
+from headway.experiments.simulated.fitting import (
+    BUSY,
+    Demand,
+    Figures,
+    Lean,
+    Page,
+    busy_of,
+    demand_of,
+    figures_of,
+    lean_of,
+    page_of,
+)
+from headway.experiments.simulated.intervals import Interval, covered, hull, median_of, widened
+from headway.experiments.simulated.machine import Machine
+from headway.experiments.simulated.recording import Recording, total, unfit
+from headway.experiments.simulated.service import Configuration, Service, Surroundings
+from headway.experiments.simulated.validation import Hidden, reproduce, simulate
+
+# The simulated window.
+SECONDS = 2.0
+DEFAULT_VALUES = 16
+# Beyond it what is simulated is another service than what was recorded.
+MOST_MISFIT = 0.5
+PREDICTED = ("throughput", "response_s", "wait_s", "take_wait_p95_s")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of a configuration, by the names of PREDICTED."""
+
+    configuration: Configuration
+    intervals: dict[str, Interval]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What was measured, how its requests end, what simulating the recording gives, and what each
+    other configuration would."""
+
+    recording: Recording
+    demand: Demand
+    measured: Figures
+    lean: Lean
+    check: Prediction
+    misfit: float
+    predictions: list[Prediction]
+
+
+class Draw(NamedTuple):
+    """One sample of the recording's reports, and the seed that goes with it."""
+
+    page: Page
+    seed: int
+
+
+def predict(
+    path: str,
+    recording: Recording,
+    asked: Sequence[Configuration],
+    machine: Machine,
+    costs: Costs,
+    seed: int = 1,
+    values: int = DEFAULT_VALUES,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Predicted:
+    """Raises Unfit where the recording cannot support it."""
+    demand = demand_of(recording)
+    check_demand(path, recording, demand)
+    measured = figures_of([worker.record for worker in recording.workers], demand)
+    draws, lean = drawn(recording, seed, values)
+    recorded = configuration_of(recording)
+    surroundings = Surroundings(machine, costs, demand, 0.0)
+    ends = (lean.value > 0,) if lean.is_known else (False, True)
+    models = []
+    for ends_by_clock in ends:
+        progress("fitting")
+        service = Service(draws[0].page, ends_by_clock, recorded, surroundings)
+        models.append(Model(service, reproduce(service, measured, seed), draws, measured))
+    check, misfit = checked(recorded, models, measured)
+    if misfit > MOST_MISFIT:
+        found = check.intervals["throughput"].middle
+        unfit(
+            path,
+            f"simulated as recorded it gives {found:.0f} requests/s, and {measured.throughput:.0f} "
+            "were measured; what makes the difference is not in it",
+        )
+    predictions = []
+    for configuration in asked:
+        progress(said(configuration))
+        of_models = [model.predict(configuration) for model in models]
+        intervals = {name: hull([each[name] for each in of_models]) for name in PREDICTED}
+        predictions.append(Prediction(configuration, intervals))
+    return Predicted(recording, demand, measured, lean, check, misfit, predictions)
+
+
+def check_demand(path: str, recording: Recording, demand: Demand) -> None:
+    """Saturated servers tell what they can do, not what is asked of them."""
+    busy = busy_of(recording)
+    if demand.is_open and busy > BUSY:
+        unfit(
+            path,
+            f"its threads were in requests for {busy:.0%} of the time while new connections came, "
+            "so more was asked for than was served, and how much more is not known",
+        )
+
+
+def configuration_of(recording: Recording) -> Configuration:
+    return Configuration(
+        len(recording.workers),
+        recording.threads,
+        recording.policy,
+        recording.switch_interval_s,
+        recording.cores,
+    )
+
+
+def alternatives(
+    recorded: Configuration,
+    policies: Sequence[str],
+    switch_intervals_s: Sequence[float],
+    shapes: Sequence[tuple[int, int]],
+    cores: int | None,
+) -> list[Configuration]:
+    """Each of one with each of the others; what is not asked for stays as recorded."""
+    found = [
+        Configuration(processes, threads, policy, interval_s, cores or recorded.cores)
+        for (processes, threads), policy, interval_s in product(
+            shapes or [(recorded.processes, recorded.threads)],
+            policies or [recorded.policy],
+            switch_intervals_s or [recorded.switch_interval_s],
+        )
+    ]
+    return [each for each in dict.fromkeys(found) if each != recorded]
+
+
+def drawn(recording: Recording, seed: int, values: int) -> tuple[list[Draw], Lean]:
+    """The recording itself first, then samples of its reports, as many of each process."""
+    choose = random.Random(seed)
+    whole = total(tick for worker in recording.workers for tick in worker.ticks)
+    draws = [Draw(page_of(whole), seed)]
+    samples = [[worker.record for worker in recording.workers]]
+    for number in range(1, values):
+        places = [
+            choose.choices(range(len(worker.ticks)), k=len(worker.ticks))
+            for worker in recording.workers
+        ]
+        drawn_ticks = [
+            [worker.ticks[place] for place in some]
+            for worker, some in zip(recording.workers, places, strict=True)
+        ]
+        samples.append([total(ticks) for ticks in drawn_ticks])
+        page = page_of(total(tick for ticks in drawn_ticks for tick in ticks))
+        draws.append(Draw(page, seed + number))
+    return draws, lean_of(samples)
+
+
+class Model:
+    """Requests whose work ends in one of the two ways, fitted to the recording."""
+
+    def __init__(
+        self, service: Service, hidden: Hidden, draws: Sequence[Draw], measured: Figures
+    ) -> None:
+        self._service = service
+        self._hidden = hidden
+        self._draws = draws
+        self._measured = measured
+        demand = service.surroundings.demand
+        self.recorded = [self._simulate(draw, service.configuration, demand) for draw in draws]
+
+    def predict(self, configuration: Configuration) -> dict[str, Interval]:
+        """Both what the simulations give and what they do to what was measured lie within, so that
+        a misfit widens it."""
+        found = []
+        for draw, before in zip(self._draws, self.recorded, strict=True):
+            demand = fallen(self._service.surroundings.demand, configuration.processes, draw.seed)
+            found.append((before, self._simulate(draw, configuration, demand)))
+        return {name: self._interval(name, found) for name in PREDICTED}
+
+    def _simulate(self, draw: Draw, configuration: Configuration, demand: Demand) -> Figures:
+        service = replace(
+            self._service,
+            page=draw.page,
+            configuration=configuration,
+            surroundings=replace(self._service.surroundings, demand=demand),
+        )
+        return simulate(self._hidden.put_into(service), draw.seed, SECONDS)
+
+    def _interval(self, name: str, found: Sequence[tuple[Figures, Figures]]) -> Interval:
+        usual = median_of([getattr(before, name) for before, _ in found])
+        after = sorted(getattr(each, name) for _, each in found)
+        if not usual:
+            return widened(Interval(*covered(after)))
+        by = getattr(self._measured, name) / usual
+        low, middle, high = covered([each * by for each in after])
+        direct = median_of(after)
+        return widened(Interval(min(low, direct), middle, max(high, direct)))
+
+
+def fallen(demand: Demand, processes: int, seed: int) -> Demand:
+    """The same clients, whose connections another start would give to processes as it comes."""
+    if demand.is_open:
+        each = max(1, round(demand.total / processes))
+        clients = (each,) * processes
+        return Demand(clients, demand.think_s * sum(clients) / demand.total, True)
+    choose = random.Random(seed)
+    counts = [0] * processes
+    for _ in range(demand.total):
+        counts[choose.randrange(processes)] += 1
+    return demand._replace(clients=tuple(counts))
+
+
+def checked(
+    recorded: Configuration, models: Sequence[Model], measured: Figures
+) -> tuple[Prediction, float]:
+    """What the simulations of the recording give, and how far that is from what was measured, at
+    worst among throughput and response."""
+    intervals = {}
+    for name in PREDICTED:
+        found = [covered(sorted(getattr(each, name) for each in m.recorded)) for m in models]
+        intervals[name] = hull([Interval(*each) for each in found])
+    misfit = max(
+        abs(intervals[name].middle / getattr(measured, name) - 1)
+        for name in ("throughput", "response_s")
+    )
+    return Prediction(recorded, intervals), misfit
+
+
+def said(configuration: Configuration) -> str:
+    interval = f"{configuration.switch_interval_s * 1e3:g} ms"
+    return f"{configuration.shape}, {interval}, {configuration.policy}"

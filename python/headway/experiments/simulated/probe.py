@@ -1,0 +1,132 @@
+"""Measures this machine with this interpreter: samples, by what they are of.
+
+Most parts are programs of their own (`programs/`), each on cores that it chooses; and one is the
+web server under load. They take turns for some rounds, so that a moment's load does not get all
+samples of one kind. It knows nothing of what is made of the samples.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headway.experiments.measured.wsgi.load import load_server
+from headway.experiments.measured.wsgi.server import HEADWAY, Shape
+from headway.experiments.processes import (
+    DEFAULT_SWITCH_INTERVAL_S,
+    STOCK,
+    BenchmarkError,
+    Setting,
+    program,
+)
+
+OWN_PROGRAMS = Path(__file__).resolve().parent / "programs"
+ROUNDS = 3
+# As long as a core is idle between two requests of an echo server, and as a convoy has it be.
+SHORT, LONG = "short", "long"
+SHORT_US, LONG_US = 50, 5_000
+TIMEOUT_US = 100
+SWITCH_INTERVAL_US = 500
+WORKLOADS = ("A", "B", "C", "sha1", "zlib")
+SERVE_WARM_UP_S, SERVE_S = 0.1, 0.5
+EMPTY_PAGE = "/"
+
+
+class Part(NamedTuple):
+    """Its samples are named `NAME.` and what `measure` calls them, which tells one or several."""
+
+    name: str
+    title: str
+    measure: Callable[[], Mapping[str, Any]]
+
+
+@dataclass
+class Samples:
+    """Of all rounds. `failures` has why a part has none, or not all of them."""
+
+    of: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def add(self, part: Part, progress: Callable[[str], None]) -> None:
+        try:
+            found = part.measure()
+        except BenchmarkError as error:
+            self.failures[part.name] = str(error)
+            progress(f"{part.title}: {error}")
+            return
+        for name, samples in found.items():
+            self.of[f"{part.name}.{name}"] += samples if isinstance(samples, list) else [samples]
+
+
+def measure(progress: Callable[[str], None], rounds: int = ROUNDS) -> Samples:
+    samples = Samples()
+    planned = parts(sorted(os.sched_getaffinity(0)))
+    for number in range(rounds):
+        for part in planned:
+            if part.name not in samples.failures:
+                progress(f"calibrate: round {number + 1} of {rounds}: {part.title}")
+                samples.add(part, progress)
+    return samples
+
+
+def parts(cores: Sequence[int]) -> list[Part]:
+    """Those that these cores can have."""
+    one, other = cores[0], cores[-1]
+    found = [
+        Part("switch", "switches between processes", run("wake_ups", one, one, 0, 1_000)),
+        Part("timer", "timed waits", run("timed_waits", one, TIMEOUT_US, 500)),
+        Part("turns", "turns on a core", run("turns", one, 500)),
+        Part("interruptions", "interruptions of a core", run("interruptions", one, 700)),
+        Part("drops", "drops of a GIL", run("drops", one, 50)),
+        Part("requests", "drop requests", run("drop_requests", SWITCH_INTERVAL_US, 60, 300)),
+        Part("sockets", "sends and receives", run("socket_costs", one, 1_000)),
+        Part("echo", "echoes on one core", run("echo_costs", one, 300)),
+        Part("python", "Python between system calls", run("python_costs", one, 30)),
+        *(
+            Part(f"work-{name}", f"workload {name}", run("calls", one, name, 60))
+            for name in WORKLOADS
+        ),
+        Part("serve", "requests of a web server", serve),
+    ]
+    if one != other:
+        short, long = (
+            run("wake_ups", one, other, SHORT_US, 700),
+            run("wake_ups", one, other, LONG_US, 60),
+        )
+        found.append(Part(SHORT, "wake-ups after 50 us", short))
+        found.append(Part(LONG, "wake-ups after 5 ms", long))
+    return found
+
+
+def run(script: str, *words: int | str) -> Callable[[], Mapping[str, Any]]:
+    """A program's only answer."""
+
+    def measure() -> Mapping[str, Any]:
+        with program(STOCK, script, *map(str, words), folder=OWN_PROGRAMS) as running:
+            return running.answer()
+
+    return measure
+
+
+def serve() -> Mapping[str, float]:
+    """One process with one thread, and an empty page: what a request takes in all, how much of that
+    with the GIL, and what it takes the clients."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise BenchmarkError("this interpreter has no GIL")
+    setting = Setting("interval", DEFAULT_SWITCH_INTERVAL_S)
+    shape = Shape(HEADWAY, processes=1, threads=1, free_threading=False, setting=setting)
+    found = load_server(shape, EMPTY_PAGE, 0, SERVE_WARM_UP_S, SERVE_S)
+    shares = {
+        "server_ns": "cpu_per_process",
+        "held_ns": "gil_held_share",
+        "client_ns": "client_cpu_share",
+    }
+    request_ns = 60 * 1e9 / found.value
+    if missing := [share for share in shares.values() if share not in found.figures]:
+        raise BenchmarkError(f"the machine was too busy to tell {missing[0]}")
+    return {name: found.figures[share] * request_ns for name, share in shares.items()}

@@ -1,0 +1,382 @@
+"""Predicts what a change does to the threads of a program, from a report of `headway run --json`.
+
+A thread computes with the GIL, is away from it, and so on; one that never lets go of its own accord
+computes all the time. A report has sums alone, so a prediction covers what the seeds and the
+histograms' sizes leave open; and where bursts were cut by drop requests, both ways in which a
+burst may end. Knows nothing of command lines.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+from headway.errors import CommandError
+from headway.experiments.output.drawing import number
+from headway.experiments.simulated.fitting import NS, quantiles
+from headway.experiments.simulated.intervals import (
+    REPRODUCED,
+    Interval,
+    covered,
+    hull,
+    median_of,
+    widened,
+)
+from headway.experiments.simulated.lines import aligned
+from headway.experiments.simulated.machine import Machine
+from headway.experiments.simulated.recording import unfit
+from headway.experiments.simulated.samples import gathered
+from headway.experiments.simulated.scenario import (
+    Gil,
+    Scenario,
+    Step,
+    Thread,
+    begin,
+    compute,
+    compute_until,
+    end,
+    sleep,
+)
+from headway.experiments.simulated.service import spread
+from headway.report import units
+
+LEAST_WALL_S = 0.5
+LEAST_WAITS = 100
+# Threads that did less are of no consequence to others.
+LEAST_SHARE = 0.001
+LEAST_TAKES = 20
+# The turns of those that did less come in bursts, such as a main thread's while it imports.
+BUSY_SHARE = 0.05
+WARM_UP_S = 0.3
+SECONDS = 2.0
+# Bursts cut more often than this, of all of them, may have been ended by a clock.
+RARELY_CUT = 0.05
+MOST_MISFIT = 0.5
+# As threads' rows: how often in a second one goes away of its own accord, or is told to.
+FIGURES = ("turns", "held", "wait_s", "wait_p95_s")
+TITLES = ("turns/s", "GIL held", "wait", "p95")
+
+
+class Rule(NamedTuple):
+    policy: str
+    switch_interval_s: float
+    cores: int | None
+
+    def __str__(self) -> str:
+        return f"{self.switch_interval_s * 1e3:g} ms, {self.policy}"
+
+
+@dataclass(frozen=True)
+class Habit:
+    """What a thread does: bursts of these quantiles, and so long away after each; without `away_s`
+    it never goes."""
+
+    name: str
+    burst_s: tuple[float, ...]
+    away_s: float | None
+    bursts: int
+    is_cut: bool
+
+    def script(self, ends_by_clock: bool) -> list[Step]:
+        if self.away_s is None:
+            return [begin(), compute(1e6), end()]
+        work = compute_until if ends_by_clock and self.is_cut else compute
+        away = sleep({"exponential": max(1.0, self.away_s * NS)})
+        return [begin(), work(spread(self.burst_s)), end(), away]
+
+    def resampled(self, choose: random.Random) -> Habit:
+        count = max(2, min(self.bursts, 1_000))
+        drawn = sorted(choose.choices(self.burst_s, k=count))
+        points = tuple(drawn[round(n / 100 * (count - 1))] for n in range(101))
+        by = max(0.1, choose.gauss(1.0, count**-0.5))
+        away_s = None if self.away_s is None else self.away_s * by
+        return replace(self, burst_s=points, away_s=away_s)
+
+
+Row = dict[str, float]
+
+
+@dataclass(frozen=True)
+class ProgramPrediction:
+    """For each thread: what was measured, what simulating the report gives, and what each rule
+    would."""
+
+    recorded: Rule
+    measured: dict[str, Row]
+    simulated: dict[str, dict[str, Interval]]
+    predictions: list[tuple[Rule, dict[str, dict[str, Interval]]]]
+    is_open: bool
+
+    def lines(self) -> list[str]:
+        names = list(self.measured)
+        rows = [["", "", *TITLES]]
+        for name in names:
+            rows.append([name, "measured", *(said(f, self.measured[name][f]) for f in FIGURES)])
+            rows.append(["", "simulated", *spans(self.simulated[name])])
+            rows += [["", str(rule), *spans(found[name])] for rule, found in self.predictions]
+        work = (
+            "Bursts were cut by drop requests, and whether the clock ends them is not in a report; "
+            "intervals cover both."
+            if self.is_open
+            else "Bursts are taken for fixed work: hardly any was cut."
+        )
+        return [f"Recorded: {self.recorded}", work, "", *aligned(rows), "", self._reproduced()]
+
+    def _reproduced(self) -> str:
+        off = [
+            f"{name}'s {title} {self.simulated[name][figure].middle / real - 1:+.0%}"
+            for name in self.measured
+            for figure, title in zip(FIGURES[:2], TITLES[:2], strict=True)
+            if (real := self.measured[name][figure])
+            and abs(self.simulated[name][figure].middle / real - 1) > REPRODUCED
+        ]
+        if not off:
+            return f"Simulated as recorded turns and holds are within {REPRODUCED:.0%}."
+        return (
+            f"Simulated as recorded it does not come out as measured: {', '.join(off)}. The "
+            "intervals are wider for it."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        def threads(found: dict[str, dict[str, Interval]]) -> dict[str, Any]:
+            return {
+                name: {figure: each._asdict() for figure, each in row.items()}
+                for name, row in found.items()
+            }
+
+        return {
+            "kind": "program",
+            "recorded": self.recorded._asdict(),
+            "measured": self.measured,
+            "simulated": threads(self.simulated),
+            "predictions": [
+                {"configuration": rule._asdict(), "threads": threads(found)}
+                for rule, found in self.predictions
+            ],
+        }
+
+
+def said(figure: str, value: float) -> str:
+    if figure == "held":
+        return f"{value:.0%}"
+    return number(value) if figure == "turns" else units.seconds(value)
+
+
+def spans(found: dict[str, Interval]) -> list[str]:
+    return [
+        f"{said(name, found[name].middle)} ({said(name, found[name].low)} to "
+        f"{said(name, found[name].high)})"
+        for name in FIGURES
+    ]
+
+
+def check_no_server_options(options: Any) -> None:
+    if options.shape:
+        raise CommandError(
+            "--shape: the recording is of a program, which has no processes x threads", exit_code=2
+        )
+
+
+def predict_program(
+    path: str,
+    report: dict[str, Any],
+    policies: Sequence[str],
+    switch_intervals_s: Sequence[float],
+    cores: int | None,
+    machine: Machine,
+    seed: int,
+    values: int,
+    progress: Callable[[str], None],
+) -> ProgramPrediction:
+    """Raises Unfit where the report cannot support it."""
+    check(path, report)
+    rows = {row["name"]: row for row in report["threads"] if is_of_consequence(row, report)}
+    habits = [habit_of(row, report["wall"]) for row in rows.values()]
+    recorded = Rule(report["policy"], report["switch_interval"], None)
+    measured = {name: measured_of(row, report["wall"]) for name, row in rows.items()}
+    is_open = any(each.is_cut for each in habits)
+    models = [
+        Model(habits, ends_by_clock, machine, seed, values)
+        for ends_by_clock in ((False, True) if is_open else (False,))
+    ]
+    progress("as recorded")
+    before = [model.run(recorded) for model in models]
+    simulated = combined([each.intervals() for each in before])
+    check_reproduced(path, report, simulated)
+    predictions = []
+    for rule in alternatives(recorded, policies, switch_intervals_s, cores):
+        progress(str(rule))
+        found = [
+            model.run(rule).beside(base, measured)
+            for model, base in zip(models, before, strict=True)
+        ]
+        predictions.append((rule, combined(found)))
+    return ProgramPrediction(recorded, measured, simulated, predictions, is_open)
+
+
+def alternatives(
+    recorded: Rule,
+    policies: Sequence[str],
+    switch_intervals_s: Sequence[float],
+    cores: int | None,
+) -> list[Rule]:
+    """Each of one with each of the others, once; what is not asked for stays as recorded."""
+    found = [
+        Rule(policy, interval_s, cores)
+        for policy, interval_s in product(
+            policies or [recorded.policy], switch_intervals_s or [recorded.switch_interval_s]
+        )
+    ]
+    return [each for each in dict.fromkeys(found) if each != recorded]
+
+
+def check_reproduced(
+    path: str, report: dict[str, Any], simulated: dict[str, dict[str, Interval]]
+) -> None:
+    """One that hardly holds the GIL and yet wants it all the time is known by its turns."""
+    for row in report["threads"]:
+        if not is_of_consequence(row, report):
+            continue
+        name, measured = row["name"], measured_of(row, report["wall"])
+        held, turns = simulated[name]["held"].middle, simulated[name]["turns"].middle
+        if abs(held - measured["held"]) > MOST_MISFIT * max(measured["held"], 0.1):
+            unfit(
+                path,
+                f"simulated as recorded the thread {name} holds the GIL for {held:.0%} of the "
+                f"time, and it did for {measured['held']:.0%}",
+            )
+        is_busy = row["held"] + row["waited"] >= BUSY_SHARE * report["wall"]
+        if is_busy and abs(turns - measured["turns"]) > MOST_MISFIT * measured["turns"]:
+            unfit(
+                path,
+                f"simulated as recorded the thread {name} has {number(turns)} turns/s, and it had "
+                f"{number(measured['turns'])}",
+            )
+
+
+def check(path: str, report: dict[str, Any]) -> None:
+    if report["gil"] != "enabled":
+        unfit(path, "it is of a free-threaded build, whose threads wait for no GIL")
+    if len(report["gils"]) != 1:
+        unfit(path, f"it has {len(report['gils'])} GILs, and one can be predicted")
+    waits = report["gils"][0]["contended_takes"]
+    if waits < LEAST_WAITS:
+        unfit(path, f"its threads waited {waits} times for the GIL; {LEAST_WAITS} are needed")
+    if report["wall"] < LEAST_WALL_S:
+        unfit(path, f"it is of {units.seconds(report['wall'])}; {LEAST_WALL_S:g} s are needed")
+    kept = [row for row in report["threads"] if is_of_consequence(row, report)]
+    if any(row.get("folded") for row in kept):
+        unfit(path, "rows of it are of several threads together that had ended")
+    for row in kept:
+        if not row["voluntary_drops"] + row["forced_drops"] or not row["hold"]["sum"]:
+            unfit(path, f"the thread {row['name']} took the GIL, and no holds of it were counted")
+    names = [row["name"] for row in kept]
+    if len(set(names)) < len(names):
+        unfit(path, "several of its threads have one name")
+
+
+def is_of_consequence(row: dict[str, Any], report: dict[str, Any]) -> bool:
+    busy_s = row["held"] + row["waited"]
+    return bool(busy_s >= LEAST_SHARE * report["wall"] and row["takes"] >= LEAST_TAKES)
+
+
+def habit_of(row: dict[str, Any], wall_s: float) -> Habit:
+    bursts, cuts = row["voluntary_drops"], row["forced_drops"]
+    # One that ends its life has let go once.
+    if bursts * 10 < cuts:
+        return Habit(row["name"], (0.001,), None, max(cuts, 1), False)
+    points = quantiles(row["hold"])
+    by = row["held"] / bursts / (row["hold"]["sum"] / row["hold"]["count"])
+    away_s = max(0.0, wall_s - row["held"] - row["waited"] - row["forced_waited"]) / bursts
+    is_cut = cuts > RARELY_CUT * bursts
+    return Habit(row["name"], tuple(each * by for each in points), away_s, bursts, is_cut)
+
+
+def measured_of(row: dict[str, Any], wall_s: float) -> Row:
+    waits = row["wait"]
+    return {
+        "turns": (row["voluntary_drops"] + row["forced_drops"]) / wall_s,
+        "held": row["held"] / wall_s,
+        "wait_s": waits["sum"] / waits["count"] if waits["count"] else 0.0,
+        "wait_p95_s": waits["p95"] or 0.0 if waits["count"] else 0.0,
+    }
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Of one rule: the threads' figures in each simulation."""
+
+    found: list[dict[str, Row]]
+
+    def intervals(self) -> dict[str, dict[str, Interval]]:
+        return {
+            name: {f: Interval(*covered(self.sorted(name, f))) for f in FIGURES}
+            for name in self.found[0]
+        }
+
+    def sorted(self, name: str, figure: str) -> list[float]:
+        return sorted(each[name][figure] for each in self.found)
+
+    def beside(self, before: Runs, measured: dict[str, Row]) -> dict[str, dict[str, Interval]]:
+        """What the change does to what was measured, and what it is by itself."""
+        intervals = self.intervals()
+        for name, row in intervals.items():
+            for figure, direct in row.items():
+                usual, real = median_of(before.sorted(name, figure)), measured[name][figure]
+                by = real / usual if usual and real else 1.0
+                low, middle, high = (each * by for each in direct)
+                row[figure] = widened(
+                    Interval(min(low, direct.middle), middle, max(high, direct.middle))
+                )
+            # No thread holds the GIL for more than all of the time.
+            row["held"] = Interval(*(min(1.0, each) for each in row["held"]))
+        return intervals
+
+
+class Model:
+    def __init__(
+        self, habits: Sequence[Habit], ends_by_clock: bool, machine: Machine, seed: int, values: int
+    ) -> None:
+        choose = random.Random(seed)
+        self._draws = [
+            ([each.resampled(choose) for each in habits] if n else list(habits), seed + n)
+            for n in range(values)
+        ]
+        self._ends_by_clock = ends_by_clock
+        self._machine = machine
+
+    def run(self, rule: Rule) -> Runs:
+        return Runs([self._simulate(rule, habits, seed) for habits, seed in self._draws])
+
+    def _simulate(self, rule: Rule, habits: Sequence[Habit], seed: int) -> dict[str, Row]:
+        machine = replace(self._machine, cores=rule.cores or self._machine.cores)
+        scenario = Scenario(
+            vars(machine),
+            [Gil(rule.policy, rule.switch_interval_s * NS)],
+            [Thread(each.name, each.script(self._ends_by_clock), gil=0) for each in habits],
+            begin_ns=WARM_UP_S * NS,
+            end_ns=(WARM_UP_S + SECONDS) * NS,
+            seed=seed,
+        )
+        found = {}
+        for habit, thread in zip(habits, scenario.run().threads, strict=True):
+            waits = gathered([thread["wait_ns"]])
+            found[habit.name] = {
+                "turns": (thread["voluntary_drops"] + thread["forced_drops"]) / SECONDS,
+                "held": thread["held_ns"] / NS / SECONDS,
+                "wait_s": waits.mean_s if waits else 0.0,
+                "wait_p95_s": waits.quantile_s(0.95) if waits else 0.0,
+            }
+        return found
+
+
+def combined(
+    found: Sequence[dict[str, dict[str, Interval]]],
+) -> dict[str, dict[str, Interval]]:
+    return {
+        name: {figure: hull([each[name][figure] for each in found]) for figure in FIGURES}
+        for name in found[0]
+    }

@@ -1,0 +1,160 @@
+"""What is to be simulated: a machine, GILs, and threads that follow scripts.
+
+The words are those of `crates/simulation`, which runs a scenario and keeps nothing from one run to
+the next: the same scenario gives the same outcome. It knows nothing of experiments, of where
+figures come from, or of what is made of an outcome.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway import _native
+
+# Nanoseconds, or how they are distributed: a number is always the same, {"exponential": mean},
+# {"uniform": [least, most]}, {"lognormal": [median, sigma]}, or {"quantiles": [least, ..., most]},
+# evenly spaced, which is what measured times become.
+Distribution = float | Mapping[str, Any]
+Step = Mapping[str, Any]
+
+
+def compute(ns: Distribution) -> Step:
+    """Python code: on a core, with the GIL if the thread has one, dropping it soon after a drop
+    request."""
+    return {"compute": ns}
+
+
+def compute_until(ns: Distribution) -> Step:
+    """The same, until so much time has passed since the thread's last `begin`, whoever held the GIL
+    meanwhile."""
+    return {"compute_until": ns}
+
+
+def call(ns: Distribution) -> Step:
+    """C code: on a core, keeping the GIL until it is over."""
+    return {"call": ns}
+
+
+def system(ns: Distribution) -> Step:
+    """C code or a system call that drops the GIL, is on a core for so long, and takes it again."""
+    return {"system": ns}
+
+
+def sleep(ns: Distribution) -> Step:
+    """Drops the GIL, is on no core for so long, and takes it again."""
+    return {"sleep": ns}
+
+
+def receive(channel: int, ns: Distribution) -> Step:
+    """Drops the GIL, waits until a message is there, is on a core for so long to get it, and takes
+    the GIL again. Channels are numbered from 0; who waits first gets the first message."""
+    return {"receive": [channel, ns]}
+
+
+def reply(ns: Distribution) -> Step:
+    """Drops the GIL, is on a core for so long, answers the message that was received last, and
+    takes the GIL again. A message that nobody waits for an answer of is dropped."""
+    return {"reply": ns}
+
+
+def answer(ns: Distribution) -> Step:
+    """C code that keeps the GIL, on a core for so long, and answers the message that was received
+    last."""
+    return {"answer": ns}
+
+
+def ask(channel: int, ns: Distribution) -> Step:
+    """Drops the GIL, is on a core for so long, sends a message, waits until it is answered, and
+    takes the GIL again."""
+    return {"ask": [channel, ns]}
+
+
+def send(channel: int, ns: Distribution) -> Step:
+    """As `ask`, without an answer."""
+    return {"send": [channel, ns]}
+
+
+def begin() -> Step:
+    """A request begins, or whatever is to be counted."""
+    return {"begin": None}
+
+
+def end() -> Step:
+    """And ends. It is counted with the share of its time that lies within the window."""
+    return {"end": None}
+
+
+@dataclass(frozen=True)
+class Gil:
+    """`policy` is any of `headway_simulation::PolicyName`: interval, priority, deadline, ticks,
+    requests, beazley."""
+
+    policy: str = "interval"
+    switch_interval_ns: float = 5_000_000
+
+
+@dataclass(frozen=True)
+class Thread:
+    """`gil` is a place in the scenario's GILs, None for none. A script is repeated without end
+    unless it is `once`. `cores` are those that it may run on; all, if there are none."""
+
+    name: str
+    script: Sequence[Step]
+    gil: int | None = None
+    once: bool = False
+    starts_ns: float = 0
+    cores: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The window in which is counted begins `begin_ns` after the start; the run ends at `end_ns`,
+    or when all threads that run `once` are over, if there are any. `machine` are the fields of
+    `headway.experiments.simulated.machine.Machine`. `timeline_events` limits how many events of
+    the window are kept."""
+
+    machine: Mapping[str, Any]
+    gils: Sequence[Gil]
+    threads: Sequence[Thread]
+    end_ns: float
+    begin_ns: float = 0
+    seed: int = 1
+    timeline_events: int = 0
+
+    def run(self) -> Outcome:
+        """Raises ValueError for a scenario that cannot be, with the place and the reason."""
+        return Outcome(json.loads(_native.simulate(json.dumps(self, default=vars))))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it, within the window; see `told`, whose keys are
+
+    - `events`: how many the simulation took; `ended_ns`: when it ended;
+    - `threads`, each with `cpu_ns`, `held_ns`, `takes`, `contended_takes`, `forced_drops`,
+      `voluntary_drops`, `asked` (drop requests made), `computed_ns` (time spent in compute and call
+      steps), `requests` (a float: see `end`), `finished_ns` (of a script that is run once, or
+      null), and SAMPLES `wait_ns`, `hold_ns`, `request_ns`, and `answer_ns` (from the begin of an
+      `ask` until it was answered);
+    - `gils`, each with `held_ns`, `contended_ns` (held while somebody waits), `handoff_ns` (free
+      while somebody waits), `switches`, `drop_requests`;
+    - `timeline`: `[at_ns, thread, what]` in order, with what: wait, take, drop, forced_drop, ask,
+      forced_wait, forced_wait_over, run, stop, begin, end (what was under way when the window
+      opened begins then); and `timeline_lost`, how many came after the last that was kept.
+
+    SAMPLES is `{"count", "sum_ns", "max_ns", "quantiles_ns"}`, the last one 1,001 quantiles from
+    the least to the greatest; empty without any.
+    """
+
+    told: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def threads(self) -> list[dict[str, Any]]:
+        return list(self.told["threads"])
+
+    @property
+    def gils(self) -> list[dict[str, Any]]:
+        return list(self.told["gils"])

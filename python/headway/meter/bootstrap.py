@@ -1,0 +1,509 @@
+"""Starts the meter inside a program that `headway run` started, and reports at its end.
+
+`start` runs while `site` imports `headway_follow.pth`, before the program's first line, in the
+program's own process: so this file imports nothing but what an interpreter has loaded anyway and
+Headway's own modules, and leaves nothing behind that the program could stumble over. All that the
+report needs is imported then, because a program may end where it can open no file any more (setuid,
+chroot, RLIMIT_NOFILE). It knows nothing of how a report looks (`headway.terminal`) or how waits are
+counted (`headway.gil`).
+
+A process is one of two things:
+
+- the *owner*, the process that `headway run` became: HEADWAY_RUN has its settings. It alone
+  reports: at a normal end from atexit, at a signal through `headway._native` (last_report.rs).
+- a *follower*, a Python child of a program under `headway run --follow`: HEADWAY_FOLLOW names the
+  owner's ledger and policy. It keeps its books there and says nothing, whatever happens.
+
+Children that were forked are neither: the meter looks after their books, and `_finish` leaves them
+alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# Runs `headway report` in a fresh interpreter that starts no meter of its own (-S: no .pth) and
+# sees neither the program's directory nor its PYTHON* variables (-I).
+REPORT_CODE = (
+    "import sys; sys.path.append(sys.argv.pop(1));"
+    "from headway import cli; from headway.meter import bootstrap;"
+    "sys.exit(bootstrap.report_ledger(cli.main))"
+)
+
+# Behind the name of a policy that is to give the kernel no hints.
+NO_HINTS = ",no-hints"
+
+
+class Settings:
+    """What `headway run` hands to the program's process, as text in HEADWAY_RUN.
+
+    `pid` is the process they are meant for; `replaced` is how many times it has replaced itself by
+    exec; `books` is where those are that it kept before: a descriptor, or -1 for `ledger`, and the
+    run; None if it has not; `kernel_hints` is whether `policy` may give any;
+    `switch_interval_s` is None to leave it as it is; `ledger` is the file that the books are mapped
+    to, "" if no other process ever needs to see them; `json_path` is where the report goes, "" for
+    nowhere, "-" for stdout; `trace_path` likewise where the last `trace_events` events go;
+    `telemetry` is the socket of a recorder, "" for none, that is told every `telemetry_interval_s`;
+    `name` is what the program is called there, and in the trace. Other paths are absolute.
+    """
+
+    __slots__ = (
+        "books",
+        "follow",
+        "json_path",
+        "kernel_hints",
+        "ledger",
+        "name",
+        "pid",
+        "policy",
+        "replaced",
+        "switch_interval_s",
+        "telemetry",
+        "telemetry_interval_s",
+        "trace_events",
+        "trace_path",
+    )
+
+    def __init__(
+        self,
+        *,
+        pid: int,
+        policy: str,
+        kernel_hints: bool,
+        switch_interval_s: float | None,
+        follow: bool,
+        ledger: str,
+        json_path: str,
+        trace_path: str = "",
+        trace_events: int = 0,
+        telemetry: str = "",
+        telemetry_interval_s: float = 1.0,
+        name: str = "",
+        replaced: int = 0,
+        books: tuple[int, int] | None = None,
+    ) -> None:
+        self.pid = pid
+        self.replaced = replaced
+        self.books = books
+        self.policy = policy
+        self.kernel_hints = kernel_hints
+        self.switch_interval_s = switch_interval_s
+        self.follow = follow
+        self.ledger = ledger
+        self.json_path = json_path
+        self.trace_path = trace_path
+        self.trace_events = trace_events
+        self.telemetry = telemetry
+        self.telemetry_interval_s = telemetry_interval_s
+        self.name = name
+
+    def to_text(self) -> str:
+        """Words with spaces between; what may hold any byte but 0 as hex. Those of a trace and
+        of telemetry only where there is either. For an image to come: see `for_next_image`."""
+        interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
+        follow = "follow" if self.follow else "-"
+        words = [str(self.pid), self.policy_word(), interval, follow]
+        words += map(_to_word, (self.ledger, self.json_path))
+        if self.trace_path or self.telemetry:
+            words += (_to_word(self.trace_path), str(self.trace_events))
+            words += (repr(self.telemetry_interval_s), *map(_to_word, (self.telemetry, self.name)))
+        return " ".join(words)
+
+    def for_next_image(self) -> str:
+        """What `from_text` takes in the image that replaces this one, but for `:` and `books`,
+        which crates/native adds."""
+        return f"{self.to_text()}|{self.replaced + 1}"
+
+    def policy_word(self) -> str:
+        """The policy and whether it may give hints, in one word."""
+        return self.policy if self.kernel_hints else self.policy + NO_HINTS
+
+    @classmethod
+    def from_text(cls, text: str) -> Settings:
+        """Raises ValueError if `text` is not of `to_text`'s making."""
+        text, _, more_images = text.partition("|")
+        replaced, *books = map(int, more_images.split(":")) if more_images else (0,)
+        pid, policy_word, interval, follow, ledger, json_path, *more = text.split(" ")
+        name, hints = parse_policy_word(policy_word)
+        trace_path, trace_events, every, telemetry, program = more or ("-", "0", "1.0", "-", "-")
+        return cls(
+            pid=int(pid),
+            policy=name,
+            kernel_hints=hints,
+            switch_interval_s=None if interval == "-" else float(interval),
+            follow=follow == "follow",
+            ledger=_from_word(ledger),
+            json_path=_from_word(json_path),
+            trace_path=_from_word(trace_path),
+            trace_events=int(trace_events),
+            telemetry=_from_word(telemetry),
+            telemetry_interval_s=float(every),
+            name=_from_word(program),
+            replaced=replaced,
+            books=(books[0], books[1]) if books else None,
+        )
+
+
+def _to_word(text: str) -> str:
+    return os.fsencode(text).hex() or "-"
+
+
+def _from_word(word: str) -> str:
+    return "" if word == "-" else os.fsdecode(bytes.fromhex(word))
+
+
+def parse_policy_word(word: str) -> tuple[str, bool]:
+    """The policy, and whether it may give hints, of `Settings.policy_word`."""
+    return word.removesuffix(NO_HINTS), not word.endswith(NO_HINTS)
+
+
+def start() -> None:
+    """Called by `headway_follow.pth`; in a virtual environment, twice."""
+    # Taken out of the environment first: children are not to take themselves for the owner.
+    text = os.environ.pop("HEADWAY_RUN", None)
+    if text is not None:
+        settings = Settings.from_text(text)
+        if settings.pid == os.getpid():
+            _own(settings)
+            return
+    following = os.environ.get("HEADWAY_FOLLOW")
+    if following:
+        _join(following)
+
+
+def _join(following: str) -> None:
+    """Keeps this process's books in the ledger that `following` tells of, under the policy that it
+    tells of: see `_following`.
+
+    No effect where the meter is installed already: in the owner itself, whose site reads the .pth
+    twice, and in its sub-interpreters, which run site too.
+    """
+    try:
+        from headway import gil
+
+        if not gil.is_installed():
+            ledger, run, policy_word = following.rsplit(":", 2)
+            if ledger.startswith("/proc/") and not os.readlink(ledger).startswith("/memfd:"):
+                return  # the owner has closed the descriptor, and opened something else
+            policy, hints = parse_policy_word(policy_word)
+            gil.install(policy, kernel_hints=hints, ledger=ledger, run=int(run))
+            _report_as_follower()
+    except Exception:
+        # An owner that has ended, a full ledger, a platform without the meter: nothing that this
+        # process should suffer for, or hear of.
+        pass
+
+
+def _following(settings: Settings, run: int | None) -> str:
+    """What HEADWAY_FOLLOW tells a follower: LEDGER:RUN:POLICY."""
+    return f"{settings.ledger}:{run}:{settings.policy_word()}"
+
+
+def _report_as_follower() -> None:
+    """To the recorder that HEADWAY_TELEMETRY tells of, if the owner has one."""
+    telemetry = os.environ.get("HEADWAY_TELEMETRY")
+    if telemetry:
+        interval, _, path = telemetry.partition(":")
+        _report(os.fsdecode(bytes.fromhex(path)), float(interval), _program_name())
+
+
+def _program_name() -> str:
+    """What Python was asked to run, as far as its command line says so before it runs."""
+    names = [word for word in sys.orig_argv[1:] if not word.startswith("-")]
+    return os.path.basename(names[0]) if names else ""
+
+
+def _report(path: str, interval_s: float, name: str) -> int:
+    """Begins to report; returns what `_native.report_on_signals` is to know of that."""
+    from headway.meter import reporter
+
+    identity = {"process_name": reporter.as_text(name)}
+    mine = reporter.ReporterAcrossForks(path, interval_s, identity, kind="run")
+    atexit.register(mine.stop, "unknown", "the program has ended")
+    return mine.waker
+
+
+def _own(settings: Settings) -> None:
+    try:
+        # First, so that the books hold nothing of it.
+        from headway.report import terminal  # noqa: F401 - for `_finish`
+
+        if settings.trace_path:
+            from headway.trace import trace_file
+
+            trace_file.prepare(settings.trace_path)
+        if settings.switch_interval_s is not None:
+            sys.setswitchinterval(settings.switch_interval_s)
+        _install(settings)
+        if settings.trace_path:
+            _begin_trace(settings)
+        waker = 0
+        if settings.telemetry:
+            path, interval_s = settings.telemetry, settings.telemetry_interval_s
+            waker = _report(path, interval_s, settings.name)
+    except Exception as error:
+        _say(f"headway run: {error}")
+        os._exit(1)
+    from headway import _native
+
+    ledger = settings.ledger
+    in_file = bool(ledger) and not ledger.startswith("/proc/")
+    if settings.follow and ledger:
+        os.environ["HEADWAY_FOLLOW"] = _following(settings, _native.gil_run())
+        if settings.telemetry:
+            path = os.fsencode(settings.telemetry).hex()
+            os.environ["HEADWAY_TELEMETRY"] = f"{settings.telemetry_interval_s!r}:{path}"
+
+    _native.report_on_signals(
+        [os.fsencode(word) for word in report_command(settings)],
+        os.fsencode(ledger) if in_file else None,
+        # Without --json nobody knows of the file; with it, it goes once the JSON is written.
+        bool(settings.json_path),
+        waker,
+        os.fsencode(json_path) if (json_path := _json_file(settings)) else None,
+    )
+    if not settings.trace_path:  # which is of one image
+        next_image = settings.for_next_image().encode("ascii")
+        _native.report_after_exec(next_image, os.fsencode(sys.executable), in_file)
+    # Callbacks run in reverse order: the first to register sees the program's own run before it.
+    atexit.register(_finish, settings)
+
+
+def _json_file(settings: Settings) -> str:
+    """The file that the report goes to; "" if it goes to none, or to a pipe or terminal."""
+    from headway import json_file
+
+    path = settings.json_path
+    return "" if not path or json_file.is_special(path) else path
+
+
+def _go_on(settings: Settings) -> bool:
+    """Starts the meter on the books that this process kept before it replaced itself by exec."""
+    from headway import errors, gil
+
+    if settings.books is None:
+        return False
+    descriptor, run = settings.books
+    settings.books = None
+    settings.name = _program_name() or settings.name
+    ledger = settings.ledger if descriptor < 0 else f"/proc/{settings.pid}/fd/{descriptor}"
+    try:
+        gil.install(settings.policy, kernel_hints=settings.kernel_hints, ledger=ledger, run=run)
+    except errors.Unsupported as error:
+        _say(f"headway run: the report lacks what the program did before its exec: {error}")
+        ledger = ""
+    if settings.follow and ledger:
+        settings.ledger = ledger
+        if descriptor >= 0:
+            os.set_inheritable(descriptor, False)
+    elif descriptor >= 0:
+        os.close(descriptor)
+    return bool(ledger)
+
+
+def _install(settings: Settings) -> None:
+    """Starts the meter. Where no ledger file can be had (a full disk, a limit on files or address
+    space), the books are kept in memory, `settings.ledger` becomes "", and a line says so."""
+    from headway import errors, gil
+
+    if _go_on(settings):
+        return
+    policy, hints = settings.policy, settings.kernel_hints
+    ledger = settings.ledger
+    if not ledger and settings.follow:
+        # Children reach it by the owner's descriptor.
+        descriptor = os.memfd_create("headway-ledger")
+        settings.ledger = f"/proc/{settings.pid}/fd/{descriptor}"
+        gil.install(policy, kernel_hints=hints, ledger=descriptor)
+        return
+    if not ledger or ledger.startswith("/proc/"):
+        gil.install(policy, kernel_hints=hints)
+        return
+    _remove(ledger)  # what an earlier crash left
+    reason = "No room in it"
+    try:
+        gil.install(policy, kernel_hints=hints, ledger=ledger)
+    except errors.Unsupported as error:
+        reason = str(error).rpartition(": ")[2]
+    else:
+        # A full disk may have room for the file's head, and none for the books behind it.
+        if _can_be_read(ledger):
+            return
+    _remove(ledger)
+    gil.install(policy, kernel_hints=hints)
+    settings.ledger = ""
+    lost = ["after a crash there will be no report"] if settings.json_path else []
+    if settings.follow:
+        lost.append("children started by exec or spawn are not metered")
+    _say(
+        f"headway run: the ledger {ledger} cannot be kept ({reason}): {', and '.join(lost)}",
+        getattr(sys.__stderr__, "encoding", None) or "utf-8",
+    )
+
+
+def _begin_trace(settings: Settings) -> None:
+    """Where the books outlive a crash, so do the events, if there is room for both."""
+    from headway import errors, gil
+
+    if settings.ledger and settings.json_path:
+        try:
+            return gil.begin_trace(settings.trace_events, settings.ledger)
+        except errors.Unsupported as error:
+            _say(f"headway run: --trace: {error}: after a crash there will be no trace")
+    gil.begin_trace(settings.trace_events)
+
+
+def _can_be_read(ledger: str) -> bool:
+    from headway import errors, gil
+
+    try:
+        gil.read_ledger(ledger)
+    except errors.Error:
+        return False
+    return True
+
+
+def report_command(settings: Settings) -> list[str]:
+    """The command that reports a ledger on its stdin."""
+    packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    command = [sys.executable, "-I", "-S", "-c", REPORT_CODE, packages, "report"]
+    for option, path in (("--json", settings.json_path), ("--trace", settings.trace_path)):
+        if path:
+            # The command's own stdout is the program's stderr.
+            command += [option, f"/proc/{settings.pid}/fd/1" if path == "-" else path]
+    if settings.trace_path:
+        command.append(f"--name={settings.name}")
+    return [*command, "-"]
+
+
+def report_ledger(main: Callable[[], int]) -> int:
+    """The command of `report_command`; `main` is `cli.main`. Where descriptor 3 is open, it is the
+    file of --json: see crates/native/src/last_report. Where that file cannot be written, the rest
+    is, and the status is 1."""
+    from headway import errors, json_file
+
+    written = True
+    if "--json" in sys.argv:
+        at = sys.argv.index("--json")
+        path = sys.argv[at + 1]
+        try:
+            os.fstat(3)
+            json_file.kept_open[path] = 3
+        except OSError:
+            pass
+        try:
+            json_file.check_path(path)
+        except errors.CommandError as error:
+            written = False
+            _say(f"headway run: {error}")
+            del sys.argv[at : at + 2]
+    return main() if written else main() or 1
+
+
+def _finish(settings: Settings) -> None:
+    """The owner's last words. Runs in the main thread, after the program's own atexit callbacks;
+    daemon threads still run beside it."""
+    if os.getpid() != settings.pid:
+        return
+    try:
+        from headway import _native, gil
+
+        trace = gil.read_trace() if settings.trace_path else None
+        report = gil.snapshot().to_dict()
+        if settings.replaced:
+            times = "once" if settings.replaced == 1 else f"{settings.replaced} times"
+            _say(
+                f"headway run: the program replaced itself {times}, by exec; what it did before is "
+                f"child {settings.pid}"
+            )
+        file, folder = _native.kept_open()
+        if file >= 0:
+            from headway import json_file
+
+            json_file.kept_open[settings.json_path] = file
+        written = _show(report, trace, settings)
+        if settings.ledger and (written or not settings.json_path):
+            _remove_ledger(settings.ledger, folder)
+        _native.report_on_signals(None, None, False)
+    except KeyboardInterrupt:
+        pass
+    except Exception as error:
+        _say(f"headway run: no report: {type(error).__name__}: {error}")
+
+
+def _write_trace(trace: dict[str, Any], report: dict[str, Any], settings: Settings) -> None:
+    from headway.trace import trace_file
+
+    try:
+        _say(trace_file.write_trace(trace, report, settings.trace_path, settings.name))
+    except OSError as error:
+        _say(f"headway run: --trace {settings.trace_path!r}: {error.strerror}")
+
+
+def _show(report: dict[str, Any], trace: dict[str, Any] | None, settings: Settings) -> bool:
+    """Writes the JSON and the trace, then the report to stderr. False if the JSON could not be
+    written."""
+    for stream in {id(stream): stream for stream in (sys.__stdout__, sys.__stderr__)}.values():
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            pass  # the interpreter meets the same error in a moment and answers for it
+    from headway import json_file
+    from headway.report import terminal
+
+    written = True
+    if settings.json_path:
+        try:
+            json_file.write_json(report, settings.json_path)
+        except OSError as error:
+            written = False
+            left = ""
+            if settings.ledger and settings.ledger == f"{settings.json_path}.ledger":
+                path = settings.json_path
+                left = f"; `headway report {path}` has the report, from {settings.ledger}"
+            _say(f"headway run: --json {settings.json_path!r}: {error.strerror}{left}")
+    if trace is not None:
+        _write_trace(trace, report, settings)
+    encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
+    _say(terminal.draw(report, terminal.Style.of_stream(2, encoding)), encoding)
+    return written
+
+
+def _remove_ledger(path: str, folder: int) -> None:
+    """`folder` is a descriptor of its folder; -1 if there is none, and none is needed."""
+    if path.startswith("/proc/"):
+        return
+    try:
+        if folder < 0:
+            os.unlink(path)
+        else:
+            os.unlink(os.path.basename(path), dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        _say(f"headway run: the ledger {path} stays, and is not needed: {error.strerror}")
+
+
+def _remove(path: str) -> None:
+    try:  # noqa: SIM105 - contextlib is not loaded in every program
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _say(text: str, encoding: str = "utf-8") -> None:
+    """Writes to file descriptor 2, because sys.stderr may be anything by now."""
+    data = text.rstrip("\n").encode(encoding, "backslashreplace") + b"\n"
+    try:
+        while data:
+            data = data[os.write(2, data) :]
+    except OSError:
+        pass

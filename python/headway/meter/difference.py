@@ -1,0 +1,154 @@
+"""What happened between two snapshots of a process: their raw books, subtracted row by row.
+
+Between the two, rows may have been folded: a thread that ended into the sum of its name, a GIL that
+ended into the sum of GILs. What such a row held before is taken from that sum, so the difference
+balances as the snapshots do. A row that is new is taken whole.
+
+Maxima cannot be subtracted. Those of a histogram are left out where they may be of an earlier
+time; the others keep their later value: nothing was longer than that in the stretch, but it may
+have been before it.
+"""
+
+from __future__ import annotations
+
+from headway.report.distributions import (
+    GIL_COUNTS,
+    GIL_MAXIMA,
+    PARK_TIMES,
+    THREAD_COUNTS,
+    THREAD_MAXIMA,
+    sum_distributions,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Report = dict[str, Any]
+    Key = Callable[[Report], tuple[Any, ...]]
+
+
+KEPT = {*GIL_MAXIMA.values(), *THREAD_MAXIMA.values()}
+
+
+def difference(after: Report, before: Report) -> Report:
+    result = dict(after)
+    for key in ("wall_ns", "unmeasured_events"):
+        result[key] = after[key] - before[key]
+    result["gils"] = _rows(after["gils"], before["gils"], _gil_key, _sum_of_gils)
+    gone = {_gil_key(row): row["id"] for row in before["gils"]}
+    for row in after["gils"]:
+        gone.pop(_gil_key(row), None)
+
+    def sum_of_threads(row: Report) -> list[tuple[Any, ...]]:
+        gils = [row["gil"]] if row["gil"] not in gone.values() else []
+        gils += [other["id"] for other in after["gils"] if other["folded"]]
+        names = (row["name"], _stem(row["name"]), "(ended)")
+        return [(gil, name) for gil in gils for name in names]
+
+    result["threads"] = _rows(after["threads"], before["threads"], _thread_key, sum_of_threads)
+    if after["parks"] is not None and before["parks"] is not None:
+        result["parks"] = _parks(after["parks"], before["parks"])
+    earlier = {child["pid"]: child for child in before["children"]}
+    result["children"] = [
+        difference(child, earlier[child["pid"]]) if child["pid"] in earlier else child
+        for child in after["children"]
+    ]
+    return result
+
+
+def _parks(after: Report, before: Report) -> Report:
+    known = after["cpu_ns"] is not None and before["cpu_ns"] is not None
+
+    def sum_of_threads(row: Report) -> list[tuple[Any, ...]]:
+        return [(name,) for name in (row["name"], _stem(row["name"]), "(ended)")]
+
+    return {
+        "cpu_ns": after["cpu_ns"] - before["cpu_ns"] if known else None,
+        "threads": _rows(after["threads"], before["threads"], _park_key, sum_of_threads),
+    }
+
+
+def _park_key(row: Report) -> tuple[Any, ...]:
+    return (row["native_id"] or row["name"],)
+
+
+def _gil_key(row: Report) -> tuple[Any, ...]:
+    return ("sum",) if row["folded"] else (row["id"], row["interpreter"])
+
+
+def _sum_of_gils(_row: Report) -> list[tuple[Any, ...]]:
+    return [("sum",)]
+
+
+def _thread_key(row: Report) -> tuple[Any, ...]:
+    return row["gil"], row["native_id"] or row["name"]
+
+
+def _stem(name: str) -> str:
+    """The name that the ledger folds a thread's row under (`stem_of` in crates/gil)."""
+    head, space, tail = name.partition(" ") if name.startswith("Thread-") else (name, "", "")
+    return head.rstrip("0123456789") + space + tail
+
+
+def _rows(
+    after: list[Report], before: list[Report], key: Key, sums: Callable[[Report], list[Any]]
+) -> list[Report]:
+    """`after` less `before`; `sums` says under which keys a row of `before` may lie folded."""
+    later = {key(row): row for row in after}
+    earlier: dict[tuple[Any, ...], list[Report]] = {}
+    for row in before:
+        same = later.get(key(row))
+        home = key(row) if same is not None and _may_follow(same, row) else None
+        if home is None:
+            home = next((each for each in sums(row) if each in later), None)
+        if home is not None:
+            earlier.setdefault(home, []).append(row)
+    return [_less(row, earlier.get(key(row), [])) for row in after]
+
+
+def _may_follow(after: Report, before: Report) -> bool:
+    """Whether `after` can be the same row later: the kernel gives a thread's number out again."""
+    revived = after["alive"] and not before["alive"]
+    counted = [
+        (row["parked"]["count"] if "parked" in row else row["takes"]) for row in (after, before)
+    ]
+    return not revived and bool(counted[0] >= counted[1])
+
+
+def _less(after: Report, before: list[Report]) -> Report:
+    result = dict(after)
+    for row in before:
+        for key in after:
+            adds_up = key.endswith("_ns") and key not in KEPT
+            if adds_up or key in (*GIL_COUNTS, *THREAD_COUNTS, "stopping"):
+                result[key] -= row[key]
+    for key in ("wait", "hold", *PARK_TIMES):
+        if before and key in after:
+            total = sum_distributions(row[key] for row in before)
+            result[key] = _distribution_less(after[key], total)
+    if "held_now" in after:
+        # Held when the stretch began is what was held when the one before it ended.
+        held_before = sum(row["held_now"] for row in before)
+        result["held_at_open"] += held_before
+        result["held_now"] = after["held_now"]
+    return result
+
+
+def _distribution_less(after: Report, before: Report) -> Report:
+    """The extremes of a stretch are known only if they are extremes of the whole."""
+    earlier = dict(before["buckets"])
+    buckets = [(bound, number - earlier.get(bound, 0)) for bound, number in after["buckets"]]
+    count = after["count"] - before["count"]
+    new_min = new_max = count > 0
+    if before["count"] and count:
+        new_min = after["min_ns"] < before["min_ns"]
+        new_max = after["max_ns"] > before["max_ns"]
+    return {
+        "count": count,
+        "sum_ns": after["sum_ns"] - before["sum_ns"],
+        "min_ns": after["min_ns"] if new_min else None,
+        "max_ns": after["max_ns"] if new_max else None,
+        "buckets": [(bound, number) for bound, number in buckets if number],
+    }

@@ -1,0 +1,270 @@
+"""What to try, by the names of the server's own options, and what it is computed to bring.
+
+Each function gives an advice or nothing: nothing where the computation promises too little. The
+figures are upper bounds: what the processes share with each other and with the rest of the machine
+(a database, the network, the cores' caches) is not in the data, and every text says so.
+"""
+
+from __future__ import annotations
+
+import math
+
+from headway.recorder.diagnosis import thresholds
+from headway.recorder.diagnosis.inputs import Situation
+from headway.recorder.diagnosis.verdict import Advice
+from headway.recorder.records import histogram
+from headway.report import units
+
+# Longest and shortest switch interval that is advised. At a tenth of a millisecond a switch every
+# interval costs a few per cent; below, it soon costs more than it brings.
+SHORTEST_INTERVAL_S = 0.0001
+# From here on an error is told in words.
+ROUGH = 0.5
+# What handoffs may cost, as a share of the GIL's time.
+HANDOFFS = 0.1
+
+
+def is_mod_wsgi(situation: Situation) -> bool:
+    return str(situation.config["server"] or "").startswith("mod_wsgi")
+
+
+def rate(requests_per_s: float) -> str:
+    """A rate of requests with two to three digits: more would be false."""
+    if requests_per_s <= 0:
+        return "0 requests/s"
+    digits = 2 - math.floor(math.log10(requests_per_s))
+    rounded = round(requests_per_s, digits)
+    text = f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:.2g}"
+    return f"{text} requests/s"
+
+
+def give_or_take(situation: Situation, *names: str) -> str:
+    """How sure a computed rate is, from the spread of the requests that it was computed from."""
+    error = situation.error(*(names or ("gil_held", "cpu_per_request", "application")))
+    if error is None:
+        return ""
+    if error > ROUGH:
+        return " (a rough guess: these requests differ very much)"
+    return f" (give or take {max(1, round(100 * error))} %, from {situation.requests:,} requests)"
+
+
+def full_gil(situation: Situation) -> float | None:
+    """Requests/s at which one GIL is full."""
+    held = situation.held_per_request
+    if held is None and not situation.exact:
+        # mod_wsgi does not tell how long it is held; never for longer than somebody computes.
+        held = situation.cpu_per_request
+    return 1 / held if held else None
+
+
+def capacity(situation: Situation, gils: float) -> float | None:
+    """Requests/s that so many GILs carry on the cores there are."""
+    of_gil, cpu = full_gil(situation), situation.cpu_per_request
+    if of_gil is None or cpu is None:
+        return None
+    of_cores = situation.cores / cpu if situation.cores_known else math.inf
+    return min(gils * of_gil, of_cores)
+
+
+def useful_gils(situation: Situation) -> int | None:
+    """The fewest GILs that can use all the cores; never more than cores, also where holders of the
+    GIL had none."""
+    of_gil, cpu = full_gil(situation), situation.cpu_per_request
+    if of_gil is None or cpu is None or not situation.cores_known:
+        return None
+    needed = math.ceil(situation.cores / cpu / of_gil - 0.05)
+    return max(1, min(needed, math.ceil(situation.cores)))
+
+
+def more_processes(situation: Situation) -> Advice | None:
+    gils = useful_gils(situation)
+    now = max(1, round(situation.processes))
+    per_process = situation.gil_count
+    if gils is None:
+        return _one_more_process(situation, now)
+    count = math.ceil(gils / per_process)
+    expected, one = capacity(situation, count * per_process), full_gil(situation)
+    if expected is None or one is None or count <= now:
+        return None
+    if expected < thresholds.WORTH_TRYING.value * situation.rps:
+        return None
+    option = f"processes={count}" if is_mod_wsgi(situation) else f"--processes {count}"
+    memory = (count - now) * situation.summary["rss_per_process"]
+    return {
+        "try": f"{_place(situation)}{option} (now {now})",
+        "expect": f"up to {rate(expected)}{give_or_take(situation)}, now {rate(situation.rps)}: "
+        f"one GIL is full at {rate(one)}, {count} processes on {situation.cores:g} cores carry "
+        f"{expected / one:.3g} times that; {_megabytes(memory)} more memory. What they share "
+        "(a database, these cores with other programs) may give less.",
+    }
+
+
+def _one_more_process(situation: Situation, now: int) -> Advice | None:
+    """Where nobody tells how many cores there are, as with mod_wsgi."""
+    one = full_gil(situation)
+    if one is None:
+        return None
+    option = f"processes={2 * now}" if is_mod_wsgi(situation) else f"--processes {2 * now}"
+    return {
+        "try": f"{_place(situation)}{option} (now {now})",
+        "expect": f"up to {rate(2 * now * one)} if there are {2 * now} cores for it, now "
+        f"{rate(situation.rps)}; how many cores there are is not in the data.",
+    }
+
+
+def own_gils(situation: Situation) -> Advice | None:
+    """More GILs in the same processes: threads that share memory, not the GIL."""
+    gils = useful_gils(situation)
+    now = max(1, round(situation.processes))
+    if gils is None or is_mod_wsgi(situation) or not situation.serves:
+        return None
+    if _python(situation) < (3, 12):
+        return None
+    count = min(math.ceil(gils / now), situation.threads)
+    expected = capacity(situation, now * count)
+    if count <= situation.gil_count or expected is None:
+        return None
+    if expected < thresholds.WORTH_TRYING.value * situation.rps:
+        return None
+    return {
+        "try": f"--interpreters {count} --per-interpreter-gil, once `headway audit APP` says that "
+        "the extension modules allow it",
+        "expect": f"up to {rate(expected)}{give_or_take(situation)}, now {rate(situation.rps)}, as "
+        "with more processes; each interpreter loads the application anew.",
+    }
+
+
+def free_threading(situation: Situation) -> Advice | None:
+    if _python(situation) < (3, 13) or not situation.serves:
+        return None
+    cpu = situation.cpu_per_request
+    if cpu is None or not situation.cores_known:
+        return None
+    threads = situation.threads * max(1.0, situation.processes)
+    expected = min(situation.cores, threads) / cpu
+    if expected < thresholds.WORTH_TRYING.value * situation.rps:
+        return None
+    option = "WSGIFreeThreading On" if is_mod_wsgi(situation) else "--free-threading"
+    return {
+        "try": f"{option} on a free-threaded build, once `headway audit APP` says that the "
+        "extension modules allow it",
+        "expect": f"up to {rate(expected)}, now {rate(situation.rps)}, less what that build runs "
+        "Python slower and what threads that write to the same objects wait for each other.",
+    }
+
+
+def policy(situation: Situation) -> Advice | None:
+    """`priority` bounds what short requests wait; it makes no work shorter."""
+    if situation.free_threading or (situation.exact and situation.scheduled):
+        return None
+    waited = situation.summary["gil_wait" if situation.serves else "take_wait"]
+    now = f", now {units.seconds(waited['p99'])} (99th percentile)" if waited else ""
+    threads = max(2, situation.threads)
+    if is_mod_wsgi(situation):
+        first = "`headway serve --config httpd.conf`, which has --policy priority by default"
+    else:
+        first = "--policy priority"
+    return {
+        "try": first,
+        "expect": f"a request that needs less than a millisecond of the GIL waits for it at most "
+        f"{threads} ms each time, one for each of the {threads} threads, and mostly far less"
+        f"{now}; calls that cannot be preempted come on top. Requests/s of those that compute "
+        "stay as they are.",
+    }
+
+
+def switch_interval(situation: Situation) -> Advice | None:
+    """A shorter one cuts waits in proportion, and costs handoffs."""
+    interval, waits = situation.interval, situation.waits
+    if not interval or situation.free_threading or (situation.exact and situation.scheduled):
+        return None
+    cost = _handoff(situation)
+    # As short as handoffs every interval leave affordable.
+    least = SHORTEST_INTERVAL_S if cost is None else max(SHORTEST_INTERVAL_S, cost / HANDOFFS)
+    shorter = float(f"{max(least, interval / 50):.1g}")
+    if shorter > interval / 2:
+        return None
+    p95 = waits["p95"] if waits else (situation.summary["gil_wait"] or {}).get("p95")
+    waited = (
+        f"waits that lasted {units.seconds(p95)} (95th percentile) come down towards "
+        f"{units.seconds(p95 * shorter / interval)}"
+        if p95
+        else "waits come down in proportion"
+    )
+    handoffs = (
+        f"a handoff takes {units.seconds(cost)} here, so one every {units.seconds(shorter)} costs "
+        f"at most {100 * cost / (shorter + cost):.0f} % of the GIL's time"
+        if cost is not None
+        else f"it costs up to {interval / shorter:.0f} times as many handoffs, whose length is not "
+        "in the data"
+    )
+    option = f"--switch-interval {1000 * shorter:g}ms"
+    if is_mod_wsgi(situation):
+        option = f"switch-interval={shorter:g}"
+    return {
+        "try": f"{_place(situation)}{option} (now {units.seconds(interval)})",
+        "expect": f"{waited}; {handoffs}. Work that takes a fixed amount of computing does not get "
+        "done faster.",
+    }
+
+
+def _handoff(situation: Situation) -> float | None:
+    """How long the GIL takes from one thread to the next while somebody waits."""
+    rows = situation.record.get("gils", ())
+    takes = sum(row.get("gil_contended_takes", 0) for row in rows)
+    return sum(row.get("gil_handoff", 0.0) for row in rows) / takes if takes else None
+
+
+def more_threads(situation: Situation) -> Advice | None:
+    """For threads that wait for something else than the GIL or a core."""
+    application, queue = situation.mean("application"), situation.mean("queue") or 0.0
+    if not application or not situation.threads:
+        return None
+    threads = math.ceil(situation.threads * max(1.5, 1 + queue / application))
+    expected = threads * max(1.0, situation.processes) / application
+    gils = max(1.0, situation.processes) * situation.gil_count
+    limit = capacity(situation, gils) if situation.exact and not situation.free_threading else None
+    bounded = limit is not None and limit < expected
+    if bounded and limit is not None:
+        expected = limit
+    if expected < thresholds.WORTH_TRYING.value * situation.rps:
+        return None
+    option = f"threads={threads}" if is_mod_wsgi(situation) else f"--threads {threads}"
+    why = "there the GIL or the cores are full" if bounded else "if what they wait for keeps up"
+    return {
+        "try": f"{_place(situation)}{option} (now {situation.threads})",
+        "expect": f"up to {rate(expected)}{give_or_take(situation, 'application')}, now "
+        f"{rate(situation.rps)}: each occupies a thread for {units.seconds(application)}; {why}.",
+    }
+
+
+def given(*all_advice: Advice | None) -> list[Advice]:
+    return [each for each in all_advice if each is not None]
+
+
+def _place(situation: Situation) -> str:
+    return "WSGIDaemonProcess " if is_mod_wsgi(situation) else ""
+
+
+def _python(situation: Situation) -> tuple[int, int]:
+    """The oldest Python among them; (0, 0) if nobody tells."""
+    value = situation.config["python"]
+    found = []
+    for each in value if isinstance(value, list) else [value]:
+        parts = str(each).split(".")
+        if len(parts) >= 2 and parts[0].isdigit() and parts[1].isdigit():
+            found.append((int(parts[0]), int(parts[1])))
+    return min(found, default=(0, 0))
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB"
+
+
+def multiples(situation: Situation) -> float:
+    """Share of the time waited that lies in waits of whole switch intervals."""
+    waits, interval = situation.waits, situation.interval
+    if not waits or not interval or waits["sum"] <= 0:
+        return 0.0
+    start = thresholds.WHOLE_INTERVALS.value * interval
+    return histogram.time_from(waits, start) / float(waits["sum"])

@@ -1,0 +1,324 @@
+"""Verdicts on the GIL: gil-bound, convoy, long-hold; and what mod_wsgi's lower bound allows.
+
+Without a GIL none of these rules can apply: each begins with the GIL's own books, which a
+free-threaded process does not have, and asks for a GIL that is used up or waits that lasted; an
+application that waits for I/O has neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.recorder.diagnosis import advice, thresholds
+from headway.recorder.diagnosis.inputs import Situation
+from headway.recorder.diagnosis.verdict import Evidence, Verdict, evidence, verdict
+from headway.recorder.records import histogram
+from headway.report import columns, units
+
+
+def long_hold(situation: Situation) -> Verdict | None:
+    """A call that kept the GIL although others asked for it."""
+    if situation.gil is None:
+        return None
+    interval = situation.interval or 0.0
+    least = max(thresholds.LONG_HOLD_S.value, thresholds.LONG_HOLD_INTERVALS.value * interval)
+    holds = [each for each in situation.long_holds if _waited_for(each) >= least]
+    if not holds:
+        return None
+    waited = sum(map(_waited_for, holds))
+    all_waiting = situation.waits["sum"] if situation.waits else 0.0
+    share = min(1.0, waited / all_waiting) if all_waiting > 0 else 1.0
+    worst = max(holds, key=_waited_for)
+    longest = _waited_for(worst)
+    alone = longest >= thresholds.LONG_HOLD_ALONE_S.value
+    if share < thresholds.LONG_HOLD_SHARE.value and not alone:
+        return None
+    thread = columns.name(worst.get("hold_thread") or "(unnamed)")
+    endpoint, frame = columns.name(worst.get("hold_endpoint") or "", 80), top_frame(worst)
+    during = f" while it served {endpoint}" if endpoint else ""
+    inside = f", in {frame}" if frame else ""
+    number = units.number(len(holds), "hold")
+    title, cause = _cause_of(worst)
+    return verdict(
+        "long-hold",
+        "critical" if alone else "warning",
+        title,
+        f"{thread} kept the GIL for {units.seconds(worst.get('hold_duration'))}{during}{inside}; "
+        f"another thread waited for {units.seconds(longest)} of that. {cause} "
+        f"There were {number} of "
+        f"{units.seconds(least)} or more, with at least {100 * share:.0f} % of all waiting.",
+        situation,
+        [
+            evidence("longest wait for one hold", longest, "s", least),
+            evidence("holds that others waited for so long", len(holds), "holds", 1),
+            evidence(
+                "share of all waiting for the GIL", share, "share", thresholds.LONG_HOLD_SHARE
+            ),
+            evidence(f"held by {thread}{during}{inside}", worst.get("hold_duration"), "s"),
+        ],
+        [
+            {
+                "try": _elsewhere(situation, endpoint),
+                "expect": "the others' waits of up to "
+                f"{units.seconds(longest)} for it end; its own stay.",
+            },
+            {
+                "try": f"have {frame or 'the call'} work in smaller pieces, or with a library that "
+                "releases the GIL",
+                "expect": f"between two pieces others get the GIL: waits of up to one piece, "
+                f"instead of {units.seconds(longest)}.",
+            },
+        ],
+    )
+
+
+def _cause_of(hold: dict[str, Any]) -> tuple[str, str]:
+    """A title, and what is known of why the thread did not let go."""
+    waited, cpu = _waited_for(hold), hold.get("hold_cpu")
+    if cpu is not None and cpu >= thresholds.LONG_HOLD_CPU.value * waited:
+        return (
+            "A call keeps the GIL and cannot be preempted",
+            f"It used {units.seconds(cpu)} of CPU time after it was asked to let go. Python code "
+            "lets go at once; a call into C code that does not release the GIL never hears it, "
+            "and no switch interval and no policy can change that.",
+        )
+    known = "How much of that it was on a processor is not known."
+    if cpu is not None:
+        known = f"It used only {units.seconds(cpu)} of CPU time after it was asked to let go."
+    return (
+        "A thread keeps the GIL although others ask for it",
+        f"{known} Either the kernel ran others in its place, or a call into C code keeps the GIL, "
+        "which never hears that others ask.",
+    )
+
+
+def _waited_for(hold: dict[str, Any]) -> float:
+    """How long another thread waited for this hold: who waited longest may have begun before it."""
+    return float(min(hold.get("hold_waited", 0.0), hold.get("hold_duration", 0.0)))
+
+
+def _elsewhere(situation: Situation, endpoint: str) -> str:
+    what = endpoint or "what makes this call"
+    if advice.is_mod_wsgi(situation):
+        return f"a WSGIDaemonProcess of its own for {what}"
+    return f"a process group of its own for {what} ([process-group] in a --config file)"
+
+
+def top_frame(hold: dict[str, Any]) -> str:
+    """Where a hold was when it was looked at: "shop.py:12 in render"."""
+    for line in str(hold.get("hold_stack") or "").splitlines():
+        parts = line.strip().split('"')
+        # As faulthandler writes it: File "/srv/shop.py", line 12 in render
+        if len(parts) == 3 and parts[0].strip() == "File":
+            where = parts[2].removeprefix(", line ").split(" in ", 1)
+            name = parts[1].rsplit("/", 1)[-1]
+            if len(where) == 2:
+                return columns.name(f"{name}:{where[0]} in {where[1]}", 100)
+    return ""
+
+
+def convoy(situation: Situation) -> Verdict | None:
+    """Short work waits for whole switch intervals behind work that uses them up."""
+    interval, waits, holds = situation.interval, situation.waits, situation.holds
+    if situation.gil is None or not interval or not waits or not holds:
+        return None
+    whole = thresholds.WHOLE_INTERVALS.value * interval
+    waited = advice.multiples(situation)
+    held = histogram.time_from(holds, whole) / holds["sum"] if holds["sum"] else 0.0
+    if (
+        waited < thresholds.CONVOY_TIME.value
+        or held < thresholds.CONVOY_HELD.value
+        or situation.waiting < thresholds.IDLE_BUSY.value
+    ):
+        return None
+    work = thresholds.CONVOY_WORK.value * interval
+    if situation.serves:
+        needs, waiting = situation.summary["gil_held"], situation.summary["gil_wait"]
+        # Where a policy lets short work go first, the long waits are those of work that computes.
+        late = "p50" if situation.scheduled else "p90"
+        if not needs or not waiting or needs["p50"] >= work or waiting[late] < whole:
+            return None
+    else:
+        needs = waiting = None
+        if holds["p50"] >= work:
+            return None
+    who, need = ("requests", needs) if needs else ("turns of threads", situation.summary["hold"])
+    length = (waiting or situation.summary["take_wait"])["p90"]
+    return verdict(
+        "convoy",
+        "warning",
+        "A convoy: short work waits whole switch intervals for the GIL",
+        f"Half of the {who} need the GIL for less than {units.seconds(need['p50'])}, but one in "
+        f"ten waits {units.seconds(length)} or longer for it. {100 * waited:.0f} % of all waiting "
+        f"is in waits of a whole switch interval ({units.seconds(interval)}) and more: others "
+        "compute, and drop the GIL only when an interval is over.",
+        situation,
+        [
+            evidence(
+                "share of the waiting in waits of whole switch intervals",
+                waited,
+                "share",
+                thresholds.CONVOY_TIME,
+            ),
+            evidence(
+                "share of the GIL's time in holds of whole switch intervals",
+                held,
+                "share",
+                thresholds.CONVOY_HELD,
+            ),
+            evidence(f"GIL time that half of the {who} need at most", need["p50"], "s", work),
+            evidence(f"wait of the {who}, 90th percentile", length, "s", whole),
+            *_most_held(situation),
+        ],
+        advice.given(
+            advice.policy(situation),
+            advice.switch_interval(situation),
+            advice.more_processes(situation),
+        ),
+    )
+
+
+def gil_bound(situation: Situation) -> Verdict | None:
+    """The GIL is used up, and threads wait for it."""
+    if not situation.exact and not situation.free_threading:
+        return _gil_bound_at_least(situation)
+    gil = situation.gil
+    if (
+        gil is None
+        or situation.gil_use < thresholds.GIL_FULL.value
+        or situation.waiting < thresholds.THREADS_WAIT.value
+    ):
+        return None
+    queued = is_queued(situation)
+    full = advice.full_gil(situation)
+    carries = (
+        f" One GIL is full at {advice.rate(full)}{advice.give_or_take(situation)}." if full else ""
+    )
+    response = situation.mean("response")
+    waits = situation.mean("gil_wait")
+    of_response = (
+        f" Of a response of {units.seconds(response)} on average {units.seconds(waits)} is waiting "
+        "for the GIL."
+        if response and waits
+        else ""
+    )
+    name = columns.name(gil.get("gil_name") or "main")
+    on_a_core = situation.on_a_core
+    starved = (
+        f" Its holders had a core for only {100 * on_a_core:.0f} % of that: other programs have "
+        "the cores, or what is called waits without dropping the GIL; more processes bring less "
+        "than computed then."
+        if on_a_core is not None and on_a_core < thresholds.CPU_OF_A_GIL.value
+        else ""
+    )
+    return verdict(
+        "gil-bound",
+        "critical" if queued else "warning",
+        "The GIL limits what gets done",
+        f"The GIL ({name}) is in use {100 * situation.gil_use:.0f} % of the time, and "
+        f"{situation.waiting:.1f} threads wait for it on average: however many threads there are, "
+        f"one computes.{starved}{of_response}{carries}"
+        + (" Requests also queue for a thread." if queued else ""),
+        situation,
+        [
+            evidence(
+                "share of its life in which the GIL was held or handed over",
+                situation.gil_use,
+                "share",
+                thresholds.GIL_FULL,
+            ),
+            evidence(
+                "threads that wait for it, on average, in each process",
+                situation.waiting,
+                "threads",
+                thresholds.THREADS_WAIT,
+            ),
+            *([evidence("waiting for the GIL in a request, mean", waits, "s")] if waits else []),
+            *(
+                [evidence("GIL time per request", situation.held_per_request, "s")]
+                if situation.held_per_request
+                else []
+            ),
+            evidence("CPU of each process", situation.summary["cpu_per_process"], "cores"),
+            *_most_held(situation),
+        ],
+        advice.given(
+            advice.more_processes(situation),
+            advice.own_gils(situation),
+            advice.free_threading(situation),
+            advice.policy(situation),
+            advice.switch_interval(situation),
+        ),
+    )
+
+
+def _most_held(situation: Situation) -> list[Evidence]:
+    """Who held the GIL most: the endpoint, or the thread where there are none."""
+    for rows, prefix, what in (
+        (situation.record.get("endpoints", ()), "endpoint", "requests for"),
+        (situation.record.get("threads", ()), "thread", "the thread"),
+    ):
+        held = sum(row.get(f"{prefix}_held", row.get(f"{prefix}_gil_held", 0.0)) for row in rows)
+        if held > 0:
+            worst = max(
+                rows, key=lambda row: row.get("thread_held", row.get("endpoint_gil_held", 0.0))
+            )
+            time = worst.get("thread_held", worst.get("endpoint_gil_held", 0.0))
+            name = columns.name(worst.get(f"{prefix}_name", ""), 80)
+            return [
+                evidence(f"share of the GIL time that {what} {name} held", time / held, "share")
+            ]
+    return []
+
+
+def is_queued(situation: Situation) -> bool:
+    """Whether requests wait for a thread."""
+    queue, application = situation.summary["queue"], situation.mean("application")
+    if not queue or not application:
+        return False
+    least = max(thresholds.QUEUE_S.value, thresholds.QUEUE_SHARE.value * application)
+    return bool(queue["p95"] >= least)
+
+
+def _gil_bound_at_least(situation: Situation) -> Verdict | None:
+    """From mod_wsgi's own fields. They hold waits at mod_wsgi's own calls only, so what they show
+    is a lower bound. They do not tell whether there is a GIL: CPU time has to fit one, and waits
+    have to be as long as those for a GIL are, a switch interval; without one the same calls wait
+    for nothing but a stopped world."""
+    cpu = situation.summary["cpu_per_process"]
+    application, waited = situation.mean("application"), situation.mean("gil_wait")
+    if not application or waited is None or situation.threads < 2:
+        return None
+    share = waited / application
+    whole = thresholds.WHOLE_INTERVALS.value * (situation.interval or 0.005)
+    if (
+        situation.summary["gil_wait"]["p90"] < whole
+        or not thresholds.CPU_OF_A_GIL.value <= cpu <= thresholds.CPU_ABOVE_A_GIL.value
+        or share < thresholds.WAIT_OF_APPLICATION.value
+    ):
+        return None
+    return verdict(
+        "gil-bound",
+        "critical" if is_queued(situation) else "warning",
+        "The GIL limits what gets done, by what mod_wsgi sees",
+        f"At least {100 * share:.0f} % of the time in the application is waiting for the GIL, and "
+        f"each process uses {cpu:.2f} cores: what one GIL lets compute. This is a lower bound: "
+        "mod_wsgi sees the waits at its own calls, none inside the application, and does not tell "
+        "whether the process has a GIL. Headway measures every wait.",
+        situation,
+        [
+            evidence(
+                "share of application time seen as waiting for the GIL (a lower bound)",
+                share,
+                "share",
+                thresholds.WAIT_OF_APPLICATION,
+            ),
+            evidence("CPU of each process", cpu, "cores", thresholds.CPU_OF_A_GIL),
+        ],
+        advice.given(
+            advice.more_processes(situation),
+            advice.free_threading(situation),
+            advice.policy(situation),
+            advice.switch_interval(situation),
+        ),
+    )

@@ -1,0 +1,195 @@
+"""What verdicts go by: the figures of a record, in one place and with one meaning each.
+
+Of a process, or of a process group; never of groups that differ, which are judged one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headway.recorder.records import histogram
+from headway.recorder.records.configuration import Config
+from headway.recorder.records.histogram import Histogram
+from headway.recorder.records.summary import PER_REQUEST, Record, Summary, distribution, values
+
+# What stands for a value that differs within a group: the most that any of them allows.
+_UNKNOWN_CORES = 1.0
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A record with its summary and configuration, and the long holds of that time; all else is
+    derived from these."""
+
+    record: Record
+    summary: Summary
+    config: Config
+    long_holds: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        return float(self.summary["period"])
+
+    @property
+    def requests(self) -> int:
+        return int(self.summary["requests"])
+
+    @property
+    def rps(self) -> float:
+        return float(self.summary["rps"])
+
+    @property
+    def processes(self) -> float:
+        return float(self.summary["processes"])
+
+    @property
+    def process_seconds(self) -> float:
+        return self.seconds * self.processes
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether every take of the GIL was seen. With mod_wsgi only some waits are, and it does
+        not tell whether there is a GIL at all."""
+        return bool(self.summary["exact"])
+
+    @property
+    def free_threading(self) -> bool:
+        return bool(self.config["gil_mode"] == "disabled")
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is there for requests; `headway run` watches programs that have none."""
+        return "run" not in values(self.record, "process_kind")
+
+    @property
+    def threads(self) -> int:
+        """Worker threads of one process."""
+        return int(most(self.config["threads"], 0.0))
+
+    @property
+    def cores(self) -> float:
+        """How many cores' time the processes can have at a time, all together."""
+        cores = most(self.config["cores"], _UNKNOWN_CORES)
+        return min(cores, most(self.config["cpu_limit"], cores))
+
+    @property
+    def cores_known(self) -> bool:
+        return self.config["cores"] is not None
+
+    @property
+    def cpu(self) -> float:
+        return float(self.summary["cpu"])
+
+    @property
+    def interval(self) -> float | None:
+        """The switch interval; the longest of several."""
+        return most(self.config["switch_interval"], 0.0) or None
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a policy other than CPython's own decides who gets the GIL."""
+        policies = values(self.config, "policy", "interval")
+        return "interval" not in policies
+
+    # The GIL.
+
+    @cached_property
+    def gil(self) -> dict[str, Any] | None:
+        """The row of the GIL that is in use most; `None` without one."""
+        if self.free_threading or self.summary["gil"] is None:
+            return None
+        rows = [row for row in self.record.get("gils", ()) if row.get("gil_wall", 0.0) > 0]
+        return max(rows, key=gil_use, default=None)
+
+    @property
+    def gil_use(self) -> float:
+        """Share of its life in which that GIL was held or handed over."""
+        return gil_use(self.gil) if self.gil else 0.0
+
+    @cached_property
+    def gil_count(self) -> int:
+        """GILs of a process that carry work, the least of them a fifth of what the busiest does."""
+        rows = [] if self.gil is None else self.record.get("gils", ())
+        least = self.gil_use / 5
+        used = [row for row in rows if row.get("gil_wall", 0.0) > 0 and gil_use(row) > least]
+        return max(1, len(used))
+
+    @cached_property
+    def waits(self) -> Histogram | None:
+        """Waits for any GIL, take by take."""
+        return None if self.free_threading else distribution(self.record, "take_wait")
+
+    @cached_property
+    def holds(self) -> Histogram | None:
+        return None if self.free_threading else distribution(self.record, "hold")
+
+    @property
+    def waiting(self) -> float:
+        """Threads of one process that wait for a GIL, on average."""
+        return self.waits["sum"] / self.process_seconds if self.waits else 0.0
+
+    # Of one request, on average, in seconds.
+
+    def mean(self, name: str) -> float | None:
+        found = self.summary[name]
+        return float(found["mean"]) if found else None
+
+    @property
+    def held_per_request(self) -> float | None:
+        """GIL time for one request, all that else takes place in the process included: at this
+        rate requests use a GIL up."""
+        if not self.requests or self.gil is None:
+            return None
+        held = sum(row.get("gil_held", 0.0) for row in self.record.get("gils", ()))
+        return held / self.requests if held > 0 else None
+
+    @property
+    def cpu_per_request(self) -> float | None:
+        """CPU time of the processes for one request, the server's own work included."""
+        if not self.requests or self.cpu <= 0 or self.seconds <= 0:
+            return None
+        return self.cpu * self.seconds / self.requests
+
+    @property
+    def away(self) -> float | None:
+        """Share of application time in which a request neither ran on a core nor waited for the
+        GIL: it waited for something else."""
+        application = self.mean("application")
+        if not application:
+            return None
+        cpu = self.mean("cpu_per_request")
+        if cpu is None:
+            busy_threads = self.summary["busy"] * self.threads
+            if not busy_threads:
+                return None
+            cpu = application * min(1.0, self.summary["cpu_per_process"] / busy_threads)
+        waited = self.mean("gil_wait") or 0.0
+        return max(0.0, 1 - (cpu + waited) / application)
+
+    @property
+    def on_a_core(self) -> float | None:
+        """How much CPU time there was for the time that GILs were held, as a share. Well below one,
+        holders had no core: other programs had it, or what they called waits with the GIL."""
+        held = sum(row.get("gil_held", 0.0) for row in self.record.get("gils", ()))
+        return self.cpu * self.seconds / held if held > 0 and self.gil is not None else None
+
+    def error(self, *names: str) -> float | None:
+        """How far chance alone may move a mean over these requests: twice its standard error, as a
+        share, of the first distribution that there is."""
+        for name in names:
+            error = histogram.mean_error(self.record.get(PER_REQUEST[name]))
+            if error is not None:
+                return 2 * error
+        return None
+
+
+def gil_use(row: dict[str, Any]) -> float:
+    return float((row.get("gil_held", 0.0) + row.get("gil_handoff", 0.0)) / row["gil_wall"])
+
+
+def most(value: Any, default: float) -> float:
+    """The largest of what CONFIG has under a name."""
+    found = [each for each in (value if isinstance(value, list) else [value]) if each is not None]
+    return max(map(float, found), default=default)

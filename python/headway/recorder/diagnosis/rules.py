@@ -1,0 +1,168 @@
+"""Which verdict holds: the rules in the order in which they explain most.
+
+A cgroup that stops the threads explains whatever waits follow from it, so it comes first; a call
+that cannot be preempted explains waits that look like a convoy, and a convoy explains waits at a
+GIL that is full. Where cores are full, more GILs bring nothing, so that comes before the GIL.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from headway.recorder.diagnosis import advice, thresholds
+from headway.recorder.diagnosis.capacity import cpu_bound, cpu_limited, io_bound, saturated
+from headway.recorder.diagnosis.contention import convoy, gil_bound, long_hold
+from headway.recorder.diagnosis.inputs import Situation
+from headway.recorder.diagnosis.verdict import SEVERITIES, Verdict, evidence, verdict
+from headway.recorder.records.configuration import Config
+from headway.recorder.records.summary import Record, Summary
+from headway.report import units
+
+RULES = (cpu_limited, long_hold, convoy, cpu_bound, gil_bound, saturated, io_bound)
+# What can be told without many requests: what is counted there is not requests.
+RULES_WITHOUT_REQUESTS = (cpu_limited, long_hold, saturated)
+
+
+def judge(
+    record: Record, summary: Summary, config: Config, long_holds: Iterable[dict[str, Any]] = ()
+) -> Verdict:
+    """The verdict on one process or process group."""
+    situation = Situation(record, summary, config, tuple(long_holds))
+    enough = is_enough(situation)
+    for rule in RULES if enough else RULES_WITHOUT_REQUESTS:
+        found = rule(situation)
+        if found is not None:
+            return found
+    if _is_idle(situation):
+        return _idle(situation)
+    return _healthy(situation) if enough else _unknown(situation)
+
+
+def worst(verdicts: Iterable[tuple[str, Verdict]]) -> Verdict | None:
+    """The most severe of several groups' verdicts, which then names its group; of equal ones that
+    with the most requests. `None` of none."""
+    ranked = sorted(
+        verdicts,
+        key=lambda each: (
+            SEVERITIES.index(each[1]["severity"]),
+            each[1]["name"] not in ("idle", "unknown"),
+            each[1]["sample"]["requests"],
+        ),
+    )
+    if not ranked:
+        return None
+    group, found = ranked[-1]
+    if len(ranked) == 1:
+        return found
+    return {**found, "text": f"Process group {group}: {found['text']}"}
+
+
+def is_enough(situation: Situation) -> bool:
+    """Whether figures of requests, or of takes where there are none, are more than chance."""
+    if situation.serves:
+        return situation.requests >= thresholds.ENOUGH_REQUESTS.value
+    holds = situation.holds
+    return bool(holds and holds["count"] >= thresholds.ENOUGH_TAKES.value)
+
+
+def _is_idle(situation: Situation) -> bool:
+    limit = thresholds.IDLE_BUSY.value
+    return (
+        situation.seconds > 0
+        and situation.summary["busy"] < limit
+        and situation.summary["cpu_per_process"] < limit
+        and situation.gil_use < limit
+    )
+
+
+def _idle(situation: Situation) -> Verdict:
+    return verdict(
+        "idle",
+        "ok",
+        "Hardly anything to do",
+        f"{units.number(situation.requests, 'request')} in {units.seconds(situation.seconds)}; "
+        "threads, cores and GIL are in use for less than "
+        f"{100 * thresholds.IDLE_BUSY.value:.0f} % of the time.",
+        situation,
+        [
+            evidence(
+                "share of worker threads busy",
+                situation.summary["busy"],
+                "share",
+                thresholds.IDLE_BUSY,
+            ),
+            evidence(
+                "CPU of each process",
+                situation.summary["cpu_per_process"],
+                "cores",
+                thresholds.IDLE_BUSY,
+            ),
+        ],
+    )
+
+
+def _unknown(situation: Situation) -> Verdict:
+    if situation.serves:
+        needed, found, what = (
+            int(thresholds.ENOUGH_REQUESTS.value),
+            situation.requests,
+            "request",
+        )
+    else:
+        holds = situation.holds
+        needed, found, what = (
+            int(thresholds.ENOUGH_TAKES.value),
+            holds["count"] if holds else 0,
+            "take",
+        )
+    text = f"A verdict needs {units.number(needed, what)}, and there were {found:,}"
+    if found and situation.seconds > 0:
+        seconds = math.ceil(situation.seconds * needed / found)
+        text += f": at this rate, those of {units.seconds(seconds)}"
+    return verdict(
+        "unknown",
+        "ok",
+        "Too little was seen for a verdict",
+        f"{text}.",
+        situation,
+        [evidence(f"{what}s seen", found, f"{what}s", needed)],
+    )
+
+
+def _healthy(situation: Situation) -> Verdict:
+    """Nothing is used up. How far that goes is worth a sentence."""
+    full = (
+        advice.capacity(situation, max(1.0, situation.processes) * situation.gil_count)
+        if situation.exact and not situation.free_threading
+        else None
+    )
+    room = (
+        f" At {advice.rate(full)}{advice.give_or_take(situation)} the GIL or the cores would be "
+        f"full; now it is {advice.rate(situation.rps)}."
+        if full and situation.rps
+        else ""
+    )
+    return verdict(
+        "healthy",
+        "ok",
+        "Nothing is in the way",
+        f"Neither threads, cores nor the GIL are used up.{room}",
+        situation,
+        [
+            evidence(
+                "share of worker threads busy",
+                situation.summary["busy"],
+                "share",
+                thresholds.THREADS_FULL,
+            ),
+            evidence(
+                "GIL in use",
+                situation.gil_use if situation.gil else None,
+                "share",
+                thresholds.GIL_FULL,
+            ),
+            evidence("CPU of each process", situation.summary["cpu_per_process"], "cores"),
+        ],
+    )

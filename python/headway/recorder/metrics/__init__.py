@@ -1,0 +1,1 @@
+"""The metrics that leave the recorder: their definitions and their running sums."""

@@ -1,0 +1,373 @@
+"""The metrics that leave the recorder, for Prometheus and for OTLP: names, units, and what each is
+read from.
+
+Counters and histograms are sums since the recorder heard of a process group first (`totals`), so
+they only grow, whichever processes end; levels are those of the last seconds. Labels are bounded:
+a host, a process group, and words of ours. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from headway.recorder.diagnosis.verdict import NAMES as VERDICTS
+from headway.recorder.records import histogram
+from headway.recorder.records.summary import Record, distribution
+
+GROUP_LABELS = ("host", "group")
+COUNTER, GAUGE, HISTOGRAM, STATES = "counter", "gauge", "histogram", "stateset"
+# Labels beside the host and group, and a value.
+Values = Iterable[tuple[tuple[str, ...], float]]
+
+
+class Metric(NamedTuple):
+    """`name` is OpenMetrics' name of the family; a counter's sample has "_total" after it."""
+
+    name: str
+    kind: str
+    help: str
+    unit: str = ""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def sample_name(self) -> str:
+        return f"{self.name}_total" if self.kind == COUNTER else self.name
+
+    @property
+    def otlp_name(self) -> str:
+        """A receiver that translates it for Prometheus arrives at `sample_name`."""
+        return self.name.removesuffix(f"_{self.unit}").replace("_", ".", 1)
+
+
+class Moment(NamedTuple):
+    """A process group's last seconds: how many processes are alive, and what `measuring` says of
+    them; `None` where there were none."""
+
+    alive: int
+    measured: dict[str, Any] | None
+
+
+class Reading(NamedTuple):
+    """A metric, and how its values come out of what `read` is given."""
+
+    metric: Metric
+    read: Callable[[Any], Values]
+
+
+class Spread(NamedTuple):
+    """A histogram, from which distribution of a record it is, and its bounds in seconds."""
+
+    metric: Metric
+    source: str
+    bounds: tuple[float, ...]
+
+
+def _field(name: str) -> Callable[[Record], Values]:
+    return lambda record: [((), record.get(name, 0))]
+
+
+def _fields(names: dict[str, str]) -> Callable[[Record], Values]:
+    """One field for each value of the only label."""
+    return lambda record: [((label,), record.get(name, 0)) for label, name in names.items()]
+
+
+def _rows(table: str, names: dict[str, str]) -> Callable[[Record], Values]:
+    """Sums over a table's rows; nothing where it has none, as with mod_wsgi and the GIL."""
+
+    def read(record: Record) -> Values:
+        rows = record.get(table, ())
+        for label, name in names.items() if rows else ():
+            yield (label,) if label else (), sum(row.get(name, 0) for row in rows)
+
+    return read
+
+
+def _counter(name: str, help_: str, read: Callable[[Record], Values], *labels: str) -> Reading:
+    unit = next((unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}")), "")
+    return Reading(Metric(f"headway_{name}", COUNTER, help_, unit, labels), read)
+
+
+def _gauge(name: str, help_: str, read: Callable[[Any], float | None]) -> Reading:
+    unit = next((unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}")), "")
+
+    def values(source: Any) -> Values:
+        value = read(source)
+        return [] if value is None else [((), value)]
+
+    return Reading(Metric(f"headway_{name}", GAUGE, help_, unit), values)
+
+
+COUNTERS = (
+    _counter("requests", "Requests that were answered.", _field("request_count")),
+    _counter(
+        "responses",
+        "Responses by the class of their status.",
+        _fields({f"{n}xx": f"status_{n}xx_total" for n in range(1, 6)}),
+        "code",
+    ),
+    _counter(
+        "requests_failed",
+        "Requests that failed after the status was sent.",
+        _field("requests_failed"),
+    ),
+    _counter("input_bytes", "Request bodies that were read.", _field("input_bytes_total")),
+    _counter("output_bytes", "Response bodies that were sent.", _field("output_bytes_total")),
+    _counter(
+        "connections_accepted", "Connections that were accepted.", _field("connections_accepted")
+    ),
+    _counter(
+        "process_time_seconds",
+        "Time that processes have told of, over all of them.",
+        _field("process_seconds"),
+    ),
+    _counter(
+        "cpu_time_seconds",
+        "CPU time of the processes.",
+        _fields({"user": "cpu_user_seconds", "system": "cpu_system_seconds"}),
+        "mode",
+    ),
+    _counter("thread_time_seconds", "Time of all worker threads.", _field("thread_seconds")),
+    _counter(
+        "thread_busy_time_seconds", "Time of worker threads in requests.", _field("busy_seconds")
+    ),
+    _counter(
+        "gil_time_seconds",
+        "Time of all GILs: held, being handed over with somebody waiting, idle.",
+        _rows("gils", {state: f"gil_{state}" for state in ("held", "handoff", "idle")}),
+        "state",
+    ),
+    _counter("gil_takes", "Takes of the GIL.", _rows("gils", {"": "gil_takes"})),
+    _counter(
+        "gil_contended_takes",
+        "Takes of the GIL that had to wait for it.",
+        _rows("gils", {"": "gil_contended_takes"}),
+    ),
+    _counter(
+        "gil_drop_requests",
+        "Requests to drop the GIL, of threads that waited a switch interval.",
+        _rows("gils", {"": "gil_drop_requests"}),
+    ),
+    _counter(
+        "gil_drops",
+        "Drops of the GIL: voluntary, as for I/O, or forced by a drop request.",
+        _rows("gils", {"voluntary": "gil_voluntary_drops", "forced": "gil_forced_drops"}),
+        "cause",
+    ),
+    _counter(
+        "gil_preemptions",
+        "Preemptions: drops that a scheduling policy asked for.",
+        _rows("gils", {"": "gil_preemptions"}),
+    ),
+    _counter(
+        "gc_collections",
+        "Garbage collections by generation.",
+        _rows("gcs", {str(n): f"gc_pauses_generation{n}" for n in range(3)}),
+        "generation",
+    ),
+    _counter(
+        "gc_objects_collected",
+        "Objects that garbage collections freed.",
+        _rows("gcs", {"": "gc_collected_total"}),
+    ),
+    _counter(
+        "gc_objects_uncollectable",
+        "Objects that garbage collections could not free.",
+        _rows("gcs", {"": "gc_uncollectable_total"}),
+    ),
+    _counter(
+        "cgroup_throttled_time_seconds",
+        "Time in which the cgroup's CPU limit stopped threads.",
+        _field("cgroup_throttled_time"),
+    ),
+    _counter("cgroup_periods", "Periods of the cgroup's CPU limit.", _field("cgroup_periods")),
+    _counter(
+        "cgroup_throttled_periods",
+        "Periods in which the cgroup's CPU limit stopped threads.",
+        _field("cgroup_throttled_periods"),
+    ),
+)
+
+
+def bounds(lowest_power: int, highest_power: int) -> tuple[float, ...]:
+    """Two to each power of two of nanoseconds: bounds of Headway's own scale, so that each of its
+    buckets lies in one of these."""
+    powers = range(lowest_power, highest_power)
+    every = [each for n in powers for each in (1 << n, 3 << n >> 1)]
+    return tuple(ns / 1e9 for ns in (*every, 1 << highest_power))
+
+
+# 131 us to 69 s, 4 us to 8.6 s, and 16 us to 8.6 s.
+REQUEST_BOUNDS, GIL_BOUNDS, GC_BOUNDS = bounds(17, 36), bounds(12, 33), bounds(14, 33)
+
+
+def _spread(name: str, help_: str, source: str, bounds: tuple[float, ...]) -> Spread:
+    return Spread(Metric(f"headway_{name}", HISTOGRAM, help_, "seconds"), source, bounds)
+
+
+HISTOGRAMS = (
+    _spread(
+        "request_duration_seconds",
+        "Response time of a request, from its arrival to the last byte.",
+        "response",
+        REQUEST_BOUNDS,
+    ),
+    _spread(
+        "request_application_duration_seconds",
+        "Time of a request in the application.",
+        "application",
+        REQUEST_BOUNDS,
+    ),
+    _spread(
+        "request_gil_wait_seconds", "Time a request waited for the GIL.", "gil_wait", GIL_BOUNDS
+    ),
+    _spread(
+        "gil_take_wait_seconds",
+        "Wait of one take of the GIL, of those that had to wait.",
+        "take_wait",
+        GIL_BOUNDS,
+    ),
+    _spread("gil_hold_seconds", "One hold of the GIL.", "hold", GIL_BOUNDS),
+    _spread("gc_pause_seconds", "One garbage collection.", "gc_pause", GC_BOUNDS),
+)
+
+
+def distribution_of(record: Record, spread: Spread) -> histogram.Histogram | None:
+    """`None` where nothing of the kind is measured; an empty one where nothing happened."""
+    table = {"take_wait": "gils", "hold": "gils", "gc_pause": "gcs"}.get(spread.source)
+    if table is not None and not record.get(table):
+        return None
+    return distribution(record, spread.source) or {"count": 0, "sum": 0.0, "buckets": []}
+
+
+def _setting(name: str) -> Callable[[Moment], float | None]:
+    """The largest, where processes of a group that should have it alike differ."""
+
+    def read(moment: Moment) -> float | None:
+        found = moment.measured["config"][name] if moment.measured else None
+        return max(found) if isinstance(found, list) else found
+
+    return read
+
+
+def _level(name: str) -> Callable[[Moment], float | None]:
+    return lambda moment: moment.measured["summary"][name] if moment.measured else None
+
+
+def _busy(moment: Moment) -> float | None:
+    if moment.measured is None:
+        return None
+    summary = moment.measured["summary"]
+    return float(summary["busy"] * summary["threads"])
+
+
+def _verdicts(moment: Moment) -> Values:
+    if moment.measured is not None:
+        holds = moment.measured["verdict"]["name"]
+        yield from (((name,), int(name == holds)) for name in VERDICTS)
+
+
+GAUGES = (
+    _gauge("processes", "Processes that are alive.", lambda moment: moment.alive),
+    _gauge("threads", "Worker threads.", _level("threads")),
+    _gauge(
+        "threads_busy",
+        "Worker threads in requests, on average of the last seconds.",
+        _busy,
+    ),
+    _gauge("resident_memory_bytes", "Resident memory of the processes.", _level("rss")),
+    _gauge("connections_open", "Connections that are open.", _level("connections_open")),
+    _gauge("cpu_cores", "Cores that the processes may use.", _setting("cores")),
+    _gauge("cpu_limit_cores", "CPU limit of the cgroup.", _setting("cpu_limit")),
+    _gauge("memory_limit_bytes", "Memory limit of the cgroup.", _setting("memory_limit")),
+    _gauge(
+        "switch_interval_seconds",
+        "CPython's switch interval.",
+        _setting("switch_interval"),
+    ),
+    Reading(
+        Metric(
+            "headway_verdict",
+            STATES,
+            "What the last seconds amount to; see the verdicts in the documentation.",
+            labels=("headway_verdict",),
+        ),
+        _verdicts,
+    ),
+)
+
+
+def _told(name: str, *place: str) -> Callable[[dict[str, Any]], Values]:
+    """A figure of the recorder's health; nothing where it has no such part."""
+
+    def read(health: dict[str, Any]) -> Values:
+        part: Any = health
+        for each in place:
+            part = part.get(each) or {}
+        return [((), part[name])] if part.get(name) is not None else []
+
+    return read
+
+
+def _is_well(part: str) -> Callable[[dict[str, Any]], float | None]:
+    return lambda health: int(not health[part]["error"]) if health.get(part) else None
+
+
+def _size(name: str) -> Callable[[dict[str, Any]], float | None]:
+    return lambda health: (health.get("store") or {}).get(name)
+
+
+# Of the recorder itself; they have no labels.
+RECORDER_COUNTERS = (
+    _counter("recorder_datagrams", "Datagrams that were received.", _told("received")),
+    _counter("recorder_malformed", "Datagrams that could not be read.", _told("malformed")),
+    _counter(
+        "recorder_refused",
+        "Datagrams that were refused: too many, of too many processes, or impossible.",
+        _told("refused"),
+    ),
+    _counter(
+        "recorder_sequence_gaps", "Datagrams that were lost on the way.", _told("sequence_gaps")
+    ),
+    _counter(
+        "recorder_unsent",
+        "Ticks that processes could not send, and made part of later ones.",
+        _told("unsent"),
+    ),
+    _counter(
+        "recorder_records_lost",
+        "Slow requests, holds and collections that processes had no room for.",
+        _told("records_lost"),
+    ),
+    _counter(
+        "recorder_not_stored",
+        "Ticks and events that the store could not take.",
+        _told("not_stored", "store"),
+    ),
+    _counter(
+        "recorder_forward_lost",
+        "Datagrams that could not be forwarded.",
+        _told("lost", "forward"),
+    ),
+)
+RECORDER_GAUGES = (
+    _gauge(
+        "recorder_start_time_seconds",
+        "When the recorder was started, in seconds since 1970.",
+        lambda health: health.get("started"),
+    ),
+    _gauge("recorder_store_up", "1 while the store can be written, else 0.", _is_well("store")),
+    _gauge("recorder_store_bytes", "Size of the store.", _size("bytes")),
+    _gauge("recorder_store_limit_bytes", "How large the store may grow.", _size("limit")),
+    _gauge("recorder_store_waiting", "Ticks and events that wait for the store.", _size("waiting")),
+    _gauge(
+        "recorder_forward_up", "1 while the other recorder can be reached.", _is_well("forward")
+    ),
+)
+METRICS = (
+    *(each.metric for each in COUNTERS),
+    *(each.metric for each in HISTOGRAMS),
+    *(each.metric for each in GAUGES),
+    *(each.metric for each in RECORDER_COUNTERS),
+    *(each.metric for each in RECORDER_GAUGES),
+)

@@ -1,0 +1,374 @@
+"""What was recorded, over any range of time: the live window and the store as one.
+
+A tick is in the range that its time lies in, and its time is the end of the interval that it tells
+of. Thread-safe: each question copies what it needs from the live window and reads the store in one
+short transaction of its thread's own connection.
+
+Seamless because ticks are numbered: the store says which number it has committed, and what is
+above comes from memory. Questions about the last moments alone do not touch the store; while the
+store cannot be written or read, memory answers as far as it reaches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from headway import _native
+from headway.recorder.metrics.totals import Totals
+from headway.recorder.query.process import Process
+from headway.recorder.receive.live import Live
+from headway.recorder.receive.processes import Key, Sender
+from headway.recorder.store import schema
+from headway.recorder.store.reading import Piece, Reader, Row, unpack
+from headway.recorder.store.rollup import merge
+from headway.recorder.store.schema import PROCESS_LEVELS
+from headway.recorder.store.selection import Selection
+
+# Shorter ranges are answered from memory, as long as they are in it.
+MEMORY_ONLY_S = 90.0
+MIN_STEP_S = 0.001
+# A sender that says it reports once in an hour does not make the charts of others coarse.
+MAX_INTERVAL_S = 60.0
+WIDEST_S = PROCESS_LEVELS[-1].width_s
+NOBODY = Key("", 0, 0.0)
+UNREADABLE = (sqlite3.Error, OSError, schema.WrongStore)
+
+
+class NoRecording(Exception):
+    """No store is open under that name."""
+
+
+class History:
+    """Built by the recorder; the site, `top` and OTLP ask it."""
+
+    def __init__(
+        self,
+        live: Live | None = None,
+        senders: Callable[[], list[Sender]] = list,
+        reader: Reader | None = None,
+        recordings: Mapping[str, Reader] | None = None,
+        health: Callable[[], dict[str, Any]] = dict,
+        store_is_well: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.time,
+        totals: Totals | None = None,
+    ) -> None:
+        self._live = live
+        self._senders = senders
+        self._reader = reader
+        self._recordings = dict(recordings or {})
+        self._health = health
+        self._store_is_well = store_is_well
+        self._clock = clock
+        # The sums since the recorder began, which are no question of time.
+        self.totals = totals
+
+    def close(self) -> None:
+        """The files that were read."""
+        for reader in (self._reader, *self._recordings.values()):
+            if reader is not None:
+                reader.close()
+
+    def now(self) -> float:
+        return self._clock()
+
+    def recordings(self) -> list[str]:
+        return sorted(self._recordings)
+
+    def health(self) -> dict[str, Any]:
+        return self._health()
+
+    @property
+    def listens_since(self) -> float:
+        """When the recorder began to listen; what processes said before is not in memory."""
+        return self._live.began if self._live is not None else 0.0
+
+    def processes(
+        self, at: float | None = None, window_s: float = 60, recording: str = ""
+    ) -> list[Process]:
+        """Those that were heard of in the `window_s` before `at`, which is now if not given."""
+        now = self._clock()
+        end = now if at is None else at
+        found: dict[tuple[str, int, float], Process] = {}
+        for row in self._rows(end - window_s, end, recording):
+            alive = not row.ended and row.last_seen > end - window_s
+            found[row.host, row.pid, row.started] = as_process(row, alive)
+        for sender in self._heard_of(recording):
+            if sender.last_seen >= end - window_s and sender.first_seen < end:
+                found.pop((sender.host, sender.pid, 0.0), None)
+                alive = sender.is_alive(now) if end >= now - 1 else sender.last_seen >= end
+                found[sender.key] = as_process(sender, alive)
+        return sorted(found.values(), key=lambda each: (each.host, each.group, each.pid))
+
+    def record(self, start: float, end: float, selection: Selection) -> bytes | None:
+        """The sum over processes and time; `None` if there was nothing."""
+        pieces = self._pieces(start, end, end - start, selection, of_groups=not selection.pids)
+        return merge([piece.record for _, piece in pieces]) if pieces else None
+
+    def records(
+        self, start: float, end: float, step: float, selection: Selection
+    ) -> list[tuple[float, bytes | None]]:
+        """The sums over processes, one for each step, with the time that each begins at.
+
+        Where only coarser rows are left than `step`, and where processes report less often, the
+        steps are longer: `step_of` says how long. They begin at multiples of their length.
+        """
+        of_groups = not selection.pids
+        step = self.step_of(start, end, step, selection, of_groups)
+        first = start // step * step
+        cells: dict[int, list[bytes]] = defaultdict(list)
+        for _, piece in self._pieces(first, end, step, selection, of_groups):
+            cells[int((piece.time - first) // step)].append(piece.record)
+        return [
+            (first + cell * step, merge(cells[cell]) if cell in cells else None)
+            for cell in range(steps_in(first, end, step))
+        ]
+
+    def step_of(
+        self,
+        start: float,
+        end: float,
+        step: float,
+        selection: Selection,
+        of_groups: bool | None = None,
+    ) -> float:
+        """How long the steps of `records` are for this range."""
+        if step < MAX_INTERVAL_S:
+            longest_s = max(self._intervals(start, end, selection), default=0.0)
+            step = max(step, MIN_STEP_S, min(longest_s, MAX_INTERVAL_S))
+        reader = self._reader_of(selection.recording)
+        if reader is not None and not self._is_in_memory(start, selection.recording):
+            with contextlib.suppress(*UNREADABLE), reader.snapshot() as snapshot:
+                is_of_groups = not selection.pids if of_groups is None else of_groups
+                step = max(step, snapshot.resolution(start, is_of_groups))
+        for level in reversed(PROCESS_LEVELS):
+            if level.width_s <= step:
+                # Of whole rows, so that none lies in two steps.
+                return -(-step // level.width_s) * level.width_s
+        return step
+
+    def _intervals(self, start: float, end: float, selection: Selection) -> Iterator[float]:
+        """How often those report that the range may tell of, or did while they were there."""
+        for sender in self._heard_of(selection.recording):
+            if chosen(selection, sender) and sender.last_seen >= start and sender.first_seen < end:
+                yield sender.interval_s
+        if not self._is_in_memory(start, selection.recording):
+            for row in self._rows(start, end, selection.recording):
+                interval = row.identity.get("telemetry_interval")
+                if isinstance(interval, float) and selection.has(row.host, row.group, row.pid):
+                    yield interval
+
+    def per_process(
+        self, start: float, end: float, selection: Selection
+    ) -> list[tuple[Process, bytes]]:
+        """Each process's sum over time."""
+        found: dict[Key, list[bytes]] = defaultdict(list)
+        for key, piece in self._pieces(start, end, end - start, selection, of_groups=False):
+            found[key].append(piece.record)
+        processes = self._by_key(start, end, selection)
+        return [(processes[key], merge(found[key])) for key in processes if key in found]
+
+    def slots(
+        self, start: float, end: float, step: float, selection: Selection
+    ) -> list[tuple[Process, list[tuple[float, list[float] | None]]]]:
+        """For each process and step, which share of the time each of its worker threads was in a
+        request; `None` where it said nothing."""
+        step = self.step_of(start, end, step, selection, of_groups=False)
+        first = start // step * step
+        cells: dict[Key, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
+        for key, piece in self._pieces(first, end, step, selection, of_groups=False):
+            cells[key][int((piece.time - first) // step)].append(piece.record)
+        processes = self._by_key(first, end, selection)
+        return [
+            (
+                processes[key],
+                [
+                    (
+                        first + cell * step,
+                        busy_shares(merge(cells[key][cell])) if cell in cells[key] else None,
+                    )
+                    for cell in range(steps_in(first, end, step))
+                ],
+            )
+            for key in processes
+            if key in cells
+        ]
+
+    def events(
+        self, kind: str, start: float, end: float, selection: Selection, limit: int
+    ) -> list[dict[str, Any]]:
+        """The latest ones, the latest first: "slow", "lifecycle", "gc" or "hold"."""
+        found: dict[tuple[Key, str], tuple[float, dict[str, Any]]] = {}
+        committed = 0
+        reader = self._reader_of(selection.recording)
+        if reader is not None:
+            try:
+                with reader.snapshot() as snapshot:
+                    committed = snapshot.committed
+                    rows = {
+                        row.id: row
+                        for row in snapshot.processes(start - WIDEST_S, end + WIDEST_S)
+                        if selection.has(row.host, row.group, row.pid)
+                    }
+                    stored = snapshot.events(kind, start, end, set(rows), limit)
+                for at, process, key, body in stored:
+                    row = rows[process]
+                    found[row.key, key] = (at, about(row, at, body))
+            except UNREADABLE:
+                committed = 0
+        if self._live is not None and not selection.recording:
+            for event in self._live.events(
+                kind, start, end, self._after(committed), lambda each: chosen(selection, each)
+            ):
+                body = about(event.sender, event.time, event.body)
+                found[event.sender.key, event.key] = (event.time, body)
+        latest = sorted(found.values(), key=lambda each: each[0], reverse=True)
+        return [body for _, body in latest[:limit]]
+
+    def _after(self, committed: int) -> int:
+        """From which number on memory is asked; while nothing can be stored, all that it has."""
+        return committed if self._store_is_well() else 0
+
+    def _is_in_memory(self, start: float, recording: str) -> bool:
+        return self._live is not None and not recording and start >= self._live.complete_from
+
+    def _reader_of(self, recording: str) -> Reader | None:
+        if not recording:
+            return self._reader
+        try:
+            return self._recordings[recording]
+        except KeyError:
+            raise NoRecording(recording) from None
+
+    def _heard_of(self, recording: str) -> Iterable[Sender]:
+        return () if recording else self._senders()
+
+    def _rows(self, start: float, end: float, recording: str) -> list[Row]:
+        reader = self._reader_of(recording)
+        if reader is not None:
+            with contextlib.suppress(*UNREADABLE), reader.snapshot() as snapshot:
+                return snapshot.processes(start, end)
+        return []
+
+    def _by_key(self, start: float, end: float, selection: Selection) -> dict[Key, Process]:
+        """The processes that pieces of this range may be of, in order."""
+        now = self._clock()
+        found: dict[Key, Process] = {}
+        for row in self._rows(start - WIDEST_S, end + WIDEST_S, selection.recording):
+            if selection.has(row.host, row.group, row.pid):
+                found[row.key] = as_process(row, alive=False)
+        for sender in self._heard_of(selection.recording):
+            if chosen(selection, sender):
+                found[sender.key] = as_process(sender, sender.is_alive(now))
+        return dict(sorted(found.items(), key=lambda each: (each[1].host, each[1].group, each[0])))
+
+    def _pieces(
+        self, start: float, end: float, widest_s: float, selection: Selection, of_groups: bool
+    ) -> list[tuple[Key, Piece]]:
+        """Records that together are all of the range, none wider than `widest_s` where there are
+        finer ones, each with its process; `of_groups` allows records of groups, and then whose
+        they are is not told."""
+        live = None if selection.recording else self._live
+        reader = self._reader_of(selection.recording)
+        is_well = live is None or self._store_is_well()
+        if self._is_in_memory(start, selection.recording) and (
+            end - start <= MEMORY_ONLY_S or not is_well
+        ):
+            reader = None
+        found: list[tuple[Key, Piece]] = []
+        live_from, after = start, 0
+        if reader is not None:
+            stored_to = end
+            if live is not None and not is_well:
+                # Memory knows what the store does not, as far as it reaches.
+                stored_to = live_from = min(end, max(start, live.complete_from))
+            try:
+                found, committed = _read_pieces(
+                    reader, start, stored_to, widest_s, selection, of_groups
+                )
+            except UNREADABLE:
+                live_from = start
+            else:
+                after = committed if is_well else 0
+        if live is not None:
+            ticks = (
+                live.ticks(live_from, end, after) if after else live.recent_ticks(live_from, end)
+            )
+            found += [
+                (tick.sender.key, Piece(tick.time, 0, 0, tick.record))
+                for tick in ticks
+                if chosen(selection, tick.sender)
+            ]
+        return found
+
+
+def _read_pieces(
+    reader: Reader,
+    start: float,
+    end: float,
+    widest_s: float,
+    selection: Selection,
+    of_groups: bool,
+) -> tuple[list[tuple[Key, Piece]], int]:
+    """What the store has, and the number of the last tick that it has."""
+    with reader.snapshot() as snapshot:
+        keys = {
+            row.id: row.key
+            for row in snapshot.processes(start - WIDEST_S, end + WIDEST_S)
+            if selection.has(row.host, row.group, row.pid)
+        }
+        processes = set(keys)
+        groups = set(snapshot.groups(selection)) if of_groups else set()
+        spans = snapshot.spans(start, end, widest_s, of_groups)
+        packed = snapshot.fetch(spans, processes, groups)
+        ticks = snapshot.ticks(start, end, processes)
+        committed = snapshot.committed
+    pieces = [*unpack(packed), *ticks]
+    if of_groups:
+        return [(NOBODY, piece) for piece in pieces], committed
+    return [(keys[piece.owner], piece) for piece in pieces], committed
+
+
+def steps_in(start: float, end: float, step: float) -> int:
+    return max(0, -int((start - end) // step))
+
+
+def chosen(selection: Selection, sender: Sender) -> bool:
+    return selection.has(sender.host, sender.group, sender.pid)
+
+
+def as_process(source: Row | Sender, alive: bool) -> Process:
+    return Process(
+        source.host,
+        source.pid,
+        source.started,
+        source.group,
+        source.kind,
+        alive,
+        source.last_seen,
+        dict(source.identity),
+    )
+
+
+def about(source: Row | Sender, at: float, body: dict[str, Any]) -> dict[str, Any]:
+    """An event with who it is of."""
+    return {
+        **body,
+        "time": at,
+        "host": source.host,
+        "pid": source.pid,
+        "started": source.started,
+        "group": source.group,
+    }
+
+
+def busy_shares(record: bytes) -> list[float] | None:
+    fields = _native.telemetry_read(record)
+    slots, seconds = fields.get("slots"), fields.get("process_seconds")
+    if not slots or not seconds:
+        return None
+    return [min(1.0, slot["busy"] / seconds) for slot in slots]

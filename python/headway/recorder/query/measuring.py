@@ -1,0 +1,223 @@
+"""What a selection of processes did in a range, in the figures that people compare: a summary, the
+configuration and a verdict. Asks `History`; knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from headway import _native
+from headway.recorder.diagnosis import judge, worst
+from headway.recorder.query.history import History
+from headway.recorder.query.process import Process
+from headway.recorder.query.query import Range
+from headway.recorder.records import configuration
+from headway.recorder.records.summary import Record, summarize, values
+from headway.recorder.store.selection import Selection
+
+Measured = dict[str, Any]
+
+# How finely it is looked for the part of a range that something was recorded in.
+STEPS = 60
+LEAST_STEP_S = 1.0
+# In a range of so few ticks those at its ends count for much; processes are counted by their pids,
+# unless they were there for less than this share of it: then some came as others went.
+SHORT_S = 30.0
+HERE_ALL_ALONG = 0.6
+HOLDS_PER_VERDICT = 16
+# Of all processes together.
+MAX_HOLDS = 5_000
+# Groups that are judged one by one for a verdict on all; beyond, only their sum is.
+MAX_JUDGED = 16
+
+
+def measure(history: History, span: Range, selection: Selection) -> Measured:
+    """SUMMARY, CONFIG and VERDICT. Rates are those of the time that was recorded: a server that
+    was started in the middle of a range is not half as fast for it. Of several groups the worst
+    verdict counts: cores and GILs of different ones do not add up."""
+    measured = _measure(history, span, selection)
+    groups = {
+        (process.host, process.group)
+        for process in history.processes(span.end, span.seconds, selection.recording)
+        if selection.has(process.host, process.group, process.pid)
+    }
+    if not 1 < len(groups) <= MAX_JUDGED:
+        return measured
+    verdict = worst(
+        (
+            group or "(no group)",
+            _measure(history, span, _of_group(selection, host, group))["verdict"],
+        )
+        for host, group in sorted(groups)
+    )
+    return {**measured, "verdict": verdict or measured["verdict"]}
+
+
+def _of_group(selection: Selection, host: str, group: str) -> Selection:
+    return selection._replace(hosts=frozenset([host]), groups=frozenset([group]))
+
+
+def _measure(history: History, span: Range, selection: Selection) -> Measured:
+    step = history.step_of(span.start, span.end, max(span.seconds / STEPS, LEAST_STEP_S), selection)
+    found = [
+        (at, record)
+        for at, record in history.records(span.start, span.end, step, selection)
+        if record is not None
+    ]
+    record = _native.telemetry_read(_native.telemetry_merge([each for _, each in found]))
+    covered_s = 0.0
+    if found:
+        # From the first to the last; there may be ticks that are longer than a step.
+        tick_s = record.get("process_seconds", 0.0) / max(1, record.get("ticks", 1))
+        covered_s = min(span.seconds, found[-1][0] - found[0][0] + max(step, tick_s))
+    processes = record.get("process_seconds", 0.0) / covered_s if covered_s else 0.0
+    # A tick more or less in a short range is no other number of processes.
+    whole, interval_s = round(processes), max(values(record, "telemetry_interval", 1.0))
+    if span.seconds <= SHORT_S:
+        heard = len(history.per_process(span.start, span.end, selection))
+        whole = heard if processes > HERE_ALL_ALONG * heard else whole
+        processes = float(whole)
+    elif covered_s and abs(processes - whole) <= 1.01 * whole * interval_s / covered_s:
+        processes = float(whole)
+    holds = history.events("hold", span.start, span.end, selection, HOLDS_PER_VERDICT)
+    return _judged(holds, record, covered_s, processes)
+
+
+def measure_now(history: History, now: float, window_s: float) -> Measured:
+    """The last seconds: of all, by group and by process, from one look at what is in memory."""
+    span = Range(now - window_s, now)
+    everybody = history.processes(now, max(60.0, window_s))
+    found = dict(history.per_process(span.start, span.end, Selection()))
+    holds = Holds(history, span)
+    groups = _measure_groups(history, span, everybody, found, holds)
+    total = _of_some(history, span, Selection(), everybody, found, holds)
+    alive = Counter((each.host, each.group) for each in everybody if each.alive)
+    verdict = worst((each["group"] or "(no group)", each["verdict"]) for each in groups)
+    return {
+        "time": now,
+        "total": {**total, "verdict": verdict or total["verdict"]},
+        "groups": groups,
+        "processes": [
+            {
+                **_described(process),
+                **_of_one(
+                    _of_some(history, span, _selection_of(process), [process], found, holds),
+                    has_others=alive[process.host, process.group] > 1,
+                ),
+            }
+            for process in everybody
+        ],
+    }
+
+
+def _of_one(measured: Measured, has_others: bool) -> Measured:
+    """A process of several. What to try is the group's: one alone knows neither how many there are
+    already nor who has the cores."""
+    if not has_others:
+        return measured
+    return {**measured, "verdict": {**measured["verdict"], "advice": []}}
+
+
+def measure_groups(
+    history: History, span: Range, processes: Sequence[Process], records: dict[Process, bytes]
+) -> list[Measured]:
+    """Each process group of processes whose records over the range are known."""
+    return _measure_groups(history, span, processes, records, Holds(history, span))
+
+
+def _measure_groups(
+    history: History,
+    span: Range,
+    processes: Sequence[Process],
+    records: dict[Process, bytes],
+    holds: Holds,
+) -> list[Measured]:
+    by_group: dict[tuple[str, str], list[Process]] = defaultdict(list)
+    for process in processes:
+        by_group[process.host, process.group].append(process)
+    return [
+        {
+            "host": host,
+            "group": group,
+            **_of_some(history, span, _of_group(Selection(), host, group), some, records, holds),
+        }
+        for (host, group), some in sorted(by_group.items())
+    ]
+
+
+def _of_some(
+    history: History,
+    span: Range,
+    selection: Selection,
+    processes: Sequence[Process],
+    records: dict[Process, bytes],
+    holds: Holds,
+) -> Measured:
+    """Of processes whose records over the range are known. How long each was there says how many
+    there were at a time."""
+    merged = _native.telemetry_merge([records[each] for each in processes if each in records])
+    record = _native.telemetry_read(merged)
+    seconds = record.get("process_seconds", 0.0)
+    since = min((each.started for each in processes if each in records), default=span.start)
+    since = max(since, history.listens_since)
+    covered_s = span.seconds if since <= span.start else max(span.end - since, 1.0)
+    alive = sum(each.alive for each in processes)
+    # Ticks do not end where the range does, so whole processes are counted as such.
+    count = seconds / covered_s if abs(seconds / covered_s - alive) > 0.5 else float(alive)
+    return _judged(holds.of(selection), record, covered_s, count)
+
+
+class Holds:
+    """The latest long holds of a range, from one look at the store for all groups and processes."""
+
+    def __init__(self, history: History, span: Range) -> None:
+        found = history.events("hold", span.start, span.end, Selection(), MAX_HOLDS)
+        self._by_process: dict[tuple[str, str, int], list[Measured]] = defaultdict(list)
+        for hold in found:
+            self._by_process[hold["host"], hold["group"], hold["pid"]].append(hold)
+
+    def of(self, selection: Selection) -> list[Measured]:
+        """The latest ones of the selection, the latest first."""
+        found = [
+            hold
+            for key, holds in self._by_process.items()
+            if selection.has(*key)
+            for hold in holds[:HOLDS_PER_VERDICT]
+        ]
+        return sorted(found, key=lambda hold: -hold["time"])[:HOLDS_PER_VERDICT]
+
+
+def _judged(holds: list[Measured], record: Record, covered_s: float, processes: float) -> Measured:
+    summary = summarize(record, covered_s, processes or None)
+    config = configuration.configure(record, processes)
+    return {"summary": summary, "config": config, "verdict": judge(record, summary, config, holds)}
+
+
+def read(history: History, span: Range, selection: Selection) -> Record:
+    """The merged record of a range; empty if there was nothing."""
+    found = history.record(span.start, span.end, selection)
+    return {} if found is None else _native.telemetry_read(found)
+
+
+def switch_intervals(record: Record) -> list[float]:
+    return sorted(value for value in values(record, "switch_interval") if value > 0)
+
+
+def _selection_of(process: Process) -> Selection:
+    return Selection(
+        frozenset([process.host]), frozenset([process.group]), frozenset([process.pid])
+    )
+
+
+def _described(process: Process) -> dict[str, Any]:
+    return {
+        "host": process.host,
+        "pid": process.pid,
+        "started": process.started,
+        "group": process.group,
+        "kind": process.kind,
+        "alive": process.alive,
+        "last_seen": process.last_seen,
+    }

@@ -1,0 +1,448 @@
+"""Who sends: tells processes apart, keeps what each says of itself, and counts what got lost on the
+way.
+
+A process is its host, its pid and when it started. mod_wsgi's datagrams do not say when; a
+lifecycle datagram that says "started", or sequence numbers that begin anew, tell there that the
+system has given the pid away again. Knows nothing of sockets and stores; called by one thread at a
+time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headway.recorder.records.configuration import TIMEOUTS
+from headway.report import columns
+
+# A stamp may be so far behind our clock, as a relay that was cut off sends it, and so far ahead,
+# before it is not believed.
+MAX_BEHIND_S = 86_400.0
+MAX_AHEAD_S = 5.0
+# Datagrams of different threads of a process may overtake each other; no further than this.
+REORDERED = 16
+# After so long without a datagram a process is forgotten here; the store keeps it.
+FORGOTTEN_AFTER_S = 900.0
+MAX_SENDERS = 20_000
+# Of one user, as the kernel attests it.
+MAX_SENDERS_OF_USER = 5_000
+# How much more a process may have sent since its last datagram, or not have sent, than what came.
+MAX_PER_SECOND = 1_000
+MAX_AT_ONCE = 100_000
+# Ticks may overlap, and wait together for a recorder that is late; sums of their intervals may be
+# so much longer than the time that passed.
+MAX_OVERLAP = 2.0
+MAX_AHEAD_OF_TIME_S = 300.0
+# What a process says of itself hardly ever changes, and is looked at so often.
+IDENTITY_INTERVAL_S = 5.0
+MAX_NAME = 255
+MAX_TEXT = 1000
+
+TICK, STARTED, STOPPED = 2, 5, 7
+
+# What a process says about itself in every tick and what stays the same between ticks.
+IDENTITY = frozenset(
+    (
+        "mod_wsgi_version",
+        "python_version",
+        "apache_version",
+        "mpm_name",
+        "process_parent_pid",
+        "telemetry_interval",
+        "slow_requests_threshold",
+        "switch_interval",
+        "request_threads_maximum",
+        "headway_version",
+        "gil_mode",
+        "policy",
+        "process_kind",
+        "process_name",
+        "cpu_cores",
+        "cgroup_cpu_limit",
+        "cgroup_memory_limit",
+        "kernel_hints",
+        *TIMEOUTS,
+    )
+)
+
+
+class Key(NamedTuple):
+    """What names a process. `started` is 0 until it is known, with mod_wsgi for good if the
+    recorder came later than the process."""
+
+    host: str
+    pid: int
+    started: float
+
+
+@dataclass(eq=False)
+class Sender:
+    """One process. `sequence` is its latest datagram's; `lost` are those that never came."""
+
+    host: str
+    pid: int
+    started: float
+    group: str = ""
+    kind: str = ""
+    first_seen: float = 0.0
+    last_seen: float = 0.0
+    arrived: float = 0.0
+    ended: bool = False
+    identified: float = 0.0
+    sequence: int | None = None
+    lost: int = 0
+    unsent: int = 0
+    records_lost: int = 0
+    clock_is_off: bool = False
+    pid_confirmed: bool | None = None
+    identity: dict[str, Any] = field(default_factory=dict)
+    # By what ways its datagrams came.
+    origins: set[str] = field(default_factory=set)
+    # Who sent its first datagram; `None` where nobody attests it.
+    source: Source | None = None
+    # When its first tick arrived, that tick's stamp, and the intervals of all later ones.
+    first_tick: tuple[float, float] | None = None
+    interval_sum_s: float = 0.0
+
+    @property
+    def key(self) -> Key:
+        return Key(self.host, self.pid, self.started)
+
+    @property
+    def interval_s(self) -> float:
+        """How often it reports."""
+        interval = self.identity.get("telemetry_interval")
+        return interval if isinstance(interval, float) and 0 < interval < 3600 else 1.0
+
+    def is_alive(self, now: float) -> bool:
+        return not self.ended and now - self.arrived <= max(5.0, 4 * self.interval_s)
+
+
+class Refused(Exception):
+    """The datagram says what cannot be, or its source reports too much. The text is the reason, by
+    which it is counted."""
+
+
+class Bounds(NamedTuple):
+    """What one source may report. `new_per_minute` bounds how fast it names new processes."""
+
+    processes: int
+    hosts: int
+    groups: int
+    new_per_minute: int
+
+
+# A process reports for itself; a supervisor for all workers that died, and a proxy for some.
+OF_PROCESS = Bounds(processes=64, hosts=8, groups=16, new_per_minute=256)
+# In containers pids are alike: one pid of one user stands for one process of each container.
+OF_NAMESPACE = Bounds(processes=256, hosts=256, groups=256, new_per_minute=256)
+# The recorder of another host, which has shown the token.
+OF_RELAY = Bounds(processes=10_000, hosts=1_000, groups=1_000, new_per_minute=10_000)
+
+
+class Source(NamedTuple):
+    """Who sent a datagram: the process `pid` of the user `uid`, as the kernel attests it. For a
+    process of another PID namespace `is_attested` is false, and the pid is the one that it claims.
+    With `relay`, the host of the recorder that passed it on."""
+
+    uid: int
+    pid: int
+    is_attested: bool = True
+    relay: str = ""
+
+    @property
+    def bounds(self) -> Bounds:
+        if self.relay:
+            return OF_RELAY
+        return OF_PROCESS if self.is_attested else OF_NAMESPACE
+
+
+def source_of(credentials: tuple[int, int] | None, claimed_pid: int, origin: str) -> Source | None:
+    """`credentials` are the kernel's pid and uid of the sender, if it gave them."""
+    if origin:
+        return Source(-1, 0, relay=origin)
+    if credentials is None:
+        return None
+    pid, uid = credentials
+    return Source(uid, pid) if pid > 0 else Source(uid, claimed_pid, is_attested=False)
+
+
+@dataclass(eq=False)
+class Reported:
+    """What a source has reported. Processes are in the order in which they were named first."""
+
+    processes: dict[tuple[str, int], Sender] = field(default_factory=dict)
+    hosts: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    minute: float = 0.0
+    new_in_minute: int = 0
+
+
+class Senders:
+    """All that were heard of lately."""
+
+    def __init__(self, host: str) -> None:
+        """`host` is who sends that does not say where it is."""
+        self._host = host
+        # By origin ("" is our own socket, else the relay's host) and pid: the one alive there.
+        self._by_pid: dict[tuple[str, int], Sender] = {}
+        self._by_key: dict[tuple[str, int], Sender] = {}
+        self._reported: dict[Source, Reported] = {}
+        self._of_user: Counter[int] = Counter()
+        self.gone_lost = 0
+        self.gone_unsent = 0
+        self.gone_records_lost = 0
+        self.clocks_off = 0
+
+    def __iter__(self) -> Iterator[Sender]:
+        return iter(list(self._by_key.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def remember(self, sender: Sender) -> None:
+        """One that an earlier run of the recorder knew."""
+        self._by_key[sender.host, sender.pid] = sender
+        if sender.host == self._host:
+            self._note_origin(sender, "")
+
+    def identify(
+        self,
+        origin: str,
+        kind: int,
+        pid: int,
+        sequence: int,
+        stamp: float,
+        fields: dict[str, Any],
+        now: float,
+        source: Source | None = None,
+    ) -> tuple[Sender, float]:
+        """Whose datagram it is, and the time that counts for it. Raises `Refused`."""
+        time = stamp if -MAX_BEHIND_S <= stamp - now <= MAX_AHEAD_S else now
+        host = text_of(fields, "hostname", MAX_NAME)
+        if host:
+            sender = self._by_key.get((host, pid))
+        else:
+            # mod_wsgi's slow requests and garbage collections do not repeat it.
+            sender = self._by_pid.get((origin, pid))
+            host = sender.host if sender else origin or self._host
+            sender = sender or self._by_key.get((host, pid))
+        started = fields.get("process_started_stamp")
+        started = float(started) if isinstance(started, (int, float)) else 0.0
+        # The supervisor counts its own datagrams, also where it reports for one that died.
+        is_own = not fields.get("reported_by_supervisor")
+        if sender is not None and kind == TICK and is_of_another_process(sender, source, pid):
+            raise Refused("pid of another process")
+        known = sender
+        if sender is not None and is_another(sender, kind, sequence if is_own else None, started):
+            sender = None
+        if sender is not None and is_own and is_far_ahead(sender, sequence, now):
+            raise Refused("sequence")
+        group = text_of(fields, "process_group", MAX_NAME)
+        reported = self._admit(source, sender, host, group, now)
+        if sender is None:
+            if not started and kind == STARTED:
+                started = time
+            sender = Sender(host, pid, started, first_seen=time, arrived=now, source=source)
+        if kind == TICK:
+            spend_interval(sender, fields, time, now)
+        if known is not sender:
+            if known is not None:
+                self._forget(known)
+            self._by_key[host, pid] = sender
+            if source is not None:
+                self._of_user[source.uid] += 1
+        if source is not None and reported is not None:
+            self._reported[source] = reported
+            if sender.source == source:
+                reported.processes[host, pid] = sender
+                reported.hosts.add(host)
+            if group:
+                reported.groups.add(group)
+        self._note_origin(sender, origin)
+        if time != stamp:
+            self.clocks_off += 1
+            sender.clock_is_off = True
+        if is_own:
+            count_gap(sender, sequence)
+        update(sender, kind, fields, now)
+        if kind == STARTED:
+            update_identity(sender, fields)
+        elif kind == TICK and now - sender.identified >= IDENTITY_INTERVAL_S:
+            sender.identified = now
+            update_identity(sender, fields)
+        sender.arrived = now
+        sender.last_seen = max(sender.last_seen, time)
+        sender.first_seen = min(sender.first_seen, time)
+        return sender, time
+
+    def _admit(
+        self, source: Source | None, sender: Sender | None, host: str, group: str, now: float
+    ) -> Reported | None:
+        """What the source has reported, if it may name this process and group as well; `sender` is
+        the process where it is known. Raises `Refused`."""
+        if source is None:
+            if sender is None and len(self._by_key) >= MAX_SENDERS:
+                raise Refused("processes")
+            return None
+        bounds = source.bounds
+        reported = self._reported.get(source) or Reported()
+        if group and group not in reported.groups and len(reported.groups) >= bounds.groups:
+            raise Refused("groups of a sender")
+        if sender is not None:
+            return reported
+        if len(self._by_key) >= MAX_SENDERS:
+            raise Refused("processes")
+        if not source.relay and self._of_user[source.uid] >= MAX_SENDERS_OF_USER:
+            raise Refused("processes of a user")
+        if host not in reported.hosts and len(reported.hosts) >= bounds.hosts:
+            raise Refused("hosts of a sender")
+        if reported.minute != now // 60:
+            reported.minute, reported.new_in_minute = now // 60, 0
+        if reported.new_in_minute >= bounds.new_per_minute:
+            raise Refused("processes of a sender")
+        if len(reported.processes) >= bounds.processes:
+            # A supervisor goes on to report for others that died.
+            ended = next((each for each in reported.processes.values() if each.ended), None)
+            if ended is None:
+                raise Refused("processes of a sender")
+            self._forget(ended)
+        reported.new_in_minute += 1
+        return reported
+
+    def forget_silent(self, now: float) -> None:
+        for sender in [each for each in self if now - each.arrived > FORGOTTEN_AFTER_S]:
+            self._forget(sender)
+        # One that only reports for processes of others is kept for its minute.
+        for source, reported in list(self._reported.items()):
+            if not reported.processes and reported.minute < now // 60:
+                del self._reported[source]
+
+    def _forget(self, sender: Sender) -> None:
+        if sender.source is not None:
+            self._of_user[sender.source.uid] -= 1
+            reported = self._reported.get(sender.source)
+            if reported is not None and (
+                reported.processes.get((sender.host, sender.pid)) is sender
+            ):
+                del reported.processes[sender.host, sender.pid]
+        self.gone_lost += sender.lost
+        self.gone_unsent += sender.unsent
+        self.gone_records_lost += sender.records_lost
+        self._by_key.pop((sender.host, sender.pid), None)
+        for origin in sender.origins:
+            if self._by_pid.get((origin, sender.pid)) is sender:
+                del self._by_pid[origin, sender.pid]
+
+    def _note_origin(self, sender: Sender, origin: str) -> None:
+        sender.origins.add(origin)
+        self._by_pid[origin, sender.pid] = sender
+
+    @property
+    def lost(self) -> int:
+        """Datagrams that were sent and did not arrive."""
+        return self.gone_lost + sum(each.lost for each in self)
+
+    @property
+    def unsent(self) -> int:
+        """Ticks that could not be sent in time, and are part of later ones."""
+        return self.gone_unsent + sum(each.unsent for each in self)
+
+    @property
+    def records_lost(self) -> int:
+        """Slow requests, holds and collections that processes had no room for."""
+        return self.gone_records_lost + sum(each.records_lost for each in self)
+
+
+def is_of_another_process(sender: Sender, source: Source | None, pid: int) -> bool:
+    """Whether the kernel has attested the sender, and attests another process here."""
+    return (
+        bool(sender.pid_confirmed)
+        and source is not None
+        and not source.relay
+        and (source.pid, source.is_attested) != (pid, True)
+    )
+
+
+def is_far_ahead(sender: Sender, sequence: int, now: float) -> bool:
+    """Whether no process can have sent so much since the last datagram came."""
+    if sender.sequence is None:
+        return False
+    return sequence - sender.sequence > most_since(sender, now)
+
+
+def most_since(sender: Sender, now: float) -> int:
+    """The most datagrams or records of a process since the last datagram came."""
+    return MAX_AT_ONCE + int(MAX_PER_SECOND * max(0.0, now - sender.arrived))
+
+
+def spend_interval(sender: Sender, fields: dict[str, Any], time: float, now: float) -> None:
+    """Raises `Refused` where ticks tell of more time than has passed since the first one. The
+    first may tell of all the time that the recorder was away."""
+    if sender.first_tick is None:
+        sender.first_tick = (now, time)
+        return
+    period_s = fields.get("sample_period")
+    period_s = period_s if isinstance(period_s, float) and period_s > 0 else sender.interval_s
+    arrived, stamp = sender.first_tick
+    # By stamps where a relay that was cut off catches up.
+    passed_s = max(now - arrived, time - stamp, 0.0)
+    if sender.interval_sum_s + period_s > MAX_OVERLAP * passed_s + MAX_AHEAD_OF_TIME_S:
+        raise Refused("longer intervals than the time that passed")
+    sender.interval_sum_s += period_s
+
+
+def is_another(sender: Sender, kind: int, sequence: int | None, started: float) -> bool:
+    """Whether the pid belongs to another process than this one by now."""
+    if started and sender.started:
+        # Whoever else reports it may have rounded.
+        return abs(started - sender.started) > 1.0
+    last = sender.sequence
+    if last is None or sequence is None:
+        return kind == STARTED and sender.ended
+    if sender.ended and kind != STOPPED and sequence < last:
+        return True
+    if kind == STARTED:
+        return sequence < last and last - sequence >= REORDERED
+    return last - sequence >= REORDERED
+
+
+def count_gap(sender: Sender, sequence: int) -> None:
+    last = sender.sequence
+    if last is None:
+        sender.sequence = sequence
+    elif sequence > last:
+        sender.lost += sequence - last - 1
+        sender.sequence = sequence
+    elif sequence < last and sender.lost:
+        # It was counted as lost when a later one overtook it.
+        sender.lost -= 1
+
+
+def update(sender: Sender, kind: int, fields: dict[str, Any], now: float) -> None:
+    """What a datagram says of its sender."""
+    if not sender.started and isinstance(fields.get("process_started_stamp"), float):
+        sender.started = fields["process_started_stamp"]
+    sender.group = text_of(fields, "process_group", MAX_NAME) or sender.group
+    sender.kind = text_of(fields, "process_kind", MAX_NAME) or sender.kind
+    for name, attribute in (("ticks_unsent", "unsent"), ("records_lost", "records_lost")):
+        count = fields.get(name)
+        if isinstance(count, int):
+            most = getattr(sender, attribute) + most_since(sender, now)
+            setattr(sender, attribute, min(count, most))
+    if kind == STOPPED:
+        sender.ended = True
+
+
+def update_identity(sender: Sender, fields: dict[str, Any]) -> None:
+    for name in IDENTITY & fields.keys():
+        value = fields[name]
+        sender.identity[name] = value[:MAX_TEXT] if isinstance(value, str) else value
+
+
+def text_of(fields: dict[str, Any], name: str, limit: int) -> str:
+    """Printable: such names are labels in /metrics and OTLP, which terminals show."""
+    value = fields.get(name)
+    return columns.printable(value[:limit])[:limit] if isinstance(value, str) else ""

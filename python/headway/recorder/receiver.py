@@ -1,0 +1,196 @@
+"""The recorder: receives datagrams, and hands each to the live window, the store and a relay.
+
+One thread reads the socket; relayed datagrams come in on threads of the relay. Whatever is wrong
+with a datagram, it is counted by reason, dropped, and that is all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from headway import _native
+from headway.recorder.metrics.totals import Totals
+from headway.recorder.receive.datagrams import Inlet
+from headway.recorder.receive.live import Event, Live, Tick
+from headway.recorder.receive.processes import Refused, Sender, Senders, source_of
+from headway.recorder.records.events import KNOWN_KINDS, Limiter, find_events
+from headway.recorder.store.store import Store
+
+# What comes within so much time is worked on together.
+PATIENCE_NS = 10_000_000
+# Datagrams that are worked on before others get a turn.
+BURST = 64
+TIDY_INTERVAL_S = 10.0
+# A datagram, the kernel's pid and uid of its sender if it gave them, and whether it was cut.
+Arrived = tuple[bytes, "tuple[int, int] | None", bool]
+
+
+class Recorder:
+    """From `start` to `stop`. Everything that is asked of it may be asked from any thread."""
+
+    def __init__(
+        self,
+        inlet: Inlet | None = None,
+        store: Store | None = None,
+        forward: Callable[[bytes], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._inlet = inlet
+        self.store = store
+        self._forward = forward
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Numbers go on growing over restarts, as the time does.
+        self._number = max(time.time_ns() // 1000, store.committed + 1 if store else 0)
+        self._limiter = Limiter()
+        self._tidied = 0.0
+        self._wake_read, self._wake_write = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="headway-recorder", daemon=True)
+        self.live = Live()
+        self.totals = Totals(clock)
+        self.senders = Senders(socket.gethostname())
+        self.received = 0
+        self.malformed: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.oversized = 0
+
+    def start(self) -> None:
+        self.live.begin(self._clock())
+        if self.store is not None:
+            self.store.start()
+        if self._inlet is not None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Takes what has arrived by now, and commits it."""
+        os.write(self._wake_write, b"!")
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._inlet is not None:
+            self._inlet.close()
+        if self.store is not None:
+            self.store.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _run(self) -> None:
+        assert self._inlet is not None, "started only with a socket"
+        inlet, is_ending = self._inlet.socket.fileno(), False
+        while not is_ending:
+            arrived, is_ending, refused = _native.telemetry_arrived(
+                inlet, self._wake_read, PATIENCE_NS
+            )
+            if refused:
+                with self._lock:
+                    self.received += refused
+                    self.refused["rate"] += refused
+            # In turns with those who ask, and with a relay.
+            for start in range(0, len(arrived), BURST):
+                self.take(arrived[start : start + BURST], "")
+
+    def receive(self, datagram: bytes, origin: str) -> None:
+        """One datagram that came by another way; `origin` is the host that passed it on."""
+        self.take([(datagram, None, False)], origin)
+
+    def take(self, arrived: list[Arrived], origin: str) -> None:
+        """Receives datagrams; `origin` is the host that passed them on, or empty."""
+        if not arrived:
+            return
+        passed: list[bytes] = []
+        ticks: list[Tick] = []
+        events: list[Event] = []
+        now = self._clock()
+        with self._lock:
+            for datagram, credentials, is_cut in arrived:
+                self.received += 1
+                if is_cut:
+                    self.oversized += 1
+                    self.malformed["oversized"] += 1
+                    continue
+                if self._take_one(datagram, credentials, origin, now, ticks, events):
+                    passed.append(datagram)
+            self.live.add(ticks, events, now)
+            self.totals.add(ticks)
+            if self.store is not None and (ticks or events):
+                self.store.add(sorted([*ticks, *events], key=lambda item: item.number))
+            if now - self._tidied >= TIDY_INTERVAL_S:
+                self._tidied = now
+                self.senders.forget_silent(now)
+        if self._forward is not None:
+            for datagram in passed:
+                self._forward(datagram)
+
+    def _take_one(
+        self,
+        datagram: bytes,
+        credentials: tuple[int, int] | None,
+        origin: str,
+        now: float,
+        ticks: list[Tick],
+        events: list[Event],
+    ) -> bool:
+        """Returns whether another recorder may want it: a later version of it, where this one does
+        not know the kind, but not what this one refuses."""
+        try:
+            kind, said_pid, sequence, stamp, fields, record = _native.telemetry_receive(datagram)
+        except ValueError as error:
+            self.malformed[reason_for(str(error))] += 1
+            return False
+        if kind not in KNOWN_KINDS:
+            self.malformed["unknown kind"] += 1
+            return True
+        source = source_of(credentials, said_pid, origin)
+        try:
+            sender, stamp = self.senders.identify(
+                origin, kind, said_pid, sequence, stamp, fields, now, source
+            )
+        except Refused as error:
+            self.refused[str(error)] += 1
+            return False
+        if credentials is not None and not sender.pid_confirmed:
+            # The pid is 0 where the sender is in a PID namespace that we cannot see into. Once the
+            # process has reported itself, its supervisor may report its death.
+            sender.pid_confirmed = credentials[0] == said_pid
+        if record is not None:
+            self._number += 1
+            ticks.append(Tick(self._number, stamp, sender, record))
+        for found in find_events(kind, stamp, fields):
+            if self._limiter.passes(sender, found, now):
+                self._number += 1
+                events.append(Event(self._number, found.kind, found.time, sender, *found[2:]))
+        return True
+
+    def known(self) -> list[Sender]:
+        with self._lock:
+            return list(self.senders)
+
+    def health(self) -> dict[str, Any]:
+        """What came, what did not, and how the store is."""
+        with self._lock:
+            senders = self.senders
+            return {
+                "received": self.received,
+                "malformed": sum(self.malformed.values()),
+                "malformed_by_reason": dict(self.malformed),
+                "refused": sum(self.refused.values()),
+                "refused_by_reason": dict(self.refused),
+                "sequence_gaps": senders.lost,
+                "unsent": senders.unsent,
+                "records_lost": senders.records_lost,
+                "clocks_off": senders.clocks_off,
+                "events_left_out": self._limiter.left_out,
+                "short_collections_left_out": self._limiter.short_left_out,
+                "processes": len(senders),
+            }
+
+
+def reason_for(message: str) -> str:
+    """What is counted together: the message without its numbers."""
+    return re.sub(r"[0-9]+", "N", message)[:80]

@@ -1,0 +1,1 @@
+"""A record of telemetry: its events, histograms, summary and configuration."""

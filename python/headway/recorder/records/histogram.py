@@ -1,0 +1,108 @@
+"""Arithmetic on histograms as `_native.telemetry_read` gives them (HIST of DESIGN.md).
+
+A histogram is a dict: count, sum, min, max and percentiles in seconds, and `buckets`, a list of
+(upper bound, count) on Headway's log-linear scale with the empty ones left out. A bucket holds what
+is shorter than its bound and not shorter than the one before; what is counted from buckets alone is
+therefore off by one bucket at most, 6.25 %. Percentiles are interpolated within their buckets
+(`headway.books.percentiles_ns`), so that they lean neither way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from headway.report.distributions import percentiles_ns
+
+Histogram = dict[str, Any]
+Quantiles = dict[str, "float | int"]
+
+NS = 1e9  # in a second
+SHOWN = ("min", "p50", "p90", "p95", "p99", "max")
+
+
+def quantiles(histogram: Histogram | None) -> Quantiles | None:
+    """What is shown of a histogram; `None` where nothing was counted."""
+    if not histogram or not histogram["count"]:
+        return None
+    mean = histogram["sum"] / histogram["count"]
+    return {
+        "count": histogram["count"],
+        "mean": mean,
+        **{name: histogram[name] for name in SHOWN},
+    }
+
+
+def total(histograms: Iterable[Histogram | None]) -> Histogram | None:
+    """All of them in one; `None` of none."""
+    present = [each for each in histograms if each and each["count"]]
+    if len(present) < 2:
+        return present[0] if present else None
+    counts: dict[float, int] = {}
+    for each in present:
+        for bound, count in each["buckets"]:
+            counts[bound] = counts.get(bound, 0) + count
+    buckets = sorted(counts.items())
+    count = sum(each["count"] for each in present)
+    result: Histogram = {
+        "count": count,
+        "sum": sum(each["sum"] for each in present),
+        "min": min(each["min"] for each in present),
+        "max": max(each["max"] for each in present),
+        "buckets": [[bound, number] for bound, number in buckets],
+    }
+    whole = {
+        "count": count,
+        "min_ns": round(result["min"] * NS),
+        "max_ns": round(result["max"] * NS),
+        "buckets": [(round(bound * NS), number) for bound, number in buckets],
+    }
+    for name, ns in percentiles_ns(whole).items():
+        result[name] = None if ns is None else ns / NS
+    return result
+
+
+def time_from(histogram: Histogram | None, start: float) -> float:
+    """Seconds in durations of `start` and longer, by the middles of the buckets; never more than
+    there were in all."""
+    if not histogram:
+        return 0.0
+    time = sum(_middle(bound, histogram) * count for bound, count in _from(histogram, start))
+    return float(min(time, histogram["sum"]))
+
+
+def share_from(histogram: Histogram | None, start: float) -> float:
+    """Which share of the durations is `start` or longer."""
+    if not histogram or not histogram["count"]:
+        return 0.0
+    return float(sum(count for _, count in _from(histogram, start)) / histogram["count"])
+
+
+def _from(histogram: Histogram, start: float) -> Iterable[tuple[float, int]]:
+    # A bucket counts as a whole, by its middle.
+    return (
+        (bound, count)
+        for bound, count in histogram["buckets"]
+        if _middle(bound, histogram) >= start
+    )
+
+
+def _middle(bound: float, histogram: Histogram) -> float:
+    # Buckets are a sixteenth of a power of two wide, so 1/17 to 1/32 of their bounds.
+    middle = bound * (1 - 1 / 40)
+    return float(min(max(middle, histogram["min"]), histogram["max"]))
+
+
+def mean_error(histogram: Histogram | None) -> float | None:
+    """The standard error of the mean as a share of the mean: how far chance alone moves it.
+
+    `None` where fewer than two durations leave it unknown.
+    """
+    if not histogram or histogram["count"] < 2 or histogram["sum"] <= 0:
+        return None
+    count, mean = histogram["count"], histogram["sum"] / histogram["count"]
+    squares = sum(
+        number * (_middle(bound, histogram) - mean) ** 2 for bound, number in histogram["buckets"]
+    )
+    return math.sqrt(squares / (count - 1) / count) / float(mean)

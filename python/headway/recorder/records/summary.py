@@ -1,0 +1,142 @@
+"""A record in the figures that people compare: SUMMARY, for the dashboard, `top`, verdicts, tables.
+
+A *record* is the dict that `_native.telemetry_read` makes of what was merged over some processes
+and some time (crates/telemetry, `fields`): counts are sums, levels such as memory are sums of level
+times seconds, and `process_seconds` says over how many seconds of how many processes. Pure: knows
+nothing of where records come from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.recorder.records import histogram
+
+Record = dict[str, Any]
+Summary = dict[str, Any]
+
+# SUMMARY's name of each distribution over requests, and the record's.
+PER_REQUEST = {
+    "response": "request_time_histogram",
+    "application": "application_time_histogram",
+    "queue": "queue_time_histogram",
+    "server": "server_time_histogram",
+    "daemon": "daemon_time_histogram",
+    "input_read": "input_read_time_histogram",
+    "output_write": "output_write_time_histogram",
+    "gil_wait": "gil_wait_time_histogram",
+    "gil_held": "gil_held_time_histogram",
+    "cpu_per_request": "request_cpu_time_histogram",
+}
+# Likewise over takes of the GIL: the key in the GILs' rows.
+PER_TAKE = {"take_wait": "gil_wait", "hold": "gil_hold"}
+METRICS = (*PER_REQUEST, *PER_TAKE, "gc_pause")
+STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+
+
+def summarize(record: Record, seconds: float, processes: float | None = None) -> Summary:
+    """SUMMARY of `record`, which was asked for `seconds`.
+
+    `processes` is how many were alive at a time, on average, where that is known from elsewhere.
+    Ticks do not end where ranges do; with it, rates are those of the time that the ticks cover, so
+    that a tick more or less in a short range moves no rate.
+    """
+    process_seconds = float(record.get("process_seconds", 0.0))
+    if not processes:
+        processes = _share(process_seconds, seconds)
+    period = _share(process_seconds, processes)
+    requests = int(record.get("request_count", 0))
+    cpu_user = _share(record.get("cpu_user_seconds", 0.0), period)
+    cpu_system = _share(record.get("cpu_system_seconds", 0.0), period)
+    rss = _share(record.get("rss_byte_seconds", 0.0), period)
+    thread_seconds = record.get("thread_seconds", 0.0)
+    status = {name: int(record.get(f"status_{name}_total", 0)) for name in STATUS_CLASSES}
+    return {
+        "period": period,
+        "processes": processes,
+        "requests": requests,
+        "rps": _share(requests, period),
+        "rpm": 60 * _share(requests, period),
+        "errors_5xx": status["5xx"],
+        "errors_4xx": status["4xx"],
+        "failed": int(record.get("requests_failed", 0)),
+        "status": status,
+        **{name: histogram.quantiles(record.get(key)) for name, key in PER_REQUEST.items()},
+        **{name: histogram.quantiles(distribution(record, name)) for name in PER_TAKE},
+        "gil": _gil(record, period),
+        "cpu": cpu_user + cpu_system,
+        "cpu_user": cpu_user,
+        "cpu_system": cpu_system,
+        "cpu_per_process": _share(cpu_user + cpu_system, processes),
+        "rss": rss,
+        "rss_per_process": _share(rss, processes),
+        "busy": _share(record.get("busy_seconds", 0.0), thread_seconds),
+        "threads": _share(thread_seconds, period),
+        "input_bytes": _share(record.get("input_bytes_total", 0), period),
+        "output_bytes": _share(record.get("output_bytes_total", 0), period),
+        "connections_open": _share(record.get("connection_seconds", 0.0), period),
+        "throttled": _share(
+            record.get("cgroup_throttled_periods", 0), record.get("cgroup_periods", 0)
+        ),
+        "gc": _gc(record, period, process_seconds),
+        "exact": is_exact(record),
+    }
+
+
+def distribution(record: Record, metric: str) -> histogram.Histogram | None:
+    """The histogram of one of METRICS; `None` if there is none."""
+    if metric in PER_REQUEST:
+        found: histogram.Histogram | None = record.get(PER_REQUEST[metric])
+        return found
+    if metric == "gc_pause":
+        return histogram.total(row.get("gc_pause") for row in record.get("gcs", ()))
+    return histogram.total(row.get(PER_TAKE[metric]) for row in record.get("gils", ()))
+
+
+def values(record: Record, name: str, *default: Any) -> list[Any]:
+    """All values of a setting; `default` where there is none."""
+    found = record.get(name)
+    if found is None:
+        return list(default)
+    return found if isinstance(found, list) else [found]
+
+
+def is_exact(record: Record) -> bool:
+    """Whether Headway itself measured something: mod_wsgi sees a part of the GIL's waits only, and
+    in coarse steps."""
+    measured = int(record.get("coarse_ticks", 0)) < int(record.get("ticks", 0))
+    return measured and "headway_version" in record
+
+
+def _gil(record: Record, period: float) -> Summary | None:
+    """The sums over all GILs: shares of their lifetimes, and events per second."""
+    rows = record.get("gils", ())
+    wall = sum(row.get("gil_wall", 0.0) for row in rows)
+    if wall <= 0 or "enabled" not in values(record, "gil_mode", "enabled"):
+        return None
+    shares = {
+        name: _share(sum(row.get(f"gil_{name}", 0.0) for row in rows), wall)
+        for name in ("held", "handoff", "idle")
+    }
+    counts = ("takes", "contended_takes", "forced_drops", "preemptions")
+    rates = {
+        name: _share(sum(row.get(f"gil_{name}", 0) for row in rows), period) for name in counts
+    }
+    return {**shares, **rates}
+
+
+def _gc(record: Record, period: float, process_seconds: float) -> Summary | None:
+    rows = record.get("gcs", ())
+    if not rows:
+        return None
+    pause = distribution(record, "gc_pause")
+    pauses = sum(row.get(f"gc_pauses_generation{n}", 0) for row in rows for n in range(3))
+    return {
+        "pauses": _share(pauses, period),
+        "share": _share(pause["sum"] if pause else 0.0, process_seconds),
+        "pause": histogram.quantiles(pause),
+    }
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0

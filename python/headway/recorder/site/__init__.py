@@ -1,0 +1,1 @@
+"""The recorder's site: the dashboard, the JSON API and /metrics."""

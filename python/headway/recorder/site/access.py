@@ -1,0 +1,85 @@
+"""Who may see the site: the host that was asked for, other sites' pages, and the token.
+
+On this machine alone everybody is believed who asks for it by a name of this machine, so that no
+page of another site can have a browser ask (a name that suddenly means 127.0.0.1). Beyond it a
+token is wanted: `Authorization: Bearer TOKEN`, or a cookie that the login page gives for it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from headway.address import parse_address
+from headway.recorder.settings import Settings
+
+COOKIE = "headway-session"
+MAX_SESSIONS = 1000
+
+
+class Access:
+    """Thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._token = settings.token
+        is_local = settings.http is None or settings.http.is_local
+        self.needs_token = not is_local
+        # None: any, since whoever has the token knows whom they ask.
+        self._hosts = set(settings.allow_hosts) if is_local or settings.allow_hosts else None
+        self._sessions: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def knows_host(self, environ: dict[str, Any]) -> bool:
+        host = environ.get("HTTP_HOST", "")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        name = name.lower()
+        if self._hosts is None or name in self._hosts:
+            return True
+        try:
+            return parse_address(f"{name}:1").is_local
+        except ValueError:
+            return False
+
+    def may_see(self, environ: dict[str, Any]) -> bool:
+        if not self.needs_token:
+            return True
+        scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+        if scheme.lower() == "bearer" and self._is_token(token.strip()):
+            return True
+        cookies = environ.get("HTTP_COOKIE", "").split(";")
+        values = (
+            value
+            for name, _, value in (each.strip().partition("=") for each in cookies)
+            if name == COOKIE
+        )
+        with self._lock:
+            return any(value in self._sessions for value in values)
+
+    def log_in(self, token: str) -> str | None:
+        """The value of a cookie, for the right token."""
+        if not self._is_token(token):
+            return None
+        session = secrets.token_urlsafe(32)
+        with self._lock:
+            self._sessions[session] = None
+            if len(self._sessions) > MAX_SESSIONS:
+                self._sessions.popitem(last=False)
+        return session
+
+    def _is_token(self, text: str) -> bool:
+        wanted = self._token
+        return wanted is not None and hmac.compare_digest(text.encode(), wanted.encode())
+
+
+def is_of_other_site(environ: dict[str, Any]) -> bool:
+    """Whether a browser says that another site's page asks. A link from elsewhere that somebody
+    follows is no such question."""
+    site = environ.get("HTTP_SEC_FETCH_SITE", "none")
+    if site not in ("none", "same-origin") and environ.get("HTTP_SEC_FETCH_MODE") != "navigate":
+        return True
+    origin: str | None = environ.get("HTTP_ORIGIN")
+    # The scheme may be that of a proxy in front.
+    return origin is not None and origin.partition("://")[2] != environ.get("HTTP_HOST", "")

@@ -1,0 +1,199 @@
+"""What the API answers, by the names of its questions: JSON below /api/v1/, and tables as text.
+
+Times are seconds since 1970, durations seconds, shares 0 to 1. Knows nothing of WSGI; `site` does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from headway import __version__, _native
+from headway.recorder.query import tables
+from headway.recorder.query.comparison import compare
+from headway.recorder.query.history import History
+from headway.recorder.query.measuring import measure, measure_now, read, switch_intervals
+from headway.recorder.query.query import Question
+from headway.recorder.records import summary
+from headway.recorder.records.histogram import quantiles
+from headway.recorder.records.summary import Record, summarize
+
+MAX_POINTS = 2000
+MAX_EVENTS = 5000
+MAX_MARKERS = 500
+MAX_HOLDS = 100
+LONGEST_WINDOW_S = 600.0
+
+Answer = dict[str, Any]
+# Of a record's rows: the key in the answer, the record's, and what its fields begin with.
+ROWS = (
+    ("gils", "gil_"),
+    ("threads", "thread_"),
+    ("endpoints", "endpoint_"),
+    ("interpreters", "interpreter_"),
+)
+
+
+def now(history: History, question: Question) -> Answer:
+    window_s = question.number("window", 10.0, 1.0, LONGEST_WINDOW_S)
+    recorder = {
+        **history.health(),
+        "version": __version__,
+        "recordings": history.recordings(),
+    }
+    return {**measure_now(history, time.time(), window_s), "recorder": recorder}
+
+
+def series(history: History, question: Question) -> Answer:
+    span, selection = question.range(), question.selection()
+    points = question.whole("points", 300, 1, MAX_POINTS)
+    step = history.step_of(span.start, span.end, span.seconds / points, selection)
+    found = history.records(span.start, span.end, step, selection)
+    read_points = [
+        (at, None if record is None else _native.telemetry_read(record)) for at, record in found
+    ]
+    intervals = {
+        interval
+        for _, record in read_points
+        if record is not None
+        for interval in switch_intervals(record)
+    }
+    return {
+        "from": span.start,
+        "to": span.end,
+        "step": step,
+        "switch_intervals": sorted(intervals),
+        "points": [
+            {"time": at, "summary": None if record is None else summarize(record, step)}
+            for at, record in read_points
+        ],
+        "markers": history.events("lifecycle", span.start, span.end, selection, MAX_MARKERS),
+    }
+
+
+def summary_of(history: History, question: Question) -> Answer:
+    return measure(history, question.range(), question.selection())
+
+
+def distribution(history: History, question: Question) -> Answer:
+    metric = question.one_of("metric", summary.METRICS)
+    record = read(history, question.range(), question.selection())
+    return {
+        "histogram": summary.distribution(record, metric),
+        "switch_intervals": switch_intervals(record),
+    }
+
+
+def holders(history: History, question: Question) -> Answer:
+    span, selection = question.range(), question.selection()
+    record = read(history, span, selection)
+    answer: Answer = {name: _rows(record, name, prefix) for name, prefix in ROWS}
+    answer["threads"].sort(key=lambda row: -row.get("held", 0.0) - row.get("parked", 0.0))
+    answer["endpoints"].sort(key=lambda row: (-row.get("gil_held", 0.0), -row.get("requests", 0)))
+    answer["holds"] = [
+        {key.removeprefix("hold_"): value for key, value in event.items()}
+        for event in history.events("hold", span.start, span.end, selection, MAX_HOLDS)
+    ]
+    return answer
+
+
+def _rows(record: Record, name: str, prefix: str) -> list[dict[str, Any]]:
+    """Rows without the prefix of their fields, distributions as quantiles."""
+    found = []
+    for row in record.get(name, ()):
+        shown = {
+            key.removeprefix(prefix): quantiles(value) if isinstance(value, dict) else value
+            for key, value in row.items()
+        }
+        # That of an interpreter has another name in the table of fields.
+        shown["name"] = shown.pop("row_name", shown.get("name", ""))
+        found.append({**DEFAULTS[name], **shown})
+    return found
+
+
+# What a row may lack: zero, or nothing that was counted.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "gils": {
+        **dict.fromkeys(("wall", "held", "handoff", "idle"), 0.0),
+        **dict.fromkeys(("takes", "contended_takes", "forced_drops", "preemptions"), 0),
+    },
+    "threads": {
+        "gil": "",
+        **dict.fromkeys(("held", "waited", "forced_waited"), 0.0),
+        **dict.fromkeys(("takes", "contended_takes", "forced_drops", "preemptions"), 0),
+    },
+    "endpoints": {
+        **dict.fromkeys(("is_route", "requests", "errors"), 0),
+        **dict.fromkeys(("response", "gil_wait")),
+        **dict.fromkeys(("gil_held", "application", "cpu"), 0.0),
+    },
+    "interpreters": {
+        **dict.fromkeys(("requests", "errors", "own_gil"), 0),
+        **dict.fromkeys(("application", "gil_wait", "gil_held"), 0.0),
+    },
+}
+
+
+def slots(history: History, question: Question) -> Answer:
+    span = question.range()
+    step = span.seconds / question.whole("points", 120, 1, MAX_POINTS)
+    found = history.slots(span.start, span.end, step, question.selection())
+    return {
+        "times": [at for at, _ in found[0][1]] if found else [],
+        "processes": [
+            {
+                "host": process.host,
+                "pid": process.pid,
+                "group": process.group,
+                "busy": [busy for _, busy in steps],
+            }
+            for process, steps in found
+        ],
+    }
+
+
+def _events(kind: str) -> Callable[[History, Question], Answer]:
+    def events(history: History, question: Question) -> Answer:
+        span = question.range()
+        limit = question.whole("limit", 200, 1, MAX_EVENTS)
+        found = history.events(kind, span.start, span.end, question.selection(), limit)
+        return {"events": found}
+
+    return events
+
+
+def comparison(history: History, question: Question) -> Answer:
+    return {"rows": compare(history, question.texts("row"))}
+
+
+def comparison_markdown(history: History, question: Question) -> str:
+    return tables.markdown(compare(history, question.texts("row")))
+
+
+def comparison_csv(history: History, question: Question) -> str:
+    return tables.comparison_csv(compare(history, question.texts("row")))
+
+
+def series_csv(history: History, question: Question) -> str:
+    return tables.series_csv(series(history, question)["points"])
+
+
+# Below /api/v1/.
+QUESTIONS: dict[str, Callable[[History, Question], Answer]] = {
+    "now": now,
+    "series": series,
+    "summary": summary_of,
+    "distribution": distribution,
+    "holders": holders,
+    "slots": slots,
+    "lifecycle": _events("lifecycle"),
+    "slow": _events("slow"),
+    "gc": _events("gc"),
+    "compare": comparison,
+}
+TABLES: dict[str, tuple[str, Callable[[History, Question], str]]] = {
+    "compare.md": ("text/markdown; charset=utf-8", comparison_markdown),
+    "compare.csv": ("text/csv; charset=utf-8", comparison_csv),
+    "series.csv": ("text/csv; charset=utf-8", series_csv),
+}

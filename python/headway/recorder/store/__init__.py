@@ -1,0 +1,1 @@
+"""The recorder's SQLite store: written, rolled up, pruned and read."""

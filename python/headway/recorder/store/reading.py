@@ -1,0 +1,314 @@
+"""Reads a store: the recorder's own while it is written, or a recording.
+
+Who asks has a read-only connection to itself meanwhile. Rows are fetched inside one short
+transaction, so all of them are of one moment, and unpacked after it: a slow reader holds up neither
+the writing thread nor the clean-up of its log.
+
+Which level answers: the coarsest that fits, finer ones at the ends of a span, and the ticks that
+are in no rollup yet. Of a time whose finer rows are gone, the coarser row that covers it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from headway.recorder.receive.processes import Key
+from headway.recorder.store import schema
+from headway.recorder.store.encoding import Damaged, unpack_record, unpack_ticks
+from headway.recorder.store.metadata import Packing, packing_of
+from headway.recorder.store.schema import (
+    GROUP_LEVELS,
+    MINUTE_S,
+    OWNER_BITS,
+    OWNER_MASK,
+    PROCESS_LEVELS,
+    Level,
+    row_id,
+)
+from headway.recorder.store.selection import Selection
+
+FOREVER = 2.0**40
+NO_PACKING = Packing(0, 0.0, 0)
+MAX_NAMED_OWNERS = 200
+
+
+class Row(NamedTuple):
+    """A process as the store knows it."""
+
+    id: int
+    host: str
+    pid: int
+    started: float
+    group: str
+    group_id: int
+    kind: str
+    identity: dict[str, Any]
+    first_seen: float
+    last_seen: float
+    sequence: int
+    ended: int
+
+    @property
+    def key(self) -> Key:
+        return Key(self.host, self.pid, self.started)
+
+
+class Piece(NamedTuple):
+    """A record that covers `width_s` seconds from `time` on (0: a tick, at `time`) of a process or
+    a group."""
+
+    time: float
+    width_s: int
+    owner: int
+    record: bytes
+
+
+class Span(NamedTuple):
+    """[start, end) as one level has it; `None` stands for the ticks themselves."""
+
+    level: Level | None
+    start: float
+    end: float
+
+
+class Connection(NamedTuple):
+    database: sqlite3.Connection
+    inode: tuple[int, int] | None
+
+
+class Reader:
+    """May be used from any thread. Its methods raise `sqlite3.Error`, and `schema.WrongStore`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """The store as it is now; short work only."""
+        connection = self._borrow()
+        try:
+            connection.database.execute("BEGIN")
+            yield Snapshot(connection.database)
+            connection.database.execute("COMMIT")
+        except BaseException:
+            connection.database.close()
+            raise
+        with self._lock:
+            if not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.database.close()
+
+    def close(self) -> None:
+        """Of threads that are still asking, each closes what it has when it is done."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.database.close()
+
+    def _borrow(self) -> Connection:
+        # Another file may have taken the name since.
+        inode = schema.inode_of(self.path)
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return Connection(schema.connect_read_only(self.path), inode)
+            if connection.inode == inode:
+                return connection
+            connection.database.close()
+
+
+class Snapshot:
+    """One moment of the store, in one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        marks = dict(connection.execute("SELECT name, value FROM progress"))
+        self.committed = int(marks.get("committed", 0))
+        self._marks: dict[str, float] = marks
+
+    def processes(self, start: float, end: float) -> list[Row]:
+        """Those that were seen in [start, end)."""
+        rows = self._connection.execute(
+            "SELECT process.id, process.host, pid, started, process_group.name, process_group.id, "
+            "kind, identity.body, first_seen, last_seen, sequence, ended FROM process "
+            "JOIN process_group ON process_group.id = process_group "
+            "JOIN identity ON identity.id = identity "
+            "WHERE last_seen >= ? AND first_seen < ?",
+            # When one was seen last is written once a minute.
+            (start - MINUTE_S, end),
+        )
+        return [Row._make((*row[:7], read_identity(row[7]), *row[8:])) for row in rows]
+
+    def groups(self, selection: Selection) -> list[int]:
+        rows = self._connection.execute("SELECT id, host, name FROM process_group")
+        return [key for key, host, name in rows if selection.has_group(host, name)]
+
+    def resolution(self, start: float, of_groups: bool) -> int:
+        """The width in seconds of the finest rows that reach back to `start`; 0: ticks."""
+        if self._kept("minute") <= start:
+            return 0
+        levels = levels_of(of_groups)
+        for level in levels:
+            if self._kept(level.table) <= start:
+                return level.width_s
+        return levels[-1].width_s
+
+    def spans(self, start: float, end: float, widest_s: float, of_groups: bool) -> list[Span]:
+        """Which rows cover [start, end), none wider than `widest_s` where finer ones are left."""
+        widest_s = max(widest_s, self.resolution(start, of_groups))
+        fitting = [level for level in levels_of(of_groups) if level.width_s <= widest_s]
+        return list(self._cover(fitting[::-1], start, end))
+
+    def _cover(self, levels: Sequence[Level], start: float, end: float) -> Iterator[Span]:
+        """`levels` are the coarsest first."""
+        if start >= end:
+            return
+        if not levels:
+            yield Span(None, start, end)
+            return
+        level, finer = levels[0], levels[1:]
+        width_s = level.width_s
+        # Before that there is nothing finer, so a row that is partly outside has to do.
+        rough = min((self._kept(each.table) for each in finer), default=self._kept("minute"))
+        rough = min(rough, self._kept("minute"))
+        first = start // width_s * width_s
+        if first < start and start >= rough:
+            first += width_s
+        last = end // width_s * width_s
+        if last < end <= rough:
+            last += width_s
+        last = min(last, self._done(level))
+        if first >= last:
+            yield from self._cover(finer, start, end)
+            return
+        yield from self._cover(finer, start, first)
+        yield Span(level, first, last)
+        yield from self._cover(finer, last, end)
+
+    def _kept(self, table: str) -> float:
+        return self._marks.get(f"kept:{table}", 0.0)
+
+    def _done(self, level: Level) -> float:
+        if level in PROCESS_LEVELS[:2]:
+            # They hold every tick that is no longer a row of its own.
+            return FOREVER
+        return self._marks.get(f"done:{level.table}", 0.0)
+
+    def fetch(self, spans: Iterable[Span], processes: set[int], groups: set[int]) -> list[Packed]:
+        """What these processes, and where a span is of groups these groups, have in the spans.
+
+        The ticks of no rollup are not among them; see `ticks`.
+        """
+        found = []
+        for span in spans:
+            level = span.level
+            if level is None:
+                table, column, width_s, owners = "minute", "ticks", MINUTE_S, processes
+                first = span.start // MINUTE_S * MINUTE_S
+            else:
+                table, column, width_s = level.table, "record", level.width_s
+                owners = groups if level in GROUP_LEVELS else processes
+                first = span.start
+            rows = self._connection.execute(
+                f"SELECT id, {column} FROM {table} WHERE id >= ? AND id < ?{choice(owners)}",
+                (row_id(first, width_s, 0), row_id(span.end + width_s - 1e-6, width_s, 0)),
+            )
+            found += [
+                Packed(span, (key >> OWNER_BITS) * width_s, width_s, key & OWNER_MASK, packed)
+                for key, packed in rows
+                if key & OWNER_MASK in owners
+            ]
+        return found
+
+    def ticks(self, start: float, end: float, processes: set[int]) -> list[Piece]:
+        """Those that are in no rollup yet."""
+        packed = packing_of(self._marks) or NO_PACKING
+        rows = self._connection.execute(
+            "SELECT time, process, record FROM tick WHERE time >= ? AND time < ? "
+            "AND NOT (number <= ? AND time < ? AND process <= ?)",
+            (start, end, *packed),
+        )
+        return [
+            Piece(time, 0, process, record)
+            for time, process, record in rows
+            if process in processes
+        ]
+
+    def events(
+        self, kind: str, start: float, end: float, processes: set[int], limit: int
+    ) -> list[tuple[float, int, str, dict[str, Any]]]:
+        """The latest ones, as (time, process, key, what there is to tell)."""
+        rows = self._connection.execute(
+            "SELECT time, process, key, body FROM event WHERE kind = ? AND time >= ? AND time < ? "
+            "ORDER BY time DESC",
+            (kind, start, end),
+        )
+        found = []
+        for time, process, key, body in rows:
+            if process in processes:
+                found.append((time, process, key, unpack_body(body)))
+                if len(found) == limit:
+                    break
+        return found
+
+
+class Packed(NamedTuple):
+    """A row as it lies in the store."""
+
+    span: Span
+    time: float
+    width_s: int
+    owner: int
+    packed: bytes
+
+
+def unpack(rows: Iterable[Packed]) -> Iterator[Piece]:
+    """What is damaged is left out."""
+    for row in rows:
+        with contextlib.suppress(Damaged):
+            if row.span.level is not None:
+                yield Piece(row.time, row.width_s, row.owner, unpack_record(row.packed))
+                continue
+            for time, record in unpack_ticks(row.packed):
+                if row.span.start <= time < row.span.end:
+                    yield Piece(time, 0, row.owner, record)
+
+
+def levels_of(groups: bool) -> tuple[Level, ...]:
+    """The finest first. What is not yet rolled up to groups is taken of their processes."""
+    return (PROCESS_LEVELS[0], *GROUP_LEVELS) if groups else PROCESS_LEVELS
+
+
+def choice(owners: set[int]) -> str:
+    """Has SQLite skip the others' rows, where the owners are few enough to name."""
+    if len(owners) > MAX_NAMED_OWNERS:
+        return ""
+    return f" AND (id & {OWNER_MASK}) IN ({', '.join(map(str, owners))})"
+
+
+@lru_cache(maxsize=4096)
+def read_identity(text: str) -> dict[str, Any]:
+    """Processes of a group say the same of themselves; who gets it copies it."""
+    identity = json.loads(text)
+    return identity if isinstance(identity, dict) else {}
+
+
+def unpack_body(packed: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(zlib.decompress(packed))
+    except (zlib.error, ValueError):
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,147 @@
+"""What the store forgets, and when: by age, level by level, and by size.
+
+Each table has a share of the size; when the database has grown to its limit, the one that is most
+over its share gives away its oldest rows, which is the ticks' as a rule. What was dropped is in
+the mark `kept:TABLE`, so that who asks knows where to look. Runs in the store's writing thread,
+inside its transactions.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from headway.recorder.store.metadata import add_to_mark, read_mark, set_mark
+from headway.recorder.store.schema import GROUP_LEVELS, MINUTE_S, OWNER_BITS, PROCESS_LEVELS, row_id
+
+HOUR_S = 3600
+DAY_S = 86_400
+# A table that is over its share gives away so much of its time at once.
+SLICE = 1 / 50
+
+
+class Kept(NamedTuple):
+    """A table whose rows begin with their time in units of `width_s`: how long it keeps them, and
+    its share of the store's size."""
+
+    table: str
+    width_s: int
+    age_s: float
+    share: float
+    column: str = "record"
+
+
+KEPT = (
+    Kept("minute", MINUTE_S, 12 * HOUR_S, 0.25, "ticks"),
+    *(
+        Kept(level.table, level.width_s, age_s, share)
+        for level, age_s, share in (
+            (PROCESS_LEVELS[0], 6 * HOUR_S, 0.06),
+            (PROCESS_LEVELS[1], 3 * DAY_S, 0.12),
+            (PROCESS_LEVELS[2], 14 * DAY_S, 0.12),
+            (PROCESS_LEVELS[3], 400 * DAY_S, 0.33),
+            (GROUP_LEVELS[0], 2 * DAY_S, 0.04),
+            (GROUP_LEVELS[1], 14 * DAY_S, 0.04),
+            (GROUP_LEVELS[2], 400 * DAY_S, 0.04),
+            (GROUP_LEVELS[3], 4000 * DAY_S, 0.02),
+        )
+    ),
+)
+
+# Of processes that ended long ago, the sums of their groups are left.
+MAX_PROCESSES = 100_000
+
+# By kind: age and number of rows.
+EVENTS = {
+    "slow": (90 * DAY_S, 20_000),
+    "lifecycle": (400 * DAY_S, 50_000),
+    "gc": (7 * DAY_S, 50_000),
+    "hold": (90 * DAY_S, 20_000),
+}
+
+
+def used_bytes(connection: sqlite3.Connection) -> int:
+    """What the database's rows take, without pages that are free to be used again."""
+    pages, free, size = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size
+
+
+def oldest_time(connection: sqlite3.Connection) -> float | None:
+    """From when the first rows are."""
+    times = [
+        float((first >> OWNER_BITS) * kept.width_s)
+        for kept in KEPT
+        for (first,) in connection.execute(f"SELECT min(id) FROM {kept.table}")
+        if first is not None
+    ]
+    return min(times, default=None)
+
+
+def forget_old(connection: sqlite3.Connection, now: float) -> None:
+    for kept in KEPT:
+        if read_mark(connection, f"kept:{kept.table}") > now:
+            # The clock was ahead and has gone back. From now on rows are kept again.
+            set_mark(connection, f"kept:{kept.table}", now)
+        _drop_before(connection, kept, (now - kept.age_s) // kept.width_s * kept.width_s)
+    for kind, (age_s, rows) in EVENTS.items():
+        connection.execute("DELETE FROM event WHERE kind = ? AND time < ?", (kind, now - age_s))
+        surplus = connection.execute(
+            "SELECT time FROM event WHERE kind = ? ORDER BY time DESC LIMIT 1 OFFSET ?",
+            (kind, rows),
+        ).fetchone()
+        if surplus is not None:
+            connection.execute("DELETE FROM event WHERE kind = ? AND time <= ?", (kind, surplus[0]))
+    # No row of a process is older.
+    oldest = now - max(kept.age_s for kept in KEPT if kept.table.startswith("process_3600"))
+    surplus = connection.execute(
+        "SELECT last_seen FROM process ORDER BY last_seen DESC LIMIT 1 OFFSET ?", (MAX_PROCESSES,)
+    ).fetchone()
+    if surplus is not None:
+        oldest = max(oldest, surplus[0])
+    dropped = connection.execute("DELETE FROM process WHERE last_seen <= ?", (oldest,))
+    if dropped.rowcount:
+        connection.execute("DELETE FROM identity WHERE id NOT IN (SELECT identity FROM process)")
+        connection.execute(
+            "DELETE FROM process_group WHERE id NOT IN (SELECT process_group FROM process)"
+        )
+
+
+def forget_most(connection: sqlite3.Connection, limit_bytes: int) -> bool:
+    """Drops a slice of what is most over its share if the database is larger than the limit.
+    Returns whether it was."""
+    if used_bytes(connection) <= limit_bytes:
+        return False
+    by_excess = sorted(
+        KEPT,
+        key=lambda kept: read_mark(connection, f"bytes:{kept.table}") / kept.share,
+        reverse=True,
+    )
+    for kept in by_excess:
+        first, last = connection.execute(f"SELECT min(id), max(id) FROM {kept.table}").fetchone()
+        if first is None:
+            continue
+        first, last = first >> OWNER_BITS, last >> OWNER_BITS
+        slice_ = 1 + int((last - first) * SLICE)
+        _drop_before(connection, kept, (first + slice_) * kept.width_s)
+        return True
+    # The limit is smaller than what the events take.
+    dropped = connection.execute(
+        "DELETE FROM event WHERE id IN (SELECT id FROM event ORDER BY time LIMIT 1000)"
+    )
+    return dropped.rowcount > 0
+
+
+def _drop_before(connection: sqlite3.Connection, kept: Kept, time: float) -> None:
+    rows, size = connection.execute(
+        f"SELECT count(*), sum(length({kept.column})) FROM {kept.table} WHERE id < ?",
+        (row_id(time, kept.width_s, 0),),
+    ).fetchone()
+    if not rows:
+        return
+    connection.execute(f"DELETE FROM {kept.table} WHERE id < ?", (row_id(time, kept.width_s, 0),))
+    add_to_mark(connection, f"bytes:{kept.table}", -size)
+    if time > read_mark(connection, f"kept:{kept.table}"):
+        set_mark(connection, f"kept:{kept.table}", time)

@@ -1,0 +1,241 @@
+"""Rolls up what the store holds: ticks to ten seconds, these to minutes, five minutes and hours, of
+each process and of each process group.
+
+Everything is worked out from the store's own rows and written in the same transaction that takes
+them away or moves the mark `done:TABLE`, so a kill or a full disk in between leaves nothing half
+done, and nothing has to be remembered from one run to the next. A tick that comes late, after the
+levels above were rolled up, is merged into what is there.
+
+Runs in the store's writing thread, in pieces of bounded work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from headway import _native
+from headway.recorder.store.encoding import (
+    Damaged,
+    pack_record,
+    pack_ticks,
+    unpack_record,
+    unpack_ticks,
+)
+from headway.recorder.store.metadata import (
+    Packing,
+    add_to_mark,
+    clear_packing,
+    read_mark,
+    read_packing,
+    set_mark,
+    set_packing,
+)
+from headway.recorder.store.schema import (
+    GROUP_LEVELS,
+    MINUTE_S,
+    OWNER_BITS,
+    OWNER_MASK,
+    PROCESS_LEVELS,
+    Level,
+    row_id,
+)
+
+# How long after its end a minute is given for datagrams that are on their way.
+GRACE_S = 5.0
+TEN_SECONDS, MINUTES = PROCESS_LEVELS[:2]
+
+# Each level, and the one it is made from, in the order in which they are made.
+SOURCES = (
+    (PROCESS_LEVELS[2], PROCESS_LEVELS[1]),
+    (PROCESS_LEVELS[3], PROCESS_LEVELS[2]),
+    (GROUP_LEVELS[0], PROCESS_LEVELS[0]),
+    (GROUP_LEVELS[1], PROCESS_LEVELS[1]),
+    (GROUP_LEVELS[2], GROUP_LEVELS[1]),
+    (GROUP_LEVELS[3], GROUP_LEVELS[2]),
+)
+
+
+def merge(records: Sequence[bytes]) -> bytes:
+    """What is damaged is left out."""
+    if len(records) == 1:
+        return records[0]
+    try:
+        return _native.telemetry_merge(records)
+    except ValueError:
+        return _native.telemetry_merge([each for each in records if is_record(each)])
+
+
+def is_record(record: bytes) -> bool:
+    try:
+        _native.telemetry_merge([record])
+    except ValueError:
+        return False
+    return True
+
+
+class Rollup:
+    """One connection's, inside its transactions."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def pack(self, now: float, is_time_left: Callable[[], bool]) -> bool:
+        """Takes ticks of minutes gone by into their places, one process after the other, as long
+        as there is time. Returns whether all are.
+
+        They are deleted together at the end, since those of a process lie scattered among all
+        others'. Until then the mark says which are packed.
+        """
+        boundary = (now - GRACE_S) // MINUTE_S * MINUTE_S
+        packing = read_packing(self._connection)
+        if packing is None:
+            first = self._first_tick_time(now)
+            if first is None or first >= boundary:
+                return True
+            last = self._connection.execute("SELECT max(number) FROM tick").fetchone()[0]
+            packing = Packing(last, boundary, 0)
+        while is_time_left():
+            process = self._connection.execute(
+                "SELECT min(process) FROM tick WHERE process > ?", (packing.process,)
+            ).fetchone()[0]
+            if process is None:
+                self._connection.execute(
+                    "DELETE FROM tick WHERE number <= ? AND time < ?", packing[:2]
+                )
+                clear_packing(self._connection)
+                return True
+            self._pack(process, packing)
+            packing = packing._replace(process=process)
+        set_packing(self._connection, packing)
+        return False
+
+    def _first_tick_time(self, now: float) -> float | None:
+        first = self._connection.execute("SELECT time FROM tick ORDER BY number LIMIT 1").fetchone()
+        if first is not None and first[0] > now + MINUTE_S:
+            # It is from before the clock went back, and stays until the clock is there again.
+            first = self._connection.execute("SELECT min(time) FROM tick").fetchone()
+        return None if first is None else first[0]
+
+    def _pack(self, process: int, packing: Packing) -> None:
+        rows = self._connection.execute(
+            "SELECT time, record FROM tick WHERE process = ? AND number <= ? AND time < ? "
+            "ORDER BY time",
+            (process, packing.number, packing.boundary),
+        )
+        minutes: dict[float, list[tuple[float, bytes]]] = defaultdict(list)
+        for time, record in rows:
+            minutes[time // MINUTE_S].append((time, record))
+        for ticks in minutes.values():
+            self._pack_minute(process, ticks)
+
+    def close_next(self, now: float) -> bool:
+        """Rolls up one span of one level, once `pack` has nothing left to do. Returns whether
+        there was one."""
+        boundary = (now - GRACE_S) // MINUTE_S * MINUTE_S
+        for level, source in SOURCES:
+            width_s = max(level.width_s, MINUTE_S)
+            done = self._done(level)
+            if (end := boundary // width_s * width_s) <= done:
+                continue
+            first = self._connection.execute(
+                f"SELECT min(id) FROM {source.table} WHERE id >= ?",
+                (row_id(done, source.width_s, 0),),
+            ).fetchone()[0]
+            # Where nothing was recorded, there is nothing to do.
+            start = end if first is None else (first >> OWNER_BITS) * source.width_s
+            start = start // width_s * width_s
+            if start < end:
+                self._roll_up(level, source, start, start + width_s)
+                end = start + width_s
+            set_mark(self._connection, f"done:{level.table}", end)
+            return True
+        return False
+
+    def _done(self, level: Level) -> float:
+        return read_mark(self._connection, f"done:{level.table}")
+
+    def _pack_minute(self, process: int, ticks: list[tuple[float, bytes]]) -> None:
+        time = ticks[0][0]
+        self._keep_ticks(row_id(time, MINUTE_S, process), ticks)
+        tens: dict[float, list[bytes]] = defaultdict(list)
+        for each, record in ticks:
+            tens[each // 10 * 10].append(record)
+        merged = {start: merge(records) for start, records in tens.items()}
+        for start, record in merged.items():
+            self.put(TEN_SECONDS, start, process, record)
+        minute = merge(list(merged.values()))
+        self.put(MINUTES, time, process, minute)
+        self._catch_up(process, time, merged, minute)
+
+    def _keep_ticks(self, key: int, ticks: list[tuple[float, bytes]]) -> None:
+        present = self._read("minute", "ticks", key)
+        if present is not None:
+            with contextlib.suppress(Damaged):
+                ticks = sorted([*unpack_ticks(present), *ticks])
+        self._write("minute", key, pack_ticks(ticks), present)
+
+    def _catch_up(self, process: int, time: float, tens: dict[float, bytes], minute: bytes) -> None:
+        """Brings a late minute to the levels that have passed it already."""
+        for level in PROCESS_LEVELS[2:]:
+            if time < self._done(level):
+                self.put(level, time, process, minute)
+        group = None
+        for level in GROUP_LEVELS:
+            if time >= self._done(level):
+                continue
+            if group is None:
+                group = self._groups().get(process, 0)
+            if level.width_s < MINUTE_S:
+                for start, record in tens.items():
+                    self.put(level, start, group, record)
+            else:
+                self.put(level, time, group, minute)
+
+    def _roll_up(self, level: Level, source: Level, start: float, end: float) -> None:
+        pieces: dict[int, list[bytes]] = defaultdict(list)
+        regroups = level.owner != source.owner
+        groups = self._groups() if regroups else {}
+        for key, packed in self._rows(source, start, end):
+            owner = key & OWNER_MASK
+            if regroups:
+                owner = groups.get(owner, 0)
+            time = (key >> OWNER_BITS) * source.width_s
+            try:
+                pieces[row_id(time, level.width_s, owner)].append(unpack_record(packed))
+            except Damaged:
+                continue
+        for key, records in pieces.items():
+            self._write(level.table, key, pack_record(merge(records)), None)
+
+    def _rows(self, level: Level, start: float, end: float) -> Iterable[tuple[int, bytes]]:
+        return self._connection.execute(
+            f"SELECT id, record FROM {level.table} WHERE id >= ? AND id < ?",
+            (row_id(start, level.width_s, 0), row_id(end, level.width_s, 0)),
+        )
+
+    def put(self, level: Level, time: float, owner: int, record: bytes) -> None:
+        """Adds a record to what the level has of this owner and time."""
+        key = row_id(time, level.width_s, owner)
+        present = self._read(level.table, "record", key)
+        if present is not None:
+            with contextlib.suppress(Damaged):
+                record = merge([unpack_record(present), record])
+        self._write(level.table, key, pack_record(record), present)
+
+    def _read(self, table: str, column: str, key: int) -> bytes | None:
+        row = self._connection.execute(
+            f"SELECT {column} FROM {table} WHERE id = ?", (key,)
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def _write(self, table: str, key: int, packed: bytes, present: bytes | None) -> None:
+        self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (key, packed))
+        growth = len(packed) - len(present or b"")
+        add_to_mark(self._connection, f"bytes:{table}", growth)
+
+    def _groups(self) -> dict[int, int]:
+        """By process. One that is not known any more belongs to group 0, which there is not."""
+        return dict(self._connection.execute("SELECT id, process_group FROM process"))

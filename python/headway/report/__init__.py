@@ -1,0 +1,1 @@
+"""The GIL report: its schema, its figures and its text for a terminal."""

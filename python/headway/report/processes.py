@@ -1,0 +1,83 @@
+"""What the processes of a report are: who is among them, and what one is called in a line of text.
+
+Works on dicts of schema 1 and on command lines. Pure.
+"""
+
+from __future__ import annotations
+
+from headway.report import columns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+# What well-known programs pass to `python -c`, and what such a process is.
+ROLES = (
+    ("from multiprocessing.spawn import", "multiprocessing spawn"),
+    ("from multiprocessing.forkserver import", "multiprocessing forkserver"),
+    ("from multiprocessing.resource_tracker import", "multiprocessing resource tracker"),
+    ("import sys;exec(eval(sys.stdin.readline()))", "execnet worker"),
+)
+# Options of the interpreter that take the next word.
+WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
+# Beyond this nobody reads on, and a command line may be as long as its code.
+MAX_LABEL = 200
+
+
+def all_of(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The process that a report is of, then its children."""
+    yield report
+    for child in report["children"]:
+        yield from all_of(child)
+
+
+def label(process: dict[str, Any], limit: int = columns.MAX_NAME) -> str:
+    """The command of a process and how it came to be, as printable text; "" if neither is known.
+
+    Reports from before there were commands lack them.
+    """
+    said = role(process.get("command") or ())
+    if process.get("forked_from"):
+        said = f"fork of {said}" if said else f"fork of pid {process['forked_from']}"
+    return columns.name(said, limit)
+
+
+def title(process: dict[str, Any], limit: int = columns.MAX_NAME) -> str:
+    """The process's pid and label, for a sentence."""
+    said = label(process, limit)
+    return f"pid {process['pid']} ({said})" if said else f"pid {process['pid']}"
+
+
+def role(command: Sequence[str]) -> str:
+    """What a command line runs, without the interpreter's path and options."""
+    if not command:
+        return ""
+    name = command[0].rpartition("/")[2]
+    words = list(command[1:])
+    if not name.startswith(("python", "pypy")):
+        # A program that embeds Python.
+        return " ".join([name, *words])[:MAX_LABEL]
+    while words and words[0].startswith("-") and len(words[0]) > 1:
+        option = words.pop(0)
+        if option in WITH_VALUE:
+            del words[:1]
+        elif option == "--":
+            break
+        elif option.startswith("--"):
+            continue
+        elif option.endswith("m") and words:
+            return f"python -m {' '.join(words)}"[:MAX_LABEL]
+        elif option.endswith("c") and words:
+            return _role_of_code(words)
+    if not words:
+        return name
+    return " ".join([words[0].rpartition("/")[2] or words[0], *words[1:]])[:MAX_LABEL]
+
+
+def _role_of_code(words: Sequence[str]) -> str:
+    code = words[0].strip()
+    for start, what in ROLES:
+        if code.startswith(start):
+            return what
+    return f"python -c {' '.join(words)}"[:MAX_LABEL]

@@ -1,0 +1,361 @@
+"""A GIL report (schema 1) drawn as text for a terminal. Pure: a dict goes in, a string comes out.
+
+Plain ASCII where the encoding has no block elements; colour only on a terminal, and not where
+NO_COLOR (no-color.org) is set. Runs at the end of other people's programs, so it imports nothing
+large.
+"""
+
+from __future__ import annotations
+
+import os
+
+from headway.report import columns, processes, summary, thread_groups, units, wait_scale
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+MIN_WIDTH, MAX_WIDTH = 60, 110
+MAX_THREADS = 20
+MAX_CHILDREN = 30
+MIN_NAME = 12
+# What stands left of a histogram's bars: multiple, lower limit, axis.
+LABEL_COLUMNS = 21
+BLOCKS = "█▉▊▋▌▍▎▏"
+
+
+class Style:
+    """How the text may look: columns, whether block elements can be shown, whether in colour."""
+
+    __slots__ = ("blocks", "colour", "width")
+
+    def __init__(self, width: int = 80, *, blocks: bool = True, colour: bool = False) -> None:
+        self.width = min(max(width, MIN_WIDTH), MAX_WIDTH)
+        self.blocks = blocks
+        self.colour = colour
+
+    @classmethod
+    def of_stream(cls, descriptor: int, encoding: str) -> Style:
+        """The style for what is written to a file descriptor in `encoding`."""
+        columns = os.environ.get("COLUMNS", "")
+        width = int(columns) if columns.isdecimal() else 0
+        try:
+            terminal = os.isatty(descriptor)
+            if not width and terminal:
+                width = os.get_terminal_size(descriptor).columns
+        except OSError:
+            terminal = False
+        try:
+            (BLOCKS + "µ").encode(encoding)
+            blocks = True
+        except (UnicodeError, LookupError):
+            blocks = False
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") in (None, "", "dumb")
+        return cls(width or 80, blocks=blocks, colour=terminal and not plain)
+
+    def bar(self, part: float, columns: int) -> str:
+        """A bar that fills `part` (0 to 1) of `columns`; anything above nothing shows."""
+        if not self.blocks:
+            return "#" * max(round(part * columns), part > 0)
+        eighths = max(round(part * columns * 8), part > 0)
+        full, rest = divmod(eighths, 8)
+        return BLOCKS[0] * full + (BLOCKS[8 - rest] if rest else "")
+
+    def bold(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self.colour else text
+
+    def marked(self, text: str) -> str:
+        return f"\x1b[36m{text}\x1b[0m" if self.colour else text
+
+    def dim(self, text: str) -> str:
+        return f"\x1b[2m{text}\x1b[0m" if self.colour else text
+
+
+def draw(report: dict[str, Any], style: Style | None = None) -> str:
+    """The whole report, with a newline at its end; without a style, 80 columns and no colour."""
+    style = style or Style()
+    lines = [*_heading(report, style), ""]
+    for gil in report["gils"]:
+        lines += [*_gil(gil, style), *_scheduling(gil, report, style), ""]
+    if report["threads"]:
+        lines += [*_threads(report, style), ""]
+    for gil in report["gils"]:
+        if gil["wait"]["count"]:
+            lines += [*_waits(gil, report, style), ""]
+    if report.get("free_threading"):
+        lines += [*_free_threading(report, style), ""]
+    if report["children"]:
+        lines += [*_children(report["children"], style), ""]
+    missing = _missing(report)
+    if missing:
+        lines += [*_wrap(missing, style.width), ""]
+    stuck = summary.unanswered(report)
+    if stuck:
+        lines += [*_wrap(stuck, style.width), ""]
+    lines += _wrap(summary.sentence(report), style.width)
+    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    return text if style.blocks else text.replace("µ", "u")
+
+
+def _heading(report: dict[str, Any], style: Style) -> list[str]:
+    facts = [
+        f"Python {columns.name(report['python'])}",
+        f"pid {report['pid']}",
+        f"{units.seconds(report['wall'])} watched",
+        f"policy {columns.name(report['policy'])}",
+        f"switch interval {units.seconds(report['switch_interval'])}",
+    ]
+    if report["policy"] == "interval":
+        del facts[3]
+    if report["gil"] == "disabled":
+        facts.insert(1, "GIL disabled")
+    return _titled("headway", ", ".join(facts), style)
+
+
+def _titled(title: str, facts: str, style: Style) -> list[str]:
+    """A title and what it is about, on as many lines as that takes."""
+    first, *rest = _wrap(facts, style.width - len(title) - 2)
+    more = _wrap(" ".join(rest), style.width - 2) if rest else []
+    return [f"{style.bold(title)}  {first}", *(f"  {line}" for line in more)]
+
+
+def _gil(gil: dict[str, Any], style: Style) -> list[str]:
+    ended = "" if gil.get("alive", True) else ", ended"
+    counts = (
+        f"{units.number(gil['takes'], 'take')}, {gil['contended_takes']:,} contended; "
+        f"drops: {gil['voluntary_drops']:,} voluntary, {gil['forced_drops']:,} forced"
+    )
+    lines = _titled(f"GIL {gil['id']} ({columns.name(gil['name'])}{ended})", counts, style)
+    for state in ("held", "handoff", "idle"):
+        part = gil[state] / gil["wall"] if gil["wall"] else 0.0
+        share = units.share(gil[state], gil["wall"])
+        label = f"  {state:8}{units.seconds(gil[state]):>9}{share:>9}  "
+        lines.append(label + style.bar(part, style.width - len(label)))
+    return lines
+
+
+def _scheduling(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[str]:
+    """What the policy did, if there is one."""
+    if report["policy"] == "interval":
+        return []
+    return [f"  {line}" for line in _wrap(summary.scheduling(gil), style.width - 2)]
+
+
+THREAD_COLUMNS = (
+    "thread",
+    "waited",
+    "held",
+    "takes",
+    "contended",
+    "forced drops",
+    "preempted",
+    "p50",
+    "p99",
+    "longest",
+)
+# What a narrow terminal does without, first to last; the JSON has it all.
+LESS_WANTED = ("forced drops", "takes", "p99", "contended")
+
+
+def _threads(report: dict[str, Any], style: Style) -> list[str]:
+    figures = (_waited_s, _held_s)
+    rows = thread_groups.group(report["threads"], figures, MAX_THREADS)
+    first, rest = thread_groups.shown(rows, figures, MAX_THREADS)
+    several = len(report["gils"]) > 1
+    preempts = report["policy"] != "interval"
+    grouped = any(thread_groups.threads_of(row) > 1 for row in rows)
+    head = [title for title in THREAD_COLUMNS if preempts or title != "preempted"]
+    if grouped:
+        head.insert(1, "threads")
+    table = []
+    for row in first:
+        wait = row["wait"]
+        times = (row["waited"], row["held"])
+        counts = [row["takes"], row["contended_takes"], row["forced_drops"]]
+        if preempts:
+            counts.append(row["preemptions"])
+        waits = (wait["p50"], wait["p99"], wait["max"]) if wait["count"] else (None,) * 3
+        name = columns.name(row["name"])
+        table.append(
+            [
+                f"{name} (GIL {row['gil']})" if several else name,
+                *([f"{thread_groups.threads_of(row):,}"] if grouped else []),
+                *(units.seconds(time) for time in times),
+                *(f"{count:,}" for count in counts),
+                *(units.seconds(time) for time in waits),
+            ]
+        )
+    lines = _table(head, table, style, LESS_WANTED)
+    if rest:
+        waited, held = (units.seconds(sum(row[key] for row in rest)) for key in ("waited", "held"))
+        more = units.number(sum(map(thread_groups.threads_of, rest)), "more thread")
+        lines.append(style.dim(f"and {more}: waited {waited}, held {held}"))
+    return lines
+
+
+def _waited_s(row: dict[str, Any]) -> float:
+    return float(row["waited"])
+
+
+def _held_s(row: dict[str, Any]) -> float:
+    return float(row["held"])
+
+
+def _table(
+    head: Sequence[str], rows: Sequence[list[str]], style: Style, less_wanted: Sequence[str] = ()
+) -> list[str]:
+    """Columns to the right of a first one. Where they are too wide for the terminal, the
+    `less_wanted` go, one by one; then the first is cut short."""
+    table = [list(column) for column in zip(head, *rows, strict=True)]
+    gone = list(less_wanted)
+    while _width(table) > style.width and gone:
+        title = gone.pop(0)
+        table = [column for column in table if column[0] != title]
+    spare = style.width - _width(table)
+    first = max(max(map(columns.width, table[0])) + min(spare, 0), MIN_NAME)
+    table[0] = [columns.pad(cell, first) for cell in table[0]]
+    table[1:] = [[cell.rjust(max(map(len, column))) for cell in column] for column in table[1:]]
+    lines = ["  ".join(cells) for cells in zip(*table, strict=True)]
+    return [style.bold(lines[0]), *lines[1:]]
+
+
+def _width(table: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(columns.width, column)) + 2 for column in table) - 2
+
+
+def _waits(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[str]:
+    wait, interval_s = gil["wait"], report["switch_interval"]
+    where = f" {gil['id']}" if len(report["gils"]) > 1 else ""
+    figures = ", ".join(
+        f"{label} {units.seconds(wait[key])}"
+        for label, key in (("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("longest", "max"))
+    )
+    count = units.number(wait["count"], "wait")
+    lines = _titled(f"waits for GIL{where}", f"{count}: {figures}", style)
+    rows = wait_scale.rows(wait, interval_s)
+    most = max(row.count for row in rows)
+    length = style.width - LABEL_COLUMNS - len(f" {most:,}")
+    line, crossing = "│├" if style.blocks else "|+"
+    for row in rows:
+        mark = f"{row.multiple} x" if row.multiple else ""
+        limit = f"> {units.seconds(row.low_s)}" if row.low_s else f"to {units.seconds(row.high_s)}"
+        bar = style.bar(row.count / most, length)
+        count = f" {row.count:,}" if row.count else ""
+        drawn = f"{mark:>7} {limit:>11} {crossing if row.multiple else line}{bar}{count}"
+        lines.append(style.marked(drawn) if row.multiple else drawn)
+    if interval_s and any(row.multiple for row in rows):
+        legend = f"    n x  n switch intervals of {units.seconds(interval_s)}"
+        lines.append(style.dim(legend))
+    return lines
+
+
+# What a thread waits for where there is no GIL; see `parks` in ARCHITECTURE.md's "Words".
+PARKS = (("parked", "for locks and events"), ("suspended", "while another stopped the world"))
+
+
+def _free_threading(report: dict[str, Any], style: Style) -> list[str]:
+    """The waits of a free-threaded build, and who waited for locks and events."""
+    parks = report["free_threading"]
+    facts = f"CPU {units.seconds(parks['cpu'])}"
+    if parks["cpu"] is not None and report["wall"]:
+        facts += f", {parks['cpu'] / report['wall']:.2f} cores on average"
+    lines = _titled("free-threaded", facts, style)
+    for key, what in PARKS:
+        waits = parks[key]
+        said = f"{units.number(waits['count'], 'wait')} {what}"
+        if waits["count"]:
+            said += f": p50 {units.seconds(waits['p50'])}, p99 {units.seconds(waits['p99'])}"
+            said += f", longest {units.seconds(waits['max'])}"
+        lines += _labelled(key, waits["sum"], said, style)
+    stopping = parks["stopping"]
+    said = f"{units.number(stopping['count'], 'wait')} until the others stood still"
+    lines += _labelled("stopping", stopping["sum"], said, style)
+    waiting = [row for row in parks["threads"] if any(row[key]["count"] for key, _ in PARKS)]
+    if not waiting:
+        return lines
+    figures = (_parked_s, _suspended_s)
+    rows = thread_groups.group(waiting, figures, MAX_THREADS)
+    first, rest = thread_groups.shown(rows, figures, MAX_THREADS)
+    grouped = any(thread_groups.threads_of(row) > 1 for row in rows)
+    table = []
+    for row in first:
+        parked = row["parked"]
+        waits = (parked["p50"], parked["p99"], parked["max"]) if parked["count"] else (None,) * 3
+        table.append(
+            [
+                columns.name(row["name"]),
+                *([f"{thread_groups.threads_of(row):,}"] if grouped else []),
+                units.seconds(parked["sum"]),
+                f"{parked['count']:,}",
+                *(units.seconds(time) for time in waits),
+                units.seconds(row["suspended"]["sum"]),
+            ]
+        )
+    head = ["thread", "parked", "times", "p50", "p99", "longest", "suspended"]
+    if grouped:
+        head.insert(1, "threads")
+    lines += ["", *_table(head, table, style, ("p99", "times"))]
+    if rest:
+        parked_s = units.seconds(sum(row["parked"]["sum"] for row in rest))
+        more = units.number(sum(map(thread_groups.threads_of, rest)), "more thread")
+        lines.append(style.dim(f"and {more}: parked {parked_s}"))
+    return lines
+
+
+def _parked_s(row: dict[str, Any]) -> float:
+    return float(row["parked"]["sum"])
+
+
+def _suspended_s(row: dict[str, Any]) -> float:
+    return float(row["suspended"]["sum"])
+
+
+def _labelled(label: str, time_s: float, said: str, style: Style) -> list[str]:
+    start = f"  {label:10}{units.seconds(time_s):>9}  "
+    first, *rest = _wrap(said, style.width - len(start))
+    return [start + first, *(" " * len(start) + line for line in rest)]
+
+
+def _children(children: Sequence[dict[str, Any]], style: Style) -> list[str]:
+    table = []
+    ranked = sorted(children, key=lambda child: -sum(row["waited"] for row in child["threads"]))
+    for child in ranked[:MAX_CHILDREN]:
+        held = sum(gil["held"] for gil in child["gils"])
+        waits = [gil["wait"] for gil in child["gils"] if gil["wait"]["count"]]
+        table.append(
+            [
+                f"pid {child['pid']} {processes.label(child)}".rstrip(),
+                units.seconds(child["wall"]),
+                units.seconds(held),
+                units.share(held, child["wall"]),
+                units.seconds(sum(thread["waited"] for thread in child["threads"])),
+                f"{sum(wait['count'] for wait in waits):,}",
+                units.seconds(max((wait["max"] for wait in waits), default=None)),
+            ]
+        )
+    head = ["child", "watched", "held", "of the time", "waited", "waits", "longest"]
+    lines = _table(head, table, style, ("of the time", "waits"))
+    if len(children) > MAX_CHILDREN:
+        more = f"{len(children) - MAX_CHILDREN:,} more"
+        lines.append(style.dim(f"and {more} (the JSON of --json FILE has them all)"))
+    return lines
+
+
+def _missing(report: dict[str, Any]) -> str:
+    """What the books lack, in words; reports of other makers may not say."""
+    lacks = []
+    if report.get("unmeasured_events"):
+        lacks.append(f"{units.number(report['unmeasured_events'], 'event')} of threads")
+    if report.get("unlisted_children"):
+        lacks.append(f"{report['unlisted_children']:,} of the children")
+    return f"Not in these books, for want of room: {' and '.join(lacks)}." if lacks else ""
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and columns.width(lines[-1]) + 1 + columns.width(word) > width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines

@@ -1,0 +1,101 @@
+"""Directives of httpd's own that say something to Headway too, and which option each sets."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from headway.options import Kind, Whole
+from headway.server.config.apache.interpreters import parse_word
+from headway.server.config.apache.syntax import Directive
+from headway.server.config.configuration import Value
+from headway.server.config.option_types import Checked
+from headway.server.config.options import OPTIONS, PROXY_HEADERS
+from headway.server.settings import HttpLimits
+from headway.server.worker.serving import LOG_FORMS
+
+LIMITS = HttpLimits()
+
+
+def _parse_timeout(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,8})(ms|s|min|h)?", text)
+    if not found or int(found[1]) == 0:
+        raise ValueError
+    return int(found[1]) * {"ms": 0.001, "min": 60.0, "h": 3600.0}.get(found[2] or "s", 1.0)
+
+
+_TIMEOUT = Checked("S", "a time above 0 in seconds, or with ms, s, min or h", _parse_timeout)
+
+
+class Core(NamedTuple):
+    """A directive of one word: the options that it sets, and what it makes of the word."""
+
+    options: tuple[str, ...]
+    kind: Kind
+    make: Callable[[Any], Any] = lambda value: value
+
+
+CORE: dict[str, Core] = {
+    "timeout": Core(("body-timeout", "write-timeout"), _TIMEOUT),
+    "keepalivetimeout": Core(("keep-alive-timeout",), _TIMEOUT),
+    "limitrequestline": Core(("max-target-size",), Whole(256, 2**20)),
+    # 0 lifts the limit there; here it is as high as it goes.
+    "limitrequestfields": Core(
+        ("max-fields",), Whole(0, 10_000), lambda count: 10_000 if count == 0 else count
+    ),
+    # Of one field there, of the whole head here, which must be able to hold it.
+    "limitrequestfieldsize": Core(
+        ("max-head-size",), Whole(1024, 2**24), lambda size: max(size, LIMITS.max_head_bytes)
+    ),
+    "limitrequestbody": Core(("max-body-size",), Whole(0, 2**62)),
+    "listenbacklog": Core(("listen-backlog",), Whole(1, 2**31 - 1)),
+    "user": Core(("user",), OPTIONS["user"].kind),
+    "group": Core(("group",), OPTIONS["group"].kind),
+}
+# Only in the main server.
+SERVER_ONLY = ("listenbacklog", "user", "group")
+
+# The formats that httpd.conf comes with; Debian counts bytes with %O.
+_COMMON = r'%h %l %u %t "%r" %>s %[bO]'
+LOG_FORMATS = (
+    ("common", re.compile(_COMMON)),
+    ("combined", re.compile(_COMMON + r' "%\{Referer\}i" "%\{User-Agent\}i"', re.IGNORECASE)),
+)
+
+
+def read_core(directive: Directive) -> dict[str, Value]:
+    """The values of options, by name, that a directive of `CORE` gives."""
+    if "${" in directive.text:
+        raise directive.refuse(directive.text, "a variable that Define or the environment sets")
+    core = CORE[directive.key]
+    value = core.make(parse_word(directive, core.kind))
+    return {name: Value(value, directive.place) for name in core.options}
+
+
+def read_proxy_headers(directive: Directive) -> tuple[tuple[str, ...], list[str]]:
+    """The fields of WSGITrustedProxyHeaders that there are here, and a warning about the others."""
+    names, others = [], []
+    for word in directive.words:
+        try:
+            names.append(PROXY_HEADERS.kind.parse(word))
+        except ValueError:
+            others.append(word)
+    allowed = PROXY_HEADERS.kind.allowed
+    warning = (
+        f"{directive.place}: {directive.name}: left out: {', '.join(others)}; there are {allowed}"
+    )
+    return tuple(names), [warning] if others else []
+
+
+def read_log(directive: Directive, formats: dict[str, str], server_root: str) -> Value | None:
+    """The access log that a CustomLog of two words asks for; `None` if it is not so simple."""
+    if len(directive.words) != 2 or directive.words[0].startswith("|"):
+        return None
+    path, form = directive.words
+    text = formats.get(form, form)
+    for name, pattern in LOG_FORMATS:
+        if (text == name or pattern.fullmatch(text)) and name in LOG_FORMS:
+            return Value((name, os.path.join(server_root, path)), directive.place)
+    return None

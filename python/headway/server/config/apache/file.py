@@ -1,0 +1,196 @@
+"""An Apache configuration with mod_wsgi's directives, as a draft of what Headway is to serve.
+
+Each WSGIDaemonProcess that an alias leads to becomes a process group; Apache's embedded mode
+becomes the group `default`, which serves what no WSGIDaemonProcess was given.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from headway.errors import CommandError
+from headway.server import free_threading
+from headway.server.config.apache import core
+from headway.server.config.apache.contents import Contents, read_contents
+from headway.server.config.apache.daemon import Daemon, defaults, home_of
+from headway.server.config.apache.groups import Group, find_groups
+from headway.server.config.apache.hosts import Host
+from headway.server.config.apache.interpreters import parse_word
+from headway.server.config.apache.request_variables import read_variables
+from headway.server.config.apache.syntax import Directive
+from headway.server.config.apache.telemetry import read_telemetry
+from headway.server.config.apache.warnings import remarks
+from headway.server.config.configuration import (
+    ApplicationGroupDraft,
+    Draft,
+    GroupDraft,
+    Value,
+    mount,
+)
+from headway.server.config.files import ConfigurationFiles
+from headway.server.config.option_types import Several
+from headway.server.config.options import OPTIONS
+from headway.server.config.resolution import gil_enabled
+
+INHERITED = "inherited from server scope"
+
+
+def read_apache(path: str, files: ConfigurationFiles | None = None) -> Draft:
+    """The draft that the file and those it includes make; raises `CommandError` with exit code
+    2."""
+    contents = read_contents(path, files or ConfigurationFiles())
+    telemetry = read_telemetry(contents.main.directives)
+    groups = find_groups(contents)
+    if not groups:
+        raise CommandError(
+            f"{path}: found nothing to serve; allowed: Listen, and a WSGIScriptAlias that is "
+            "reached there",
+            exit_code=2,
+        )
+    draft = Draft([_group_draft(contents, group) for group in groups])
+    draft.server |= telemetry
+    said = (*contents.warnings, *remarks(contents, groups, draft))
+    # A host may be looked at for several addresses.
+    draft.warnings = list(dict.fromkeys(said))
+    return draft
+
+
+def _group_draft(contents: Contents, group: Group) -> GroupDraft:
+    daemon = contents.daemons.get(group.name)
+    place = group.binds[0].origin if daemon is None else daemon.directive.place
+    draft = GroupDraft(group.shown, place, "", leaves_out=True)
+    draft.binds = group.binds
+    for alias in group.aliases.values():
+        name = group.application_groups[alias.path]
+        origin = alias.directive.place
+        draft.mounts.append(mount(alias.path, alias.script, contents.server_root, origin, name))
+        draft.application_groups[name.value] = ApplicationGroupDraft(
+            origin, contents.interpreters.of_application_group(group.name, name.value)
+        )
+    given = _values_of_hosts(contents, group)
+    if group.tls is not None:
+        given["tls-certificate"], given["tls-key"] = group.tls
+    if daemon is not None:
+        threads = daemon.given.get("threads")
+        if threads is not None and threads.value == 0:
+            raise daemon.directive.refuse("threads=0", "1 or more, to serve requests with")
+        given = {**defaults(), **given, **daemon.given}
+    draft.given = given
+    _add_python(contents, group, daemon, given)
+    return draft
+
+
+def _values_of_hosts(contents: Contents, group: Group) -> dict[str, Value]:
+    """What server scope and then the virtual hosts say in httpd's own directives."""
+    given = {
+        name: value._replace(origin=f"{value.origin}, {INHERITED}")
+        for name, value in _values_of(contents, contents.main).items()
+    }
+    own: dict[str, Value] = {}
+    for host in group.hosts:
+        if host is contents.main:
+            continue
+        for name, value in _values_of(contents, host).items():
+            other = own.setdefault(name, value)
+            if other.value != value.value:
+                raise CommandError(
+                    f"{value.origin}: found another value for {name} than at {other.origin}; "
+                    f"allowed: one for process group {group.shown}",
+                    exit_code=2,
+                )
+    variables = read_variables(contents.main, group.hosts, contents.warnings)
+    if variables:
+        own["environ"] = Value(variables, next(iter(variables.values())).origin)
+    return {**given, **own}
+
+
+def _values_of(contents: Contents, host: Host) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for directive in host.directives:
+        if directive.key in core.CORE:
+            # httpd heeds User and Group only where root started it.
+            if directive.key not in ("user", "group") or os.geteuid() == 0:
+                values.update(core.read_core(directive))
+        elif directive.key == "customlog":
+            log = core.read_log(directive, contents.formats, contents.server_root)
+            if log is not None:
+                values["access-log"] = log
+        elif directive.key == "wsgitrustedproxies":
+            values["trusted-proxies"] = _networks(directive)
+        elif directive.key == "wsgitrustedproxyheaders":
+            names, unknown = core.read_proxy_headers(directive)
+            values["trusted-proxy-headers"] = Value(names, directive.place)
+            contents.warnings += unknown
+        elif directive.key == "wsgipythonhome":
+            values["python-home"] = _file_name(contents, directive, "python-home")
+    return values
+
+
+def _file_name(contents: Contents, directive: Directive, option: str) -> Value:
+    name: Any = parse_word(directive, OPTIONS[option].kind)
+    return Value(os.path.join(contents.server_root, name), directive.place)
+
+
+def _networks(directive: Directive) -> Value:
+    kind = OPTIONS["trusted-proxies"].kind
+    assert isinstance(kind, Several), "the option takes several networks"
+    try:
+        networks = tuple(kind.kind.parse(word) for word in directive.words)
+    except ValueError:
+        raise directive.refuse(directive.text, kind.allowed) from None
+    return Value(networks, directive.place)
+
+
+def _add_python(
+    contents: Contents, group: Group, daemon: Daemon | None, given: dict[str, Value]
+) -> None:
+    """Where modules are found, where the processes start, and what their GIL is like."""
+    home = given.get("home")
+    # mod_wsgi puts home= at the front of sys.path, and nothing in its place.
+    given["app-dir"] = home or Value("", "default")
+    user = daemon.given.get("user") if daemon is not None else None
+    if home is None and user is not None and (directory := home_of(user.value)):
+        given["home"] = Value(directory, f"{user.origin}, the home of {user.value}")
+    layers = contents.interpreters.python_path(group.name)
+    layers += [given["python-path"]] if "python-path" in given else []
+    if layers:
+        paths = tuple(path for layer in layers for path in layer.value)
+        given["python-path"] = Value(paths, " and ".join(layer.origin for layer in layers))
+    _add_free_threading(contents, group, given)
+    _add_switch_interval(contents, group, given)
+
+
+def _add_free_threading(contents: Contents, group: Group, given: dict[str, Value]) -> None:
+    wanted = contents.interpreters.free_threading(group.name)
+    if wanted is None:
+        return
+    home = given["python-home"].value if "python-home" in given else None
+    if wanted.value and free_threading.is_free_threaded(home) is False:
+        contents.warnings.append(
+            f"{wanted.origin}: WSGIFreeThreading is left out: {free_threading.interpreter(home)} "
+            "cannot run without a GIL (WSGI0200)"
+        )
+        return
+    given["free-threading"] = wanted
+
+
+def _add_switch_interval(contents: Contents, group: Group, given: dict[str, Value]) -> None:
+    """That of WSGIDaemonProcess goes first; none is kept where there will be no GIL."""
+    of_daemon = given.get("switch-interval")
+    interval = of_daemon or contents.interpreters.switch_interval(group.name)
+    if interval is None:
+        return
+    if gil_enabled(given):
+        given["switch-interval"] = interval
+        return
+    given.pop("switch-interval", None)
+    if of_daemon is not None:
+        what, number = f"switch-interval of process group {group.shown}", 204
+    else:
+        is_top = interval is contents.interpreters.top_switch_interval()
+        what, number = "WSGISwitchInterval", 203 if is_top else 205
+    contents.warnings.append(
+        f"{interval.origin}: {what} is left out: free-threading is active, and there is no GIL to "
+        f"yield (WSGI0{number})"
+    )

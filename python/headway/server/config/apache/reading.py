@@ -1,0 +1,140 @@
+"""Reads an Apache file as httpd does: includes, variables, and sections that depend on what the
+server is, so that what remains is the directives that hold.
+
+Knows `Define`, `Include`, `LoadModule`, `ServerRoot` and `<If...>` by name; leaves the rest alone.
+Files are parsed one by one, in the order in which httpd meets them.
+"""
+
+from __future__ import annotations
+
+import glob
+import operator
+import os
+import re
+
+from headway.errors import CommandError, reason_of
+from headway.server.config.apache.syntax import Directive, parse_lines
+from headway.server.config.files import ConfigurationFiles
+
+MAX_INCLUDE_DEPTH = 32
+# The httpd whose configuration this is taken for, in <IfVersion>.
+VERSION = (2, 4, 66)
+# What Headway stands in for, and what every httpd has built in.
+BUILT_IN = ("core", "http", "log_config", "so", "unixd", "version", "wsgi")
+MODULES = {f"mod_{name}.c" for name in BUILT_IN} | {f"{name}_module" for name in BUILT_IN}
+COMPARISONS = {
+    "=": operator.eq,
+    "==": operator.eq,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+class ApacheReader:
+    """One reading of a configuration; `server_root` and `warnings` are known afterwards."""
+
+    def __init__(self, path: str, files: ConfigurationFiles) -> None:
+        self._files = files
+        self.server_root = os.path.dirname(os.path.abspath(path))
+        self.warnings: list[str] = []
+        self._variables: dict[str, str] = {}
+        self._modules = MODULES | {"core.c", "http_core.c"}
+
+    def read(self, path: str, depth: int = 0) -> list[Directive]:
+        """The directives of the file that hold, those of included files in their place."""
+        try:
+            text = self._files.read(path, "surrogateescape")
+        except OSError as error:
+            raise CommandError(f"{path}: {reason_of(error)}", exit_code=2) from None
+        return self._evaluate(parse_lines(path, text), depth)
+
+    def _evaluate(self, directives: list[Directive], depth: int) -> list[Directive]:
+        kept = []
+        for directive in directives:
+            key = directive.key
+            if key in ("ifmodule", "ifdefine", "ifversion", "iffile"):
+                if self._holds(directive):
+                    kept += self._evaluate(directive.children or [], depth)
+                continue
+            directive.text = self._substitute(directive.text)
+            if key in ("include", "includeoptional"):
+                kept += self._include(directive, depth)
+            elif directive.children is not None:
+                directive.children = self._evaluate(directive.children, depth)
+                kept.append(directive)
+            elif key in ("define", "undefine", "loadmodule", "serverroot"):
+                self._note(directive)
+            else:
+                kept.append(directive)
+        return kept
+
+    def _substitute(self, text: str) -> str:
+        """`${NAME}` for what `Define` or the environment says; httpd leaves others as they are."""
+
+        def value(found: re.Match[str]) -> str:
+            name = found[1]
+            return self._variables.get(name) or os.environ.get(name) or found[0]
+
+        return re.sub(r"\$\{([^}]*)\}", value, text)
+
+    def _note(self, directive: Directive) -> None:
+        words = directive.words
+        if not words:
+            raise directive.refuse("nothing", "a name")
+        if directive.key == "define":
+            self._variables[words[0]] = words[1] if len(words) > 1 else ""
+        elif directive.key == "undefine":
+            self._variables.pop(words[0], None)
+        elif directive.key == "serverroot":
+            self.server_root = words[0]
+        else:
+            self._modules.add(words[0])
+            if len(words) > 1:
+                name, _ = os.path.splitext(os.path.basename(words[1]))
+                self._modules.add(f"{name}.c")
+
+    def _holds(self, section: Directive) -> bool:
+        argument = section.words[0] if section.words else ""
+        if not argument:
+            raise section.refuse("nothing", "what it depends on")
+        if section.key == "ifversion":
+            return self._is_version(section)
+        wanted = not argument.startswith("!")
+        name = self._substitute(argument.removeprefix("!"))
+        if section.key == "iffile":
+            return os.path.exists(os.path.join(self.server_root, name)) is wanted
+        known = self._modules if section.key == "ifmodule" else self._variables
+        return (name in known) is wanted
+
+    def _is_version(self, section: Directive) -> bool:
+        found = re.fullmatch(r"(!?)\s*([<>]=?|==?)?\s*([0-9]+(?:\.[0-9]+){0,2})", section.text)
+        if not found:
+            raise section.refuse(section.text, "one of = > >= < <= and a version such as 2.4")
+        version = tuple(map(int, found[3].split(".")))
+        # As many parts as are given: 2.4 is every 2.4.
+        holds = COMPARISONS[found[2] or "="](VERSION[: len(version)], version)
+        return bool(holds) is not bool(found[1])
+
+    def _include(self, directive: Directive, depth: int) -> list[Directive]:
+        if len(directive.words) != 1:
+            raise directive.refuse(directive.text or "nothing", "the name of a file")
+        if depth >= MAX_INCLUDE_DEPTH:
+            raise directive.refuse(f"the {depth + 1}th file within another", "no circle of files")
+        name = os.path.join(self.server_root, directive.words[0])
+        paths = [name] if os.path.exists(name) else sorted(glob.glob(name))
+        if not paths and directive.key == "include":
+            raise directive.refuse(name, "a file that exists, or IncludeOptional")
+        kept = []
+        for path in paths:
+            for each in _files_below(path):
+                kept += self.read(each, depth + 1)
+        return kept
+
+
+def _files_below(path: str) -> list[str]:
+    """The file itself, or every file in the directory, in the order of their names."""
+    if not os.path.isdir(path):
+        return [path]
+    return [file for name in sorted(os.listdir(path)) for file in _files_below(f"{path}/{name}")]

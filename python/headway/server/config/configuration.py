@@ -1,0 +1,182 @@
+"""What flags and files say, before it is resolved: values with their origins, group by group.
+
+Also puts flags over a file. Knows nothing of what the values mean together; `resolution` does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headway.address import Address
+from headway.errors import CommandError
+from headway.server.config.application_group_options import OF_SUB_INTERPRETERS
+from headway.server.config.options import Option
+
+
+class Value(NamedTuple):
+    """A value and where it comes from: "default", "--threads", "serve.toml:7"."""
+
+    value: Any
+    origin: str
+
+
+DEFAULT = "default"
+UNSAID = Value("", DEFAULT)
+# Options that are tables: the value is a dict, and each variable in it a `Value`.
+TABLES = ("environment", "environ")
+
+
+class MountDraft(NamedTuple):
+    """An application and the URL path below which it lives. Where `application_group` is unsaid, it
+    is that of the process group."""
+
+    path: str
+    application: str
+    origin: str
+    application_group: Value = UNSAID
+
+
+@dataclass
+class ApplicationGroupDraft:
+    """What is said of one application group; `given` is keyed by its options' names."""
+
+    place: str
+    given: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass
+class GroupDraft:
+    """What is said of one process group. `given` is keyed by the names of options,
+    `application_groups` by their own, "" for the main interpreter. With `leaves_out`, what cannot
+    be had is left out with a warning, as mod_wsgi does, and not refused."""
+
+    name: str
+    place: str
+    # Where APP is looked for if nothing says so.
+    folder: str
+    mounts: list[MountDraft] = field(default_factory=list)
+    binds: list[Value] = field(default_factory=list)  # of Address
+    given: dict[str, Value] = field(default_factory=dict)
+    application_groups: dict[str, ApplicationGroupDraft] = field(default_factory=dict)
+    leaves_out: bool = False
+
+
+@dataclass
+class Draft:
+    """What one source says. `defaults` are for groups that do not say it themselves."""
+
+    groups: list[GroupDraft] = field(default_factory=list)
+    server: dict[str, Value] = field(default_factory=dict)
+    defaults: dict[str, Value] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def refuse(place: str, key: str, found: str, allowed: str) -> CommandError:
+    """The one line about a value that cannot be. A flag needs no key beside it."""
+    what = place if place.startswith("--") else f"{place}: {key}"
+    return CommandError(f"{what}: found {found}; allowed: {allowed}", exit_code=2)
+
+
+def table(variables: Iterable[tuple[str, str]], origin: str) -> Value:
+    """The value of an option of `TABLES` whose variables are all from one place."""
+    return Value({name: Value(value, origin) for name, value in variables}, origin)
+
+
+def merge(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
+    """Options by name, those of `above` over the others; of tables each variable by itself."""
+    merged = {**below, **above}
+    for name in TABLES:
+        if name in below and name in above:
+            both = {**below[name].value, **above[name].value}
+            merged[name] = above[name]._replace(value=both)
+    return merged
+
+
+def cut(text: str) -> str:
+    """`text` on one line that is not too long for a message."""
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."
+
+
+def absolute(option: Option, value: Any, folder: str) -> Any:
+    """`value` with the file names in it taken from `folder` on."""
+    if option.path is None and option.name != "access-log":
+        return value
+    if isinstance(value, tuple):
+        if option.name == "access-log":
+            form, path = value
+            return form, path and os.path.join(folder, path)
+        return tuple(os.path.join(folder, each) for each in value)
+    return os.path.join(folder, value)
+
+
+def absolute_application(application: str, folder: str) -> str:
+    """A script file's path from `folder` on; `module:callable` as it is."""
+    return application if is_object(application) else os.path.join(folder, application)
+
+
+def is_object(application: str) -> bool:
+    """Whether it is `module:callable`, not a script file."""
+    module, colon, _ = application.partition(":")
+    return bool(colon) and "/" not in module
+
+
+def absolute_address(address: Address, folder: str) -> Address:
+    if address.path is None:
+        return address
+    return address._replace(path=os.path.join(folder, address.path))
+
+
+def put_over(flags: Draft, file: Draft, file_name: str) -> Draft:
+    """The file's draft with the flags' values, which concern its one process group.
+
+    Raises `CommandError` where there are several, and so it is not clear which is meant.
+    """
+    file.server.update(flags.server)
+    group = flags.groups[0]
+    values = (*group.binds, *group.given.values())
+    origins = [mount.origin for mount in group.mounts] + [value.origin for value in values]
+    if not origins:
+        return file
+    if len(file.groups) != 1:
+        names = ", ".join(each.name for each in file.groups)
+        raise CommandError(
+            f"{origins[0]} beside --config: it would be for one process group, and {file_name} has "
+            f"{len(file.groups)} ({names}); set it there",
+            exit_code=2,
+        )
+    target = file.groups[0]
+    if target.leaves_out and "application-group" in group.given:
+        raise CommandError(
+            f"--application-group beside --config: {file_name} has an application group for each "
+            "alias; set WSGIApplicationGroup there",
+            exit_code=2,
+        )
+    target.given = merge(target.given, group.given)
+    for name, of_group in OF_SUB_INTERPRETERS.items():
+        if of_group in group.given:
+            for each in target.application_groups.values():
+                each.given.pop(name, None)
+    target.binds = group.binds or target.binds
+    # An application takes the place of the file's, in its application group.
+    named = {mount.path: mount.application_group for mount in target.mounts}
+    mounts = [
+        mount._replace(application_group=named.get(mount.path, mount.application_group))
+        for mount in group.mounts
+    ]
+    paths = {mount.path for mount in mounts}
+    target.mounts = [*mounts, *(mount for mount in target.mounts if mount.path not in paths)]
+    return file
+
+
+def mount(
+    path: str,
+    application: str,
+    folder: str,
+    origin: str,
+    application_group: Value = UNSAID,
+) -> MountDraft:
+    return MountDraft(path, absolute_application(application, folder), origin, application_group)

@@ -1,0 +1,144 @@
+"""The recorder that `headway serve --dashboard` has beside its workers: `headway telemetry`, a
+process of its own.
+
+Whatever becomes of it, the server goes on: one that ends is started again, later each time, unless
+its own line in the log says that it cannot. It is started before the first worker and ended after
+the last one, so that it has heard all. The supervisor's one thread uses this.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from dataclasses import replace
+
+from headway.address import Address
+from headway.server import free_threading
+from headway.server.settings import ServerSettings
+from headway.server.signals import IGNORED, RECORDERS_END, SUPERVISORS_SIGNALS
+from headway.server.stderr import say
+from headway.server.supervisor.process import End
+from headway.server.system import System
+
+# As `process.PROGRAM`: the current directory is not searched, and `ps` shows the string.
+PROGRAM = (
+    "'headway serve: dashboard'; import sys; sys.path[:1] == [''] and sys.path.pop(0); "
+    f"from headway import _native; _native.process_end_with_parent({RECORDERS_END:d}); "
+    "from headway.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+FIRST_DELAY_S = 1.0
+LONGEST_DELAY_S = 60.0
+START_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 10.0
+
+
+class Dashboard:
+    def __init__(self, http: Address, store: str | None, path: str | None, system: System) -> None:
+        """`path` is the socket that the processes report to; None makes a place for it."""
+        self._system = system
+        self._http = http
+        self._store = store
+        self._folder = None
+        if path is None:
+            # Workers may be of other users. They have to know the name, which nobody can guess.
+            self._folder = tempfile.mkdtemp(prefix="headway-")
+            os.chmod(self._folder, 0o711)
+            path = f"{self._folder}/telemetry"
+        self.path = path
+        self._pid = 0
+        self._delay_s = FIRST_DELAY_S
+        # When to start it again, by the system's clock.
+        self.deadline: float | None = None
+
+    def heard_by(self, settings: ServerSettings) -> ServerSettings:
+        """The settings, with processes that report to it."""
+        return replace(settings, telemetry=self.path)
+
+    def start(self) -> None:
+        self.deadline = None
+        options = ["--listen", f"unix:{self.path}", "--http", str(self._http)]
+        if self._store is not None:
+            options += ["--store", self._store]
+        if self._folder is not None:
+            options += ["--socket-mode", "0666"]
+        python = sys.executable
+        flags = free_threading.other_flags()
+        try:
+            self._pid = self._system.posix_spawn(
+                python,
+                [python, *flags, "-c", PROGRAM, "telemetry", *options],
+                os.environ,
+                # What is sent to all is for the supervisor, which ends this one last. Never
+                # unblocked.
+                setsigmask=(*SUPERVISORS_SIGNALS, signal.SIGTERM),
+                setsigdef=IGNORED,
+            )
+        except OSError as error:
+            say(f"the dashboard cannot be started: {error}")
+            self._retry()
+
+    def wait_until_it_listens(self) -> None:
+        """So that it hears of the first processes, too. Not for long: they are what matters."""
+        end = self._system.monotonic() + START_TIMEOUT_S
+        while self._pid and self._system.monotonic() < end:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+                if ours.connect_ex(self.path) == 0:
+                    return
+            self.tend()
+            self._system.sleep(0.01)
+
+    def tend(self, *, is_stopping: bool = False) -> None:
+        """Notices that it has ended, and starts it again when it is time, unless the server stops.
+        Before others wait for children."""
+        if self._pid:
+            status = self._status()
+            if status is not None:
+                self._pid = 0
+                self._note_end(End.from_status(status), is_stopping)
+        elif is_stopping:
+            self.deadline = None
+        elif self.deadline is not None and self._system.monotonic() >= self.deadline:
+            self.start()
+
+    def stop(self) -> None:
+        """Ends it, once there is nothing left to hear, and waits until it has written all."""
+        if self._pid and self._status() is None:
+            self._system.kill(self._pid, RECORDERS_END)
+            end = self._system.monotonic() + STOP_TIMEOUT_S
+            while self._status() is None:
+                if self._system.monotonic() >= end:
+                    self._system.kill(self._pid, signal.SIGKILL)
+                    self._system.waitpid(self._pid, 0)
+                    break
+                self._system.sleep(0.01)
+        self._pid = 0
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _note_end(self, end: End, is_stopping: bool) -> None:
+        if end.exit_code == 2:
+            # It has said why, and would say it again.
+            say("the dashboard is not there; the server goes on without")
+            return
+        if is_stopping:
+            say(f"the dashboard {end}; what is told from here on is lost")
+            return
+        say(f"the dashboard {end}; it starts again in {self._delay_s:g} s")
+        self._retry()
+
+    def _retry(self) -> None:
+        self.deadline = self._system.monotonic() + self._delay_s
+        self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
+
+    def _status(self) -> int | None:
+        """The wait status if it has ended, None while it runs. Where somebody else has waited for
+        it, that of exit status 1."""
+        try:
+            done, status = self._system.waitpid(self._pid, os.WNOHANG)
+        except ChildProcessError:
+            return 1 << 8
+        return status if done else None

@@ -1,0 +1,407 @@
+"""Who serves, and who comes after: the rules by which processes take each other's places.
+
+- Nothing is announced before every process of every group has imported its application; if one
+  cannot, at the first start, the server ends with that error. A process that a signal ends then
+  (the kernel's SIGKILL for want of memory, say) is started again like one that served.
+- A process that has to go (a limit, SIGHUP) goes when another is ready in its place; then it
+  retires: it answers what it has, on connections that it has accepted. All share the listening
+  sockets, so no connection is refused or reset in between.
+- A process that died is started again, at once at first, then later and later.
+- At the end no new connection gets into the accept queues, then the workers empty them.
+
+Is told what happened, and waits for nothing. Knows nothing of messages, of the server's own
+signals, or of where the configuration comes from. The supervisor's one thread uses this.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator
+
+from headway.errors import reason_of
+from headway.server import identity
+from headway.server.settings import ServerSettings
+from headway.server.stderr import say
+from headway.server.supervisor.children import Children
+from headway.server.supervisor.deaths import Deaths
+from headway.server.supervisor.exit_reports import Obituaries
+from headway.server.supervisor.generation import Generation, RunningGroup, Slot
+from headway.server.supervisor.launch import Launch
+from headway.server.supervisor.listeners import Listeners
+from headway.server.supervisor.process import (
+    End,
+    Failure,
+    Process,
+    State,
+    check_interpreter,
+    name_of,
+)
+from headway.server.supervisor.service_manager import ServiceManager
+from headway.server.system import System
+from headway.server.worker.limits import grace_s
+
+
+class Succession:
+    """Writes to the generations and to the states of processes; others only read them."""
+
+    def __init__(
+        self,
+        listeners: Listeners,
+        children: Children,
+        service_manager: ServiceManager,
+        system: System,
+    ) -> None:
+        self._system = system
+        self._listeners = listeners
+        self._children = children
+        self._service_manager = service_manager
+        self._launch = Launch(listeners, children, system)
+        self.current: Generation | None = None
+        # Will become the current one when all of it is ready.
+        self.pending: Generation | None = None
+        self._generations = 0
+        self._obituaries = Obituaries(system.monotonic)
+        # By the name of the group, in whichever generation.
+        self.deaths: dict[str, Deaths] = {}
+        self.is_stopping = False
+        # Why the server cannot begin.
+        self.fatal: Failure | None = None
+        # Whether, at the server's end, a process that served ended before its requests did.
+        self.was_cut_off = False
+        self._warned: set[str] = set()
+
+    def is_wanted(self) -> bool:
+        """Whether anybody is to serve any more."""
+        return not self.is_stopping and self.fatal is None
+
+    def deadlines(self) -> Iterator[float]:
+        """When something is due for `tend`, by the system's clock."""
+        for process in self._children:
+            if process.deadline is not None:
+                yield process.deadline
+            if process.stopped_until is not None:
+                yield process.stopped_until
+        if self.is_wanted():
+            for _, _, slot in self._slots_to_retry():
+                yield slot.retry_at or 0.0
+        if self._obituaries.retry_at is not None:
+            yield self._obituaries.retry_at
+
+    def _slots_to_retry(self) -> Iterator[tuple[Generation, RunningGroup, Slot]]:
+        """The slots in which a process is to start at their `retry_at`."""
+        for generation in (self.pending, self.current):
+            if generation is not None:
+                for running, slot in list(generation.slots()):
+                    if slot.retry_at is not None:
+                        yield generation, running, slot
+
+    # Starting
+
+    def begin(self, settings: ServerSettings, reason: str = "graceful_signal") -> int:
+        """Starts a generation, which becomes the current one when it is ready, in place of one that
+        is not ready yet; the processes of the one before end for this reason. Returns its number.
+        Raises `CommandError`, and then nothing has changed."""
+        for group in settings.groups:
+            check_interpreter(group)
+            if group.preload:
+                self._system.adopt_orphans()
+        self._listeners.open(settings.groups)
+        self._generations += 1
+        abandoned, self.pending = self.pending, Generation(self._generations, settings, reason)
+        if abandoned is not None:
+            self._dismiss(abandoned, "generation_abandoned")
+            former = [] if self.current is None else self.current.settings.groups
+            self._listeners.drop_others([*former, *settings.groups])
+        for running, slot in list(self.pending.slots()):
+            if self.pending is not None:
+                self._start(self.pending, running, slot)
+        return self._generations
+
+    def _start(self, generation: Generation, running: RunningGroup, slot: Slot) -> None:
+        try:
+            self._launch.fill(generation, running, slot)
+        except OSError as error:
+            name = f"process {slot.number} of group {running.group.name}"
+            what = f"{name} cannot be started: {reason_of(error)}"
+            self._start_failed(generation, slot, what)
+
+    def has_imported(self, process: Process) -> None:
+        """The process could serve, or fork if it is a template."""
+        process.enter(State.READY)
+        for generation in (self.pending, self.current):
+            if generation is None:
+                continue
+            running = generation.group_of(process)
+            if running is not None:
+                for slot in running.slots:
+                    if slot.awaits_template:
+                        self._start(generation, running, slot)
+                return
+        if self.pending is not None and self.pending.place_of(process):
+            if self.pending.is_ready():
+                self._promote(self.pending)
+        elif self.current is not None and (place := self.current.place_of(process)):
+            self._hand_over(*place)
+
+    def _promote(self, pending: Generation) -> None:
+        """The pending generation serves from now on; the one before retires."""
+        former, self.current, self.pending = self.current, pending, None
+        for running, slot in pending.slots():
+            self._hand_over(running, slot)
+        self._listeners.keep(pending.settings.groups)
+        self._service_manager.is_ready()
+        if former is None:
+            self._announce(pending)
+        else:
+            self._dismiss(former, pending.reason)
+            say(f"generation {pending.number} serves, {former.number} retires")
+        self._warn(self._listeners.find_unused())
+        self._warn(identity.find_root(pending.settings.groups))
+
+    def _hand_over(self, running: RunningGroup, slot: Slot) -> None:
+        """Whoever is ready serves; who served before retires."""
+        former, slot.serving, slot.starting = slot.serving, slot.starting, None
+        assert slot.serving is not None
+        slot.serving.enter(State.SERVING, running.restart_after_s())
+        slot.serving.tell("serve")
+        if former is not None:
+            self._retire(former)
+
+    def _announce(self, generation: Generation) -> None:
+        groups = generation.settings.groups
+        for group in groups:
+            who = f"group {group.name} is " if len(groups) > 1 else ""
+            scheme = "https" if group.tls else "http"
+            for _, address in self._listeners.of(group):
+                where = address if address.path is not None else f"{scheme}://{address}"
+                say(f"{who}listening on {where}")
+
+    def _warn(self, warnings: Iterable[str]) -> None:
+        """Of each once."""
+        for warning in warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                say(f"warning: {warning}")
+
+    # Ending
+
+    def replace(self, process: Process, reason: str, detail: str = "") -> None:
+        """Another process is to take the place of this one, if it serves."""
+        place = self.current.place_of(process) if self.current is not None else None
+        if place is None or not self.is_wanted() or place[1].serving is not process:
+            return
+        running, slot = place
+        process.deadline = None
+        if not process.reason:
+            process.reason, process.detail = reason, detail
+            told = f"{reason}: {detail}" if detail else reason
+            say(f"{process} is replaced ({told})")
+        if reason == "deadlock_timeout":
+            # It answers nobody, and cannot hear; nothing to wait for.
+            slot.serving = None
+            process.enter(State.STOPPING, process.group.shutdown_timeout_s)
+            process.signal(signal.SIGTERM)
+        if slot.starting is None and slot.retry_at is None and not slot.awaits_template:
+            assert self.current is not None
+            self._start(self.current, running, slot)
+
+    def note_stop(self, process: Process, number: int | None) -> None:
+        """A signal has stopped the process, or (`None`) has had it go on."""
+        if number is not None:
+            say(f"{process} is stopped by {name_of(number)}")
+        elif process.stopped_by is not None:
+            say(f"{process} goes on")
+        process.note_stop(number)
+
+    def _end_stopped(self, process: Process) -> None:
+        """It has been stopped for as long as a deadlock may last."""
+        process.stopped_until = None
+        detail = f"stopped for {process.group.deadlock_timeout_s:g} s"
+        if process.state is State.SERVING:
+            self.replace(process, "deadlock_timeout", detail)
+        elif process.state in (State.STARTING, State.READY):
+            say(f"{process} is killed (deadlock_timeout: {detail})")
+            process.reason = process.reason or "deadlock_timeout"
+            process.signal(signal.SIGKILL)
+
+    def _retire(self, process: Process) -> None:
+        process.enter(State.RETIRING, grace_s(process.group))
+        reason = {"reason": process.reason, "detail": process.detail} if process.reason else {}
+        if not process.tell("retire", **reason):
+            process.signal(signal.SIGTERM)
+
+    def _terminate(self, process: Process) -> None:
+        """SIGTERM, with as much time as the process has use for."""
+        serves = process.state in (State.SERVING, State.RETIRING)
+        timeout_s = grace_s(process.group) if serves else process.group.shutdown_timeout_s
+        process.enter(State.STOPPING, timeout_s)
+        process.signal(signal.SIGTERM)
+
+    def _dismiss(self, generation: Generation, reason: str) -> None:
+        """Ends the processes of a generation that is no longer the current or the pending one."""
+        for running, slot in generation.slots():
+            for process in (slot.serving, slot.starting, running.template):
+                if process is None or process.state in (State.RETIRING, State.STOPPING):
+                    continue
+                process.reason = process.reason or reason
+                if process.state is State.SERVING:
+                    self._retire(process)
+                else:
+                    self._terminate(process)
+
+    def stop(self) -> None:
+        """Nobody new gets in; who is in is answered."""
+        self.is_stopping = True
+        self._service_manager.stops()
+        self._listeners.stop_queueing()
+        for process in self._children:
+            process.reason = process.reason or "shutdown_signal"
+            self._terminate(process)
+
+    # When a process has ended
+
+    def forget(self, process: Process, end: End | None) -> None:
+        """The process has ended. `None`: nobody knows how."""
+        if not self._children.remove(process):
+            return
+        self._obituaries.tell(process, end, process.requests)
+        how = _how(end)
+        reason = process.reason or (end.reason if end is not None else "unknown")
+        if process.serving_since is not None and end is not None and end.exit_code != 0:
+            self.was_cut_off |= self.is_stopping and not process.was_killed
+            if process.state is not State.SERVING and not process.was_killed:
+                reason = end.reason
+                doing = "retired" if process.state is State.RETIRING else "stopped"
+                say(f"{process} {how} while it {doing}")
+        self.deaths.setdefault(process.group.name, Deaths()).count(reason, process.pid)
+        for generation in (self.pending, self.current):
+            if generation is None:
+                continue
+            running = generation.group_of(process)
+            if running is not None:
+                self._template_ended(generation, running, process, end)
+            elif (place := generation.place_of(process)) is not None:
+                self._worker_ended(generation, place[1], process, end)
+
+    def _worker_ended(
+        self, generation: Generation, slot: Slot, process: Process, end: End | None
+    ) -> None:
+        how = _how(end)
+        if slot.serving is process:
+            slot.serving = None
+            if not self.is_wanted():
+                return
+            now = self._system.monotonic()
+            delay_s = slot.count_death(process, now)
+            if slot.starting is None and slot.retry_at is None:
+                slot.retry_at = now + delay_s
+            say(f"{process} {how} while it served; {_again(delay_s, slot)}")
+            return
+        slot.starting = None
+        what = f"{process} {how} before it could serve"
+        self._start_failed(generation, slot, what, process, end)
+
+    def _template_ended(
+        self, generation: Generation, running: RunningGroup, process: Process, end: End | None
+    ) -> None:
+        how = _how(end)
+        running.template = None
+        waiting = [slot for slot in running.slots if slot.awaits_template]
+        for slot in waiting:
+            slot.awaits_template = False
+        for slot in waiting[:1]:
+            what = f"{process} {how} before it could fork"
+            self._start_failed(generation, slot, what, process, end)
+        for slot in waiting[1:]:
+            slot.retry_at = waiting[0].retry_at
+        if not waiting and self.is_wanted():
+            say(f"{process} {how}; the next fork needs a new one")
+
+    def _start_failed(
+        self,
+        generation: Generation,
+        slot: Slot,
+        what: str,
+        process: Process | None = None,
+        end: End | None = None,
+    ) -> None:
+        """`process` is `None` if the system started none. `end` is how the process ended; it is
+        `None` for a fork of which only the end is known. In the first generation, too, a process
+        starts again unless it reported a failure or exited by itself."""
+        if not self.is_wanted():
+            return
+        failure = process.failure if process is not None else None
+        if failure is not None and failure.details:
+            say(failure.details)
+        message = failure.message if failure is not None else what
+        is_first = generation is self.pending and self.current is None
+        exited = end is not None and end.signal_number is None
+        was_killed = process is not None and failure is None and not exited
+        if generation is self.pending and not (is_first and was_killed):
+            self.pending = None
+            self._dismiss(generation, "generation_abandoned")
+            if self.current is None:
+                self.fatal = failure or Failure(1, what, "")
+                return
+            self._listeners.fall_back(self.current.settings.groups)
+            say(f"{message}; generation {self.current.number} goes on serving")
+            self._service_manager.is_ready()
+            return
+        now = self._system.monotonic()
+        delay_s = slot.count_death(process, now) if process is not None else 1.0
+        slot.retry_at = now + delay_s
+        waits = "; no request is answered before all processes have started" if is_first else ""
+        say(f"{message}; {_again(delay_s, slot)}{waits}")
+
+    # What is due
+
+    def tend(self) -> None:
+        """Acts on deadlines that have passed."""
+        now = self._system.monotonic()
+        if (retry_at := self._obituaries.retry_at) is not None and retry_at <= now:
+            self._obituaries.send()
+        for process in self._children:
+            if process.control.fileno() < 0 and not process.pid:
+                # Forked, and gone before it could say who it is.
+                self.forget(process, None)
+            elif process.deadline is not None and process.deadline <= now:
+                process.deadline = None
+                self._is_late(process)
+            elif process.stopped_until is not None and process.stopped_until <= now:
+                self._end_stopped(process)
+        if not self.is_wanted() and all(each.has_closed for each in self._children):
+            self._listeners.shut_down()
+        for generation, running, slot in self._slots_to_retry():
+            # One start that fails may end the server or its generation.
+            is_kept = generation in (self.pending, self.current)
+            is_due = slot.retry_at is not None and slot.retry_at <= now
+            if is_due and is_kept and self.is_wanted():
+                self._start(generation, running, slot)
+
+    def _is_late(self, process: Process) -> None:
+        """Its time in the state in which it is is over."""
+        if process.state is State.SERVING:
+            self.replace(process, "restart_interval")
+        elif process.state is State.STARTING:
+            process.reason = "startup_timeout"
+            limit_s = process.group.startup_timeout_s
+            text = f"{process} did not import its application in {limit_s:g} s (startup-timeout)"
+            process.failure = process.failure or Failure(1, text, "")
+            process.signal(signal.SIGKILL)
+        else:
+            say(f"{process} does not end, and is killed")
+            process.was_killed = True
+            self.was_cut_off |= self.is_stopping and process.serving_since is not None
+            process.signal(signal.SIGKILL)
+
+
+def _how(end: End | None) -> str:
+    return str(end) if end is not None else "ended"
+
+
+def _again(delay_s: float, slot: Slot) -> str:
+    if slot.starting is not None:
+        return "another is starting"
+    if slot.failures <= 1:
+        return "starting another"
+    return f"{slot.failures} times in a row, so another starts in {delay_s:g} s"

@@ -1,0 +1,205 @@
+"""The listening sockets of a server: opened or taken over once, and shared by all its processes.
+
+They outlive generations of workers: a new one gets the same sockets, so no connection is refused
+in between. The supervisor's one thread uses this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from headway.address import Address
+from headway.errors import CommandError
+from headway.server import identity
+from headway.server.binding import Listener, bind
+from headway.server.settings import ProcessGroup
+from headway.server.socket_file import SocketFile
+from headway.server.supervisor.inherited import address_of, by_number, is_same
+
+# linux/filter.h. Of a packet that a listening socket gets, the filter sees the TCP header: drop
+# those with SYN, and let handshakes end that had begun.
+SO_ATTACH_FILTER = 26
+BPF_LD_B_ABS, BPF_JMP_JSET, BPF_RET = 0x30, 0x45, 0x06
+TCP_FLAGS_OFFSET, TCP_SYN = 13, 0x02
+DROP_SYN = (
+    (BPF_LD_B_ABS, 0, 0, TCP_FLAGS_OFFSET),
+    (BPF_JMP_JSET, 0, 1, TCP_SYN),
+    (BPF_RET, 0, 0, 0),
+    (BPF_RET, 0, 0, 0xFFFFFFFF),
+)
+
+
+class Place(NamedTuple):
+    """What a socket is known by: the address that was asked for. Port 0 is another one for each
+    process group, which is "" else."""
+
+    address: Address
+    group: str
+
+    @classmethod
+    def of(cls, address: Address, group: ProcessGroup) -> Place:
+        return cls(address, group.name if address.is_any_port else "")
+
+
+class Opened(NamedTuple):
+    """A socket that is open; `file` is that of a UNIX socket of our own."""
+
+    listener: Listener
+    is_inherited: bool = False
+    file: SocketFile | None = None
+
+    def has_lost_its_file(self) -> bool:
+        return self.file is not None and not self.file.is_there()
+
+    def stop_queueing(self) -> None:
+        if self.file is not None:
+            self.file.remove()
+        elif not self.is_inherited:
+            with contextlib.suppress(OSError):
+                _drop_syn(self.listener.socket)
+
+    def close(self) -> None:
+        """An inherited socket stays open for the service manager."""
+        if self.file is not None:
+            self.file.remove()
+        if not self.is_inherited:
+            self.listener.socket.close()
+
+    def retire(self) -> None:
+        """Workers may go on with it, and empty its accept queue, into which nothing more gets."""
+        self.stop_queueing()
+        self.close()
+
+
+class Listeners:
+    """What the generation that serves listens on, and the one that is to come."""
+
+    def __init__(self, inherited: Iterable[socket.socket] = ()) -> None:
+        """`inherited` are sockets that a service manager has opened."""
+        self._inherited = [Listener(each, address_of(each)) for each in inherited]
+        self._open: dict[Place, Opened] = {}
+        # Of the generation that serves, where the one to come has another: somebody removed the
+        # file of a UNIX socket.
+        self._displaced: dict[Place, Opened] = {}
+
+    def open(self, groups: Iterable[ProcessGroup]) -> None:
+        """Opens what the groups need and is not open yet. Raises `CommandError`, and then nothing
+        has changed."""
+        new: dict[Place, Opened] = {}
+        try:
+            for group in groups:
+                for place in _places(group):
+                    opened = new.get(place) or self._open.get(place)
+                    if opened is None or opened.has_lost_its_file():
+                        new[place] = self._open_one(place.address, group)
+        except BaseException:
+            for opened in new.values():
+                opened.close()
+            raise
+        for place in new.keys() & self._open.keys():
+            # Of a generation to come that never served, nobody waits for what is in its queue.
+            replaced = self._open[place]
+            if self._displaced.setdefault(place, replaced) is not replaced:
+                replaced.close()
+        self._open |= new
+
+    def _open_one(self, address: Address, group: ProcessGroup) -> Opened:
+        inherited = self._find_inherited(address)
+        if inherited is not None:
+            return Opened(inherited, is_inherited=True)
+        try:
+            listener = bind(address, group.listen_backlog, identity.socket_access(group))
+        except CommandError as error:
+            raise self._with_hint(error, address) from None
+        return Opened(listener, file=SocketFile(address.path) if address.path else None)
+
+    def _find_inherited(self, address: Address) -> Listener | None:
+        for listener in self._inherited:
+            if address.fd == listener.socket.fileno() or is_same(address, listener.address):
+                return listener
+        return None
+
+    def _with_hint(self, error: CommandError, address: Address) -> CommandError:
+        """Where an inherited socket of another host may be what is in the way."""
+        for each in self._inherited:
+            are_hosts = address.path is None and each.address.path is None
+            if are_hosts and each.address.port == address.port:
+                hint = f"{each.address} was passed; bind that, or {by_number(each.socket)}"
+                return CommandError(f"{error} ({hint})", error.exit_code)
+        return error
+
+    def of(self, group: ProcessGroup) -> list[Listener]:
+        return [self._open[place].listener for place in _places(group)]
+
+    def addresses_of(self, group: ProcessGroup) -> list[Address]:
+        """With their real ports; none once they are closed."""
+        opened = [self._open[place] for place in _places(group) if place in self._open]
+        return [each.listener.address for each in opened]
+
+    def find_unused(self) -> Iterator[str]:
+        """Inherited sockets that no group has, in words."""
+        used = [each.listener for each in self._open.values()]
+        for each in self._inherited:
+            if each not in used:
+                yield (
+                    f"the socket {each.address} was passed and nobody serves it, so whoever "
+                    f"connects waits in vain; bind it by its address or as {by_number(each.socket)}"
+                )
+
+    def drop_others(self, groups: Iterable[ProcessGroup]) -> None:
+        """Closes what neither the generation that serves nor the one to come has: theirs are the
+        groups."""
+        for opened in self._take_others(groups):
+            opened.retire()
+
+    def keep(self, groups: Iterable[ProcessGroup]) -> None:
+        """These serve from now on: closes what others had."""
+        self.drop_others(groups)
+        for opened in self._displaced.values():
+            opened.retire()
+        self._displaced.clear()
+
+    def fall_back(self, groups: Iterable[ProcessGroup]) -> None:
+        """These go on serving: closes what was opened for those to come."""
+        for place, opened in self._displaced.items():
+            self._open[place].close()
+            self._open[place] = opened
+        self._displaced.clear()
+        for opened in self._take_others(groups):
+            opened.close()
+
+    def _take_others(self, groups: Iterable[ProcessGroup]) -> list[Opened]:
+        """Those that the groups do not need, which are no longer among the open ones."""
+        wanted = {place for group in groups for place in _places(group)}
+        return [self._open.pop(place) for place in self._open.keys() - wanted]
+
+    def stop_queueing(self) -> None:
+        """Lets no new connection into the accept queues, so that workers can empty them before
+        they close. An inherited socket goes on: whoever serves it next finds them in the queue."""
+        for opened in (*self._open.values(), *self._displaced.values()):
+            opened.stop_queueing()
+
+    def shut_down(self) -> None:
+        """Closes all at the end, even if a process that an application forked holds them."""
+        for opened in (*self._open.values(), *self._displaced.values()):
+            if not opened.is_inherited:
+                with contextlib.suppress(OSError):
+                    opened.listener.socket.shutdown(socket.SHUT_RDWR)
+            opened.close()
+        self._open.clear()
+        self._displaced.clear()
+
+
+def _places(group: ProcessGroup) -> Iterator[Place]:
+    return (Place.of(address, group) for address in group.binds)
+
+
+def _drop_syn(listener: socket.socket) -> None:
+    code = array("B", b"".join(struct.pack("HBBI", *each) for each in DROP_SYN))
+    program = struct.pack("HP", len(DROP_SYN), code.buffer_info()[0])
+    listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)

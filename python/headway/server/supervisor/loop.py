@@ -1,0 +1,347 @@
+"""The supervisor: the loop that hears signals, processes, clients of the status socket and changed
+files, and has `succession` act on them.
+
+It never imports the application, and nothing that a worker does can end it. One thread, which
+waits for these and for the next deadline; never for anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import CommandError, Error
+from headway.server.control import Message
+from headway.server.poll_timeout import patience_ms
+from headway.server.settings import ServerSettings
+from headway.server.signals import ONE_SIGNAL_S, Signals
+from headway.server.stderr import say
+from headway.server.supervisor.children import Children
+from headway.server.supervisor.deaths import Deaths
+from headway.server.supervisor.error_log import ErrorLog
+from headway.server.supervisor.life_cycle import Succession
+from headway.server.supervisor.listeners import Listeners
+from headway.server.supervisor.pid_file import pid_file
+from headway.server.supervisor.process import Failure, Process, State
+from headway.server.supervisor.service_manager import ServiceManager
+from headway.server.supervisor.status import StatusSocket, draw, of_deaths, of_process
+from headway.server.supervisor.status_request import Inquiry
+from headway.server.supervisor.watching import Watcher
+from headway.server.system import System
+
+if TYPE_CHECKING:
+    from headway.server.supervisor.dashboard import Dashboard
+
+# More of one process than these are not kept.
+MAX_MODULES = 500
+
+
+def supervise(
+    settings: ServerSettings,
+    reread: Callable[[], ServerSettings],
+    configuration_files: Collection[str] = (),
+    inherited: Sequence[socket.socket] = (),
+) -> int:
+    """Serves until a signal comes; returns the exit status. `reread` is called on SIGHUP, and may
+    raise `Error`; with `settings.reload` also when one of the files changes, to which it may add.
+    `inherited` are sockets that a service manager has opened. Raises `CommandError` if serving
+    cannot begin."""
+    listeners = Listeners(inherited)
+    system = System()
+    with Signals() as signals, ExitStack() as stack:
+        if settings.error_log is not None:
+            reread = stack.enter_context(ErrorLog(settings.error_log)).opened_anew(reread)
+        watcher = None
+        if settings.reload:
+            watcher = stack.enter_context(closing(Watcher(configuration_files)))
+
+        def read_again() -> ServerSettings:
+            try:
+                return reread()
+            finally:
+                if watcher is not None:
+                    watcher.add(configuration_files)
+
+        status_socket = None
+        if settings.status_socket is not None:
+            status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
+        if settings.pid_file is not None:
+            # Not in the file's place before the addresses are ours, too.
+            stack.callback(listeners.shut_down)
+            listeners.open(settings.groups)
+            stack.enter_context(pid_file(settings.pid_file))
+        dashboard = None
+        if settings.dashboard:
+            from headway.server.supervisor.dashboard import Dashboard
+
+            dashboard = Dashboard(
+                settings.dashboard_http, settings.dashboard_store, settings.telemetry, system
+            )
+            stack.callback(dashboard.stop)
+        supervisor = Supervisor(
+            read_again, listeners, signals, watcher, status_socket, dashboard, system
+        )
+        status = supervisor.run(settings)
+    if supervisor.ended_by is not None:
+        # As if there had been no handler, now that nothing is left behind.
+        signal.signal(supervisor.ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), supervisor.ended_by)
+    return status
+
+
+class Supervisor:
+    def __init__(
+        self,
+        reread: Callable[[], ServerSettings],
+        listeners: Listeners,
+        signals: Signals,
+        watcher: Watcher | None,
+        status_socket: StatusSocket | None,
+        dashboard: Dashboard | None,
+        system: System,
+    ) -> None:
+        self._reread = reread
+        self._listeners = listeners
+        self._signals = signals
+        self._watcher = watcher
+        self._status_socket = status_socket
+        self._dashboard = dashboard
+        self._system = system
+        self._service_manager = ServiceManager(system.monotonic)
+        self._since = time.time()
+        self._children = Children(system)
+        self._succession = Succession(listeners, self._children, self._service_manager, system)
+        self._inquiry = Inquiry(system.monotonic)
+        # The second signal, which let nobody finish.
+        self.ended_by: signal.Signals | None = None
+        self._stopped_at = 0.0
+
+    def run(self, settings: ServerSettings) -> int:
+        """Until nobody serves any more; the exit status. Raises `CommandError`."""
+        try:
+            self.begin(settings)
+            while not self.is_over():
+                self.take_turn()
+        finally:
+            self.end()
+        return self.exit_status()
+
+    # The parts of `run`
+
+    def begin(self, settings: ServerSettings) -> None:
+        """Starts the first generation. Raises `CommandError`."""
+        if self._dashboard is not None:
+            self._dashboard.start()
+            self._dashboard.wait_until_it_listens()
+        self._succession.begin(self._reported(settings))
+
+    def is_over(self) -> bool:
+        return not (self._children or self._succession.is_wanted())
+
+    def take_turn(self) -> None:
+        """Waits until something happens or is due, and acts on it."""
+        self._wait()
+        self._reap()
+        self._service_manager.ping_if_due()
+        self._succession.tend()
+        if self._inquiry.is_over():
+            self._inquiry.answer(self._describe())
+
+    def end(self) -> None:
+        """Leaves no process and no socket."""
+        self._children.kill()
+        self._listeners.shut_down()
+
+    def exit_status(self) -> int:
+        """Raises `CommandError` if serving could not begin."""
+        if (fatal := self._succession.fatal) is not None:
+            raise CommandError(fatal.message, fatal.exit_code)
+        return 1 if self._succession.was_cut_off else 0
+
+    def _wait(self) -> None:
+        """Waits until something happens, and acts on what was said."""
+        poll = select.poll()
+        poll.register(self._signals, select.POLLIN)
+        by_fd = {each.control.fileno(): each for each in self._children}
+        by_fd.pop(-1, None)
+        for fd in by_fd:
+            poll.register(fd, select.POLLIN)
+        for source in (self._watcher, self._status_socket):
+            if source is not None:
+                poll.register(source, select.POLLIN)
+        patience = patience_ms(self._deadlines(), self._system.monotonic())
+        ready = [fd for fd, _ in self._system.poll(poll, patience)]
+        for fd in ready:
+            if fd in by_fd:
+                self._hear(by_fd[fd])
+        if self._status_socket is not None and self._status_socket.fileno() in ready:
+            self._inquiry.join(self._status_socket.accept(), self._children)
+        if self._watcher is not None and (changed := self._watcher.changed()) is not None:
+            self._reload(f"{changed} has changed", "script_reload")
+        for number in self._signals.read():
+            self._obey(signal.Signals(number))
+
+    def _deadlines(self) -> Iterator[float]:
+        yield from self._succession.deadlines()
+        if self._service_manager.ping_at is not None:
+            yield self._service_manager.ping_at
+        if self._inquiry.deadline is not None:
+            yield self._inquiry.deadline
+        if self._dashboard is not None and self._dashboard.deadline is not None:
+            yield self._dashboard.deadline
+
+    # What processes say
+
+    def _hear(self, process: Process) -> None:
+        for message in process.receive():
+            # What comes from a process may come from its application.
+            with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+                self._act_on(process, message)
+
+    def _act_on(self, process: Process, message: Message) -> None:
+        event = message.get("event")
+        if event == "started" and not process.pid:
+            self._claim(process, int(message["pid"]))
+        elif event == "ready" and process.state is State.STARTING:
+            self._succession.has_imported(process)
+        elif event == "failed":
+            process.failure = Failure(
+                int(message["exit_code"]), str(message["message"]), str(message["details"])
+            )
+        elif event == "limit":
+            reason, detail = str(message["reason"]), str(message.get("detail", ""))
+            self._succession.replace(process, reason, detail)
+        elif event == "files" and self._watcher is not None:
+            states = dict(message["states"])
+            self._watcher.add_imported({str(path): tuple(states[path]) for path in states})
+        elif event == "gil":
+            process.gil_enabled = bool(message["enabled"])
+            self._note_undeclared(process, list(map(str, message["undeclared"])))
+        elif event == "requests":
+            self._inquiry.hear(process, int(message["count"]), list(message["interpreters"]))
+        elif event == "reporting":
+            process.reports_since = float(message["started"])
+        elif event == "reported":
+            process.has_reported = True
+        elif event == "closed":
+            process.has_closed = True
+        elif event == "stopped":
+            process.enter(State.STOPPING, process.group.shutdown_timeout_s)
+
+    def _note_undeclared(self, process: Process, names: list[str]) -> None:
+        """Says each once for all processes of a group that have it."""
+        known = {
+            name
+            for each in self._children
+            if each.group.name == process.group.name and each.generation == process.generation
+            for name in each.undeclared
+        }
+        for name in names:
+            if name not in known:
+                say(
+                    f"{process}: the module {name} does not declare that it can run without a "
+                    "GIL, and runs without one (--free-threading)"
+                )
+            if name not in process.undeclared and len(process.undeclared) < MAX_MODULES:
+                process.undeclared.append(name)
+
+    def _claim(self, process: Process, pid: int) -> None:
+        end = self._children.claim(process, pid)
+        if end is not None:
+            self._succession.forget(process, end)
+        elif process.state is State.STOPPING:
+            # Nobody knew whom to signal.
+            process.signal(signal.SIGTERM)
+
+    def _reported(self, settings: ServerSettings) -> ServerSettings:
+        """With processes that report to the dashboard, if there is one."""
+        return settings if self._dashboard is None else self._dashboard.heard_by(settings)
+
+    def _reap(self) -> None:
+        if self._dashboard is not None:
+            self._dashboard.tend(is_stopping=self._succession.is_stopping)
+        for process, number in self._children.stops():
+            self._succession.note_stop(process, number)
+        for process, end in self._children.reap():
+            # Its last words.
+            self._hear(process)
+            self._succession.forget(process, end)
+
+    # What people say
+
+    def _obey(self, number: signal.Signals) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT):
+            if not self._succession.is_stopping:
+                self._succession.stop()
+                self._stopped_at = self._system.monotonic()
+            elif self._system.monotonic() - self._stopped_at > ONE_SIGNAL_S:
+                self._end_at_once(number)
+        elif number == signal.SIGQUIT:
+            self._end_at_once(number)
+        elif number == signal.SIGHUP:
+            self._reload("SIGHUP", "graceful_signal")
+        elif number == signal.SIGUSR1:
+            self._inquiry.join(lambda it: say(f"SIGUSR1:\n{draw(it)}"), self._children)
+        elif number == signal.SIGUSR2:
+            say("SIGUSR2 has no meaning here; SIGHUP starts a new generation")
+
+    def _end_at_once(self, number: signal.Signals) -> None:
+        self.ended_by = number
+        if not self._succession.is_stopping:
+            say(f"{number.name}: all processes are killed")
+            self._succession.stop()
+        self._children.kill()
+
+    def _reload(self, cause: str, reason: str) -> None:
+        """Reads the configuration again and starts a generation for it, while anybody serves; those
+        who serve end for the reason."""
+        if not self._succession.is_wanted():
+            return
+        current = self._succession.current
+        if current is None:
+            say(f"{cause}: not before the first start is done")
+            return
+        self._service_manager.reloads()
+        try:
+            number = self._succession.begin(self._reported(self._reread()), reason)
+        except Exception as error:
+            # Whatever is wrong with what comes next, what runs goes on.
+            what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+            goes_on = f"generation {current.number} goes on serving"
+            if self._succession.pending is not None:
+                goes_on += f", and {self._succession.pending.number} starting"
+            else:
+                self._service_manager.is_ready()
+            say(f"{cause}: {what}; {goes_on}")
+            return
+        say(f"{cause}: starting generation {number}")
+
+    def _describe(self) -> dict[str, Any]:
+        """What `headway status` shows; see `status`."""
+        current, deaths = self._succession.current, self._succession.deaths
+        shown = current or self._succession.pending
+        state = "serving" if current is not None else "starting"
+        return {
+            "pid": os.getpid(),
+            "state": state if self._succession.is_wanted() else "stopping",
+            "since": self._since,
+            "generation": shown.number if shown is not None else 0,
+            "groups": [
+                {
+                    "name": group.name,
+                    "addresses": [str(each) for each in self._listeners.addresses_of(group)],
+                    "processes": [
+                        of_process(each) for each in self._children if each.group.name == group.name
+                    ],
+                    "deaths": of_deaths(deaths.get(group.name, Deaths())),
+                }
+                for group in (shown.settings.groups if shown is not None else ())
+            ],
+        }

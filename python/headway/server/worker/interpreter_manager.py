@@ -1,0 +1,236 @@
+"""The keeper: one thread that makes, replaces and ends the sub-interpreters of a process.
+
+It alone does, since CPython wants an interpreter ended where it was made. Worker threads come and
+go in the interpreters without it. Those that are wanted at once are made before the process serves,
+others when their first request asks, and a new one takes the place of each that has served its time
+before that one ends. Knows the native part and no sockets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headway import _native
+from headway.errors import CommandError
+from headway.server.settings import ProcessGroup
+from headway.server.stderr import say
+from headway.server.system import Clock
+from headway.server.worker import gil_events, imported_files, search_path
+from headway.server.worker.application import ImportFailed
+from headway.server.worker.interpreter_slots import Place, interval_ns, mounts_of
+from headway.server.worker.limits import drain_s, to_ns
+
+# What these hold in C CPython 3.12 keeps for the whole process, and 3.13 that of the first. If it
+# was made by an own-GIL interpreter it goes with that one, and leaves others with freed memory. In
+# 3.12 it includes the names of the keyword arguments with which the Python modules call C.
+FOR_THE_MAIN_INTERPRETER = {
+    (3, 12): ("datetime", "decimal", "hashlib", "ssl"),
+    (3, 13): ("_datetime",),
+}
+# How often it looks whether the last thread has left an interpreter that is replaced.
+LOOK_S = 0.1
+# For a thread that is about to leave one.
+MOMENT_S = 1.0
+
+
+class Keeper:
+    """Made, settled and ended by the thread that has the server."""
+
+    def __init__(
+        self,
+        server: Any,
+        group: ProcessGroup,
+        places: Sequence[Place],
+        about: Sequence[Mapping[str, object]],
+        multiprocess: bool,
+        path: Sequence[str],
+        reported: bool,
+        *,
+        clock: Clock = time.monotonic,
+        native: Any = _native,
+    ) -> None:
+        """`server` is the native one, in which the interpreters get their places. `about` goes into
+        the environs of requests, for each listener; `path` is sys.path as an interpreter finds it.
+        `reported`: somebody wants to know what their garbage collectors do. `native` has the
+        functions that make and end interpreters."""
+        self._clock = clock
+        self._native = native
+        self._server = server
+        self._group = group
+        self._places = places
+        self._about = about
+        self._multiprocess = multiprocess
+        self._path = path
+        self._reported = reported
+        # By place: what the native part calls an interpreter.
+        self._interpreters: dict[int, Any] = {}
+        # How many there were in each place.
+        self._made = [0] * len(places)
+        # Replaced, with their names and when it is told that a thread is still there.
+        self._retiring: list[tuple[Any, str, float]] = []
+        self._settled = threading.Event()
+        self._failure: CommandError | None = None
+        # The end of the program waits for it, as it does for the application's own threads.
+        self._thread = threading.Thread(target=self._keep, name="headway-keeper", daemon=False)
+
+    def made(self, index: int) -> int:
+        """How many interpreters a place has had."""
+        return self._made[index]
+
+    def settle(self) -> None:
+        """Makes the interpreters that are wanted at the start. Raises `CommandError` or
+        `ImportFailed` if an application cannot be loaded; then none is left."""
+        self._thread.start()
+        self._settled.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+
+    def join(self) -> None:
+        """Waits, after the server is over, until the interpreters have ended."""
+        self._thread.join()
+
+    def _keep(self) -> None:
+        if any(each.group.own_gil for each in self._places):
+            _import_for_others()
+        try:
+            for index, place in enumerate(self._places):
+                if not (place.is_main or place.group.on_demand):
+                    self._replace(index, self._make(place))
+        except CommandError as error:
+            self._failure = error
+        finally:
+            self._settled.set()
+        while self._failure is None:
+            patience_ns = to_ns(LOOK_S) if self._retiring else -1
+            wanted = self._native.server_next_wanted(self._server, patience_ns)
+            if wanted is None:
+                break
+            if wanted >= 0:
+                self._renew(wanted)
+            self._end_retired()
+        self._end_all()
+
+    def _renew(self, index: int) -> None:
+        place = self._places[index]
+        try:
+            self._replace(index, self._make(place))
+        except CommandError as error:
+            if isinstance(error, ImportFailed):
+                say(error.details)
+            say(f"application group {place.name}: {error}")
+            # A former one serves on.
+            self._native.server_admit(self._server, index, None)
+
+    def _make(self, place: Place) -> Any:
+        """An interpreter with the application in it. Raises `CommandError`."""
+        group = place.group
+        try:
+            interpreter = self._native.interpreter_create(group.own_gil, self._group.threads)
+        except RuntimeError as error:
+            raise CommandError(f"no interpreter for {place.name}: {error}") from None
+        task = json.dumps(self._task(place))
+        try:
+            answer = self._native.interpreter_enter(interpreter, self._path, task)
+        except Exception as error:
+            # Whoever waits for the keeper would do so for ever.
+            self._end(interpreter, place.name)
+            raise CommandError(f"the interpreter of {place.name}: {error}") from error
+        if answer is None:
+            return interpreter
+        self._end(interpreter, place.name)
+        raise _failure_of(answer)
+
+    def _task(self, place: Place) -> dict[str, object]:
+        group = place.group
+        return {
+            "name": place.name,
+            "mounts": [
+                (each.path, each.application) for each in mounts_of(self._group, group.name)
+            ],
+            "search_path": search_path.parts(self._group, group),
+            "own_gil": group.own_gil,
+            # A shared GIL has one interval, the process's; under a policy threads have theirs.
+            "switch_interval_s": self._interval_s(place) if group.own_gil else None,
+            "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
+            "reported": self._reported,
+            "control_fd": gil_events.descriptor_for_others(),
+            "files_fd": imported_files.descriptor_for_others(),
+            "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
+            "environs": [
+                {**each, **place.about(self._group.threads, self._multiprocess)}
+                for each in self._about
+            ],
+        }
+
+    def _interval_s(self, place: Place) -> float | None:
+        own = place.group.switch_interval_s
+        return self._group.switch_interval_s if own is None else own
+
+    def _replace(self, index: int, interpreter: Any) -> None:
+        self._native.server_admit(self._server, index, interpreter)
+        self._made[index] += 1
+        former = self._interpreters.get(index)
+        self._interpreters[index] = interpreter
+        if former is not None:
+            until = self._clock() + drain_s(self._group)
+            self._retiring.append((former, self._places[index].name, until))
+
+    def _end_retired(self) -> None:
+        still = []
+        for interpreter, name, until in self._retiring:
+            if self._native.server_retire(self._server, interpreter, 0):
+                self._end(interpreter, name)
+                continue
+            if self._clock() >= until:
+                say(
+                    f"application group {name}: a worker thread has not left the former "
+                    f"interpreter after {drain_s(self._group):g} s; it stays until it has"
+                )
+                until = float("inf")
+            still.append((interpreter, name, until))
+        self._retiring = still
+
+    def _end_all(self) -> None:
+        for index, interpreter in self._interpreters.items():
+            self._retiring.append((interpreter, self._places[index].name, 0.0))
+        for interpreter, name, _ in self._retiring:
+            if self._native.server_retire(self._server, interpreter, to_ns(MOMENT_S)):
+                self._end(interpreter, name)
+
+    def _end(self, interpreter: Any, name: str) -> None:
+        """Its atexit handlers run, its threads are waited for."""
+        threads = self._native.interpreter_end(interpreter)
+        if threads:
+            say(
+                f"application group {name}: {threads} of its threads did not end, so its "
+                "interpreter stays until the process ends"
+            )
+        else:
+            # Its books close.
+            self._native.gil_match_interpreters()
+
+
+def _import_for_others() -> None:
+    for name in FOR_THE_MAIN_INTERPRETER.get(sys.version_info[:2], ()):
+        # A Python may lack one of them.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def _failure_of(answer: str) -> CommandError:
+    try:
+        told = json.loads(answer)
+    except ValueError:
+        # An exception before the entrance was reached.
+        return CommandError(f"the interpreter could not be prepared: {answer}")
+    if told["details"]:
+        return ImportFailed(told["message"], told["details"])
+    return CommandError(told["message"], exit_code=told["exit_code"])

@@ -1,0 +1,303 @@
+"""`headway.serve`: serves an application from the program that calls it, without a supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from headway import gil
+from headway.address import parse_address
+from headway.errors import CommandError
+from headway.meter.reporter import Reporter
+from headway.options import SocketPath
+from headway.server import identity
+from headway.server.binding import Listener, bind
+from headway.server.free_threading import gil_enabled, refuse_other_mode
+from headway.server.settings import ProcessGroup, Telemetry, Tls
+from headway.server.signals import ONE_SIGNAL_S
+from headway.server.socket_file import SocketFile
+from headway.server.stderr import tell
+from headway.server.system import Clock
+from headway.server.worker import reporting
+from headway.server.worker.application import Application
+from headway.server.worker.limits import NO_LIMITS, native_limits, slow_requests
+from headway.server.worker.serving import LOG_FORMS, Server
+from headway.server.worker.start import open_log
+from headway.server.worker.undeclared import told
+from headway.server.worker.worker import install_meter
+
+DEFAULTS = ProcessGroup()
+# Whether a signal said so or the program.
+STOP_REASON = "shutdown_signal"
+
+
+def say_where(address: str) -> None:
+    print(f"headway: listening on {address}", file=sys.stderr, flush=True)
+
+
+def serve(
+    application: Application,
+    *,
+    bind: str | Sequence[str] = "127.0.0.1:8000",
+    threads: int = DEFAULTS.threads,
+    policy: str | None = None,
+    kernel_hints: bool = DEFAULTS.kernel_hints,
+    switch_interval: float | None = None,
+    free_threading: bool | None = None,
+    access_log: str = "off",
+    tls_certificate: str | None = None,
+    tls_key: str | None = None,
+    graceful_timeout: float = DEFAULTS.graceful_timeout_s,
+    telemetry: str | Telemetry | None = None,
+    settings: ProcessGroup = DEFAULTS,
+    announce: Callable[[str], object] = say_where,
+    stop: threading.Event | None = None,
+) -> int:
+    """Serves a WSGI application until SIGINT or SIGTERM comes, or `stop` is set (which it is in
+    any case at the end); then answers the requests that were sent by then and returns how many
+    threads had to be left in the application: 0, unless one stayed there for longer than
+    `graceful_timeout`.
+
+    `bind` is HOST:PORT or unix:PATH, or several of them. `access_log` is common, combined, json or
+    off, with `:PATH` behind it for a file. `telemetry` is unix:PATH, where `headway telemetry`
+    listens or will, or a `Telemetry` that says more. `free_threading` is whether there must be no
+    GIL; `None` takes whichever mode Python runs in. `announce` is told each URL or unix:PATH once
+    it is listened on. The GIL meter and the policy stay installed if
+    they were, and go if they were not. Everything else that `headway serve` can limit is in
+    `settings`; the other arguments go over it. From a thread other than the main one, signals stay
+    with the program, and only `stop` ends it.
+
+    Raises `headway.errors.CommandError` where it cannot listen, the policy cannot be had or Python
+    runs in another mode than `free_threading` says, and
+    `ValueError` for a value that no server can have.
+    """
+    form, _, path = access_log.partition(":")
+    if form not in LOG_FORMS or (form == "off" and path):
+        raise ValueError(f"access_log is {access_log!r}, and must be one of {list(LOG_FORMS)}")
+    if (tls_certificate is None) != (tls_key is None):
+        raise ValueError("tls_certificate and tls_key: TLS needs both")
+    if not bind:
+        raise ValueError("bind is empty, and must have an address")
+    if threads < 1:
+        raise ValueError(f"threads is {threads}, and must be 1 or more")
+    refuse_other_mode(
+        (settings.free_threading or None) if free_threading is None else free_threading
+    )
+    group = replace(
+        settings,
+        # What is handed over runs here.
+        mounts=(),
+        binds=tuple(parse_address(each) for each in ([bind] if isinstance(bind, str) else bind)),
+        threads=threads,
+        policy=policy or settings.policy,
+        kernel_hints=kernel_hints,
+        switch_interval_s=switch_interval,
+        access_log=form,
+        access_log_path=path or None,
+        tls=Tls(tls_certificate, tls_key) if tls_certificate and tls_key else settings.tls,
+        graceful_timeout_s=graceful_timeout,
+    )
+    if isinstance(telemetry, str):
+        telemetry = Telemetry(_target(telemetry))
+    with (
+        told(_tell_undeclared),
+        _listening(group) as listeners,
+        _metered(group),
+        _switch_interval(group),
+    ):
+        return _serve(application, group, listeners, telemetry, announce, stop)
+
+
+def _serve(
+    application: Application,
+    group: ProcessGroup,
+    listeners: list[Listener],
+    telemetry: Telemetry | None,
+    announce: Callable[[str], object],
+    stop: threading.Event | None,
+) -> int:
+    is_main = threading.current_thread() is threading.main_thread()
+    limits = native_limits(group, -1) if is_main else NO_LIMITS
+    server = Server(
+        application,
+        listeners,
+        group,
+        log_fd=open_log(group),
+        limits=limits | slow_requests(telemetry),
+        reported=telemetry is not None,
+    )
+    with _reporting(server, group, telemetry) as reporter:
+        return _serve_until_stopped(server, group, listeners, reporter, announce, stop, is_main)
+
+
+def _serve_until_stopped(
+    server: Server,
+    group: ProcessGroup,
+    listeners: list[Listener],
+    reporter: Reporter | None,
+    announce: Callable[[str], object],
+    stop: threading.Event | None,
+    is_main: bool,
+) -> int:
+
+    def begin() -> None:
+        scheme = "https" if group.tls else "http"
+        for _, address in listeners:
+            announce(str(address) if address.path is not None else f"{scheme}://{address}")
+        server.start()
+
+    def end() -> int:
+        if reporter is not None:
+            reporter.stopping(STOP_REASON)
+        server.stop()
+        left = server.join(group.graceful_timeout_s)
+        if not left:
+            server.end_interrupter()
+        if reporter is not None:
+            reporter.stop(STOP_REASON, graceful=not left)
+        return left
+
+    if is_main:
+        return _run_until_signal(begin, end, stop)
+    begin()
+    (stop or threading.Event()).wait()
+    return end()
+
+
+def _run_until_signal(
+    begin: Callable[[], None],
+    end: Callable[[], int],
+    stop: threading.Event | None,
+    clock: Clock = time.monotonic,
+) -> int:
+    """Begins, waits for SIGINT, SIGTERM or the event, and ends. A signal that comes ONE_SIGNAL_S
+    after the first, or after the event, has its former effect."""
+    # A pipe, since a handler may interrupt its own thread anywhere, a lock included.
+    read_fd, write_fd = os.pipe()
+    former: dict[signal.Signals, Any] = {}
+    first_at: float | None = None
+
+    def restore() -> None:
+        for number, handler in former.items():
+            # Unless the program has set another meanwhile.
+            if signal.getsignal(number) is heed:
+                signal.signal(number, handler)
+
+    def heed(number: int, _: object) -> None:
+        nonlocal first_at
+        if first_at is None:
+            first_at = clock()
+            os.write(write_fd, b"!")
+        elif clock() - first_at > ONE_SIGNAL_S:
+            restore()
+            signal.raise_signal(signal.Signals(number))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        former[number] = signal.signal(number, heed)
+    try:
+        begin()
+        _wait(read_fd, write_fd, stop)
+        if first_at is None:
+            restore()
+        return end()
+    finally:
+        restore()
+        os.close(read_fd)
+        os.close(write_fd)
+
+
+def _wait(read_fd: int, write_fd: int, stop: threading.Event | None) -> None:
+    """For a byte in the pipe, which the event brings too. Sets it."""
+    if stop is None:
+        os.read(read_fd, 1)
+        return
+    waiter = threading.Thread(target=_write_when_set, args=(stop, write_fd))
+    waiter.start()
+    try:
+        os.read(read_fd, 1)
+    finally:
+        stop.set()
+        waiter.join()
+
+
+def _write_when_set(stop: threading.Event, fd: int) -> None:
+    stop.wait()
+    os.write(fd, b"!")
+
+
+def _tell_undeclared(name: str) -> None:
+    undeclared = f"the module {name} does not declare that it can run without a GIL"
+    if gil_enabled():
+        tell(f"headway: the GIL is on: {undeclared} (python -X gil=0 keeps it off all the same)\n")
+    else:
+        tell(f"headway: {undeclared}, and runs without one\n")
+
+
+@contextmanager
+def _listening(group: ProcessGroup) -> Iterator[list[Listener]]:
+    with ExitStack() as stack:
+        listeners = []
+        access = identity.socket_access(group)
+        for address in group.binds:
+            listener = bind(address, group.listen_backlog, access)
+            stack.callback(listener.socket.close)
+            if address.path is not None:
+                stack.callback(SocketFile(address.path).remove)
+            listeners.append(listener)
+        yield listeners
+
+
+@contextmanager
+def _reporting(
+    server: Server, group: ProcessGroup, telemetry: Telemetry | None
+) -> Iterator[Reporter | None]:
+    if telemetry is None:
+        yield None
+        return
+    try:
+        reporter = reporting.begin(telemetry, group, reporting.EMBEDDED)
+    except CommandError:
+        server.abandon()
+        raise
+    server.report(reporter)
+    try:
+        yield reporter
+    finally:
+        # Only if something went wrong: it has ended else.
+        reporter.stop("unknown", graceful=False)
+
+
+def _target(text: str) -> str:
+    try:
+        return os.path.abspath(SocketPath().parse(text))
+    except ValueError:
+        raise ValueError(f"telemetry is {text!r}, and must be unix:PATH") from None
+
+
+@contextmanager
+def _metered(group: ProcessGroup) -> Iterator[None]:
+    was_installed = gil.is_installed()
+    install_meter(group.policy, group.kernel_hints)
+    try:
+        yield
+    finally:
+        if not was_installed and gil.is_installed():
+            gil.uninstall()
+
+
+@contextmanager
+def _switch_interval(group: ProcessGroup) -> Iterator[None]:
+    former = sys.getswitchinterval()
+    if group.switch_interval_s is not None:
+        sys.setswitchinterval(group.switch_interval_s)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(former)

@@ -1,0 +1,257 @@
+"""A running server: the worker threads around the native part.
+
+The threads are ordinary Python threads, so an application sees them as such. Each spends its life
+in `_native.server_work`, which drops the GIL and takes it once per request.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from headway import _native
+from headway.errors import CommandError, RequestTimeout
+from headway.meter.reporter import Reporter
+from headway.server.binding import Listener
+from headway.server.free_threading import gil_enabled
+from headway.server.settings import ProcessGroup
+from headway.server.stderr import report_exception
+from headway.server.worker import environ
+from headway.server.worker.application import Application
+from headway.server.worker.interpreter_manager import Keeper
+from headway.server.worker.interpreter_slots import Layout
+from headway.server.worker.limits import NO_LIMITS, to_ns
+from headway.server.worker.transport import native_transport, read_tls
+
+# How long a thread outside the application takes, at the very most, to notice the end.
+ABORT_TIMEOUT_S = 1.0
+# The native part's (`worker::pool`).
+MAX_LISTENERS = 64
+LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
+
+
+class PathRow(NamedTuple):
+    """Requests of one path in one interpreter. Times in nanoseconds; `None` where nothing is known.
+    `errors` are answers with 500 or more, exceptions in mid-body, and bodies unlike their
+    Content-Length."""
+
+    interpreter: str
+    path: str
+    requests: int
+    errors: int
+    response_p50_ns: int | None
+    response_p99_ns: int | None
+    gil_wait_p50_ns: int | None
+    gil_wait_p99_ns: int | None
+    gil_wait_total_ns: int | None
+    application_total_ns: int
+    cpu_total_ns: int
+
+
+class InterpreterRow(NamedTuple):
+    """One place of an application group: how many requests its interpreters have had, and how many
+    interpreters it has had; 0 while the first is not wanted yet."""
+
+    name: str
+    requests: int
+    made: int
+
+
+class Server:
+    """Serves a process group's applications on its listeners, from `start` to `stop` and `join`."""
+
+    def __init__(
+        self,
+        application: Application | None,
+        listeners: Sequence[Listener],
+        group: ProcessGroup,
+        *,
+        log_fd: int = -1,
+        multiprocess: bool = False,
+        limits: Mapping[str, int] = NO_LIMITS,
+        tls: object | None = None,
+        path: Sequence[str] = (),
+        daemon: bool = True,
+        reported: bool = False,
+    ) -> None:
+        """Takes over the listeners' sockets and, unless `group.access_log` is "off", the
+        descriptor `log_fd`. Of the group it is what concerns requests that counts here; `limits`
+        are those of `native_limits`, `tls` is what `read_tls` returned if it was called before,
+        `path` is sys.path for the sub-interpreters of the group.
+
+        `application` is served in the interpreter that this is called in, as the group's main one.
+        Sub-interpreters load theirs, which may raise `CommandError`.
+
+        `daemon` says whether threads that hang in the application may be left behind at exit; own-
+        GIL sub-interpreters allow no such threads. With `reported`, `report` is called before
+        `start`.
+        """
+        if len(listeners) > MAX_LISTENERS:
+            raise ValueError(
+                f"{len(listeners)} addresses, and a process listens on at most {MAX_LISTENERS}"
+            )
+        self.address = listeners[0].address
+        self._group = group
+        self._interrupts = limits["interrupt_timeout_ns"] > 0
+        self._interrupter: threading.Thread | None = None
+        self._layout = layout = Layout(group)
+        http = group.http
+        self._native = _native.server_open(
+            [listener.socket.detach() for listener in listeners],
+            layout.routes,
+            layout.native_groups,
+            {
+                "log_form": LOG_FORMS[group.access_log],
+                "log_fd": log_fd,
+                "parallel": not gil_enabled() or layout.gils > 1,
+                "max_connections": http.max_connections,
+                "max_target_bytes": http.max_target_bytes,
+                "max_head_bytes": http.max_head_bytes,
+                "max_fields": http.max_fields,
+                "max_body_bytes": http.max_body_bytes,
+                "head_timeout_ns": to_ns(http.head_timeout_s),
+                "body_timeout_ns": to_ns(http.body_timeout_s),
+                "keep_alive_timeout_ns": to_ns(http.keep_alive_timeout_s),
+                "write_timeout_ns": to_ns(http.write_timeout_s),
+                "reported": reported,
+                **native_transport(group, tls or read_tls(group)),
+                **limits,
+            },
+        )
+        configured = {name: _as_environ_has_it(value) for name, value in group.environ.items()}
+        # For each listener.
+        self._about = [
+            {**configured, **listener.address.environ, "headway.process_group": group.name}
+            for listener in listeners
+        ]
+        self._keeper: Keeper | None = None
+        for index, place in enumerate(layout.places):
+            if place.is_main:
+                self._admit(index, application, place.about(group.threads, multiprocess))
+        if not all(place.is_main for place in layout.places):
+            self._keeper = Keeper(
+                self._native, group, layout.places, self._about, multiprocess, path, reported
+            )
+            try:
+                self._keeper.settle()
+            except CommandError:
+                _native.server_abort(self._native)
+                raise
+        self._count_lock = threading.Lock()
+        self._serving = group.threads
+        self._when_over: Callable[[], None] = lambda: None
+        self._threads = [
+            threading.Thread(target=self._work, name=f"headway-worker-{number}", daemon=daemon)
+            for number in range(1, group.threads + 1)
+        ]
+
+    def _admit(
+        self, index: int, application: Application | None, of_place: Mapping[str, object]
+    ) -> None:
+        about = [{**each, **of_place} for each in self._about]
+        interpreter = _native.interpreter_of_caller(
+            application, report_exception, lambda: environ.templates(about), RequestTimeout
+        )
+        _native.server_admit(self._native, index, interpreter)
+
+    def start(self, when_over: Callable[[], None] | None = None) -> None:
+        """Starts to serve. The last of the threads to end calls `when_over`."""
+        self._when_over = when_over or self._when_over
+        if self._interrupts:
+            # First, since up to 3.12 no thread of the main interpreter gets a shared GIL while a
+            # request computes in another.
+            self._interrupter = threading.Thread(
+                target=self._interrupt, name="headway-interrupter", daemon=True
+            )
+            self._interrupter.start()
+        for thread in self._threads:
+            thread.start()
+
+    def report(self, reporter: Reporter) -> None:
+        """Has what is served told by `reporter`."""
+        places = [
+            (each.group.name, "" if each.is_main else each.name, each.group.own_gil)
+            for each in self._layout.places
+        ]
+        reporter.add_server(self._native, self._group.threads, places)
+
+    def stop(self, keep_idle_s: float = 0.0) -> None:
+        """Stops accepting, lets requests end that were sent before; a connection without one is
+        kept for so long, since its client may be about to send. Returns at once; see `join`.
+        Called again it changes for how long."""
+        _native.server_stop(self._native, to_ns(keep_idle_s))
+
+    def join(self, timeout_s: float) -> int:
+        """Waits for the worker threads after `stop`. Whatever connections are open after the
+        timeout are given up; returns how many threads are in the application even then."""
+        if self._join(timeout_s):
+            _native.server_abort(self._native)
+        return self._join(ABORT_TIMEOUT_S)
+
+    def abandon(self) -> None:
+        """Instead of `start`: nothing is served."""
+        _native.server_abort(self._native)
+
+    def end_interpreters(self) -> None:
+        """Waits after `join` or `abandon` until the sub-interpreters have ended, as long as the
+        applications' atexit handlers and threads take."""
+        if self._keeper is not None:
+            self._keeper.join()
+
+    def end_interrupter(self) -> None:
+        """Waits after a `join` that left nobody for the thread that interrupts requests, which ends
+        after the others, once it has the GIL. It waits for it in Rust: up to CPython 3.13 the end
+        of the interpreter ends it there, which aborts the process."""
+        if self._interrupter is not None:
+            self._interrupter.join()
+
+    def _join(self, timeout_s: float) -> int:
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+        return sum(thread.is_alive() for thread in self._threads)
+
+    def requests(self) -> list[PathRow]:
+        """What was served so far, by interpreter and path, most requested first. At any time."""
+        places = self._layout.places
+        return [
+            PathRow(places[row[0]].name, *row[1:]) for row in _native.server_requests(self._native)
+        ]
+
+    def interpreters(self, rows: Iterable[PathRow]) -> list[InterpreterRow]:
+        """What became of the sub-interpreters; empty where there are none. `rows` are what
+        `requests` returned just now."""
+        keeper = self._keeper
+        if keeper is None:
+            return []
+        counts = Counter[str]()
+        for row in rows:
+            counts[row.interpreter] += row.requests
+        return [
+            InterpreterRow(
+                place.name, counts[place.name], 1 if place.is_main else keeper.made(index)
+            )
+            for index, place in enumerate(self._layout.places)
+        ]
+
+    def _work(self) -> None:
+        try:
+            _native.server_work(self._native)
+        finally:
+            with self._count_lock:
+                self._serving -= 1
+                is_last = self._serving == 0
+            if is_last:
+                self._when_over()
+
+    def _interrupt(self) -> None:
+        while _native.server_interrupt(self._native):
+            pass
+
+
+def _as_environ_has_it(text: str) -> str:
+    """PEP 3333: a character for each byte."""
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")

@@ -1,0 +1,104 @@
+"""What a process that the supervisor starts runs first: it learns its task, takes on the identity
+of its group, imports the application, and becomes a worker or a template.
+
+The supervisor's end of the control socket is the only witness, so everything that goes wrong is
+told there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import socket
+import sys
+
+from headway.errors import CommandError, reason_of
+from headway.server import identity
+from headway.server.control import Control, Gone
+from headway.server.settings import ProcessGroup
+from headway.server.signals import SUPERVISORS_SIGNALS, ignore
+from headway.server.task import Task
+from headway.server.worker import restrictions, search_path, template
+from headway.server.worker.application import Application, load_application
+from headway.server.worker.ending import end, tell_failure
+from headway.server.worker.gil_events import tell_of_gil
+from headway.server.worker.interpreter_slots import mounts_of
+from headway.server.worker.mounts import mount
+from headway.server.worker.transport import read_tls
+from headway.server.worker.worker import Prepared, Worker
+
+
+def main() -> None:
+    """Ends the process."""
+    # The first to be registered is the last to run: after the application's own, and before CPython
+    # gives signals their default effect, which would end a process that is as good as over.
+    atexit.register(ignore, signal.SIGTERM, *SUPERVISORS_SIGNALS)
+    for number in SUPERVISORS_SIGNALS:
+        # A handler, since programs that the application starts would inherit SIG_IGN.
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SUPERVISORS_SIGNALS)
+    control = Control(socket.socket(fileno=int(sys.argv[1])))
+    control.socket.set_inheritable(False)
+    sys.argv[:] = ["headway"]
+    try:
+        message = control.receive()
+    except Gone:
+        sys.exit(1)
+    assert message is not None, "the supervisor's first message is the task"
+    task = Task.from_message(message)
+    for fd, _ in task.listeners:
+        os.set_inheritable(fd, False)
+    try:
+        log_fd, tls = open_log(task.group), read_tls(task.group)
+        if task.directory is not None:
+            change_directory(task.directory)
+        identity.take_on(task.group)
+        tell_of_gil(control)
+        if task.watched:
+            # In production nobody needs what it imports.
+            from headway.server.worker.imported_files import tell_of_files
+
+            tell_of_files(control)
+        path = list(sys.path)
+        application = load(task.group)
+        prepared = Prepared(task, application, log_fd, tls, path)
+        if task.is_template:
+            status = template.run(control, prepared)
+        else:
+            status = Worker(control, prepared).run()
+    except CommandError as error:
+        status = tell_failure(control, error)
+    end(status, task.group)
+
+
+def change_directory(path: str) -> None:
+    try:
+        os.chdir(path)
+    except OSError as error:
+        raise CommandError(f"{path}: {reason_of(error)}", exit_code=2) from None
+
+
+def load(group: ProcessGroup) -> Application | None:
+    """Imports what the group serves in the main interpreter, if anything."""
+    mounts = mounts_of(group, "")
+    main = next((each for each in group.application_groups if not each.name), None)
+    search_path.extend(group, main if mounts else None)
+    if main is None or not mounts:
+        return None
+    restrictions.impose(main.restrict_stdin, main.restrict_stdout, main.restrict_signal)
+    return mount([(each.path, load_application(each.application)) for each in mounts])
+
+
+def open_log(group: ProcessGroup) -> int:
+    """A descriptor for the access log; -1 if there is none."""
+    if group.access_log == "off":
+        return -1
+    path = group.access_log_path
+    if path is None:
+        return os.dup(1)
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        reason = reason_of(error)
+        raise CommandError(f"--access-log {path}: {reason}", exit_code=2) from None

@@ -1,0 +1,295 @@
+"""A worker process: serves its group's application until the supervisor has it stop.
+
+The main thread looks after signals and the control socket; worker threads (`serving.Server`) do the
+work. An application may be replaced by a newer process of its group at any time: it is told to
+retire, answers what it has, and keeps idle connections for a moment, since their clients may be
+about to send. If the supervisor goes away the worker ends as on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from headway import gil
+from headway.address import parse_address
+from headway.errors import CommandError, Unsupported, reason_of
+from headway.meter.reporter import Reporter
+from headway.server.binding import Listener
+from headway.server.control import Control, Gone
+from headway.server.poll_timeout import patience_ms
+from headway.server.settings import DEFAULT_POLICY, ProcessGroup
+from headway.server.signals import TERMINALS_SIGNALS
+from headway.server.stderr import say, tell
+from headway.server.task import Task
+from headway.server.worker import closing_table, reporting
+from headway.server.worker.application import Application
+from headway.server.worker.ending import end_without_finalization
+from headway.server.worker.forks import leave_signals_to_forks
+from headway.server.worker.limits import drain_s, native_limits, slow_requests
+from headway.server.worker.serving import Server
+
+# How long an idle connection is kept by a worker that retires; nginx calls it
+# keepalive_min_timeout.
+KEEP_IDLE_S = 5.0
+
+# What the main thread waits for: the supervisor's commands, a signal, the end of all threads.
+SERVE, RETIRE, TERMINATE, OVER = b"S", b"R", b"T", b"O"
+# Why the process ends, unless the supervisor says.
+SHUT_DOWN, ABANDONED = "shutdown_signal", "unknown"
+COMMANDS = {"serve": SERVE, "retire": RETIRE}
+
+
+class Prepared(NamedTuple):
+    """What a process has before it serves. The descriptors in it are given away with it."""
+
+    task: Task
+    # What the main interpreter serves, if anything.
+    application: Application | None
+    log_fd: int
+    tls: object | None
+    # sys.path before `search_path` extends it, which sub-interpreters do themselves.
+    path: Sequence[str]
+
+
+class Worker:
+    """One run of a worker; made and run by the main thread."""
+
+    def __init__(self, control: Control, prepared: Prepared) -> None:
+        """Raises `CommandError`."""
+        task = prepared.task
+        group = task.group
+        self._control = control
+        self._task = task
+        if group.switch_interval_s is not None:
+            sys.setswitchinterval(group.switch_interval_s)
+        install_meter(group.policy, group.kernel_hints)
+        if group.stack_size_bytes:
+            threading.stack_size(group.stack_size_bytes)
+        listeners = [
+            Listener(socket.socket(fileno=fd), parse_address(address))
+            for fd, address in task.listeners
+        ]
+        try:
+            self._server = Server(
+                prepared.application,
+                listeners,
+                group,
+                log_fd=prepared.log_fd,
+                multiprocess=task.multiprocess,
+                limits=native_limits(group, control.fileno()) | slow_requests(task.telemetry),
+                tls=prepared.tls,
+                path=prepared.path,
+                reported=task.telemetry is not None,
+            )
+        except ValueError as error:
+            raise CommandError(f"process group {group.name!r}: {error}", exit_code=2) from None
+        except OSError as error:
+            raise CommandError(cannot_serve(group, reason_of(error))) from None
+        self._reporter: Reporter | None = None
+        if task.telemetry is not None:
+            try:
+                self._reporter = reporting.begin(task.telemetry, group, reporting.SERVE)
+            except CommandError:
+                self._server.abandon()
+                raise
+            self._server.report(self._reporter)
+            # So that it can report for us if we cannot.
+            control.send({"event": "reporting", "started": self._reporter.started})
+        self._reason, self._detail = SHUT_DOWN, ""
+        self._has_told_stopping = False
+        # Bytes from signal handlers and from the last thread to end: a handler may interrupt its
+        # own thread anywhere, a lock included.
+        self._read_fd, self._write_fd = os.pipe()
+        self._drain_s = drain_s(group)
+        self._has_supervisor = True
+        self._has_sigterm = False
+        self._is_serving = False
+        # When requests that are still under way are given up; known once no more are accepted.
+        self._deadline: float | None = None
+
+    def run(self) -> int:
+        """Serves; returns the exit status."""
+        self._catch_signals()
+        self._control.send({"event": "ready"})
+        while (word := self._next_word()) not in (TERMINATE, OVER):
+            if word == SERVE and not self._is_serving:
+                self._serve()
+            elif word == RETIRE and self._is_serving and self._deadline is None:
+                self._tell_stopping()
+                self._deadline = time.monotonic() + self._drain_s
+                self._server.stop(min(KEEP_IDLE_S, self._drain_s / 2))
+        if not self._is_serving and self._next_command() == SERVE:
+            # A signal may overtake the command, and connections are waiting since.
+            self._serve()
+        self._tell_stopping()
+        if self._is_serving:
+            return self._finish()
+        self._server.abandon()
+        self._server.end_interpreters()
+        self._tell_stopped(graceful=True)
+        return 0
+
+    def _serve(self) -> None:
+        self._is_serving = True
+        try:
+            self._server.start(self._note_end)
+        except RuntimeError as error:
+            # Some of its threads may run, so this is no way back.
+            say(cannot_serve(self._task.group, str(error)))
+            end_without_finalization(1)
+
+    def _finish(self) -> int:
+        """Answers what there is, says how it went."""
+        self._server.stop()
+        self._control.send({"event": "closed"}, wait=False)
+        is_replaced = self._deadline is not None
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self._drain_s
+        cut_off = self._server.join(max(self._deadline - time.monotonic(), 0.0))
+        self._control.send({"event": "stopped"}, wait=False)
+        if self._task.shows_table and not is_replaced:
+            self._show_table()
+        if not cut_off:
+            self._server.end_interrupter()
+            self._server.end_interpreters()
+        self._tell_stopped(graceful=not cut_off)
+        if not cut_off:
+            return 0
+        threads = "1 thread was" if cut_off == 1 else f"{cut_off} threads were"
+        limit = "graceful" if self._task.group.graceful_timeout_s else "shutdown"
+        say(
+            f"{threads} still in the application after {self._drain_s:g} s "
+            f"(--{limit}-timeout) and cut off"
+        )
+        # A thread that hangs in the application would hang the end of the interpreter too, or be
+        # killed in the middle of it.
+        end_without_finalization(1)
+
+    def _tell_stopping(self) -> None:
+        if self._reporter is not None and not self._has_told_stopping:
+            self._has_told_stopping = True
+            self._reporter.stopping(self._reason, self._detail)
+
+    def _tell_stopped(self, *, graceful: bool) -> None:
+        if self._reporter is not None:
+            self._reporter.stop(self._reason, self._detail, graceful=graceful)
+            self._control.send({"event": "reported"}, wait=False)
+
+    def _catch_signals(self) -> None:
+        """After the application was imported, which may have handlers of its own."""
+        signal.signal(signal.SIGTERM, self._stop_on_signal)
+        for number in TERMINALS_SIGNALS:
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGXCPU, self._tell_cpu_limit)
+        # A signal may reach any thread, and then does not bring the main one out of its poll.
+        self._signal_fd, write_fd = os.pipe()
+        os.set_blocking(self._signal_fd, False)
+        os.set_blocking(write_fd, False)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        leave_signals_to_forks()
+
+    def _stop_on_signal(self, *_: object) -> None:
+        # More of them change nothing: whoever signals the whole server reaches us directly and
+        # through the supervisor, which has SIGKILL for what must not wait.
+        if not self._has_sigterm:
+            self._has_sigterm = True
+            os.write(self._write_fd, TERMINATE)
+
+    def _note_end(self) -> None:
+        os.write(self._write_fd, OVER)
+
+    def _tell_cpu_limit(self, *_: object) -> None:
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+        limit_s = self._task.group.cpu_time_limit_s
+        message = {"event": "limit", "reason": "cpu_time_limit", "detail": f"{limit_s:g} s"}
+        self._control.send(message, wait=False)
+
+    def _next_word(self) -> bytes:
+        """Waits for what comes next: SERVE, RETIRE, TERMINATE or OVER."""
+        while True:
+            poll = select.poll()
+            poll.register(self._read_fd, select.POLLIN)
+            poll.register(self._signal_fd, select.POLLIN)
+            if self._has_supervisor:
+                poll.register(self._control, select.POLLIN)
+            ready = [fd for fd, _ in poll.poll(patience_ms(self._deadlines(), time.monotonic()))]
+            if self._signal_fd in ready:
+                # Its handler has run by now, or does before the next instruction.
+                os.read(self._signal_fd, 4096)
+                continue
+            if self._read_fd in ready:
+                return os.read(self._read_fd, 1)
+            if not ready:
+                if self._deadline is not None and time.monotonic() >= self._deadline:
+                    return TERMINATE
+                continue
+            word = self._next_command()
+            if word is not None:
+                return word
+
+    def _next_command(self) -> bytes | None:
+        """What the supervisor has said, if anything; TERMINATE if it has gone."""
+        try:
+            message = self._control.receive(wait=False) or {}
+        except Gone:
+            self._has_supervisor = False
+            self._reason, self._detail = ABANDONED, "the supervisor has gone"
+            return TERMINATE
+        command = message.get("command", "")
+        if "reason" in message:
+            self._reason, self._detail = str(message["reason"]), str(message.get("detail", ""))
+        if command == "count":
+            rows = self._server.requests()
+            message = {
+                "event": "requests",
+                "count": sum(row.requests for row in rows),
+                "interpreters": [each._asdict() for each in self._server.interpreters(rows)],
+            }
+            self._control.send(message, wait=False)
+        return COMMANDS.get(command)
+
+    def _deadlines(self) -> Iterator[float]:
+        if self._deadline is not None:
+            yield self._deadline
+
+    def _show_table(self) -> None:
+        report = gil.snapshot().to_dict() if gil.is_installed() else None
+        text = "\n" + closing_table.draw(self._server.requests(), report)
+        if self._task.labelled:
+            group, number = self._task.group.name, self._task.number
+            text = f"\nProcess {number} of group {group} (pid {os.getpid()}):{text}"
+        tell(text)
+
+
+def cannot_serve(group: ProcessGroup, reason: str) -> str:
+    """Want of memory or descriptors, most likely by a limit of the group's."""
+    limits = [
+        f"{name} {size}"
+        for name, size in (
+            ("memory-limit", group.memory_limit_bytes),
+            ("virtual-memory-limit", group.virtual_memory_limit_bytes),
+        )
+        if size
+    ]
+    within = f", within {' and '.join(limits)}" if limits else ""
+    return f"process group {group.name!r}: cannot serve: {reason}{within}"
+
+
+def install_meter(policy: str | None, kernel_hints: bool) -> None:
+    """Serving goes on without the meter, but not without a policy that was asked for. `None` leaves
+    the policy that is in force where the meter is on already."""
+    default = None if gil.is_installed() else DEFAULT_POLICY
+    try:
+        gil.install(policy or default, kernel_hints=kernel_hints)
+    except Unsupported as reason:
+        if policy not in (None, "interval"):
+            raise CommandError(f"--policy {policy}: {reason}") from None
+        say(f"GIL waits are not measured: {reason}")

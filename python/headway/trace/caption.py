@@ -1,0 +1,219 @@
+"""What a timeline shows, in two or three sentences, each with the figures that it comes from. Pure.
+
+The rules are on figures alone: who is delayed most, who holds the GIL longest, and whether that is
+a convoy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from headway.report import columns, units
+from headway.trace.handoffs import passes
+from headway.trace.timeline import FORCED, HOLD, UNFINISHED, WAIT, Span, Timeline
+from headway.trace.walk_through import name_of, time, times
+from headway.trace.window import Excerpt, complete, sums
+
+# A convoy: waits of about this share of a switch interval or more, for threads that hold the GIL as
+# long at a time, and so many times as long as what the thread then does with the GIL.
+CONVOY_INTERVALS, CONVOY_TIMES = 0.7, 5
+UNIT = r"(?<=\d) (?=(?:%|s|ms|ns|µs)(?:\W|$))"
+
+
+def heading(shown: Excerpt) -> str:
+    """How long it is, out of what, and the switch interval."""
+    timeline = shown.timeline
+    facts = [time(timeline.end_ns - timeline.begin_ns)]
+    if not shown.is_whole:
+        whole = time(shown.whole.end_ns - shown.whole.begin_ns)
+        facts = [f"{facts[0]} out of {whole}; 0 is {time(shown.after_ns)} after the begin"]
+    if timeline.switch_interval_ns:
+        facts.append(f"switch interval {time(timeline.switch_interval_ns)}")
+    return ", ".join(facts)
+
+
+def sentences(shown: Excerpt) -> list[str]:
+    timeline = shown.timeline
+    if not any(thread.gil for thread in timeline.threads):
+        return ["No thread has a GIL, so none waits for one."]
+    delayed = shown.delayed
+    if delayed is None:
+        takes = sum(span.kind == HOLD for span in timeline.spans)
+        return [f"Nobody waited: {units.number(takes, 'hold')} began with a free GIL."]
+    waits = _lengths(timeline, delayed)
+    told = [_waiting(timeline, delayed, waits), *_holding(timeline, delayed)]
+    told += _convoy(timeline, delayed, waits)
+    if not shown.is_whole:
+        told.append(_whole(shown.whole, delayed))
+    return told
+
+
+def _lengths(timeline: Timeline, thread: int) -> list[int]:
+    """Of its waits that were seen from begin to end."""
+    return [span.to_ns - span.from_ns for span in complete(timeline, WAIT, thread)]
+
+
+def _spans(timeline: Timeline, kind: str, thread: int) -> list[Span]:
+    return [span for span in timeline.spans if span.kind == kind and span.thread == thread]
+
+
+def _waiting(timeline: Timeline, thread: int, waits: Sequence[int]) -> str:
+    lasts_ns = timeline.end_ns - timeline.begin_ns
+    name, held_ns = name_of(timeline, thread), sums(timeline, HOLD).get(thread, 0)
+    held = f"it held the GIL for {share(held_ns, lasts_ns)} of the time"
+    if not held_ns:
+        held = "it never held the GIL"
+    if not waits:
+        waited_ns = sums(timeline, WAIT).get(thread, 0)
+        return f"{name} waited for {time(waited_ns)}, longer than is seen here; {held}."
+    mean = time(sum(waits) / len(waits))
+    each = _in_intervals(timeline.switch_interval_ns, waits)
+    how_long = mean if len(waits) == 1 else f"{mean} on average"
+    return f"{name} waited {times(len(waits))}, {how_long}{each}; {held}."
+
+
+def _in_intervals(interval_ns: int, waits: Sequence[int]) -> str:
+    if not interval_ns:
+        return ""
+    least, most = (round(limit / interval_ns) for limit in (min(waits), max(waits)))
+    suffix = " each" if len(waits) > 1 else ""
+    if max(waits) < interval_ns / 10:
+        return f", far less than a switch interval ({time(interval_ns)})"
+    # The intervals themselves, and what it takes to get the GIL after them.
+    over = (min(waits) / interval_ns - most, sum(waits) / len(waits) / interval_ns - most)
+    if least == most and over[0] >= -0.05 and over[1] <= 0.3:
+        return f", {units.number(most, 'switch interval').replace('1 ', 'one ', 1)}{suffix}"
+    if max(waits) > 1.5 * interval_ns:
+        return f", up to {max(waits) / interval_ns:.1f} switch intervals"
+    return ""
+
+
+def _holding(timeline: Timeline, delayed: int) -> list[str]:
+    """Who had the GIL meanwhile, and why it gave it up."""
+    gil = timeline.threads[delayed].gil
+    held = {
+        place: ns
+        for place, ns in sums(timeline, HOLD).items()
+        if place != delayed and timeline.threads[place].gil == gil
+    }
+    if not held:
+        return []
+    lasts_ns = timeline.end_ns - timeline.begin_ns
+    if len(held) > 1:
+        others = sum(thread.gil == gil for thread in timeline.threads) - 1
+        who = f"The other {others}" if len(held) == others else f"{len(held)} of the other {others}"
+        drops = [_drops(timeline, place) for place in held]
+        forced, all_drops = (sum(each) for each in zip(*drops, strict=True))
+        return [
+            f"{who} held it for {share(sum(held.values()), lasts_ns)}"
+            f"{_dropped(forced, all_drops, 'they were asked to')}."
+        ]
+    (place,) = held
+    dropped = _dropped(*_drops(timeline, place), "it was asked to")
+    return [f"{name_of(timeline, place)} held it for {share(held[place], lasts_ns)}{dropped}."]
+
+
+def _drops(timeline: Timeline, thread: int) -> tuple[int, int]:
+    """How many were forced, and how many there were."""
+    hows = [span.how for span in _spans(timeline, HOLD, thread) if span.how != UNFINISHED]
+    return hows.count(FORCED), len(hows)
+
+
+def _dropped(forced: int, drops: int, asked: str) -> str:
+    if not drops:
+        return " and never dropped it"
+    every = {1: "", 2: "both times "}.get(drops, "each time ")
+    if forced == drops:
+        return f" and dropped it {times(drops)}, {every}because {asked}"
+    if not forced:
+        return f" and dropped it {times(drops)}, {every}unasked"
+    return f" and dropped it {times(drops)}, {forced:,} of them because {asked}"
+
+
+def _convoy(timeline: Timeline, delayed: int, waits: Sequence[int]) -> list[str]:
+    told = []
+    name = name_of(timeline, delayed)
+    back = _taken_back(timeline, delayed)
+    if back:
+        told.append(back)
+    if not waits:
+        return told
+    mean_ns = sum(waits) / len(waits)
+    needed_ns = sums(timeline, HOLD).get(delayed, 0) / len(waits)
+    long_ns = CONVOY_INTERVALS * timeline.switch_interval_ns
+    if 0 < long_ns <= min(mean_ns, _mostly(timeline, delayed)) and (
+        0 < needed_ns * CONVOY_TIMES <= mean_ns
+    ):
+        told.append(
+            f"This is the convoy: to have the GIL for {time(needed_ns)}, {name} waits "
+            f"{mean_ns / needed_ns:,.0f} times as long."
+        )
+    return told
+
+
+def _mostly(timeline: Timeline, delayed: int) -> int:
+    """The hold of another thread so that half of the time they held in longer ones, or this."""
+    gil = timeline.threads[delayed].gil
+    lengths = sorted(
+        span.to_ns - span.from_ns
+        for span in timeline.spans
+        if span.kind == HOLD and span.thread != delayed and timeline.threads[span.thread].gil == gil
+    )
+    half_ns = sum(lengths) / 2
+    for length in lengths:
+        half_ns -= length
+        if half_ns <= 0:
+            return length
+    return 0
+
+
+def _taken_back(timeline: Timeline, delayed: int) -> str:
+    """How often the GIL was free while the thread waited, and another took it back."""
+    gil, waits = timeline.threads[delayed].gil, _spans(timeline, WAIT, delayed)
+    back = [
+        each
+        for each in passes(timeline)
+        if each.dropper == each.taker != delayed and timeline.threads[each.taker].gil == gil
+    ]
+    place, missed = 0, 0
+    takers = set()
+    for each in back:
+        while place < len(waits) and waits[place].to_ns <= each.from_ns:
+            place += 1
+        if place < len(waits) and waits[place].from_ns <= each.from_ns:
+            missed += 1
+            takers.add(each.taker)
+    if not missed:
+        return ""
+    who = name_of(timeline, takers.pop()) if len(takers) == 1 else "another thread"
+    return (
+        f"While {name_of(timeline, delayed)} waited, {who} dropped the GIL {times(missed)} "
+        "and took it back itself."
+    )
+
+
+def _whole(timeline: Timeline, delayed: int) -> str:
+    """That the excerpt is not chosen for its figures."""
+    waits = _lengths(timeline, delayed)
+    lasts = time(timeline.end_ns - timeline.begin_ns)
+    mean = time(sum(waits) / len(waits))
+    name = name_of(timeline, delayed)
+    return f"In all {lasts} {name} waited {times(len(waits))}, {mean} on average."
+
+
+def paragraph(said: str, width: int) -> list[str]:
+    """Lines of so many columns; a number and its unit are on the same one."""
+    lines: list[str] = []
+    for word in re.sub(UNIT, "\N{NO-BREAK SPACE}", said).split(" "):
+        word = columns.cut(word, width)
+        if not lines or columns.width(lines[-1]) + 1 + columns.width(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return [line.replace("\N{NO-BREAK SPACE}", " ").rstrip() for line in lines if line]
+
+
+def share(part: float, whole: float) -> str:
+    """Nothing is no per cent, and little is not nothing."""
+    return "less than 0.1 %" if 0 < part < whole / 2000 else units.share(part, whole)

@@ -1,0 +1,64 @@
+"""Writes the trace of a program as a file for ui.perfetto.dev, or as a drawing, and says what is in
+it.
+
+Run by `headway run --trace` at the end of the program, in its process, and by `headway report
+--trace` in another. It knows nothing of how either came by the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from headway import json_file
+from headway.trace.events import to_timeline
+from headway.trace.perfetto import to_chrome
+from headway.trace.timeline import HOLD, WAIT, Timeline
+
+NS = 1e9
+BLOCK_CHARACTERS = 1 << 16
+DRAWING = ".svg"
+
+
+def write_trace(
+    trace: Mapping[str, Any], report: Mapping[str, Any], path: str, process_name: str = ""
+) -> str:
+    """Writes what `headway.gil.read_trace()` returned; `report` is the GIL report of the same
+    process. Returns a line that tells of it. Raises OSError."""
+    timeline = to_timeline(trace, report, process_name)
+    if path.endswith(DRAWING):
+        from headway.trace import svg
+
+        json_file.write(svg.draw(timeline).encode(), path)
+        return f"headway: trace of {describe(timeline)} drawn in {path}"
+    json_file.write_blocks(_blocks(to_chrome(timeline)), path)
+    place = "stdout" if path == json_file.STDOUT else path
+    return f"headway: trace of {describe(timeline)} in {place}, for ui.perfetto.dev"
+
+
+def prepare(path: str) -> None:
+    """Imports what is needed at the program's end, when the file system may be another."""
+    if path.endswith(DRAWING):
+        from headway.trace import svg  # noqa: F401 - for `write_trace`
+
+
+def describe(timeline: Timeline) -> str:
+    """How much there is, and what is not there any more."""
+    holds, waits = (sum(1 for span in timeline.spans if span.kind == kind) for kind in (HOLD, WAIT))
+    seconds = (timeline.end_ns - timeline.begin_ns) / NS
+    lost = f"; {timeline.lost:,} events before that are not kept" if timeline.lost else ""
+    last = "the last " if timeline.lost else ""
+    return f"{last}{seconds:.3f} s ({holds:,} holds, {waits:,} waits{lost})"
+
+
+def _blocks(pieces: Iterable[str]) -> Iterator[bytes]:
+    """Larger ones: a piece is a line."""
+    gathered: list[str] = []
+    characters = 0
+    for piece in pieces:
+        gathered.append(piece)
+        characters += len(piece)
+        if characters >= BLOCK_CHARACTERS:
+            yield "".join(gathered).encode("ascii")
+            gathered, characters = [], 0
+    yield "".join(gathered).encode("ascii")

@@ -1,0 +1,112 @@
+"""A part of a timeline that is worth looking at.
+
+A second of a convoy is hundreds of waits that all look alike: drawn whole it is a smear. A few of
+them, of the thread that has to wait most for what it gets, tell the same. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from headway.trace.timeline import HOLD, UNFINISHED, WAIT, Span, Timeline
+
+# How many waits are shown at least; as many as there are in a switch interval, if these are more.
+WAITS = 4
+# Before the first of them, as a share of the whole: that the GIL was held already is to be seen.
+LEAD = 0.03
+# A thread that waited for less than this share of who waited longest is not who it is about.
+MATTERS = 0.1
+
+
+class Excerpt(NamedTuple):
+    """`zero_ns` is where its time axis begins to count, `after_ns` how long after the begin of the
+    whole that is, and `delayed` the thread that it is about, if any waited; the excerpt may be the
+    whole."""
+
+    timeline: Timeline
+    zero_ns: int
+    after_ns: int
+    whole: Timeline
+    delayed: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.timeline is self.whole
+
+
+def all_of(timeline: Timeline) -> Excerpt:
+    return Excerpt(timeline, timeline.begin_ns, 0, timeline, most_delayed(timeline))
+
+
+def telling(timeline: Timeline) -> Excerpt:
+    """The stretch of some waits whose length is most like that of the others; all, if they are not
+    many more."""
+    delayed = most_delayed(timeline)
+    waits = [] if delayed is None else complete(timeline, WAIT, delayed)
+    if len(waits) <= 2 * WAITS:
+        return all_of(timeline)
+    # To the begin of the next wait: that they follow each other is part of it.
+    stretches = [
+        (after.from_ns - first.from_ns, first)
+        for first, after in zip(waits, waits[WAITS:], strict=False)
+    ]
+    lengths = sorted(length for length, _ in stretches)
+    median_ns = lengths[len(lengths) // 2]
+    lasts_ns, first = min(stretches, key=lambda each: (abs(each[0] - median_ns), each[1].from_ns))
+    lasts_ns = max(lasts_ns, timeline.switch_interval_ns)
+    lead_ns = round(LEAD * lasts_ns)
+    begin_ns = max(timeline.begin_ns, first.from_ns - lead_ns)
+    end_ns = min(timeline.end_ns, first.from_ns + lasts_ns + lead_ns)
+    part = cut(timeline, begin_ns, end_ns)
+    return Excerpt(part, first.from_ns, first.from_ns - timeline.begin_ns, timeline, delayed)
+
+
+def cut(timeline: Timeline, begin_ns: int, end_ns: int) -> Timeline:
+    """What lies between two times; a hold that goes on after the end is unfinished."""
+    spans = [
+        replace(
+            span,
+            from_ns=max(span.from_ns, begin_ns),
+            to_ns=min(span.to_ns, end_ns),
+            how=span.how if span.to_ns <= end_ns else UNFINISHED,
+        )
+        for span in timeline.spans
+        if span.to_ns > begin_ns and span.from_ns < end_ns
+    ]
+    requests = [each for each in timeline.drop_requests if begin_ns <= each.at_ns <= end_ns]
+    return replace(timeline, begin_ns=begin_ns, end_ns=end_ns, spans=spans, drop_requests=requests)
+
+
+def most_delayed(timeline: Timeline) -> int | None:
+    """The thread that waited longest for the time that it held a GIL, of those that waited long; a
+    place in `Timeline.threads`. None if none waited."""
+    waited_ns, held_ns = (sums(timeline, kind) for kind in (WAIT, HOLD))
+    most_ns = max(waited_ns.values(), default=0)
+    long = [place for place, ns in waited_ns.items() if ns and ns >= MATTERS * most_ns]
+    return max(
+        long,
+        key=lambda place: (waited_ns[place] / max(1, held_ns.get(place, 0)), -place),
+        default=None,
+    )
+
+
+def sums(timeline: Timeline, kind: str) -> dict[int, int]:
+    """Of each thread that has spans of one kind, how long these are together."""
+    found: dict[int, int] = {}
+    for span in timeline.spans:
+        if span.kind == kind:
+            found[span.thread] = found.get(span.thread, 0) + span.to_ns - span.from_ns
+    return found
+
+
+def complete(timeline: Timeline, kind: str, thread: int) -> list[Span]:
+    """The spans of one kind of a thread whose begin and end were both seen, in order."""
+    return [
+        span
+        for span in timeline.spans
+        if span.kind == kind
+        and span.thread == thread
+        and timeline.begin_ns < span.from_ns
+        and span.to_ns < timeline.end_ns
+    ]

@@ -1,0 +1,290 @@
+"""The recorder at a real socket: what comes in, from whom, and what hostile datagrams do, which is
+to be counted."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from ticks import STARTED, message, requests, tick
+
+from headway import _native
+from headway.errors import CommandError
+from headway.recorder.query.history import History
+from headway.recorder.receive.datagrams import Inlet
+from headway.recorder.receiver import Recorder
+from headway.recorder.store import store
+from headway.recorder.store.reading import Reader
+from headway.recorder.store.selection import EVERYTHING
+from headway.recorder.store.store import Store
+from headway.report import columns
+
+TIMEOUT_S = 30
+DATAGRAMS = sorted((Path(__file__).parent / "datagrams").glob("*.bin"))
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.01)
+
+
+class Station:
+    """A recorder with everything, and a socket to send to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "in.sock")
+        self.store = Store(str(folder / "store.sqlite"))
+        self.recorder = Recorder(Inlet(self.path, 0o660, None), self.store)
+        self.history = History(
+            self.recorder.live,
+            self.recorder.known,
+            Reader(self.store.path),
+            health=self.recorder.health,
+            store_is_well=lambda: not self.store.error,
+        )
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sent = 0
+        self.recorder.start()
+
+    def send(self, *datagrams: bytes) -> None:
+        for datagram in datagrams:
+            self.socket.sendto(datagram, self.path)
+            self.sent += 1
+
+    def settle(self) -> dict[str, int]:
+        wait_until(lambda: self.history.health()["received"] == self.sent)
+        health: dict[str, int] = self.history.health()
+        return health
+
+    def stop(self) -> None:
+        self.socket.close()
+        self.recorder.stop()
+        self.history.close()
+
+
+@pytest.fixture
+def station(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Station]:
+    monkeypatch.setattr(store, "COMMIT_INTERVAL_S", 0.1)
+    station = Station(tmp_path)
+    yield station
+    station.stop()
+
+
+def test_what_is_sent_is_recorded(station: Station) -> None:
+    now = time.time()
+    station.send(*(tick(os.getpid(), n, now + n / 1000) for n in range(1, 201)))
+    assert station.settle()["malformed"] == 0
+    assert requests(station.history.record(now, now + 1, EVERYTHING)) == 2000
+    (process,) = station.history.processes()
+    assert (process.host, process.pid, process.alive) == ("alpha", os.getpid(), True)
+    # The kernel says so too.
+    (sender,) = station.recorder.known()
+    assert sender.pid_confirmed is True
+
+
+def test_another_pid_than_the_senders_is_noted(station: Station) -> None:
+    station.send(tick(1, 1, time.time()))
+    station.settle()
+    (sender,) = station.recorder.known()
+    assert sender.pid_confirmed is False
+
+
+@pytest.mark.parametrize("path", DATAGRAMS, ids=lambda path: path.stem)
+def test_datagrams_of_a_real_mod_wsgi(station: Station, path: Path) -> None:
+    station.send(path.read_bytes())
+    health = station.settle()
+    assert (health["malformed"], health["refused"], health["processes"]) == (0, 0, 1)
+
+
+def malformed() -> dict[str, bytes]:
+    good = tick(7, 1, time.time())
+    started = message(STARTED, 7, 1, time.time(), hostname="alpha")
+    return {
+        "empty": b"",
+        "short": good[:20],
+        "no magic": b"HTTP" + good[4:],
+        "version": good[:4] + b"\x02" + good[5:],
+        "unknown kind": good[:5] + b"\x63" + good[6:],
+        "unused kind": good[:5] + b"\x01" + good[6:],
+        "cut in a field": good[:-3],
+        "cut in a name": started[:-2],
+        "endless length": started + b"\x05\x00\x04\xff\xff",
+        "unknown type": started + b"\x05\x00\x4d\x00",
+        "no time": good[:16] + b"\xff" * 8 + good[24:],
+        "too large": good + 2 * (b"\x01\x05\x04\x00\xf0" + bytes(0xF000)),
+        "text": b"WSGI" * 500,
+        "zeros": bytes(2000),
+    }
+
+
+@pytest.mark.parametrize("what", malformed())
+def test_malformed_datagrams_are_counted_and_dropped(station: Station, what: str) -> None:
+    station.send(malformed()[what])
+    station.send(tick(7, 1, time.time()))
+    health = station.settle()
+    assert (health["received"], health["malformed"], health["processes"]) == (2, 1, 1)
+    assert sum(station.recorder.malformed.values()) == 1
+    assert requests(station.history.record(time.time() - 60, time.time() + 1, EVERYTHING)) == 10
+
+
+def test_a_datagram_larger_than_any(station: Station) -> None:
+    station.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
+    station.send(tick(7, 1, time.time()) + bytes(100_000))
+    station.send(tick(7, 2, time.time()))
+    health = station.settle()
+    assert health["malformed"] == 1
+    assert dict(station.recorder.malformed) == {"oversized": 1}
+
+
+def test_any_bytes_at_all(station: Station) -> None:
+    """Mutations of good datagrams, the same ones every time: none ends the recorder, and what
+    passes for good breaks nothing behind it either."""
+    choose = random.Random(6)
+    good = [path.read_bytes() for path in DATAGRAMS] + [tick(7, 1, time.time())]
+    for _ in range(3000):
+        datagram = bytearray(choose.choice(good))
+        for _ in range(choose.randrange(1, 8)):
+            place = choose.randrange(len(datagram))
+            datagram[place] = choose.randrange(256)
+        station.send(bytes(datagram[: choose.randrange(1, len(datagram) + 1)]))
+    health = station.settle()
+    assert health["malformed"] > 0
+    end = time.time() + 100
+    station.history.record(end - 90_000, end, EVERYTHING)
+    station.history.per_process(end - 90_000, end, EVERYTHING)
+    station.history.slots(end - 600, end, 10, EVERYTHING)
+    for kind in ("slow", "lifecycle", "gc", "hold"):
+        station.history.events(kind, end - 90_000, end, EVERYTHING, 10_000)
+    before = station.history.health()["received"]
+    station.send(tick(os.getpid(), 2, time.time()))
+    assert station.settle()["received"] == before + 1
+    wait_until(lambda: station.store.health()["waiting"] == 0)
+    assert station.store.error == ""
+
+
+def test_names_are_only_names(station: Station) -> None:
+    """Whatever is in them, they come back as they are, but for control characters."""
+    names = ["</script><script>alert(1)</script>", "'; DROP TABLE tick; --", "\x1b[2J", "a\0b", "ü"]
+    now = time.time()
+    station.send(
+        *(tick(pid, 1, now, hostname=name, process_group=name) for pid, name in enumerate(names))
+    )
+    station.settle()
+    wait_until(lambda: station.store.health()["waiting"] == 0)
+    shown = {columns.printable(name) for name in names}
+    assert {each.group for each in station.history.processes()} == shown
+    rows = station.history.per_process(now - 200, now + 1, EVERYTHING)
+    assert {process.host for process, _ in rows} == shown
+
+
+def test_many_events_of_one_process_leave_room_for_others(station: Station) -> None:
+    now = time.time()
+    for n in range(1, 400):
+        station.send(
+            _native.telemetry_encode(
+                9, 7, n, now, {"gc_event_start_stamp": now - n / 1000, "gc_event_duration": 0.0001}
+            )
+        )
+    station.send(_native.telemetry_encode(9, 8, 1, now, {"gc_event_duration": 0.5}))
+    health = station.settle()
+    assert health["short_collections_left_out"] > 100
+    assert health["events_left_out"] == 0
+    found = station.history.events("gc", now - 10, now + 1, EVERYTHING, 1000)
+    assert {each["pid"] for each in found} == {7, 8}
+
+
+def test_the_socket_is_for_its_group(tmp_path: Path) -> None:
+    path = tmp_path / "in.sock"
+    inlet = Inlet(str(path), 0o620, None)
+    found = path.stat()
+    assert stat.S_ISSOCK(found.st_mode)
+    assert stat.S_IMODE(found.st_mode) == 0o620
+    inlet.close()
+    assert not path.exists()
+    if os.geteuid() == 0:
+        inlet = Inlet(str(path), 0o660, "12345")
+        assert path.stat().st_gid == 12345
+        inlet.close()
+    with pytest.raises(CommandError, match="no such group"):
+        Inlet(str(path), 0o660, "no such group")
+
+
+def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "in.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as gone:
+        gone.bind(str(path))
+    Inlet(str(path), 0o660, None).close()
+
+
+def test_a_socket_that_somebody_listens_on_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "in.sock")
+    inlet = Inlet(path, 0o660, None)
+    with pytest.raises(CommandError, match="somebody listens there already") as caught:
+        Inlet(path, 0o660, None)
+    assert caught.value.exit_code == 2
+    # And is not disturbed.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"x", path)
+    assert inlet.socket.recv(10) == b"x"
+    inlet.close()
+
+
+@pytest.mark.parametrize("is_listening", [False, True])
+def test_a_servers_socket_is_left_alone(tmp_path: Path, is_listening: bool) -> None:
+    path = str(tmp_path / "in.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(path)
+        if is_listening:
+            server.listen()
+        with pytest.raises(CommandError, match="somebody listens there already"):
+            Inlet(path, 0o660, None)
+    assert os.path.exists(path)
+
+
+def test_a_file_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "in.sock"
+    path.write_text("dear diary")
+    with pytest.raises(CommandError, match="it is no socket"):
+        Inlet(str(path), 0o660, None)
+    assert path.read_text() == "dear diary"
+
+
+def test_a_recorders_socket_of_another_recorder_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "in.sock"
+    first = Inlet(str(path), 0o660, None)
+    path.unlink()
+    second = Inlet(str(path), 0o660, None)
+    first.close()
+    assert path.exists()
+    second.close()
+
+
+def test_other_processes_report(station: Station, tmp_path: Path) -> None:
+    """As many as there are: each its own."""
+    send = (
+        "import sys, os, time; sys.path.insert(0, sys.argv[1]); from ticks import *; import socket;"
+        "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM);"
+        "[s.sendto(tick(os.getpid(), n, time.time()), sys.argv[2]) for n in range(1, 51)]"
+    )
+    here = str(Path(__file__).parent)
+    children = [
+        subprocess.Popen([sys.executable, "-c", send, here, station.path]) for _ in range(3)
+    ]
+    for child in children:
+        assert child.wait(TIMEOUT_S) == 0
+    station.sent = 150
+    station.settle()
+    rows = station.history.per_process(time.time() - 60, time.time() + 1, EVERYTHING)
+    assert {(process.pid, requests(record)) for process, record in rows} == {
+        (child.pid, 500) for child in children
+    }
