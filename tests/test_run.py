@@ -365,7 +365,7 @@ def test_without_the_pth_file_it_says_how_to_get_it(tmp_path: Path) -> None:
     assert no_site.stdout == ""
 
     code = (
-        "import sys; from headway import run; from headway.errors import CommandError\n"
+        "import sys; from headway.commands import run; from headway.errors import CommandError\n"
         f"try: run.check_follow_file([{str(tmp_path)!r}])\n"
         "except CommandError as error: print(error)"
     )

@@ -180,7 +180,7 @@ def test_a_runtime_directory_that_others_have_a_say_in_is_not_used(
 def test_without_a_runtime_directory_the_ledger_has_no_name(tmp_path: Path) -> None:
     """Where root cannot have one, an ordinary user without a session may have none either."""
     code = (
-        "import os, sys; from headway import run; run.runtime_folder = lambda: '';"
+        "import os, sys; from headway.commands import run; run.runtime_folder = lambda: '';"
         "from headway.cli import main; sys.exit(main())"
     )
     command = [sys.executable, "-c", code, "run", "--follow", "-c", SHOWS_LEDGER]
@@ -200,7 +200,7 @@ def test_a_ledger_without_a_name_is_not_looked_for_in_another_file(tmp_path: Pat
         f"subprocess.run([sys.executable, '-c', {WORK!r}], check=True); print('ran')"
     )
     no_folder = (
-        "import sys; from headway import run; run.runtime_folder = lambda: '';"
+        "import sys; from headway.commands import run; run.runtime_folder = lambda: '';"
         "from headway.cli import main; sys.exit(main())"
     )
     result = execute([sys.executable, "-c", no_folder, "run", "--follow", "-c", code])

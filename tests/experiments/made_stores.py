@@ -85,7 +85,7 @@ def store(path: Path, datagrams: Iterable[bytes]) -> str:
     """What a recorder makes of them."""
     kept = Store(str(path), clock=lambda: START + 60)
     recorder = Recorder(None, kept, clock=lambda: START + 60)
-    recorder.take([(each, None, False) for each in datagrams], "")
+    recorder.take([(each, None, False) for each in datagrams])
     assert kept.write(), kept.error
     recorder.stop()
     return str(path)

@@ -39,22 +39,18 @@ def check(*arguments: str | Path, said: bytes = b"") -> bytes:
     return result.stderr
 
 
-class Prometheus:
-    """One that scrapes `target`, HOST:PORT, every second."""
+def scraping(target: str) -> str:
+    """A configuration that scrapes `target`, HOST:PORT, every second. YAML reads JSON."""
+    job = {"job_name": "headway", "static_configs": [{"targets": [target]}]}
+    return json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [job]})
 
-    def __init__(self, folder: Path, target: str) -> None:
-        config = folder / "prometheus.json"
-        # YAML reads JSON.
-        config.write_text(
-            json.dumps(
-                {
-                    "global": {"scrape_interval": "1s"},
-                    "scrape_configs": [
-                        {"job_name": "headway", "static_configs": [{"targets": [target]}]}
-                    ],
-                }
-            )
-        )
+
+class Prometheus:
+    """A running Prometheus. `config_text` is its configuration, such as `scraping` makes."""
+
+    def __init__(self, folder: Path, config_text: str) -> None:
+        config = folder / "prometheus.yml"
+        config.write_text(config_text)
         # It cannot say which port it took, so it is told one that is free just now.
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]

@@ -152,7 +152,7 @@ def test_an_hour_old_range_is_answered_by_coarser_rows(tmp_path: Path) -> None:
 
 
 def test_a_late_tick_is_in_every_sum(tmp_path: Path) -> None:
-    """As a relay sends it that was cut off for hours."""
+    """A datagram can wait in the socket for hours while the recorder is suspended."""
     bench = Bench(tmp_path / "store.sqlite")
     bench.run(200, (100,))
     bench.clock.now += 3 * 3600

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from pathlib import Path
 
 import pytest
-from prometheus import Prometheus
+from prometheus import Prometheus, scraping
 from recorded import Recorded
 from test_exposition import LIVELY
 from ticks import STOPPED, message, send, tick
@@ -33,7 +33,7 @@ def test_prometheus_knows_what_the_recorder_knows(tmp_path: Path) -> None:
         }
         send(recorder.socket, *(tick(pid, 1, now, **said) for pid in (100, 101)))
         recorder.wait_until_received(2)
-        with Prometheus(tmp_path, recorder.url.removeprefix("http://")) as prometheus:
+        with Prometheus(tmp_path, scraping(recorder.url.removeprefix("http://"))) as prometheus:
             prometheus.wait_for("sum(headway_requests_total)", 20)
             histogram = recorder.ask("distribution?metric=response&from=-300")["histogram"]
             for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.request import urlopen
 
 import pytest
-from prometheus import Prometheus, check
+from prometheus import Prometheus, check, scraping
 from real_load import Load
 from recorded import Recorded
 from served import FREE_THREADING, Served
@@ -48,7 +48,7 @@ def test_promtool_finds_nothing_wrong_with_the_metrics(scraped: Recorded) -> Non
 @pytest.fixture(scope="module")
 def prometheus(scraped: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     target = scraped.url.removeprefix("http://")
-    with Prometheus(tmp_path_factory.mktemp("prometheus"), target) as server:
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), scraping(target)) as server:
         server.wait_for('up{job="headway"} == 1', 1)
         yield server
 

@@ -25,16 +25,13 @@ class Heard:
         sequence: int,
         kind: int = TICK,
         pid: int = 7,
-        origin: str = "",
         source: Source | None = None,
         **fields: Any,
     ) -> Sender:
         if kind in (TICK, STARTED):
             fields = {"hostname": "alpha", **fields}
         stamp = fields.pop("stamp", self.now)
-        return self.senders.identify(origin, kind, pid, sequence, stamp, fields, self.now, source)[
-            0
-        ]
+        return self.senders.identify(kind, pid, sequence, stamp, fields, self.now, source)[0]
 
 
 @pytest.fixture
@@ -98,12 +95,11 @@ def test_the_supervisor_reports_for_the_dead(heard: Heard) -> None:
 
 def test_hosts_are_told_apart(heard: Heard) -> None:
     here = heard(1)
-    there = heard(1, hostname="beta", origin="beta")
-    assert here is not there
-    # mod_wsgi's slow requests say no host.
-    assert heard(2, SLOW, origin="beta") is there
+    # mod_wsgi's slow requests name no host: they belong to the latest process of that pid.
     assert heard(2, SLOW) is here
-    assert heard(1, SLOW, origin="gamma").host == "gamma"
+    there = heard(1, hostname="beta")
+    assert here is not there
+    assert heard(2, SLOW) is there
     assert heard(1, SLOW, pid=99).host == "here"
 
 
@@ -121,7 +117,7 @@ def test_hosts_are_told_apart(heard: Heard) -> None:
     ],
 )
 def test_clocks_that_are_off(heard: Heard, stamp: float, is_believed: bool) -> None:
-    sender, time = heard.senders.identify("", TICK, 7, 1, stamp, {}, NOW)
+    sender, time = heard.senders.identify(TICK, 7, 1, stamp, {}, NOW)
     assert time == (stamp if is_believed else NOW)
     assert heard.senders.clocks_off == (not is_believed)
     assert sender.clock_is_off == (not is_believed)
@@ -203,20 +199,13 @@ def test_a_user_has_a_bound(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> No
     heard(1, pid=11, source=Source(33, 11))
 
 
-def test_a_relay_reports_for_a_host(heard: Heard) -> None:
-    relay = source_of(None, 7, "beta")
-    for pid in range(1, 2001):
-        heard(1, pid=pid, origin="beta", source=relay, hostname="beta")
-    assert len(heard.senders) == 2000
-
-
 def test_who_sends_is_what_the_kernel_attests() -> None:
-    assert source_of((500, 33), 7, "") == Source(33, 500)
-    first, second = source_of((0, 33), 1, ""), source_of((0, 33), 2, "")
+    assert source_of((500, 33), 7) == Source(33, 500)
+    first, second = source_of((0, 33), 1), source_of((0, 33), 2)
     assert first == Source(33, 1, is_attested=False)
     assert first != second
-    assert source_of((0, 33), 1, "") != source_of((1, 33), 1, "")
-    assert source_of(None, 7, "") is None
+    assert source_of((0, 33), 1) != source_of((1, 33), 1)
+    assert source_of(None, 7) is None
 
 
 def test_nobody_ticks_for_a_process_that_is_attested(heard: Heard) -> None:
@@ -261,10 +250,10 @@ def test_ticks_tell_of_no_more_time_than_passed(heard: Heard) -> None:
     heard(3_000, sample_period=10_000.0)
 
 
-def test_a_relay_that_was_cut_off_catches_up(heard: Heard) -> None:
+def test_datagrams_that_waited_in_the_socket_catch_up(heard: Heard) -> None:
     for sequence in range(1, 2_000):
         stamp = NOW - 2_000 + sequence
-        heard(sequence, origin="beta", stamp=stamp, hostname="beta", sample_period=1.0)
+        heard(sequence, stamp=stamp, hostname="beta", sample_period=1.0)
 
 
 def test_what_the_forgotten_lost_stays_counted(heard: Heard) -> None:
@@ -287,7 +276,7 @@ def test_fields_of_a_wrong_type_are_no_identity(heard: Heard) -> None:
 
 
 def test_forgetting_many_takes_no_look_at_all_others_for_each(heard: Heard) -> None:
-    class Counted(dict[tuple[str, int], Sender]):
+    class Counted(dict[int, Sender]):
         looks = 0
 
         def items(self) -> Any:
@@ -297,7 +286,7 @@ def test_forgetting_many_takes_no_look_at_all_others_for_each(heard: Heard) -> N
     heard.senders._by_pid = by_pid = Counted()
     for pid in range(100):
         heard(1, pid=pid)
-        heard(2, SLOW, pid=pid, origin="relay")
+        heard(2, SLOW, pid=pid)
     heard.now += processes.FORGOTTEN_AFTER_S + 1
     heard.senders.forget_silent(heard.now)
     assert len(heard.senders) == len(by_pid) == 0

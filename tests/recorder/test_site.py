@@ -17,7 +17,9 @@ import pytest
 from recorded import Recorded
 from ticks import message, send, tick
 
+from headway.errors import CommandError
 from headway.recorder.site import api
+from headway.recorder.site.access import read_token
 from headway.report import columns
 
 HOSTILE = '</script><img src=x onerror="alert(1)">\x1b[2J=1+1|`'
@@ -362,3 +364,20 @@ def test_a_name_that_is_allowed_may_be_asked_for(tmp_path: Path) -> None:
         assert ask(running, "/api/v1/now", Host="other.example").status == 421
     finally:
         assert running.stop() == 0, running.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"two words of some length", b"\xff" * 30])
+def test_a_token_that_is_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    with pytest.raises(CommandError, match=r"one word of 16 ASCII characters") as caught:
+        read_token(str(path))
+    assert caught.value.exit_code == 2
+
+
+def test_a_token(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("a-token-of-some-length\n")
+    assert read_token(str(path)) == "a-token-of-some-length"
+    with pytest.raises(CommandError, match="no such file"):
+        read_token(str(tmp_path / "none"))

@@ -1,5 +1,4 @@
-"""`headway telemetry` as a program: its defaults, its complaints, its end, what it exports, and a
-relay from one to another."""
+"""`headway telemetry` as a program: its defaults, its complaints, its end, and what it exports."""
 
 from __future__ import annotations
 
@@ -157,11 +156,7 @@ def test_the_default_store_is_made(tmp_path: Path) -> None:
         (["--http", "8888"], "found '8888'; allowed: HOST:PORT"),
         (["--http", "0.0.0.0:8888"], "it needs --token-file FILE"),
         (["--http", "[::]:8888"], "it needs --token-file FILE"),
-        (["--listen-tcp", "127.0.0.1:0"], "--listen-tcp needs --token-file FILE"),
-        (["--forward", "127.0.0.1:1"], "--forward needs --token-file FILE"),
-        (["--forward", "unix:/x"], "found 'unix:/x'; allowed: HOST:PORT"),
         (["--tls-key", "k"], "TLS needs both"),
-        (["--forward-ca", "c"], "--forward-ca goes with --forward only"),
         (["--no-store", "--store", "x"], "one of them"),
         (["--no-http", "--http", "127.0.0.1:0"], "one of them"),
         (["--recording", "monday"], "it must be NAME=FILE"),
@@ -208,7 +203,7 @@ def test_a_socket_that_somebody_listens_on(tmp_path: Path) -> None:
 
 def test_help_teaches() -> None:
     text = run_main("telemetry", "--help").stdout
-    for word in ("--listen", "--store-limit", "--forward", "--recording", "examples:"):
+    for word in ("--listen", "--store-limit", "--token-file", "--recording", "examples:"):
         assert word in text
 
 
@@ -255,33 +250,6 @@ def test_a_recording_beside_the_store(tmp_path: Path) -> None:
     assert requests(history.record(START, clock.now + 1, EVERYTHING)) == 500
     history.close()
     bench.stop()
-
-
-def test_from_host_to_host(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("a-token-of-some-length\n")
-    here, there, store = tmp_path / "here.sock", tmp_path / "there.sock", tmp_path / "store.sqlite"
-    with recorder(
-        "--listen", f"unix:{there}", "--store", store, "--listen-tcp", "127.0.0.1:0",
-        "--token-file", token,
-    ) as listening:  # fmt: skip
-        assert listening.stderr is not None
-        address = listening.stderr.readline().rsplit(" ", 1)[1].strip()
-        with recorder(
-            "--listen", f"unix:{here}", "--forward", address, "--token-file", token
-        ) as forwarding:
-            now = time.time()
-            send(here, *(tick(7, n, now, hostname="beta") for n in range(1, 51)))
-            send(there, *(tick(7, n, now) for n in range(1, 51)))
-            end(forwarding)
-        wait_until(lambda: recorded(store) >= 1000)
-        end(listening)
-    reader = open_recording("it", str(store))
-    history = History(recordings={"it": reader})
-    for host in ("alpha", "beta"):
-        selection = Selection(hosts=frozenset({host}), recording="it")
-        assert requests(history.record(now - 10, now + 10, selection)) == 500
-    history.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells of open files in /proc")

@@ -136,6 +136,7 @@ def test_the_examples_ask_for_metrics_that_exist() -> None:
 
 def test_prometheus_reads_the_examples(tmp_path: Path) -> None:
     prometheus.check("config", ROOT / "examples/prometheus.yml")
+    prometheus.check("config", "--syntax-only", ROOT / "examples/prometheus-fleet.yml")
     prometheus.check("rules", ROOT / "examples/headway-alerts.yml")
     rules = [{"record": f"each:{n}", "expr": each} for n, each in enumerate(expressions())]
     # YAML reads JSON.

@@ -470,7 +470,7 @@ def test_groups_that_differ_are_judged_one_by_one() -> None:
         for host in ("alpha", "beta"):
             each = tick(stamp=START + second, seq=second, sample_period=1.0, hostname=host, **busy)
             bench.clock.now = START + second
-            bench.recorder.receive(each, "")
+            bench.give(each)
     both = measure(bench.history, Range(START, START + 10), Selection())
     assert both["summary"]["processes"] == pytest.approx(2.0)
     assert both["summary"]["cpu"] == pytest.approx(2.0)

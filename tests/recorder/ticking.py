@@ -13,7 +13,7 @@ from served import Served
 HEADWAY = (
     sys.executable,
     "-c",
-    "import sys; from headway import cli, reporter; reporter.MIN_INTERVAL_S = 0.1; "
+    "import sys; from headway import cli; from headway.meter import reporter; reporter.MIN_INTERVAL_S = 0.1; "
     "sys.exit(cli.main())",
 )
 INTERVAL = ("--telemetry-interval", "0.1")

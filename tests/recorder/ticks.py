@@ -84,8 +84,8 @@ class Bench:
         )
         self.sequence = 0
 
-    def give(self, *datagrams: bytes, origin: str = "") -> None:
-        self.recorder.take([(each, None, False) for each in datagrams], origin)
+    def give(self, *datagrams: bytes) -> None:
+        self.recorder.take([(each, None, False) for each in datagrams])
 
     def run(self, seconds: int, pids: tuple[int, ...] = (100,), **fields: Any) -> None:
         """A tick of each process every second, stored as the recorder would."""

@@ -12,8 +12,6 @@ const LOSSES: readonly (readonly [string, string])[] = [
   ["sequence_gaps", "datagrams lost on the way"],
   ["records_lost", "slow requests, passes or holds lost in their process"],
   ["store.not_stored", "datagrams not written to the store"],
-  ["forward.lost", "datagrams not passed on"],
-  ["relay.refused", "relays refused"],
 ];
 
 /** What was recorded otherwise than it was sent, or not in every detail. */
@@ -45,10 +43,8 @@ export function remarks(health: Health): string[] {
 
 export function losses(health: Health): string[] {
   const said = counted(health, LOSSES);
-  for (const part of ["store", "forward"]) {
-    const error = at(health, `${part}.error`);
-    if (typeof error === "string" && error) said.push(`${part}: ${error}`);
-  }
+  const error = at(health, "store.error");
+  if (typeof error === "string" && error) said.push(`store: ${error}`);
   return said;
 }
 

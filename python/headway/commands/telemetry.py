@@ -6,14 +6,13 @@ import argparse
 import time
 from contextlib import ExitStack
 
-from headway.address import Address
 from headway.errors import CommandError
 from headway.options import Bytes, ListenAddress, Octal, Seconds, SocketPath, argument
 from headway.recorder.export import otlp
-from headway.recorder.relay import read_token
 from headway.recorder.service import Station
 from headway.recorder.settings import Settings, default_socket, default_store
 from headway.recorder.shutdown import ending
+from headway.recorder.site.access import read_token
 from headway.recorder.store.recording import parse_moment, parse_recordings, take_away
 from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, MIN_LIMIT_BYTES
 from headway.server.settings import DEFAULT_DASHBOARD
@@ -36,11 +35,10 @@ examples:
                                              take a day's recording away; nothing is recorded
   headway telemetry --otlp http://collector.example:4318
                                              push what /metrics shows to OpenTelemetry
-  headway telemetry --listen-tcp 0.0.0.0:8889 --token-file token --tls-certificate c --tls-key k
-  headway telemetry --forward recorder.example:8889 --token-file token --forward-ca ca.pem
-                                             on the other hosts: only pass on what comes
+  headway telemetry --http 0.0.0.0:8888 --token-file token --tls-certificate c --tls-key k
+                                             show it to other hosts, such as to a Prometheus
 
-A recorder that forwards has neither store nor site, unless --store or --http says otherwise.
+Each host has a recorder. Prometheus or an OpenTelemetry Collector joins the metrics of many hosts.
 Times of --from and --to are seconds since 1970, seconds before now as -3600, or local dates as
 2026-11-22T04:00.
 """
@@ -65,12 +63,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     receiving.add_argument(
         "--socket-group", metavar="NAME", help="the group of the socket (default: our own)"
-    )
-    receiving.add_argument(
-        "--listen-tcp",
-        metavar="HOST:PORT",
-        type=_tcp_address,
-        help="also receive from recorders of other hosts, which have the same --token-file",
     )
     keeping = parser.add_argument_group("keeping")
     keeping.add_argument(
@@ -134,29 +126,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="a header for --otlp, such as a token; may be given several times, and the environment"
         " variable OTEL_EXPORTER_OTLP_HEADERS keeps it from other users' eyes",
     )
-    relay = parser.add_argument_group("other hosts")
-    relay.add_argument(
-        "--forward",
-        metavar="HOST:PORT",
-        type=_tcp_address,
-        help="send every datagram on to the recorder that listens there (--listen-tcp)",
-    )
-    relay.add_argument(
+    remote = parser.add_argument_group("showing to other hosts")
+    remote.add_argument(
         "--token-file",
         metavar="FILE",
-        help="a word that both ends of a relay know, and who asks the site from another host",
+        help="a file with one word, which a client of the site sends as its token",
     )
-    relay.add_argument(
+    remote.add_argument(
         "--tls-certificate",
         metavar="FILE",
-        help="TLS, for --listen-tcp and for --http beyond this machine (PEM)",
+        help="serve the site by TLS beyond this machine, with this certificate (PEM)",
     )
-    relay.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
-    relay.add_argument(
-        "--forward-ca",
-        metavar="FILE",
-        help="forward by TLS, to a certificate that these authorities have signed (PEM)",
-    )
+    remote.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -180,18 +161,10 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
         raise CommandError("--http and --no-http: one of them", exit_code=2)
     if bool(arguments.tls_certificate) != bool(arguments.tls_key):
         raise CommandError("--tls-certificate and --tls-key: TLS needs both", exit_code=2)
-    if arguments.forward_ca and not arguments.forward:
-        raise CommandError("--forward-ca goes with --forward only", exit_code=2)
     for option in ("otlp_interval", "otlp_header"):
         if getattr(arguments, option) and not arguments.otlp:
             raise CommandError(f"--{option.replace('_', '-')} goes with --otlp only", exit_code=2)
-    for option in ("listen_tcp", "forward"):
-        if getattr(arguments, option) and not arguments.token_file:
-            name = option.replace("_", "-")
-            raise CommandError(f"--{name} needs --token-file FILE", exit_code=2)
-    keeps = arguments.store or not (arguments.no_store or arguments.forward)
-    shows = arguments.http or not (arguments.no_http or arguments.forward)
-    http = (arguments.http or DEFAULT_DASHBOARD) if shows else None
+    http = None if arguments.no_http else arguments.http or DEFAULT_DASHBOARD
     if http is not None and not http.is_local and not arguments.token_file:
         raise CommandError(
             f"--http {http}: it can be reached from other hosts, so it needs --token-file FILE",
@@ -200,16 +173,13 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
     return Settings(
         listen=arguments.listen or default_socket(),
         http=http,
-        store=(arguments.store or default_store()) if keeps else None,
+        store=None if arguments.no_store else arguments.store or default_store(),
         socket_mode=arguments.socket_mode,
         socket_group=arguments.socket_group,
         store_limit_bytes=arguments.store_limit,
         recordings=parse_recordings(arguments.recording),
         token=read_token(arguments.token_file) if arguments.token_file else None,
         allow_hosts=tuple(name.lower() for name in arguments.allow_host),
-        listen_tcp=arguments.listen_tcp,
-        forward=arguments.forward,
-        forward_ca=arguments.forward_ca,
         tls_certificate=arguments.tls_certificate,
         tls_key=arguments.tls_key,
         otlp=arguments.otlp,
@@ -256,10 +226,3 @@ def _otlp_header(text: str) -> tuple[str, str]:
     except ValueError as error:
         # What there is may be a secret.
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _tcp_address(text: str) -> Address:
-    address: Address = argument(ListenAddress())(text)
-    if address.path is not None:
-        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: HOST:PORT")
-    return address

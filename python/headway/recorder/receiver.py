@@ -1,7 +1,7 @@
-"""The recorder: receives datagrams, and hands each to the live window, the store and a relay.
+"""Receives datagrams and hands each to the live window and the store.
 
-One thread reads the socket; relayed datagrams come in on threads of the relay. Whatever is wrong
-with a datagram, it is counted by reason, dropped, and that is all.
+One thread reads the socket. A datagram that is malformed or refused is counted by its reason and
+dropped.
 """
 
 from __future__ import annotations
@@ -39,12 +39,10 @@ class Recorder:
         self,
         inlet: Inlet | None = None,
         store: Store | None = None,
-        forward: Callable[[bytes], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._inlet = inlet
         self.store = store
-        self._forward = forward
         self._clock = clock
         self._lock = threading.Lock()
         # Numbers go on growing over restarts, as the time does.
@@ -91,19 +89,13 @@ class Recorder:
                 with self._lock:
                     self.received += refused
                     self.refused["rate"] += refused
-            # In turns with those who ask, and with a relay.
+            # Questions from other threads get the lock between two bursts.
             for start in range(0, len(arrived), BURST):
-                self.take(arrived[start : start + BURST], "")
+                self.take(arrived[start : start + BURST])
 
-    def receive(self, datagram: bytes, origin: str) -> None:
-        """One datagram that came by another way; `origin` is the host that passed it on."""
-        self.take([(datagram, None, False)], origin)
-
-    def take(self, arrived: list[Arrived], origin: str) -> None:
-        """Receives datagrams; `origin` is the host that passed them on, or empty."""
+    def take(self, arrived: list[Arrived]) -> None:
         if not arrived:
             return
-        passed: list[bytes] = []
         ticks: list[Tick] = []
         events: list[Event] = []
         now = self._clock()
@@ -114,8 +106,7 @@ class Recorder:
                     self.oversized += 1
                     self.malformed["oversized"] += 1
                     continue
-                if self._take_one(datagram, credentials, origin, now, ticks, events):
-                    passed.append(datagram)
+                self._take_one(datagram, credentials, now, ticks, events)
             self.live.add(ticks, events, now)
             self.totals.add(ticks)
             if self.store is not None and (ticks or events):
@@ -123,37 +114,31 @@ class Recorder:
             if now - self._tidied >= TIDY_INTERVAL_S:
                 self._tidied = now
                 self.senders.forget_silent(now)
-        if self._forward is not None:
-            for datagram in passed:
-                self._forward(datagram)
 
     def _take_one(
         self,
         datagram: bytes,
         credentials: tuple[int, int] | None,
-        origin: str,
         now: float,
         ticks: list[Tick],
         events: list[Event],
-    ) -> bool:
-        """Returns whether another recorder may want it: a later version of it, where this one does
-        not know the kind, but not what this one refuses."""
+    ) -> None:
         try:
             kind, said_pid, sequence, stamp, fields, record = _native.telemetry_receive(datagram)
         except ValueError as error:
             self.malformed[reason_for(str(error))] += 1
-            return False
+            return
         if kind not in KNOWN_KINDS:
             self.malformed["unknown kind"] += 1
-            return True
-        source = source_of(credentials, said_pid, origin)
+            return
+        source = source_of(credentials, said_pid)
         try:
             sender, stamp = self.senders.identify(
-                origin, kind, said_pid, sequence, stamp, fields, now, source
+                kind, said_pid, sequence, stamp, fields, now, source
             )
         except Refused as error:
             self.refused[str(error)] += 1
-            return False
+            return
         if credentials is not None and not sender.pid_confirmed:
             # The pid is 0 where the sender is in a PID namespace that we cannot see into. Once the
             # process has reported itself, its supervisor may report its death.
@@ -165,7 +150,6 @@ class Recorder:
             if self._limiter.passes(sender, found, now):
                 self._number += 1
                 events.append(Event(self._number, found.kind, found.time, sender, *found[2:]))
-        return True
 
     def known(self) -> list[Sender]:
         with self._lock:

@@ -1,13 +1,9 @@
-"""A recorder with all that belongs to it: socket, store, relay, site, metrics that are pushed.
-
-Knows the parts and the order in which they begin and end; `command` says what is asked for.
-"""
+"""The service `headway telemetry`: socket, receiver, store, site and OTLP exporter, started and
+ended in their order."""
 
 from __future__ import annotations
 
 import os
-import socket
-import ssl
 import sys
 import threading
 from contextlib import ExitStack
@@ -19,7 +15,6 @@ from headway.recorder.export import otlp
 from headway.recorder.query.history import History
 from headway.recorder.receive.datagrams import Inlet
 from headway.recorder.receiver import Recorder
-from headway.recorder.relay import Forwarder, Listener
 from headway.recorder.settings import Settings, default_socket
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.recording import open_recording
@@ -38,8 +33,6 @@ class Station:
         recordings = {
             name: open_recording(name, path) for name, path in settings.recordings.items()
         }
-        listener_tls = _server_tls(settings) if settings.listen_tcp else None
-        forwarder_tls = _client_tls(settings) if settings.forward_ca else None
         exporter = None
         if settings.otlp is not None:
             exporter = otlp.make_exporter(settings.otlp, settings.otlp_headers)
@@ -47,11 +40,6 @@ class Station:
             make_folder(os.path.dirname(settings.listen), "--listen")
         if settings.store is not None:
             make_folder(os.path.dirname(settings.store), "--store")
-        self._forwarder = self._listener = None
-        if settings.forward is not None:
-            self._forwarder = Forwarder(
-                settings.forward, settings.token or "", socket.gethostname(), forwarder_tls, tell
-            )
         inlet = None
         if settings.listen is not None:
             inlet = Inlet(settings.listen, settings.socket_mode, settings.socket_group)
@@ -60,13 +48,7 @@ class Station:
         if settings.store is not None:
             self._store = Store(settings.store, settings.store_limit_bytes, tell)
             stack.callback(self._store.close)
-        self.recorder = Recorder(
-            inlet, self._store, self._forwarder.add if self._forwarder else None
-        )
-        if settings.listen_tcp is not None:
-            self._listener = Listener(
-                settings.listen_tcp, settings.token or "", self.recorder.receive, listener_tls
-            )
+        self.recorder = Recorder(inlet, self._store)
         store = self._store
         self.history = History(
             self.recorder.live,
@@ -85,17 +67,10 @@ class Station:
 
     def start(self) -> None:
         """In the order in which datagrams flow, the receiver last; ended the other way round."""
-        if self._forwarder is not None:
-            self._forwarder.start()
-            self._stack.callback(self._forwarder.stop)
         self.recorder.start()
         self._stack.callback(self.recorder.stop)
         if self._settings.listen is not None:
             tell(f"receiving at unix:{self._settings.listen}")
-        if self._listener is not None:
-            self._listener.start()
-            self._stack.callback(self._listener.stop)
-            tell(f"receiving at {self._listener.address}")
         if self._pusher is not None:
             self._pusher.start()
             self._stack.callback(self._pusher.stop)
@@ -103,8 +78,6 @@ class Station:
     def health(self) -> dict[str, Any]:
         health = self.recorder.health()
         health["store"] = self._store.health() if self._store else None
-        health["forward"] = self._forwarder.health() if self._forwarder else None
-        health["relay"] = self._listener.health() if self._listener else None
         return health
 
     def serve(self, address: Address, ended: threading.Event) -> None:
@@ -138,25 +111,3 @@ def make_folder(path: str, option: str) -> None:
         os.makedirs(path or os.curdir, mode=0o755, exist_ok=True)
     except OSError as error:
         raise CommandError(f"{option}: {path}: {reason_of(error)}", exit_code=2) from None
-
-
-def _server_tls(settings: Settings) -> ssl.SSLContext | None:
-    if settings.tls_certificate is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
-    except (OSError, ValueError) as error:
-        reason = reason_of(error) if isinstance(error, OSError) else error
-        raise CommandError(
-            f"--tls-certificate {settings.tls_certificate}: {reason}", exit_code=2
-        ) from None
-    return context
-
-
-def _client_tls(settings: Settings) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=settings.forward_ca)
-    except (OSError, ValueError) as error:
-        reason = reason_of(error) if isinstance(error, OSError) else error
-        raise CommandError(f"--forward-ca {settings.forward_ca}: {reason}", exit_code=2) from None

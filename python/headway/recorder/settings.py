@@ -27,9 +27,6 @@ class Settings:
     token: str | None = None
     # Names beyond those of this machine that the site may be asked for by; in lower case.
     allow_hosts: tuple[str, ...] = ()
-    listen_tcp: Address | None = None
-    forward: Address | None = None
-    forward_ca: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
     otlp: str | None = None

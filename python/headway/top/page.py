@@ -235,8 +235,6 @@ LOSSES = (
     "clocks_off",
     "events_left_out",
     "store.not_stored",
-    "forward.lost",
-    "relay.refused",
 )
 
 

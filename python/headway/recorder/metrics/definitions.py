@@ -344,11 +344,6 @@ RECORDER_COUNTERS = (
         "Ticks and events that the store could not take.",
         _told("not_stored", "store"),
     ),
-    _counter(
-        "recorder_forward_lost",
-        "Datagrams that could not be forwarded.",
-        _told("lost", "forward"),
-    ),
 )
 RECORDER_GAUGES = (
     _gauge(
@@ -360,9 +355,6 @@ RECORDER_GAUGES = (
     _gauge("recorder_store_bytes", "Size of the store.", _size("bytes")),
     _gauge("recorder_store_limit_bytes", "How large the store may grow.", _size("limit")),
     _gauge("recorder_store_waiting", "Ticks and events that wait for the store.", _size("waiting")),
-    _gauge(
-        "recorder_forward_up", "1 while the other recorder can be reached.", _is_well("forward")
-    ),
 )
 METRICS = (
     *(each.metric for each in COUNTERS),

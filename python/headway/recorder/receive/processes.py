@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from headway.recorder.records.configuration import TIMEOUTS
 from headway.report import columns
 
-# A stamp may be so far behind our clock, as a relay that was cut off sends it, and so far ahead,
-# before it is not believed.
+# The recorder trusts a stamp that is at most so far behind or ahead of its own clock. A datagram
+# waits in the socket while the recorder is suspended.
 MAX_BEHIND_S = 86_400.0
 MAX_AHEAD_S = 5.0
 # Datagrams of different threads of a process may overtake each other; no further than this.
@@ -98,8 +98,6 @@ class Sender:
     clock_is_off: bool = False
     pid_confirmed: bool | None = None
     identity: dict[str, Any] = field(default_factory=dict)
-    # By what ways its datagrams came.
-    origins: set[str] = field(default_factory=set)
     # Who sent its first datagram; `None` where nobody attests it.
     source: Source | None = None
     # When its first tick arrived, that tick's stamp, and the intervals of all later ones.
@@ -138,31 +136,25 @@ class Bounds(NamedTuple):
 OF_PROCESS = Bounds(processes=64, hosts=8, groups=16, new_per_minute=256)
 # In containers pids are alike: one pid of one user stands for one process of each container.
 OF_NAMESPACE = Bounds(processes=256, hosts=256, groups=256, new_per_minute=256)
-# The recorder of another host, which has shown the token.
-OF_RELAY = Bounds(processes=10_000, hosts=1_000, groups=1_000, new_per_minute=10_000)
 
 
 class Source(NamedTuple):
-    """Who sent a datagram: the process `pid` of the user `uid`, as the kernel attests it. For a
-    process of another PID namespace `is_attested` is false, and the pid is the one that it claims.
-    With `relay`, the host of the recorder that passed it on."""
+    """The sender of a datagram: the process `pid` of the user `uid`, as the kernel attests it.
+
+    For a process of another PID namespace `is_attested` is false, and `pid` is what it claims.
+    """
 
     uid: int
     pid: int
     is_attested: bool = True
-    relay: str = ""
 
     @property
     def bounds(self) -> Bounds:
-        if self.relay:
-            return OF_RELAY
         return OF_PROCESS if self.is_attested else OF_NAMESPACE
 
 
-def source_of(credentials: tuple[int, int] | None, claimed_pid: int, origin: str) -> Source | None:
+def source_of(credentials: tuple[int, int] | None, claimed_pid: int) -> Source | None:
     """`credentials` are the kernel's pid and uid of the sender, if it gave them."""
-    if origin:
-        return Source(-1, 0, relay=origin)
     if credentials is None:
         return None
     pid, uid = credentials
@@ -186,8 +178,8 @@ class Senders:
     def __init__(self, host: str) -> None:
         """`host` is who sends that does not say where it is."""
         self._host = host
-        # By origin ("" is our own socket, else the relay's host) and pid: the one alive there.
-        self._by_pid: dict[tuple[str, int], Sender] = {}
+        # The process that is alive under a pid.
+        self._by_pid: dict[int, Sender] = {}
         self._by_key: dict[tuple[str, int], Sender] = {}
         self._reported: dict[Source, Reported] = {}
         self._of_user: Counter[int] = Counter()
@@ -206,11 +198,10 @@ class Senders:
         """One that an earlier run of the recorder knew."""
         self._by_key[sender.host, sender.pid] = sender
         if sender.host == self._host:
-            self._note_origin(sender, "")
+            self._by_pid[sender.pid] = sender
 
     def identify(
         self,
-        origin: str,
         kind: int,
         pid: int,
         sequence: int,
@@ -226,8 +217,8 @@ class Senders:
             sender = self._by_key.get((host, pid))
         else:
             # mod_wsgi's slow requests and garbage collections do not repeat it.
-            sender = self._by_pid.get((origin, pid))
-            host = sender.host if sender else origin or self._host
+            sender = self._by_pid.get(pid)
+            host = sender.host if sender else self._host
             sender = sender or self._by_key.get((host, pid))
         started = fields.get("process_started_stamp")
         started = float(started) if isinstance(started, (int, float)) else 0.0
@@ -261,7 +252,7 @@ class Senders:
                 reported.hosts.add(host)
             if group:
                 reported.groups.add(group)
-        self._note_origin(sender, origin)
+        self._by_pid[pid] = sender
         if time != stamp:
             self.clocks_off += 1
             sender.clock_is_off = True
@@ -295,7 +286,7 @@ class Senders:
             return reported
         if len(self._by_key) >= MAX_SENDERS:
             raise Refused("processes")
-        if not source.relay and self._of_user[source.uid] >= MAX_SENDERS_OF_USER:
+        if self._of_user[source.uid] >= MAX_SENDERS_OF_USER:
             raise Refused("processes of a user")
         if host not in reported.hosts and len(reported.hosts) >= bounds.hosts:
             raise Refused("hosts of a sender")
@@ -332,13 +323,8 @@ class Senders:
         self.gone_unsent += sender.unsent
         self.gone_records_lost += sender.records_lost
         self._by_key.pop((sender.host, sender.pid), None)
-        for origin in sender.origins:
-            if self._by_pid.get((origin, sender.pid)) is sender:
-                del self._by_pid[origin, sender.pid]
-
-    def _note_origin(self, sender: Sender, origin: str) -> None:
-        sender.origins.add(origin)
-        self._by_pid[origin, sender.pid] = sender
+        if self._by_pid.get(sender.pid) is sender:
+            del self._by_pid[sender.pid]
 
     @property
     def lost(self) -> int:
@@ -361,7 +347,6 @@ def is_of_another_process(sender: Sender, source: Source | None, pid: int) -> bo
     return (
         bool(sender.pid_confirmed)
         and source is not None
-        and not source.relay
         and (source.pid, source.is_attested) != (pid, True)
     )
 
@@ -387,7 +372,7 @@ def spend_interval(sender: Sender, fields: dict[str, Any], time: float, now: flo
     period_s = fields.get("sample_period")
     period_s = period_s if isinstance(period_s, float) and period_s > 0 else sender.interval_s
     arrived, stamp = sender.first_tick
-    # By stamps where a relay that was cut off catches up.
+    # By stamps where datagrams waited in the socket.
     passed_s = max(now - arrived, time - stamp, 0.0)
     if sender.interval_sum_s + period_s > MAX_OVERLAP * passed_s + MAX_AHEAD_OF_TIME_S:
         raise Refused("longer intervals than the time that passed")

@@ -1,8 +1,8 @@
-"""Who may see the site: the host that was asked for, other sites' pages, and the token.
+"""Access to the site: the Host header, requests from pages of other sites, and the token.
 
-On this machine alone everybody is believed who asks for it by a name of this machine, so that no
-page of another site can have a browser ask (a name that suddenly means 127.0.0.1). Beyond it a
-token is wanted: `Authorization: Bearer TOKEN`, or a cookie that the login page gives for it.
+A site that listens on this machine alone answers each request whose Host header names this machine,
+so that a page of another site cannot read it through a browser (DNS rebinding). A site that other
+hosts can reach requires `Authorization: Bearer TOKEN`, or the cookie that the login page sets.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from collections import OrderedDict
 from typing import Any
 
 from headway.address import parse_address
+from headway.errors import CommandError, reason_of
 from headway.recorder.settings import Settings
 
 COOKIE = "headway-session"
 MAX_SESSIONS = 1000
+MIN_TOKEN_LENGTH = 16
 
 
 class Access:
@@ -72,6 +74,24 @@ class Access:
     def _is_token(self, text: str) -> bool:
         wanted = self._token
         return wanted is not None and hmac.compare_digest(text.encode(), wanted.encode())
+
+
+def read_token(path: str) -> str:
+    """The token in a file. Raises `CommandError` with exit code 2."""
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.read(10_000).strip()
+    except UnicodeDecodeError:
+        token = ""
+    except OSError as error:
+        raise CommandError(f"--token-file {path}: {reason_of(error)}", exit_code=2) from None
+    if len(token) < MIN_TOKEN_LENGTH or not token.isprintable() or " " in token:
+        raise CommandError(
+            f"--token-file {path}: it must have one word of {MIN_TOKEN_LENGTH} ASCII characters "
+            "or more",
+            exit_code=2,
+        )
+    return token
 
 
 def is_of_other_site(environ: dict[str, Any]) -> bool:
