@@ -382,15 +382,21 @@ import os, subprocess, sys, threading, time
 first, *_, last = sorted(os.sched_getaffinity(0))
 code = f"import os; os.sched_setaffinity(0, {{{first}}})\\nwhile True: pass"
 other = subprocess.Popen([sys.executable, "-S", "-c", code])
-end = time.monotonic() + 0.5
+stopping = False
 def spin():
     os.sched_setaffinity(0, {first})
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    while time.monotonic() < end: pass
+    while not stopping: pass
 spinner = threading.Thread(target=spin, name="spinner")
 spinner.start()
 os.sched_setaffinity(0, {last})
-while spinner.is_alive(): time.sleep(0.002)
+# Until the spinner has kept this thread from the GIL three times.
+late, end = 0, time.monotonic() + 60
+while late < 3 and time.monotonic() < end:
+    before = time.monotonic()
+    time.sleep(0.002)
+    late += time.monotonic() - before > 0.05
+stopping = True
 other.kill()
 other.wait()
 """
