@@ -40,8 +40,10 @@ enum Total {
     Rows(Rows),
 }
 
-/// Rows by the texts of their keys, each followed by a zero byte.
-type Rows = BTreeMap<Vec<u8>, Sum>;
+/// The key fields of a row with their texts. Of a key field that comes several times, the first counts.
+type RowKey = Vec<(u16, Vec<u8>)>;
+
+type Rows = BTreeMap<RowKey, Sum>;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Distinct {
@@ -184,7 +186,8 @@ impl Total {
             (Self::Slots(total), Value::Slots(bytes)) => add_slots(total, &parse_slots(bytes)?),
             (Self::Rows(rows), Value::Row(row)) => return add_row(rows, field, row),
             (Self::Distinct(known), value)
-                if known.len() < MAX_DISTINCT && !known.iter().any(|each| each.is(value)) =>
+                if known.len() < most_distinct(field)
+                    && !known.iter().any(|each| each.is(value)) =>
             {
                 known.extend(Distinct::of(value));
             }
@@ -221,6 +224,12 @@ impl Total {
     }
 }
 
+/// How many different values a sum keeps of a field. A key has one, so that a row of a sum has the key
+/// of the rows that it is made of.
+fn most_distinct(field: &Field) -> usize {
+    if field.kept == Kept::Key { 1 } else { MAX_DISTINCT }
+}
+
 fn add_slots(total: &mut Vec<Slot>, slots: &[Slot]) {
     if total.len() < slots.len() {
         total.resize(slots.len(), Slot::default());
@@ -234,11 +243,11 @@ fn add_slots(total: &mut Vec<Slot>, slots: &[Slot]) {
 }
 
 fn add_row(rows: &mut Rows, field: &Field, row: &[u8]) -> Result<(), Malformed> {
-    let mut key = Vec::new();
+    let mut key = RowKey::new();
     for entry in row_entries(row) {
-        if let (Field { kept: Kept::Key, .. }, Value::Text(text)) = entry? {
-            key.extend_from_slice(text);
-            key.push(0);
+        let (Field { kept: Kept::Key, id, .. }, Value::Text(text)) = entry? else { continue };
+        if key.last().is_none_or(|(last, _)| last != id) {
+            key.push((*id, text.to_vec()));
         }
     }
     rows.entry(key).or_default().add_entries(row_entries(row))?;
@@ -248,7 +257,7 @@ fn add_row(rows: &mut Rows, field: &Field, row: &[u8]) -> Result<(), Malformed> 
 /// Keeps the heaviest rows and one row for the others.
 fn fold(rows: &mut Rows, field: &Field) -> Result<(), Malformed> {
     let name_of_row = first_key(field);
-    let other_key = [OTHER.as_bytes(), &[0]].concat();
+    let other_key = vec![(name_of_row, OTHER.as_bytes().to_vec())];
     let mut other = rows.remove(&other_key).unwrap_or_default();
     let mut by_weight: Vec<_> = std::mem::take(rows).into_iter().collect();
     by_weight.sort_by_key(|(_, row)| std::cmp::Reverse(row.weight()));
@@ -347,6 +356,22 @@ mod tests {
             .collect();
         let expected = [("blog", 6.0), ("main", 7.0), ("shop", 1.0)];
         assert_eq!(rows, expected.map(|(name, s)| (name.as_bytes().to_vec(), nanoseconds(s))));
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_is_the_first() {
+        let with = |names: &[&str]| {
+            record(|out| {
+                out.row(id::GILS, |row| {
+                    names.iter().for_each(|name| row.text(id::GIL_NAME, name));
+                    row.number(id::GIL_HELD, 1.0);
+                });
+            })
+        };
+        let records = [with(&["a", "a"]), with(&["a"]), with(&["a", "b"]), with(&["a\0b"])];
+        let sum = merge(records.iter().map(Vec::as_slice)).unwrap();
+        assert_eq!(all(&sum).iter().filter(|(found, _)| *found == id::GILS).count(), 2);
+        assert_eq!(merge([&*sum]).unwrap(), sum);
     }
 
     #[test]
