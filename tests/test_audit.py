@@ -403,7 +403,7 @@ def _is_gone(pid: int) -> bool:
 
 def test_progress_on_a_terminal(tmp_path: Path) -> None:
     at_once = (
-        "import sys; from headway.audit import command; command.PROGRESS_AFTER_S = 0.0;"
+        "import sys; from headway.commands import audit; audit.PROGRESS_AFTER_S = 0.0;"
         "from headway.cli import main; sys.exit(main())"
     )
     write(tmp_path, "")

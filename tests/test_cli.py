@@ -76,7 +76,7 @@ def test_importing_headway_works_without_the_extension_module() -> None:
     code = """
 import sys
 sys.modules["headway._native"] = None  # what a failed import leaves to find
-import headway.cli, headway.run, headway.report, headway.terminal, headway.gil
+import headway.cli, headway.commands.run, headway.commands.report, headway.gil
 try:
     headway.gil.install()
 except headway.errors.Unsupported as error:
@@ -107,7 +107,7 @@ def test_an_unknown_attribute_of_the_package() -> None:
 def test_module_search_imports_nothing_on_the_way() -> None:
     names = ("email.mime.text", "xml.dom.minidom", "unittest", "wsgiref.simple_server")
     code = (
-        "import sys; from headway.module_search import find_module;"
+        "import sys; from headway.commands.module_search import find_module;"
         f"print([find_module(name) for name in {names}]);"
         f"print([name for name in {names} if name.partition('.')[0] in sys.modules])"
     )

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.free_threading
 # Asks for the stack of another thread, from a thread that needs the GIL only before and after.
 PRELUDE = """
 import ctypes, os, signal, sys, threading, time
-from headway import _native, stacks
+from headway import _native
+from headway.meter import stacks
 
 def ask(thread, patience_s=20.0):
     try:

@@ -13,8 +13,8 @@ from served import Served
 HEADWAY = (
     sys.executable,
     "-c",
-    "import sys; from headway import cli; from headway.meter import reporter; reporter.MIN_INTERVAL_S = 0.1; "
-    "sys.exit(cli.main())",
+    "import sys; from headway import cli; from headway.meter import reporter; "
+    "reporter.MIN_INTERVAL_S = 0.1; sys.exit(cli.main())",
 )
 INTERVAL = ("--telemetry-interval", "0.1")
 

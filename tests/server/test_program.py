@@ -66,7 +66,7 @@ FIRST_EVENT = """stop.set()
 # A request that ends the program twice and takes a while itself.
 ENDED_TWICE = """
 import headway, os, signal, sys, threading, time
-from headway.server import program
+from headway.server.worker import program
 
 program.ONE_SIGNAL_S = {one_signal_s}
 stop = threading.Event()

@@ -312,5 +312,5 @@ def test_a_ledger_without_a_trace_says_so(tmp_path: Path) -> None:
 
 
 def test_no_program_pays_for_a_trace_that_nobody_asked_for() -> None:
-    code = "import sys; print('headway.timeline' in sys.modules, 'dataclasses' in sys.modules)"
+    code = "import sys; print('headway.trace' in sys.modules, 'dataclasses' in sys.modules)"
     assert headway("run", "-c", code).stdout == "False False\n"

@@ -3,8 +3,8 @@
 The program is not run in this process image: after the checks, exec replaces it by
 `python SCRIPT ARG...` (or `-m`, or `-c`), so that sys.argv, sys.path[0], __main__, stdin, signals,
 atexit and the exit status are CPython's own doing. The settings travel in the environment variable
-HEADWAY_RUN; `headway_follow.pth` makes the new image's `site` hand them to `headway.follow`, which
-starts the meter before the program's first line.
+HEADWAY_RUN; `headway_follow.pth` makes the new image's `site` hand them to
+`headway.meter.bootstrap`, which starts the meter before the program's first line.
 
 Nothing is written before exec, except that a file beside FILE is created and removed again to see
 that it can be.
