@@ -18,6 +18,7 @@ import sitting
 from figures import Figures, Target, number, percentile, table
 
 from headway.experiments.processes import NS, STOCK, Setting, Window, program, stock_and
+from headway.report.model import GilReport
 
 NAME = "latency"
 WORKLOADS = ("A", "B", "C")
@@ -81,14 +82,14 @@ def measure_cell(cell: Cell, seconds: float) -> tuple[dict[str, float], Holder |
         "max_s": max(latencies_s, default=math.nan),
         "call_p99_s": call_p99_s,
     }
-    return figures, longest_holder(answer["gil"]) if answer["gil"] else None
+    return figures, longest_holder(GilReport.decode(answer["gil"])) if answer["gil"] else None
 
 
-def longest_holder(report: dict[str, Any]) -> Holder | None:
+def longest_holder(report: GilReport) -> Holder | None:
     holders = [
-        Holder(thread["hold"]["max"], thread["name"])
-        for thread in report["threads"]
-        if thread["hold"]["max"] is not None
+        Holder(thread.hold.max_s, thread.name)
+        for thread in report.threads
+        if thread.hold.max_s is not None
     ]
     return max(holders, default=None)
 

@@ -84,7 +84,7 @@ def handoff_share(before: dict[int, dict[str, Any]], after: dict[int, dict[str, 
             page["gil"][what] - before[pid]["gil"][what] for pid, page in after.items()
         )
 
-    return ratio(passed_s("handoff"), passed_s("wall"))
+    return ratio(passed_s("handoff_s"), passed_s("wall_s"))
 
 
 def of_processes(cell: Cell, cells: Sequence[Cell]) -> Cell | None:

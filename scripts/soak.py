@@ -139,7 +139,7 @@ class Soak:
         self.happened["reinstalls"] += 1
 
     def check(self) -> None:
-        check_books(gil.snapshot().to_dict())
+        check_books(gil.snapshot().report())
         self.happened["snapshots"] += 1
 
     def signal(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from headway.report.model import GilReport
 
 EXACT_COUNTS = ("takes", "contended_takes", "voluntary_drops", "forced_drops", "preemptions")
 # Sums of floats that were whole nanoseconds.
@@ -13,32 +13,32 @@ class SoakFailure(Exception):
     """What went wrong, in one line."""
 
 
-def check_books(report: dict[str, Any]) -> None:
+def check_books(report: GilReport) -> None:
     """Raises SoakFailure unless the books balance as ARCHITECTURE.md has it."""
-    for row in report["gils"]:
-        threads = [thread for thread in report["threads"] if thread["gil"] == row["id"]]
-        drops = row["voluntary_drops"] + row["forced_drops"]
-        balances = {
-            "anomalies": (row["anomalies"], 0),
-            "takes and drops": (row["takes"] + row["held_at_open"], drops + row["held_now"]),
-            "waits and contended takes": (row["wait"]["count"], row["contended_takes"]),
-            "holds and drops": (row["hold"]["count"], drops),
-            "held, handoff, idle and wall": (
-                row["held"] + row["handoff"] + row["idle"],
-                row["wall"],
-            ),
-            "held and the threads' sum": (row["held"], sum(each["held"] for each in threads)),
+    for row in report.gils:
+        threads = report.threads_of(row)
+        drops = row.voluntary_drops + row.forced_drops
+        balances: dict[str, tuple[float, float]] = {
+            "anomalies": (row.anomalies, 0),
+            "takes and drops": (row.takes + row.held_at_open, drops + row.held_now),
+            "waits and contended takes": (row.wait.count, row.contended_takes),
+            "holds and drops": (row.hold.count, drops),
+            "held, handoff, idle and wall": (row.held_s + row.handoff_s + row.idle_s, row.wall_s),
+            "held and the threads' sum": (row.held_s, sum(each.held_s for each in threads)),
             **{
-                f"{count} and the threads' sum": (row[count], sum(each[count] for each in threads))
+                f"{count} and the threads' sum": (
+                    getattr(row, count),
+                    sum(getattr(each, count) for each in threads),
+                )
                 for count in EXACT_COUNTS
             },
         }
         for what, (one, other) in balances.items():
             exact = isinstance(one, int) and isinstance(other, int)
             if abs(one - other) > (0 if exact else ROUNDING_S):
-                where = f"pid {report['pid']}, GIL {row['id']} ({row['name']})"
+                where = f"pid {report.pid}, GIL {row.id} ({row.name})"
                 raise SoakFailure(f"{where}: {what}: {one} is not {other}")
-    for child in report["children"]:
+    for child in report.children:
         # One that runs may have been seen in the middle of an event.
-        if not any(row["alive"] for row in child["gils"]):
+        if not any(row.alive for row in child.gils):
             check_books(child)

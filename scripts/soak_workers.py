@@ -191,7 +191,7 @@ def live_as_child(size: int) -> NoReturn:
         for thread in threads:
             thread.join()
         if gil.is_installed():
-            check_books(gil.snapshot().to_dict())
+            check_books(gil.snapshot().report())
         status = 0
     except BaseException:
         # Not through sys.stderr, which another thread may have been using.

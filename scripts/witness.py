@@ -76,8 +76,8 @@ def compare(meter: Report, witness: Report) -> list[str]:
             f"{witness['contended_takes']}, {witness['doubtful_takes']} of them doubtful"
         )
     times = [
-        ("waited", meter["wait"]["sum"], witness["contended_takes"], EVENT_NS),
-        ("held", meter["held"], drops, HOLD_NS),
+        ("waited", meter["wait"]["sum_s"], witness["contended_takes"], EVENT_NS),
+        ("held", meter["held_s"], drops, HOLD_NS),
     ]
     for name, seconds, events, event_ns in times:
         if not close(seconds * 1e9, witness[f"{name}_ns"], events, event_ns):
@@ -85,7 +85,7 @@ def compare(meter: Report, witness: Report) -> list[str]:
     for key in PERCENTILES if witness["contended_takes"] else ():
         low, _ = bucket_of(witness[f"{key}_least"])
         _, high = bucket_of(witness[f"{key}_most"])
-        found_ns = meter["wait"][key] * 1e9
+        found_ns = meter["wait"][f"{key}_s"] * 1e9
         # The meter's waits are up to EVENT_NS shorter or longer, and so are the percentiles.
         if not low - EVENT_NS <= found_ns <= high + EVENT_NS:
             problems.append(
@@ -98,7 +98,7 @@ def percentile_errors(meter: Report, witness: Report) -> dict[str, float]:
     """Signed and relative; of no waits there are none."""
     if not witness["contended_takes"]:
         return {}
-    return {key: meter["wait"][key] * 1e9 / witness[key] - 1 for key in PERCENTILES}
+    return {key: meter["wait"][f"{key}_s"] * 1e9 / witness[key] - 1 for key in PERCENTILES}
 
 
 def mean_problems(errors: list[dict[str, float]]) -> list[str]:
@@ -201,7 +201,7 @@ def request(address: tuple[str, int], names: range) -> bytes:
 def show_run(program: str, policy: str, run: Report, problems: list[str]) -> None:
     meter, witness = run["meter"], run["witness"]
     errors = percentile_errors(meter, witness)
-    difference_ns = meter["wait"]["sum"] * 1e9 - witness["waited_ns"]
+    difference_ns = meter["wait"]["sum_s"] * 1e9 - witness["waited_ns"]
     print(
         f"{program:21} {policy:9} {witness['takes']:8,} {witness['contended_takes']:9,} "
         f"{witness['forced_drops']:8,} {witness['waited_ns'] / 1e9:9.4f} "

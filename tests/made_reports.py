@@ -1,4 +1,4 @@
-"""Reports of schema 1 made up of given waits and holds, for tests of what is done with reports."""
+"""Reports made up of given waits and holds, as parsed JSON, for tests of what is done with them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from headway.report.model import GilReport, Malformed
+
 SWITCH_INTERVAL_S = 0.005
+PARTS = {"p50_s": 0.5, "p90_s": 0.9, "p95_s": 0.95, "p99_s": 0.99, "p999_s": 0.999}
 
 
 def bucket_s(value_s: float) -> float:
@@ -21,11 +24,11 @@ def histogram(values_s: Sequence[float]) -> dict[str, Any]:
     count = len(values_s)
     made: dict[str, Any] = {
         "count": count,
-        "sum": float(sum(values_s)),
-        "min": values_s[0] if count else None,
-        "max": values_s[-1] if count else None,
+        "sum_s": float(sum(values_s)),
+        "min_s": values_s[0] if count else None,
+        "max_s": values_s[-1] if count else None,
     }
-    for name, part in (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
+    for name, part in PARTS.items():
         made[name] = values_s[min(int(part * count), count - 1)] if count else None
     made["buckets"] = [list(pair) for pair in sorted(Counter(map(bucket_s, values_s)).items())]
     return made
@@ -39,25 +42,27 @@ def thread(
     forced_drops: int = 0,
     gil: int = 0,
     preemptions: int = 0,
-    longest_unanswered: float | None = None,
-    longest_unanswered_cpu: float | None = None,
+    longest_unanswered_s: float | None = None,
+    longest_unanswered_cpu_s: float | None = None,
+    folded: int = 0,
 ) -> dict[str, Any]:
     return {
         "native_id": 1000 + sum(map(ord, name)),
         "name": name,
         "gil": gil,
         "alive": True,
-        "held": float(sum(holds_s)),
-        "waited": float(sum(waits_s)),
-        "forced_waited": 0.0,
+        "folded": folded,
+        "held_s": float(sum(holds_s)),
+        "waited_s": float(sum(waits_s)),
+        "forced_waited_s": 0.0,
         "takes": len(holds_s),
         "contended_takes": len(waits_s),
         "voluntary_drops": len(holds_s) - forced_drops,
         "forced_drops": forced_drops,
         "forced_waits": forced_drops,
         "preemptions": preemptions,
-        "longest_unanswered": longest_unanswered,
-        "longest_unanswered_cpu": longest_unanswered_cpu,
+        "longest_unanswered_s": longest_unanswered_s,
+        "longest_unanswered_cpu_s": longest_unanswered_cpu_s,
         "wait": histogram(waits_s),
         "hold": histogram(holds_s),
         "_waits_s": waits_s,
@@ -69,21 +74,22 @@ def gil(
     threads: Sequence[dict[str, Any]], wall_s: float, *, id: int = 0, drop_requests: int = 0
 ) -> dict[str, Any]:
     mine = [row for row in threads if row["gil"] == id]
-    held_s = sum(row["held"] for row in mine)
+    held_s = sum(row["held_s"] for row in mine)
     counts = ("takes", "contended_takes", "voluntary_drops", "forced_drops", "preemptions")
     return {
         "id": id,
         "name": "main" if id == 0 else f"interpreter {id}",
         "interpreters": [id],
         "alive": True,
-        "wall": wall_s,
-        "held": held_s,
-        "handoff": 0.0,
-        "idle": wall_s - held_s,
+        "wall_s": wall_s,
+        "held_s": held_s,
+        "handoff_s": 0.0,
+        "idle_s": wall_s - held_s,
         **{count: sum(row[count] for row in mine) for count in counts},
         "drop_requests": drop_requests,
-        "longest_wait_io_bound": None,
-        "longest_wait_cpu_bound": None,
+        **dict.fromkeys(("anomalies", "held_at_open", "held_now"), 0),
+        "longest_wait_io_bound_s": None,
+        "longest_wait_cpu_bound_s": None,
         "wait": histogram([wait for row in mine for wait in row["_waits_s"]]),
         "hold": histogram([hold for row in mine for hold in row["_holds_s"]]),
     }
@@ -96,16 +102,19 @@ def report(
     gils = [gil(threads, wall_s, id=id, drop_requests=drop_requests) for id in ids]
     rows = [{k: v for k, v in row.items() if not k.startswith("_")} for row in threads]
     return {
-        "schema": 1,
+        "schema": 2,
         "python": "3.13.0",
         "pid": 4242,
+        **dict.fromkeys(("parent_pid", "forked_from", "command", "free_threading")),
         "gil": "enabled",
         "policy": "interval",
-        "switch_interval": SWITCH_INTERVAL_S,
-        "wall": wall_s,
+        "switch_interval_s": SWITCH_INTERVAL_S,
+        "wall_s": wall_s,
         "gils": gils,
         "threads": rows,
+        "unmeasured_events": 0,
         "children": [],
+        "unlisted_children": 0,
         **changes,
     }
 
@@ -121,5 +130,19 @@ def convoy(interval_s: float = SWITCH_INTERVAL_S) -> dict[str, Any]:
         ],
         interval_s * 145,
         drop_requests=120,
-        switch_interval=interval_s,
+        switch_interval_s=interval_s,
     )
+
+
+def decoded(made: dict[str, Any]) -> GilReport:
+    """As the code that is tested gets it."""
+    return GilReport.decode(made)
+
+
+def problem_of(made: Any) -> str:
+    """The text with which a report is refused; "" if it is accepted."""
+    try:
+        GilReport.decode(made)
+    except Malformed as problem:
+        return str(problem)
+    return ""

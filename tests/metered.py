@@ -51,13 +51,13 @@ def assert_balanced(report: Report) -> None:
         assert gil["anomalies"] == 0
         for key in ("takes", "contended_takes", "voluntary_drops", "forced_drops"):
             assert gil[key] == sum(row[key] for row in rows), key
-        assert close(gil["held"], sum(row["held"] for row in rows), gil["wall"])
-        assert close(gil["held"] + gil["handoff"] + gil["idle"], gil["wall"], gil["wall"])
+        assert close(gil["held_s"], sum(row["held_s"] for row in rows), gil["wall_s"])
+        assert close(gil["held_s"] + gil["handoff_s"] + gil["idle_s"], gil["wall_s"], gil["wall_s"])
         assert gil["wait"]["count"] == gil["contended_takes"]
         assert gil["hold"]["count"] == drops
         for row in rows:
             assert row["wait"]["count"] == row["contended_takes"] <= row["takes"]
-            assert close(row["wait"]["sum"], row["waited"], gil["wall"])
+            assert close(row["wait"]["sum_s"], row["waited_s"], gil["wall_s"])
             assert sum(count for _, count in row["hold"]["buckets"]) == row["hold"]["count"]
     for child in report["children"]:
         if not child.get("alive"):

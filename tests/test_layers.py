@@ -37,7 +37,7 @@ PYTHON_LAYERS = (
     {"meter"},
     {"trace"},
     {"report"},
-    {"json_file"},
+    {"json_check", "json_file"},
     {"_native"},
     {"address", "errors", "extras"},
 )

@@ -76,8 +76,8 @@ def in_raw(durations_ns: Sequence[int]) -> dict[str, Any]:
 
 def in_report(durations_ns: Sequence[int]) -> dict[str, Any]:
     """The HIST of a report on waits of these durations."""
-    found: dict[str, Any] = Snapshot(in_raw(durations_ns)).to_dict()["threads"][0]["wait"]
-    return found
+    wait = Snapshot(in_raw(durations_ns)).to_dict()["threads"][0]["wait"]
+    return {key.removesuffix("_s"): value for key, value in wait.items()}
 
 
 def in_recorder(durations_ns: Sequence[int]) -> dict[str, Any]:
@@ -158,6 +158,6 @@ def test_a_stretch_whose_longest_wait_is_not_known_has_percentiles_too() -> None
     """The difference of two snapshots keeps an extreme only where it is one of the whole."""
     before, after = in_raw([1_000_000, 9_000_000]), in_raw([1_000_000, 9_000_000, 5_050_000])
     stretch = (Snapshot(after) - Snapshot(before)).to_dict()["threads"][0]["wait"]
-    assert (stretch["count"], stretch["min"], stretch["max"]) == (1, None, None)
+    assert (stretch["count"], stretch["min_s"], stretch["max_s"]) == (1, None, None)
     # The middle of the bucket from 4.98 to 5.24 ms.
-    assert stretch["p50"] == pytest.approx(5.111808e-3)
+    assert stretch["p50_s"] == pytest.approx(5.111808e-3)

@@ -49,9 +49,9 @@ def assert_scheduled(report: dict[str, Any], policy: str, id: int = 0) -> None:
     threads = [thread for thread in report["threads"] if thread["gil"] == id]
     assert row["preemptions"] > 0
     assert row["preemptions"] == sum(thread["preemptions"] for thread in threads)
-    longest = [row["longest_wait_io_bound"], row["longest_wait_cpu_bound"]]
-    assert max(each for each in longest if each) == row["wait"]["max"]
-    assert any(thread["longest_unanswered"] for thread in threads)
+    longest = [row["longest_wait_io_bound_s"], row["longest_wait_cpu_bound_s"]]
+    assert max(each for each in longest if each) == row["wait"]["max_s"]
+    assert any(thread["longest_unanswered_s"] for thread in threads)
 
 
 def test_there_are_these_policies_each_with_a_purpose() -> None:
@@ -82,7 +82,7 @@ def test_under_interval_nobody_is_preempted_and_there_are_no_classes() -> None:
     assert report["policy"] == "interval"
     (row,) = report["gils"]
     assert row["preemptions"] == 0
-    assert (row["longest_wait_io_bound"], row["longest_wait_cpu_bound"]) == (None, None)
+    assert (row["longest_wait_io_bound_s"], row["longest_wait_cpu_bound_s"]) == (None, None)
 
 
 def test_installed_again_the_policy_changes_and_the_books_go_on() -> None:
@@ -272,10 +272,10 @@ show([each.to_dict() for each in (before, after, after - before)])
     ((before, after, between),) = run_metered(code)
     assert_balanced(between)
     assert between["gils"][0]["preemptions"] == 0
-    for key in ("longest_wait_io_bound", "longest_wait_cpu_bound"):
+    for key in ("longest_wait_io_bound_s", "longest_wait_cpu_bound_s"):
         assert between["gils"][0][key] == after["gils"][0][key]
     rows = [{row["name"]: row for row in report["threads"]} for report in (before, between)]
-    assert rows[1]["compute"]["longest_unanswered"] == rows[0]["compute"]["longest_unanswered"]
+    assert rows[1]["compute"]["longest_unanswered_s"] == rows[0]["compute"]["longest_unanswered_s"]
 
 
 def test_a_ledger_tells_the_policy_of_the_process_that_left_it(tmp_path: Path) -> None:
@@ -373,8 +373,8 @@ def test_a_call_that_keeps_the_gil_is_reported_with_its_thread(tmp_path: Path, p
         said,
     ), result.stderr
     rows = {row["name"]: row for row in read_json(out)["threads"]}
-    assert rows["number cruncher"]["longest_unanswered"] > 0.05
-    assert rows["number cruncher"]["longest_unanswered_cpu"] > 0.01
+    assert rows["number cruncher"]["longest_unanswered_s"] > 0.05
+    assert rows["number cruncher"]["longest_unanswered_cpu_s"] > 0.01
 
 
 STARVED = """

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_reports import convoy, report, thread
+from made_reports import convoy, decoded, problem_of, report, thread
 
-from headway.report import processes, schema, summary, terminal
+from headway.report import processes, summary, terminal
+from headway.report.model import GilReport
 
 PYTHON = "/srv/venv/bin/python3.13"
 
@@ -38,21 +39,24 @@ PYTHON = "/srv/venv/bin/python3.13"
 )  # fmt: skip
 def test_a_command_is_told_without_the_interpreter(command: list[str], said: str) -> None:
     assert processes.role(command) == said
-    assert processes.label({"command": command, "forked_from": None}, 200) == said
+    assert processes.label(process(command=command), 200) == said
 
 
 def test_a_fork_is_told_from_its_parent() -> None:
-    forked = {"pid": 12, "command": [PYTHON, "app.py"], "forked_from": 11}
+    forked = process(pid=12, command=[PYTHON, "app.py"], forked_from=11)
     assert processes.label(forked) == "fork of app.py"
     assert processes.title(forked) == "pid 12 (fork of app.py)"
-    assert processes.title({**forked, "command": None}) == "pid 12 (fork of pid 11)"
-    # Reports from before there were commands.
-    assert processes.title({"pid": 12}) == "pid 12"
+    assert processes.title(forked.replaced(command=None)) == "pid 12 (fork of pid 11)"
+    assert processes.title(process(pid=12)) == "pid 12"
 
 
 def test_a_command_cannot_move_the_cursor_or_fill_the_screen() -> None:
-    hostile = {"command": [PYTHON, "\x1b[31mapp\n.py", "x" * 100_000]}
+    hostile = process(command=[PYTHON, "\x1b[31mapp\n.py", "x" * 100_000])
     assert processes.label(hostile, 30) == r"\x1b[31mapp\n.py xxxxxxxxxxxxxxx"[:29] + "~"
+
+
+def process(**changes: Any) -> GilReport:
+    return decoded(report([], 1.0, **changes))
 
 
 def child(pid: int, waits_s: list[float], **more: Any) -> dict[str, Any]:
@@ -63,19 +67,19 @@ def child(pid: int, waits_s: list[float], **more: Any) -> dict[str, Any]:
 def test_the_summary_speaks_of_the_process_that_waited_most() -> None:
     made = report([thread("MainThread", [0.001] * 3)], 1.0)
     made["children"] = [child(5, [0.01]), child(6, [0.1] * 5), child(7, [])]
-    said = summary.sentence(made)
+    said = summary.sentence(decoded(made))
     assert said.startswith("Of 4 processes, pid 6 (6.py) waited most. ")
     assert "MainThread waited 500 ms of 1 s" in said
     # The program itself is told without its pid.
-    made["threads"][0]["waited"] = 0.7
-    assert "pid" not in summary.sentence(made)
+    made["threads"][0]["waited_s"] = 0.7
+    assert "pid" not in summary.sentence(decoded(made))
 
 
 def test_the_thread_of_a_child_that_kept_the_gil_is_told_with_its_process() -> None:
-    made = report([thread("a", longest_unanswered=0.03)], 1.0, policy="priority")
+    made = report([thread("a", longest_unanswered_s=0.03)], 1.0, policy="priority")
     made["children"] = [child(6, [0.1], policy="priority")]
-    made["children"][0]["threads"][0]["longest_unanswered"] = 0.2
-    assert summary.unanswered(made).startswith(
+    made["children"][0]["threads"][0]["longest_unanswered_s"] = 0.2
+    assert summary.unanswered(decoded(made)).startswith(
         "MainThread of pid 6 (6.py) kept the GIL for 200 ms after it was asked to drop it (1 more "
     )
 
@@ -84,7 +88,7 @@ def test_children_are_listed_by_how_long_they_waited() -> None:
     made = convoy()
     waits = [n / 1000 for n in range(40)]
     made["children"] = [child(100 + n, [wait] if wait else []) for n, wait in enumerate(waits)]
-    text = terminal.draw(made, terminal.Style(100))
+    text = terminal.draw(decoded(made), terminal.Style(100))
     listed = [line.split()[1] for line in text.splitlines() if line.startswith("pid ")]
     assert listed == [str(139 - n) for n in range(30)]
     assert "pid 139 139.py" in text
@@ -94,7 +98,7 @@ def test_children_are_listed_by_how_long_they_waited() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"command": "x"}, "command is 'x', and must be a list or null"),
+        ({"command": "x"}, "command is 'x', and must be a list"),
         ({"command": ["x", 1]}, "command[1] is 1, and must be a string"),
         ({"forked_from": "1"}, "forked_from is '1', and must be an integer or null"),
         ({"command": ["x"], "forked_from": 1, "parent_pid": None}, ""),
@@ -103,4 +107,4 @@ def test_children_are_listed_by_how_long_they_waited() -> None:
 def test_a_report_with_another_kind_of_command_is_refused(
     fields: dict[str, Any], problem: str
 ) -> None:
-    assert schema.find_problem({**convoy(), **fields}) == problem
+    assert problem_of({**convoy(), **fields}) == problem

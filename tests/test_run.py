@@ -244,6 +244,7 @@ def test_nothing_large_is_imported_before_the_program() -> None:
         "headway.report",
         "headway.report.columns",
         "headway.report.distributions",
+        "headway.report.model",
         "headway.report.processes",
         "headway.report.summary",
         "headway.report.terminal",

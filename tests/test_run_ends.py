@@ -294,7 +294,7 @@ def test_what_a_crash_leaves_can_be_read(tmp_path: Path, how: str) -> None:
     # The next run that ends well has the last word.
     assert headway("run", "--json", out, "-c", "pass").returncode == 0
     assert not ledger.exists()
-    assert read_json(out)["schema"] == 1
+    assert read_json(out)["schema"] == 2
 
 
 @pytest.fixture(scope="module")
@@ -365,7 +365,7 @@ def test_json_to_where_the_program_has_left_for(tmp_path: Path) -> None:
         "run", "--json", "out.json", "-c", "import os; os.chdir('elsewhere')", cwd=tmp_path
     )
     assert result.returncode == 0
-    assert read_json(tmp_path / "out.json")["schema"] == 1
+    assert read_json(tmp_path / "out.json")["schema"] == 2
 
 
 def test_json_through_a_link_goes_to_its_target(tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_json_through_a_link_goes_to_its_target(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to("target.json")
     headway("run", "--json", tmp_path / "link.json", "-c", "pass")
     assert (tmp_path / "link.json").is_symlink()
-    assert read_json(tmp_path / "target.json")["schema"] == 1
+    assert read_json(tmp_path / "target.json")["schema"] == 2
 
 
 @pytest.mark.parametrize("path", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
@@ -381,7 +381,7 @@ def test_json_to_a_pipe(tmp_path: Path, path: str) -> None:
     result = headway("run", "--json", path, "-c", "print('program')", cwd=tmp_path)
     first, second = result.stdout.splitlines()
     assert first == "program"
-    assert second.startswith('{"schema":1,')
+    assert second.startswith('{"schema":2,')
     assert list(tmp_path.iterdir()) == []
 
 
@@ -423,7 +423,7 @@ def test_without_room_for_a_ledger_the_books_are_in_memory(tmp_path: Path) -> No
     assert first.startswith(f"headway run: the ledger {tmp_path}/out.json.ledger cannot be kept (")
     assert first.endswith("): after a crash there will be no report")
     assert rest == report_in(result.stderr)
-    assert read_json(tmp_path / "out.json")["schema"] == 1
+    assert read_json(tmp_path / "out.json")["schema"] == 2
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 
 
@@ -511,7 +511,7 @@ def test_the_json_is_written_by_a_program_that_gave_up_its_rights(
     code = GIVES_UP_RIGHTS[how].format(jail=str(tmp_path / "jail"))
     result = headway("run", "--json", out, "-c", f"import os; {code}")
     assert result.returncode == 0
-    assert read_json(out)["schema"] == 1
+    assert read_json(out)["schema"] == 2
     ledger = Path(f"{out}.ledger")
     stays = f"headway run: the ledger {ledger} stays, and is not needed: Permission denied\n"
     if how == "chroot":
@@ -553,7 +553,7 @@ def test_a_signal_writes_the_json_by_the_descriptor(tmp_path: Path) -> None:
     result = headway("run", "--json", "out/out.json", "-c", code, cwd=tmp_path)
     assert result.returncode == -signal.SIGTERM
     assert result.stderr == report_in(result.stderr) != ""
-    assert read_json(tmp_path / "moved" / "out.json")["schema"] == 1
+    assert read_json(tmp_path / "moved" / "out.json")["schema"] == 2
 
 
 def test_a_signal_reports_without_the_json_where_that_cannot_be_written(tmp_path: Path) -> None:

@@ -52,8 +52,10 @@ def check_books(process: dict[str, Any]) -> None:
         threads = rows[gil["id"]]
         drops = gil["voluntary_drops"] + gil["forced_drops"]
         assert gil["takes"] + gil["held_at_open"] == drops + gil["held_now"]
-        assert gil["held"] + gil["handoff"] + gil["idle"] == pytest.approx(gil["wall"], rel=1e-3)
-        assert sum(t["held"] for t in threads) == pytest.approx(gil["held"], rel=1e-3, abs=1e-9)
+        assert gil["held_s"] + gil["handoff_s"] + gil["idle_s"] == pytest.approx(
+            gil["wall_s"], rel=1e-3
+        )
+        assert sum(t["held_s"] for t in threads) == pytest.approx(gil["held_s"], rel=1e-3, abs=1e-9)
         for count in ("takes", "contended_takes", "voluntary_drops", "forced_drops"):
             assert sum(t[count] for t in threads) == gil[count]
         assert gil["anomalies"] == 0

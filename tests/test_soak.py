@@ -73,20 +73,22 @@ def one_more_wait(row: dict[str, Any]) -> None:
     "spoil",
     [
         *map(one_more, ("takes", "voluntary_drops", "forced_drops", "preemptions", "anomalies")),
-        *map(one_more, ("held", "handoff", "idle", "wall", "held_now")),
+        *map(one_more, ("held_s", "handoff_s", "idle_s", "wall_s", "held_now")),
         one_more_wait,
     ],
 )
 def test_books_that_do_not_balance_end_a_soak(
     sound: dict[str, Any], spoil: Callable[[dict[str, Any]], None]
 ) -> None:
+    from headway.report.model import GilReport
+
     sys.path.insert(0, str(SCRIPTS))
     try:
         from soak_books import SoakFailure, check_books
     finally:
         sys.path.remove(str(SCRIPTS))
-    check_books(sound)
+    check_books(GilReport.decode(sound))
     spoilt = copy.deepcopy(sound)
     spoil(spoilt["gils"][0])
     with pytest.raises(SoakFailure, match=f"pid {sound['pid']}, GIL 0"):
-        check_books(spoilt)
+        check_books(GilReport.decode(spoilt))

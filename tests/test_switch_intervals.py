@@ -39,7 +39,7 @@ def compute_beside(first, second, seconds=1.2):
     ended = True
     [thread.join() for thread in threads]
     report = (gil.snapshot() - before).to_dict()
-    held = {{row["name"]: row["held"] for row in report["threads"]}}
+    held = {{row["name"]: row["held_s"] for row in report["threads"]}}
     return [report, *(held[thread.name] for thread in threads)]
 
 def thread_with(ns, name):

@@ -7,26 +7,27 @@ from typing import Any
 
 import pytest
 from launch import GIL_ENABLED, headway, read_json
-from made_reports import convoy, report, thread
+from made_reports import convoy, decoded, report, thread
 
 from headway.report import summary, terminal, thread_groups
+from headway.report.model import ThreadRow
 
 pytestmark = pytest.mark.free_threading
 
 LIMIT = 20
 
 
-def waited_s(row: dict[str, Any]) -> float:
-    return float(row["waited"])
+def waited_s(row: ThreadRow) -> float:
+    return row.waited_s
 
 
-def held_s(row: dict[str, Any]) -> float:
-    return float(row["held"])
+def held_s(row: ThreadRow) -> float:
+    return row.held_s
 
 
 def grouped(rows: list[dict[str, Any]]) -> dict[str, int]:
-    found = thread_groups.group(rows, (waited_s, held_s), LIMIT)
-    return {row["name"]: thread_groups.threads_of(row) for row in found}
+    found = thread_groups.group([ThreadRow.decode(row) for row in rows], (waited_s, held_s), LIMIT)
+    return {row.name: thread_groups.threads_of(row) for row in found}
 
 
 @pytest.mark.parametrize(
@@ -100,32 +101,32 @@ def test_a_group_has_the_figures_of_all_its_threads() -> None:
     waits = [[chance.expovariate(1000) for _ in range(20)] for _ in range(40)]
     rows = [thread(f"t-{n}", each, [0.01, 0.02], forced_drops=1) for n, each in enumerate(waits)]
     for row in rows[::2]:
-        row["longest_unanswered"] = 0.01
+        row["longest_unanswered_s"] = 0.01
     # As if none stood out.
-    (row,) = thread_groups.group(rows, (), LIMIT)
+    (row,) = thread_groups.group([ThreadRow.decode(each) for each in rows], (), LIMIT)
     every = sorted(wait for each in waits for wait in each)
-    assert row["threads"] == 40
-    assert row["waited"] == pytest.approx(sum(every))
-    assert row["held"] == pytest.approx(40 * 0.03)
-    assert (row["takes"], row["forced_drops"], row["longest_unanswered"]) == (80, 40, 0.01)
-    wait = row["wait"]
-    assert (wait["count"], wait["min"], wait["max"]) == (
+    assert row.folded == 40
+    assert row.waited_s == pytest.approx(sum(every))
+    assert row.held_s == pytest.approx(40 * 0.03)
+    assert (row.takes, row.forced_drops, row.longest_unanswered_s) == (80, 40, 0.01)
+    wait = row.wait
+    assert (wait.count, wait.min_s, wait.max_s) == (
         800,
         pytest.approx(every[0], abs=1e-9),
         pytest.approx(every[-1], abs=1e-9),
     )
-    assert wait["p99"] == pytest.approx(every[791], rel=0.0625)
-    assert sum(number for _, number in wait["buckets"]) == 800
+    assert wait.p99_s == pytest.approx(every[791], rel=0.0625)
+    assert sum(number for _, number in wait.buckets) == 800
 
 
 def test_groups_are_those_of_one_gil() -> None:
     rows = [thread(f"t-{n}", [0.001], gil=n % 2) for n in range(40)]
-    found = thread_groups.group(rows, (), LIMIT)
-    assert sorted((row["gil"], row["threads"]) for row in found) == [(0, 20), (1, 20)]
+    found = thread_groups.group([ThreadRow.decode(row) for row in rows], (), LIMIT)
+    assert sorted((row.gil, row.folded) for row in found) == [(0, 20), (1, 20)]
 
 
 def lines_of(made: dict[str, Any], width: int = 80) -> list[str]:
-    return terminal.draw(made, terminal.Style(width)).splitlines()
+    return terminal.draw(decoded(made), terminal.Style(width)).splitlines()
 
 
 def test_a_table_of_groups_has_the_number_of_threads() -> None:
@@ -152,7 +153,9 @@ def test_the_thread_that_held_most_is_shown_however_many_waited_more() -> None:
 
 def test_a_sum_of_ended_threads_is_told_as_such() -> None:
     made = report([{**thread("Thread- (f)", [0.1] * 8), "folded": 9_744}, thread("a")], 1.0)
-    assert "9,744 ended threads (Thread- (f)) waited 800 ms of 1 s" in summary.sentence(made)
+    assert "9,744 ended threads (Thread- (f)) waited 800 ms of 1 s" in summary.sentence(
+        decoded(made)
+    )
 
 
 @pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")

@@ -45,16 +45,16 @@ def meter(**changes: Any) -> dict[str, Any]:
         "contended_takes": 100,
         "voluntary_drops": 960,
         "forced_drops": 40,
-        "held": 0.9,
-        "wait": {"sum": 0.5, "p50": 0.005, "p90": 0.006, "p99": 0.007},
+        "held_s": 0.9,
+        "wait": {"sum_s": 0.5, "p50_s": 0.005, "p90_s": 0.006, "p99_s": 0.007},
         **changes,
     }
 
 
 def test_what_agrees() -> None:
     assert compare(meter(), witness()) == []
-    nearly = {"sum": 0.4976, "p50": 0.0051, "p90": 0.0059, "p99": 0.00705}
-    assert compare(meter(held=0.9044, wait=nearly, contended_takes=97), witness()) == []
+    nearly = {"sum_s": 0.4976, "p50_s": 0.0051, "p90_s": 0.0059, "p99_s": 0.00705}
+    assert compare(meter(held_s=0.9044, wait=nearly, contended_takes=97), witness()) == []
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_what_agrees() -> None:
         ({"voluntary_drops": 961, "forced_drops": 39}, "forced_drops"),
         ({"contended_takes": 104}, "contended_takes"),
         ({"contended_takes": 96}, "contended_takes"),
-        ({"held": 0.89}, "held"),
-        ({"wait": {**meter()["wait"], "sum": 0.497}}, "waited"),
-        ({"wait": {**meter()["wait"], "p90": 0.0063}}, "p90"),
+        ({"held_s": 0.89}, "held"),
+        ({"wait": {**meter()["wait"], "sum_s": 0.497}}, "waited"),
+        ({"wait": {**meter()["wait"], "p90_s": 0.0063}}, "p90"),
     ],
 )
 def test_what_differs_is_named(changes: dict[str, Any], named: str) -> None:
@@ -76,21 +76,26 @@ def test_what_differs_is_named(changes: dict[str, Any], named: str) -> None:
 
 
 def test_many_short_waits_may_differ_by_50_ns_each() -> None:
-    waits = {"sum": 0.000_095, "p50": 0.000_000_95, "p90": 0.000_000_95, "p99": 0.000_000_95}
+    waits = {
+        "sum_s": 0.000_095,
+        "p50_s": 0.000_000_95,
+        "p90_s": 0.000_000_95,
+        "p99_s": 0.000_000_95,
+    }
     exact = witness(waited_ns=100_000, **percentiles(p50=1_000, p90=1_000, p99=1_000))
     assert compare(meter(wait=waits), exact) == []
-    problems = compare(meter(wait={**waits, "sum": 0.000_094}), exact)
+    problems = compare(meter(wait={**waits, "sum_s": 0.000_094}), exact)
     assert [problem.split(":")[0] for problem in problems] == ["waited"]
 
 
 def test_doubtful_takes_may_move_a_percentile() -> None:
     exact = witness(p90_least=5 * MS, p90_most=6 * MS)
-    wait = {**meter()["wait"], "p90": 0.0051}
+    wait = {**meter()["wait"], "p90_s": 0.0051}
     assert compare(meter(wait=wait), exact) == []
 
 
 def test_a_program_without_waits() -> None:
-    nothing = {"sum": 0.0, "p50": None, "p90": None, "p99": None}
+    nothing = {"sum_s": 0.0, "p50_s": None, "p90_s": None, "p99_s": None}
     exact = witness(contended_takes=0, waited_ns=0, p50=None, p90=None, p99=None)
     assert compare(meter(contended_takes=0, wait=nothing), exact) == []
 

@@ -68,7 +68,7 @@ def serving(folder: Path, policy: str, telemetry: str) -> Iterator[Server]:
 
 
 def read_gil(server: Server) -> dict[str, Any]:
-    """What the meter in the server has seen so far: the GIL report, schema 1."""
+    """What the meter in the server has seen so far: the GIL report, schema 2."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
     connection.request("GET", "/gil")
     seen: dict[str, Any] = json.loads(connection.getresponse().read())
@@ -111,7 +111,10 @@ def gil_shares(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float
     """How the main GIL's time between two reports divides; empty without a GIL."""
     if after["gil"] == "disabled":
         return {}
-    spent = {state: after["gils"][0][state] - before["gils"][0][state] for state in GIL_STATES}
+    spent = {
+        state: after["gils"][0][f"{state}_s"] - before["gils"][0][f"{state}_s"]
+        for state in GIL_STATES
+    }
     return {state: seconds / sum(spent.values()) for state, seconds in spent.items()}
 
 
@@ -123,7 +126,7 @@ def run_phase(server: Server, title: str, seconds: float, heavy: int) -> Phase:
     time.sleep(0.5)
     waits = read_gil_waits(server.access_log, start, end)
     shares = gil_shares(before, after)
-    return Phase(title, latencies, waits, shares, after["switch_interval"], start, end)
+    return Phase(title, latencies, waits, shares, after["switch_interval_s"], start, end)
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,5 @@ if TYPE_CHECKING:
 def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     if environ["PATH_INFO"] != "/gil":
         return shop.app(environ, start_response)
-    seen = {"switch_interval": sys.getswitchinterval(), **gil.snapshot().to_dict()}
     start_response("200 OK", [("Content-Type", "application/json")])
-    return [json.dumps(seen).encode()]
+    return [json.dumps(gil.snapshot().to_dict()).encode()]

@@ -8,8 +8,8 @@
     gil.uninstall()
 
 The meter watches and changes nothing, unless `install()` is given a policy. `snapshot()` may be
-called from any thread. Words and figures are defined in ARCHITECTURE.md; `Snapshot.to_dict()` is
-the GIL report, schema 1.
+called from any thread. Words and figures are defined in ARCHITECTURE.md; `Snapshot.report()` is
+the GIL report as objects, `Snapshot.to_dict()` as plain values (schema 2).
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from made_reports import decoded, report, thread
+
 from headway.trace import events
 from headway.trace.events import EVENT, GIL_SHIFT, KIND_SHIFT, to_timeline
 from headway.trace.timeline import (
@@ -37,7 +39,8 @@ def trace_of(*kept: tuple[int, int, int], lost: int = 0, gil: int = 1, **other: 
         "gils": other.get("gils", [(1, 0, "")]),
     }
     rows = other.get("rows", [])
-    return to_timeline(trace, {"pid": 7, "threads": rows}, "app.py")
+    threads = [{**thread("x"), **row} for row in rows]
+    return to_timeline(trace, decoded({**report([], 1.0), "pid": 7, "threads": threads}), "app.py")
 
 
 def test_a_wait_ends_in_a_hold_and_a_forced_drop_in_a_forced_wait() -> None:

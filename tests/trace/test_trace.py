@@ -30,11 +30,11 @@ def test_the_trace_and_the_report_agree(tmp_path: Path, policy: str) -> None:
         assert len(waits) == row["contended_takes"]
         forced = [hold for hold in holds if hold.told["drop"] == "forced"]
         assert len(forced) == row["forced_drops"]
-        assert length_s(holds) == pytest.approx(row["held"], rel=1e-9)
-        assert length_s(waits) == pytest.approx(row["waited"], rel=1e-9)
+        assert length_s(holds) == pytest.approx(row["held_s"], rel=1e-9)
+        assert length_s(waits) == pytest.approx(row["waited_s"], rel=1e-9)
         forced_waits = trace.of(name, "forced wait")
         assert len(forced_waits) <= row["forced_drops"]
-        assert length_s(forced_waits) == pytest.approx(row["forced_waited"], rel=1e-9)
+        assert length_s(forced_waits) == pytest.approx(row["forced_waited_s"], rel=1e-9)
     (gil,) = report["gils"]
     requests = [mark for mark in trace.marks if mark["name"] == "drop request"]
     assert len(requests) == gil["drop_requests"] > 0

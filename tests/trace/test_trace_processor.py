@@ -55,9 +55,9 @@ def test_perfetto_finds_what_the_report_says(tmp_path: Path) -> None:
         assert names[row["native_id"]] == name
         if name == "MainThread":
             continue  # it ran on between the trace and the report
-        assert slices[name, "hold"] == (row["takes"], pytest.approx(row["held"] * 1e9))
+        assert slices[name, "hold"] == (row["takes"], pytest.approx(row["held_s"] * 1e9))
         assert slices["GIL main", name] == slices[name, "hold"]
-        waits = (row["contended_takes"], pytest.approx(row["waited"] * 1e9))
+        waits = (row["contended_takes"], pytest.approx(row["waited_s"] * 1e9))
         assert slices.get((name, "wait"), (0, 0)) == waits
         assert drops.get((name, "forced"), 0) == row["forced_drops"]
         assert drops.get((name, "voluntary"), 0) == row["voluntary_drops"]

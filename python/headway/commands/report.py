@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from headway.report.model import GilReport
+
 DESCRIPTION = """\
 Shows the report of `headway run --json FILE` again. If that run was killed or crashed before it
 could write FILE, shows what its ledger, FILE.ledger, held at that moment.
@@ -28,7 +30,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         metavar="OUT",
-        help="also write the report to OUT as JSON (schema 1); with - that goes to stdout, and the "
+        help="also write the report to OUT as JSON (schema 2); with - that goes to stdout, and the "
         "text to stderr",
     )
     parser.add_argument(
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         _write_trace(trace, report, trace_path, arguments)
     if json_path:
         try:
-            write_json(report, json_path)
+            write_json(report.to_dict(), json_path)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -64,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_trace(
     trace: dict[str, Any] | None,
-    report: dict[str, Any],
+    report: GilReport,
     path: str,
     arguments: argparse.Namespace,
 ) -> None:

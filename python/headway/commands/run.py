@@ -121,7 +121,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         metavar="FILE",
-        help="also write the report to FILE as JSON (schema 1); - is stdout",
+        help="also write the report to FILE as JSON (schema 2); - is stdout",
     )
     parser.add_argument(
         "--trace",

@@ -19,7 +19,7 @@ from headway.experiments import statistics
 from headway.experiments.experiment import Experiment
 from headway.experiments.options import MAX_VALUES
 from headway.experiments.results import Result, Results
-from headway.report.schema import OPTIONAL_NUMBER, find_field_problem, find_histogram_problem
+from headway.json_check import OPTIONAL_NUMBER, find_field_problem, find_histogram_problem
 
 SCHEMA = 1
 STDIN = "-"

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from headway.report.model import GilReport
+
 # Runs `headway report` in a fresh interpreter that starts no meter of its own (-S: no .pth) and
 # sees neither the program's directory nor its PYTHON* variables (-I).
 REPORT_CODE = (
@@ -416,7 +418,7 @@ def _finish(settings: Settings) -> None:
         from headway import _native, gil
 
         trace = gil.read_trace() if settings.trace_path else None
-        report = gil.snapshot().to_dict()
+        report = gil.snapshot().report()
         if settings.replaced:
             times = "once" if settings.replaced == 1 else f"{settings.replaced} times"
             _say(
@@ -438,7 +440,7 @@ def _finish(settings: Settings) -> None:
         _say(f"headway run: no report: {type(error).__name__}: {error}")
 
 
-def _write_trace(trace: dict[str, Any], report: dict[str, Any], settings: Settings) -> None:
+def _write_trace(trace: dict[str, Any], report: GilReport, settings: Settings) -> None:
     from headway.trace import trace_file
 
     try:
@@ -447,7 +449,7 @@ def _write_trace(trace: dict[str, Any], report: dict[str, Any], settings: Settin
         _say(f"headway run: --trace {settings.trace_path!r}: {error.strerror}")
 
 
-def _show(report: dict[str, Any], trace: dict[str, Any] | None, settings: Settings) -> bool:
+def _show(report: GilReport, trace: dict[str, Any] | None, settings: Settings) -> bool:
     """Writes the JSON and the trace, then the report to stderr. False if the JSON could not be
     written."""
     for stream in {id(stream): stream for stream in (sys.__stdout__, sys.__stderr__)}.values():
@@ -462,7 +464,7 @@ def _show(report: dict[str, Any], trace: dict[str, Any] | None, settings: Settin
     written = True
     if settings.json_path:
         try:
-            json_file.write_json(report, settings.json_path)
+            json_file.write_json(report.to_dict(), settings.json_path)
         except OSError as error:
             written = False
             left = ""

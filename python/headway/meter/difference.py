@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Report = dict[str, Any]
-    Key = Callable[[Report], tuple[Any, ...]]
+    Raw = dict[str, Any]
+    Key = Callable[[Raw], tuple[Any, ...]]
 
 
 KEPT = {*GIL_MAXIMA.values(), *THREAD_MAXIMA.values()}
 
 
-def difference(after: Report, before: Report) -> Report:
+def difference(after: Raw, before: Raw) -> Raw:
     result = dict(after)
     for key in ("wall_ns", "unmeasured_events"):
         result[key] = after[key] - before[key]
@@ -41,7 +41,7 @@ def difference(after: Report, before: Report) -> Report:
     for row in after["gils"]:
         gone.pop(_gil_key(row), None)
 
-    def sum_of_threads(row: Report) -> list[tuple[Any, ...]]:
+    def sum_of_threads(row: Raw) -> list[tuple[Any, ...]]:
         gils = [row["gil"]] if row["gil"] not in gone.values() else []
         gils += [other["id"] for other in after["gils"] if other["folded"]]
         names = (row["name"], _stem(row["name"]), "(ended)")
@@ -58,10 +58,10 @@ def difference(after: Report, before: Report) -> Report:
     return result
 
 
-def _parks(after: Report, before: Report) -> Report:
+def _parks(after: Raw, before: Raw) -> Raw:
     known = after["cpu_ns"] is not None and before["cpu_ns"] is not None
 
-    def sum_of_threads(row: Report) -> list[tuple[Any, ...]]:
+    def sum_of_threads(row: Raw) -> list[tuple[Any, ...]]:
         return [(name,) for name in (row["name"], _stem(row["name"]), "(ended)")]
 
     return {
@@ -70,19 +70,19 @@ def _parks(after: Report, before: Report) -> Report:
     }
 
 
-def _park_key(row: Report) -> tuple[Any, ...]:
+def _park_key(row: Raw) -> tuple[Any, ...]:
     return (row["native_id"] or row["name"],)
 
 
-def _gil_key(row: Report) -> tuple[Any, ...]:
+def _gil_key(row: Raw) -> tuple[Any, ...]:
     return ("sum",) if row["folded"] else (row["id"], row["interpreter"])
 
 
-def _sum_of_gils(_row: Report) -> list[tuple[Any, ...]]:
+def _sum_of_gils(_row: Raw) -> list[tuple[Any, ...]]:
     return [("sum",)]
 
 
-def _thread_key(row: Report) -> tuple[Any, ...]:
+def _thread_key(row: Raw) -> tuple[Any, ...]:
     return row["gil"], row["native_id"] or row["name"]
 
 
@@ -93,11 +93,11 @@ def _stem(name: str) -> str:
 
 
 def _rows(
-    after: list[Report], before: list[Report], key: Key, sums: Callable[[Report], list[Any]]
-) -> list[Report]:
+    after: list[Raw], before: list[Raw], key: Key, sums: Callable[[Raw], list[Any]]
+) -> list[Raw]:
     """`after` less `before`; `sums` says under which keys a row of `before` may lie folded."""
     later = {key(row): row for row in after}
-    earlier: dict[tuple[Any, ...], list[Report]] = {}
+    earlier: dict[tuple[Any, ...], list[Raw]] = {}
     for row in before:
         same = later.get(key(row))
         home = key(row) if same is not None and _may_follow(same, row) else None
@@ -108,7 +108,7 @@ def _rows(
     return [_less(row, earlier.get(key(row), [])) for row in after]
 
 
-def _may_follow(after: Report, before: Report) -> bool:
+def _may_follow(after: Raw, before: Raw) -> bool:
     """Whether `after` can be the same row later: the kernel gives a thread's number out again."""
     revived = after["alive"] and not before["alive"]
     counted = [
@@ -117,7 +117,7 @@ def _may_follow(after: Report, before: Report) -> bool:
     return not revived and bool(counted[0] >= counted[1])
 
 
-def _less(after: Report, before: list[Report]) -> Report:
+def _less(after: Raw, before: list[Raw]) -> Raw:
     result = dict(after)
     for row in before:
         for key in after:
@@ -136,7 +136,7 @@ def _less(after: Report, before: list[Report]) -> Report:
     return result
 
 
-def _distribution_less(after: Report, before: Report) -> Report:
+def _distribution_less(after: Raw, before: Raw) -> Raw:
     """The extremes of a stretch are known only if they are extremes of the whole."""
     earlier = dict(before["buckets"])
     buckets = [(bound, number - earlier.get(bound, 0)) for bound, number in after["buckets"]]

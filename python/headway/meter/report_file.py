@@ -8,7 +8,7 @@ import stat
 import sys
 
 from headway.errors import CommandError, Error
-from headway.report import schema
+from headway.report.model import GilReport, Malformed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,17 +19,15 @@ MAX_JSON_BYTES = 256 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
 
 
-def read_report(file: str) -> dict[str, Any]:
+def read_report(file: str) -> GilReport:
     """The report in FILE, in FILE.ledger if that is newer, or on stdin for "-".
 
-    Raises CommandError (exit code 2) if there is none, or if it is not of schema 1.
+    Raises CommandError (exit code 2) if there is none, or if it is of another schema.
     """
     return read_with_trace(file)[0]
 
 
-def read_with_trace(
-    file: str, traced: bool = False
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def read_with_trace(file: str, traced: bool = False) -> tuple[GilReport, dict[str, Any] | None]:
     """As `read_report`; if `traced`, with the events that a ledger has."""
     if file == "-":
         return _read_stdin(traced)
@@ -60,7 +58,7 @@ def _is_newer(ledger: str, file: str) -> bool:
     return status.st_size == 0 or status.st_mtime_ns <= ledger_time
 
 
-def _read_stdin(traced: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _read_stdin(traced: bool) -> tuple[GilReport, dict[str, Any] | None]:
     stdin = sys.stdin.buffer
     start = stdin.read(1)
     if start == b"{":
@@ -81,13 +79,11 @@ def _read_stdin(traced: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
         return _read_ledger(f"/proc/self/fd/{copy.fileno()}", "-", traced)
 
 
-def _read_ledger(
-    path: str, name: str, traced: bool
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _read_ledger(path: str, name: str, traced: bool) -> tuple[GilReport, dict[str, Any] | None]:
     from headway import gil
 
     try:
-        report: dict[str, Any] = gil.read_ledger(path).to_dict()
+        report = gil.read_ledger(path).report()
         trace = gil.read_ledger_trace(path) if traced else None
     except (Error, ValueError) as error:
         raise CommandError(
@@ -96,14 +92,13 @@ def _read_ledger(
     return report, trace
 
 
-def parse_json(data: bytes, name: str) -> dict[str, Any]:
-    """The report in `data`; CommandError names what of schema 1 it lacks."""
+def parse_json(data: bytes, name: str) -> GilReport:
+    """The report in `data`. Raises CommandError, which names what is wrong with it."""
     try:
-        report = json.loads(data)
+        parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"FILE {name!r} is not JSON: {error}", exit_code=2) from error
-    problem = schema.find_problem(report)
-    if problem:
-        raise CommandError(f"FILE {name!r} is no GIL report: {problem}", exit_code=2)
-    checked: dict[str, Any] = report
-    return checked
+    try:
+        return GilReport.decode(parsed)
+    except Malformed as problem:
+        raise CommandError(f"FILE {name!r} is no GIL report: {problem}", exit_code=2) from None

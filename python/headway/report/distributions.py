@@ -1,14 +1,16 @@
-"""What a raw row of the books holds (`headway._native` makes it), how distributions add up, and
-which percentiles they have."""
+"""Raw rows of the counters, as `headway._native` makes them, and the arithmetic of distributions:
+sums, percentiles, histograms of the report."""
 
 from __future__ import annotations
+
+from headway.report.model import Histogram
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    Report = dict[str, Any]
+    Raw = dict[str, Any]
 
 GIL_TIMES = ("wall", "held", "handoff", "idle")
 GIL_COUNTS = (
@@ -33,20 +35,20 @@ THREAD_COUNTS = (
 # How threads of a free-threaded build wait (`parked_waits` in crates/gil): for locks and events,
 # and because another thread stopped the world.
 PARK_TIMES = ("parked", "suspended")
-# Raw figures that are the longest of something: they have no sum and no difference. A policy other
-# than interval keeps the first two, by the class of the thread that waited.
+# The longest of something, by its name in the report: raw figures without a sum or a difference. A
+# policy other than interval keeps the first two, by the class of the thread that waited.
 GIL_MAXIMA = {
-    "longest_wait_io_bound": "longest_io_bound_wait_ns",
-    "longest_wait_cpu_bound": "longest_cpu_bound_wait_ns",
+    "longest_wait_io_bound_s": "longest_io_bound_wait_ns",
+    "longest_wait_cpu_bound_s": "longest_cpu_bound_wait_ns",
 }
 THREAD_MAXIMA = {
-    "longest_unanswered": "longest_answer_ns",
-    "longest_unanswered_cpu": "longest_answer_cpu_ns",
+    "longest_unanswered_s": "longest_answer_ns",
+    "longest_unanswered_cpu_s": "longest_answer_cpu_ns",
 }
 
 
-def sum_distributions(distributions: Iterable[Report]) -> Report:
-    total: Report = {"count": 0, "sum_ns": 0, "min_ns": None, "max_ns": None}
+def sum_distributions(distributions: Iterable[Raw]) -> Raw:
+    total: Raw = {"count": 0, "sum_ns": 0, "min_ns": None, "max_ns": None}
     counts: dict[int, int] = {}
     for one in distributions:
         total["count"] += one["count"]
@@ -68,7 +70,26 @@ UNBOUNDED_NS = 2**64 - 1
 STEPS_PER_POWER = 16
 
 
-def percentiles_ns(distribution: Report) -> dict[str, int | None]:
+NS = 1e9  # in a second
+
+
+def to_histogram(distribution: Raw) -> Histogram:
+    """The histogram of the report, in seconds."""
+
+    def seconds(ns: int | None) -> float | None:
+        return None if ns is None else ns / NS
+
+    return Histogram(
+        count=distribution["count"],
+        sum_s=distribution["sum_ns"] / NS,
+        min_s=seconds(distribution["min_ns"]),
+        max_s=seconds(distribution["max_ns"]),
+        **{f"{key}_s": seconds(ns) for key, ns in percentiles_ns(distribution).items()},
+        buckets=[(bound / NS, number) for bound, number in distribution["buckets"]],
+    )
+
+
+def percentiles_ns(distribution: Raw) -> dict[str, int | None]:
     """Each of PERCENTILES in nanoseconds; None of an empty distribution.
 
     A percentile is the smallest duration that a share of all do not exceed. Which bucket it is in

@@ -1,7 +1,4 @@
-"""What the processes of a report are: who is among them, and what one is called in a line of text.
-
-Works on dicts of schema 1 and on command lines. Pure.
-"""
+"""The name of a process of a report in a line of text, made of its command line. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ from headway.report import columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
+    from collections.abc import Sequence
+
+    from headway.report.model import GilReport
 
 # What well-known programs pass to `python -c`, and what such a process is.
 ROLES = (
@@ -25,28 +23,18 @@ WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 MAX_LABEL = 200
 
 
-def all_of(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The process that a report is of, then its children."""
-    yield report
-    for child in report["children"]:
-        yield from all_of(child)
-
-
-def label(process: dict[str, Any], limit: int = columns.MAX_NAME) -> str:
-    """The command of a process and how it came to be, as printable text; "" if neither is known.
-
-    Reports from before there were commands lack them.
-    """
-    said = role(process.get("command") or ())
-    if process.get("forked_from"):
-        said = f"fork of {said}" if said else f"fork of pid {process['forked_from']}"
+def label(process: GilReport, limit: int = columns.MAX_NAME) -> str:
+    """The command of a process and how it came to be, as printable text; "" if neither is known."""
+    said = role(process.command or ())
+    if process.forked_from:
+        said = f"fork of {said}" if said else f"fork of pid {process.forked_from}"
     return columns.name(said, limit)
 
 
-def title(process: dict[str, Any], limit: int = columns.MAX_NAME) -> str:
+def title(process: GilReport, limit: int = columns.MAX_NAME) -> str:
     """The process's pid and label, for a sentence."""
     said = label(process, limit)
-    return f"pid {process['pid']} ({said})" if said else f"pid {process['pid']}"
+    return f"pid {process.pid} ({said})" if said else f"pid {process.pid}"
 
 
 def role(command: Sequence[str]) -> str:

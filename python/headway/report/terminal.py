@@ -1,4 +1,4 @@
-"""A GIL report (schema 1) drawn as text for a terminal. Pure: a dict goes in, a string comes out.
+"""A GIL report drawn as text for a terminal. Pure: a report goes in, a string comes out.
 
 Plain ASCII where the encoding has no block elements; colour only on a terminal, and not where
 NO_COLOR (no-color.org) is set. Runs at the end of other people's programs, so it imports nothing
@@ -14,7 +14,8 @@ from headway.report import columns, processes, summary, thread_groups, units, wa
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+
+    from headway.report.model import FreeThreading, GilReport, GilRow, ParkedThreadRow, ThreadRow
 
 MIN_WIDTH, MAX_WIDTH = 60, 110
 MAX_THREADS = 20
@@ -72,21 +73,21 @@ class Style:
         return f"\x1b[2m{text}\x1b[0m" if self.colour else text
 
 
-def draw(report: dict[str, Any], style: Style | None = None) -> str:
+def draw(report: GilReport, style: Style | None = None) -> str:
     """The whole report, with a newline at its end; without a style, 80 columns and no colour."""
     style = style or Style()
     lines = [*_heading(report, style), ""]
-    for gil in report["gils"]:
+    for gil in report.gils:
         lines += [*_gil(gil, style), *_scheduling(gil, report, style), ""]
-    if report["threads"]:
+    if report.threads:
         lines += [*_threads(report, style), ""]
-    for gil in report["gils"]:
-        if gil["wait"]["count"]:
+    for gil in report.gils:
+        if gil.wait.count:
             lines += [*_waits(gil, report, style), ""]
-    if report.get("free_threading"):
-        lines += [*_free_threading(report, style), ""]
-    if report["children"]:
-        lines += [*_children(report["children"], style), ""]
+    if report.free_threading:
+        lines += [*_free_threading(report.free_threading, report.wall_s, style), ""]
+    if report.children:
+        lines += [*_children(report.children, style), ""]
     missing = _missing(report)
     if missing:
         lines += [*_wrap(missing, style.width), ""]
@@ -98,17 +99,17 @@ def draw(report: dict[str, Any], style: Style | None = None) -> str:
     return text if style.blocks else text.replace("µ", "u")
 
 
-def _heading(report: dict[str, Any], style: Style) -> list[str]:
+def _heading(report: GilReport, style: Style) -> list[str]:
     facts = [
-        f"Python {columns.name(report['python'])}",
-        f"pid {report['pid']}",
-        f"{units.seconds(report['wall'])} watched",
-        f"policy {columns.name(report['policy'])}",
-        f"switch interval {units.seconds(report['switch_interval'])}",
+        f"Python {columns.name(report.python)}",
+        f"pid {report.pid}",
+        f"{units.seconds(report.wall_s)} watched",
+        f"policy {columns.name(report.policy)}",
+        f"switch interval {units.seconds(report.switch_interval_s)}",
     ]
-    if report["policy"] == "interval":
+    if report.policy == "interval":
         del facts[3]
-    if report["gil"] == "disabled":
+    if report.gil == "disabled":
         facts.insert(1, "GIL disabled")
     return _titled("headway", ", ".join(facts), style)
 
@@ -120,26 +121,29 @@ def _titled(title: str, facts: str, style: Style) -> list[str]:
     return [f"{style.bold(title)}  {first}", *(f"  {line}" for line in more)]
 
 
-def _gil(gil: dict[str, Any], style: Style) -> list[str]:
-    ended = "" if gil.get("alive", True) else ", ended"
+def _gil(gil: GilRow, style: Style) -> list[str]:
+    ended = "" if gil.alive else ", ended"
     counts = (
-        f"{units.number(gil['takes'], 'take')}, {gil['contended_takes']:,} contended; "
-        f"drops: {gil['voluntary_drops']:,} voluntary, {gil['forced_drops']:,} forced"
+        f"{units.number(gil.takes, 'take')}, {gil.contended_takes:,} contended; "
+        f"drops: {gil.voluntary_drops:,} voluntary, {gil.forced_drops:,} forced"
     )
-    lines = _titled(f"GIL {gil['id']} ({columns.name(gil['name'])}{ended})", counts, style)
-    for state in ("held", "handoff", "idle"):
-        part = gil[state] / gil["wall"] if gil["wall"] else 0.0
-        share = units.share(gil[state], gil["wall"])
-        label = f"  {state:8}{units.seconds(gil[state]):>9}{share:>9}  "
+    lines = _titled(f"GIL {gil.id} ({columns.name(gil.name)}{ended})", counts, style)
+    for state, time_s in (("held", gil.held_s), ("handoff", gil.handoff_s), ("idle", gil.idle_s)):
+        part = time_s / gil.wall_s if gil.wall_s else 0.0
+        share = units.share(time_s, gil.wall_s)
+        label = f"  {state:8}{units.seconds(time_s):>9}{share:>9}  "
         lines.append(label + style.bar(part, style.width - len(label)))
     return lines
 
 
-def _scheduling(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[str]:
-    """What the policy did, if there is one."""
-    if report["policy"] == "interval":
+def _scheduling(gil: GilRow, report: GilReport, style: Style) -> list[str]:
+    """The work of the policy, if there is one."""
+    if report.policy == "interval":
         return []
-    return [f"  {line}" for line in _wrap(summary.scheduling(gil), style.width - 2)]
+    text = summary.scheduling(
+        gil.preemptions, gil.longest_wait_io_bound_s, gil.longest_wait_cpu_bound_s
+    )
+    return [f"  {line}" for line in _wrap(text, style.width - 2)]
 
 
 THREAD_COLUMNS = (
@@ -158,28 +162,28 @@ THREAD_COLUMNS = (
 LESS_WANTED = ("forced drops", "takes", "p99", "contended")
 
 
-def _threads(report: dict[str, Any], style: Style) -> list[str]:
+def _threads(report: GilReport, style: Style) -> list[str]:
     figures = (_waited_s, _held_s)
-    rows = thread_groups.group(report["threads"], figures, MAX_THREADS)
+    rows = thread_groups.group(report.threads, figures, MAX_THREADS)
     first, rest = thread_groups.shown(rows, figures, MAX_THREADS)
-    several = len(report["gils"]) > 1
-    preempts = report["policy"] != "interval"
+    several = len(report.gils) > 1
+    preempts = report.policy != "interval"
     grouped = any(thread_groups.threads_of(row) > 1 for row in rows)
     head = [title for title in THREAD_COLUMNS if preempts or title != "preempted"]
     if grouped:
         head.insert(1, "threads")
     table = []
     for row in first:
-        wait = row["wait"]
-        times = (row["waited"], row["held"])
-        counts = [row["takes"], row["contended_takes"], row["forced_drops"]]
+        wait = row.wait
+        times = (row.waited_s, row.held_s)
+        counts = [row.takes, row.contended_takes, row.forced_drops]
         if preempts:
-            counts.append(row["preemptions"])
-        waits = (wait["p50"], wait["p99"], wait["max"]) if wait["count"] else (None,) * 3
-        name = columns.name(row["name"])
+            counts.append(row.preemptions)
+        waits = (wait.p50_s, wait.p99_s, wait.max_s) if wait.count else (None,) * 3
+        name = columns.name(row.name)
         table.append(
             [
-                f"{name} (GIL {row['gil']})" if several else name,
+                f"{name} (GIL {row.gil})" if several else name,
                 *([f"{thread_groups.threads_of(row):,}"] if grouped else []),
                 *(units.seconds(time) for time in times),
                 *(f"{count:,}" for count in counts),
@@ -188,18 +192,19 @@ def _threads(report: dict[str, Any], style: Style) -> list[str]:
         )
     lines = _table(head, table, style, LESS_WANTED)
     if rest:
-        waited, held = (units.seconds(sum(row[key] for row in rest)) for key in ("waited", "held"))
+        waited = units.seconds(sum(row.waited_s for row in rest))
+        held = units.seconds(sum(row.held_s for row in rest))
         more = units.number(sum(map(thread_groups.threads_of, rest)), "more thread")
         lines.append(style.dim(f"and {more}: waited {waited}, held {held}"))
     return lines
 
 
-def _waited_s(row: dict[str, Any]) -> float:
-    return float(row["waited"])
+def _waited_s(row: ThreadRow) -> float:
+    return row.waited_s
 
 
-def _held_s(row: dict[str, Any]) -> float:
-    return float(row["held"])
+def _held_s(row: ThreadRow) -> float:
+    return row.held_s
 
 
 def _table(
@@ -224,14 +229,12 @@ def _width(table: Sequence[Sequence[str]]) -> int:
     return sum(max(map(columns.width, column)) + 2 for column in table) - 2
 
 
-def _waits(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[str]:
-    wait, interval_s = gil["wait"], report["switch_interval"]
-    where = f" {gil['id']}" if len(report["gils"]) > 1 else ""
-    figures = ", ".join(
-        f"{label} {units.seconds(wait[key])}"
-        for label, key in (("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("longest", "max"))
-    )
-    count = units.number(wait["count"], "wait")
+def _waits(gil: GilRow, report: GilReport, style: Style) -> list[str]:
+    wait, interval_s = gil.wait, report.switch_interval_s
+    where = f" {gil.id}" if len(report.gils) > 1 else ""
+    times = (("p50", wait.p50_s), ("p90", wait.p90_s), ("p99", wait.p99_s), ("longest", wait.max_s))
+    figures = ", ".join(f"{label} {units.seconds(time_s)}" for label, time_s in times)
+    count = units.number(wait.count, "wait")
     lines = _titled(f"waits for GIL{where}", f"{count}: {figures}", style)
     rows = wait_scale.rows(wait, interval_s)
     most = max(row.count for row in rows)
@@ -250,28 +253,25 @@ def _waits(gil: dict[str, Any], report: dict[str, Any], style: Style) -> list[st
     return lines
 
 
-# What a thread waits for where there is no GIL; see `parks` in ARCHITECTURE.md's "Words".
-PARKS = (("parked", "for locks and events"), ("suspended", "while another stopped the world"))
-
-
-def _free_threading(report: dict[str, Any], style: Style) -> list[str]:
-    """The waits of a free-threaded build, and who waited for locks and events."""
-    parks = report["free_threading"]
-    facts = f"CPU {units.seconds(parks['cpu'])}"
-    if parks["cpu"] is not None and report["wall"]:
-        facts += f", {parks['cpu'] / report['wall']:.2f} cores on average"
+def _free_threading(parks: FreeThreading, wall_s: float, style: Style) -> list[str]:
+    """The waits of a free-threaded build, and the threads that waited for locks and events; see
+    `parks` in ARCHITECTURE.md's "Words"."""
+    facts = f"CPU {units.seconds(parks.cpu_s)}"
+    if parks.cpu_s is not None and wall_s:
+        facts += f", {parks.cpu_s / wall_s:.2f} cores on average"
     lines = _titled("free-threaded", facts, style)
-    for key, what in PARKS:
-        waits = parks[key]
-        said = f"{units.number(waits['count'], 'wait')} {what}"
-        if waits["count"]:
-            said += f": p50 {units.seconds(waits['p50'])}, p99 {units.seconds(waits['p99'])}"
-            said += f", longest {units.seconds(waits['max'])}"
-        lines += _labelled(key, waits["sum"], said, style)
-    stopping = parks["stopping"]
-    said = f"{units.number(stopping['count'], 'wait')} until the others stood still"
-    lines += _labelled("stopping", stopping["sum"], said, style)
-    waiting = [row for row in parks["threads"] if any(row[key]["count"] for key, _ in PARKS)]
+    for label, waits, what in (
+        ("parked", parks.parked, "for locks and events"),
+        ("suspended", parks.suspended, "while another stopped the world"),
+    ):
+        text = f"{units.number(waits.count, 'wait')} {what}"
+        if waits.count:
+            text += f": p50 {units.seconds(waits.p50_s)}, p99 {units.seconds(waits.p99_s)}"
+            text += f", longest {units.seconds(waits.max_s)}"
+        lines += _labelled(label, waits.sum_s, text, style)
+    text = f"{units.number(parks.stopping.count, 'wait')} until the others stood still"
+    lines += _labelled("stopping", parks.stopping.sum_s, text, style)
+    waiting = [row for row in parks.threads if row.parked.count or row.suspended.count]
     if not waiting:
         return lines
     figures = (_parked_s, _suspended_s)
@@ -280,16 +280,16 @@ def _free_threading(report: dict[str, Any], style: Style) -> list[str]:
     grouped = any(thread_groups.threads_of(row) > 1 for row in rows)
     table = []
     for row in first:
-        parked = row["parked"]
-        waits = (parked["p50"], parked["p99"], parked["max"]) if parked["count"] else (None,) * 3
+        parked = row.parked
+        times = (parked.p50_s, parked.p99_s, parked.max_s) if parked.count else (None,) * 3
         table.append(
             [
-                columns.name(row["name"]),
+                columns.name(row.name),
                 *([f"{thread_groups.threads_of(row):,}"] if grouped else []),
-                units.seconds(parked["sum"]),
-                f"{parked['count']:,}",
-                *(units.seconds(time) for time in waits),
-                units.seconds(row["suspended"]["sum"]),
+                units.seconds(parked.sum_s),
+                f"{parked.count:,}",
+                *(units.seconds(time) for time in times),
+                units.seconds(row.suspended.sum_s),
             ]
         )
     head = ["thread", "parked", "times", "p50", "p99", "longest", "suspended"]
@@ -297,18 +297,18 @@ def _free_threading(report: dict[str, Any], style: Style) -> list[str]:
         head.insert(1, "threads")
     lines += ["", *_table(head, table, style, ("p99", "times"))]
     if rest:
-        parked_s = units.seconds(sum(row["parked"]["sum"] for row in rest))
+        parked_s = units.seconds(sum(row.parked.sum_s for row in rest))
         more = units.number(sum(map(thread_groups.threads_of, rest)), "more thread")
         lines.append(style.dim(f"and {more}: parked {parked_s}"))
     return lines
 
 
-def _parked_s(row: dict[str, Any]) -> float:
-    return float(row["parked"]["sum"])
+def _parked_s(row: ParkedThreadRow) -> float:
+    return row.parked.sum_s
 
 
-def _suspended_s(row: dict[str, Any]) -> float:
-    return float(row["suspended"]["sum"])
+def _suspended_s(row: ParkedThreadRow) -> float:
+    return row.suspended.sum_s
 
 
 def _labelled(label: str, time_s: float, said: str, style: Style) -> list[str]:
@@ -317,21 +317,21 @@ def _labelled(label: str, time_s: float, said: str, style: Style) -> list[str]:
     return [start + first, *(" " * len(start) + line for line in rest)]
 
 
-def _children(children: Sequence[dict[str, Any]], style: Style) -> list[str]:
+def _children(children: Sequence[GilReport], style: Style) -> list[str]:
     table = []
-    ranked = sorted(children, key=lambda child: -sum(row["waited"] for row in child["threads"]))
+    ranked = sorted(children, key=lambda child: -sum(row.waited_s for row in child.threads))
     for child in ranked[:MAX_CHILDREN]:
-        held = sum(gil["held"] for gil in child["gils"])
-        waits = [gil["wait"] for gil in child["gils"] if gil["wait"]["count"]]
+        held_s = sum(gil.held_s for gil in child.gils)
+        waits = [gil.wait for gil in child.gils if gil.wait.count]
         table.append(
             [
-                f"pid {child['pid']} {processes.label(child)}".rstrip(),
-                units.seconds(child["wall"]),
-                units.seconds(held),
-                units.share(held, child["wall"]),
-                units.seconds(sum(thread["waited"] for thread in child["threads"])),
-                f"{sum(wait['count'] for wait in waits):,}",
-                units.seconds(max((wait["max"] for wait in waits), default=None)),
+                f"pid {child.pid} {processes.label(child)}".rstrip(),
+                units.seconds(child.wall_s),
+                units.seconds(held_s),
+                units.share(held_s, child.wall_s),
+                units.seconds(sum(thread.waited_s for thread in child.threads)),
+                f"{sum(wait.count for wait in waits):,}",
+                units.seconds(max((wait.max_s or 0.0 for wait in waits), default=None)),
             ]
         )
     head = ["child", "watched", "held", "of the time", "waited", "waits", "longest"]
@@ -342,13 +342,13 @@ def _children(children: Sequence[dict[str, Any]], style: Style) -> list[str]:
     return lines
 
 
-def _missing(report: dict[str, Any]) -> str:
-    """What the books lack, in words; reports of other makers may not say."""
+def _missing(report: GilReport) -> str:
+    """What the report lacks, in words."""
     lacks = []
-    if report.get("unmeasured_events"):
-        lacks.append(f"{units.number(report['unmeasured_events'], 'event')} of threads")
-    if report.get("unlisted_children"):
-        lacks.append(f"{report['unlisted_children']:,} of the children")
+    if report.unmeasured_events:
+        lacks.append(f"{units.number(report.unmeasured_events, 'event')} of threads")
+    if report.unlisted_children:
+        lacks.append(f"{report.unlisted_children:,} of the children")
     return f"Not in these books, for want of room: {' and '.join(lacks)}." if lacks else ""
 
 

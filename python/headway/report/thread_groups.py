@@ -1,68 +1,70 @@
-"""Many threads in few rows: threads of one pattern of names add up to one row with their number.
+"""Many threads in few rows: threads of one pattern of names add up to one row, whose `folded` is
+their number.
 
-Works on the thread rows of schema 1, and on those of its `free_threading`. Pure.
+Works on `ThreadRow` and on `ParkedThreadRow`. Pure.
 """
 
 from __future__ import annotations
 
-from headway.report.distributions import percentiles_ns, sum_distributions
+from headway.report.distributions import NS, sum_distributions, to_histogram
+from headway.report.model import Histogram, ParkedThreadRow, ThreadRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
 
-    Row = dict[str, Any]
-    Figure = Callable[[Row], float]
+    Row = TypeVar("Row", ThreadRow, ParkedThreadRow)
 
-NS = 1e9  # in a second
 MAIN = "MainThread"
 DIGITS = "0123456789"
 # Fields that do not add up: the longest of something, and what tells rows apart.
-LONGEST = ("longest_unanswered", "longest_unanswered_cpu")
-APART = ("gil", "native_id", "alive", "folded", "threads")
+LONGEST = ("longest_unanswered_s", "longest_unanswered_cpu_s")
+APART = ("gil", "native_id", "alive", "folded")
 
 
-def threads_of(row: Row) -> int:
+def threads_of(row: ThreadRow | ParkedThreadRow) -> int:
     """How many threads a row stands for: the meter itself adds up those that ended, if they are
     many."""
-    return int(row.get("threads") or row.get("folded") or 1)
+    return row.folded or 1
 
 
-def group(rows: Sequence[Row], figures: Sequence[Figure], limit: int) -> list[Row]:
+def group(rows: Sequence[Row], figures: Sequence[Callable[[Row], float]], limit: int) -> list[Row]:
     """`rows`, by the figures from the greatest on; where they are more than `limit`, or the meter
-    has added up some, with those of one pattern of names as one, which has `threads`.
+    has added up some, with those of one pattern of names as one.
 
     For each figure the thread that has most of it keeps its row, and so does the main thread.
     """
     if len(rows) <= limit and all(threads_of(row) == 1 for row in rows):
         return _ranked(rows, figures)
     single = [row for row in rows if threads_of(row) == 1]
-    apart = [row for row in single if row["name"] == MAIN]
+    apart = [row for row in single if row.name == MAIN]
     apart += [max(single, key=figure) for figure in figures if single]
-    kept = {id(row): row for row in apart}
-    patterns = {pattern(row["name"]) for row in single}
+    kept: dict[int, Row] = {id(row): row for row in apart}
+    patterns = {pattern(row.name) for row in single}
     groups: dict[tuple[Any, str], list[Row]] = {}
     for row in rows:
         if id(row) not in kept:
-            name = pattern(row["name"])
-            if threads_of(row) > 1 and _lost_a_number(row["name"], patterns):
+            name = pattern(row.name)
+            if threads_of(row) > 1 and _lost_a_number(row.name, patterns):
                 name = numbered(name)
-            groups.setdefault((row.get("gil"), name), []).append(row)
-    made = [_sum(same, name) if same[1:] else _named(same[0], name) for (_, name), same in
-            groups.items()]  # fmt: skip
-    return _ranked([*kept.values(), *made], figures)
+            groups.setdefault((getattr(row, "gil", None), name), []).append(row)
+    made: list[Row] = [
+        _sum(same, name) if same[1:] else _named(same[0], name)
+        for (_, name), same in groups.items()
+    ]
+    return _ranked(list(kept.values()) + made, figures)
 
 
 def shown(
-    rows: Sequence[Row], figures: Sequence[Figure], limit: int
+    rows: Sequence[Row], figures: Sequence[Callable[[Row], float]], limit: int
 ) -> tuple[list[Row], list[Row]]:
     """The first `limit` of `rows`, which are ranked, and those that find no room. A row that has
     most of any figure is among the first, and so is the main thread's."""
     if len(rows) <= limit:
         return list(rows), []
     needed = {id(max(rows, key=figure)) for figure in figures}
-    needed |= {id(row) for row in rows if row["name"] == MAIN and threads_of(row) == 1}
+    needed |= {id(row) for row in rows if row.name == MAIN and threads_of(row) == 1}
     first = list(rows[:limit])
     rest = list(rows[limit:])
     for row in [row for row in rest if id(row) in needed]:
@@ -103,49 +105,44 @@ def numbered(stem: str) -> str:
     return f"{head}*{space}{tail}"
 
 
-def _ranked(rows: Sequence[Row], figures: Sequence[Figure]) -> list[Row]:
+def _ranked(rows: Sequence[Row], figures: Sequence[Callable[[Row], float]]) -> list[Row]:
     return sorted(rows, key=lambda row: [-figure(row) for figure in figures])
 
 
 def _named(row: Row, name: str) -> Row:
     """A row that stands alone keeps its name, unless the meter has taken its number off."""
-    return row if threads_of(row) == 1 else {**row, "name": name, "threads": threads_of(row)}
+    return row if threads_of(row) == 1 else row.replaced(name=name)
 
 
 def _sum(rows: Sequence[Row], name: str) -> Row:
-    names = {row["name"] for row in rows}
-    # Of one name, as many executors' asyncio_0, that name.
-    result = {**rows[0], "name": names.pop() if len(names) == 1 else name}
-    for key, value in rows[0].items():
-        present = [row[key] for row in rows if row.get(key) is not None]
+    names = {row.name for row in rows}
+    # Rows of one name, as many executors' asyncio_0, keep that name.
+    changes: dict[str, Any] = {"name": names.pop() if len(names) == 1 else name}
+    for key in rows[0].FIELDS:
+        values = [getattr(row, key) for row in rows]
+        present = [value for value in values if value is not None]
         if key in LONGEST:
-            result[key] = max(present, default=None)
-        elif isinstance(value, dict) and "buckets" in value:
-            result[key] = _sum_of_histograms(present)
-        elif isinstance(value, (int, float)) and key not in APART:
-            result[key] = sum(present)
-    result["threads"] = sum(map(threads_of, rows))
-    return result
+            changes[key] = max(present, default=None)
+        elif isinstance(values[0], Histogram):
+            changes[key] = _sum_of_histograms(present)
+        elif isinstance(values[0], (int, float)) and key not in APART:
+            changes[key] = sum(present)
+    return rows[0].replaced(**changes, folded=sum(map(threads_of, rows)))
 
 
-def _sum_of_histograms(histograms: Sequence[Row]) -> Row:
+def _sum_of_histograms(histograms: Sequence[Histogram]) -> Histogram:
     def ns(time_s: float | None) -> int | None:
         return None if time_s is None else round(time_s * NS)
 
-    total = sum_distributions(
-        {
-            "count": each["count"],
-            "sum_ns": ns(each["sum"]),
-            "min_ns": ns(each["min"]),
-            "max_ns": ns(each["max"]),
-            "buckets": [(ns(bound_s), number) for bound_s, number in each["buckets"]],
-        }
-        for each in histograms
+    return to_histogram(
+        sum_distributions(
+            {
+                "count": each.count,
+                "sum_ns": ns(each.sum_s),
+                "min_ns": ns(each.min_s),
+                "max_ns": ns(each.max_s),
+                "buckets": [(ns(bound_s), number) for bound_s, number in each.buckets],
+            }
+            for each in histograms
+        )
     )
-    times = {**percentiles_ns(total), "min": total["min_ns"], "max": total["max_ns"]}
-    return {
-        "count": total["count"],
-        "sum": total["sum_ns"] / NS,
-        **{key: None if time is None else time / NS for key, time in times.items()},
-        "buckets": [[bound_ns / NS, number] for bound_ns, number in total["buckets"]],
-    }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.report.model import Histogram
 
 MAX_MULTIPLES = 16
 # Rows in one interval, by the greatest multiple shown. No row may be narrower than a bucket, which
@@ -33,20 +33,20 @@ class Row:
         self.count = 0
 
 
-def rows(histogram: dict[str, Any], interval_s: float | None) -> list[Row]:
-    """The rows of a HIST of schema 1, from the first with a wait to the last.
+def rows(histogram: Histogram, interval_s: float | None) -> list[Row]:
+    """The rows of a histogram, from the first with a wait to the last.
 
     A bucket that a row's limit falls into counts for the row above that limit: a wait of one
     interval ends a little after it, never before.
     """
-    if not histogram["count"]:
+    if not histogram.count:
         return []
-    longest_s = max(upper_s for upper_s, _ in histogram["buckets"])
+    longest_s = max(upper_s for upper_s, _ in histogram.buckets)
     if interval_s:
         made = _multiples(interval_s, longest_s, _usual_s(histogram))
     else:
         made = _steps(longest_s)
-    for upper_s, count in histogram["buckets"]:
+    for upper_s, count in histogram.buckets:
         for row in made:
             if upper_s <= row.high_s * ROUNDING or row is made[-1]:
                 row.count += count
@@ -55,14 +55,14 @@ def rows(histogram: dict[str, Any], interval_s: float | None) -> list[Row]:
     return made[used[0] : used[-1] + 1]
 
 
-def _usual_s(histogram: dict[str, Any]) -> float:
+def _usual_s(histogram: Histogram) -> float:
     """What 98 in 100 waits stay under."""
-    limit, seen = 0.98 * histogram["count"], 0
-    for upper_s, count in histogram["buckets"]:
+    limit, seen = 0.98 * histogram.count, 0
+    for upper_s, count in histogram.buckets:
         seen += count
         if seen >= limit:
             return float(upper_s)
-    return float(histogram["max"])
+    return float(histogram.max_s or 0.0)
 
 
 def _multiples(interval_s: float, longest_s: float, usual_s: float) -> list[Row]:

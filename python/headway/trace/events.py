@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headway.report.model import GilReport
 from headway.trace.timeline import (
     FORCED,
     FORCED_WAIT,
@@ -125,9 +126,7 @@ class _Reader:
         return place
 
 
-def to_timeline(
-    trace: Mapping[str, Any], report: Mapping[str, Any], process_name: str = ""
-) -> Timeline:
+def to_timeline(trace: Mapping[str, Any], report: GilReport, process_name: str = "") -> Timeline:
     """The timeline of what `headway.gil.read_trace()` returned; `report` is the GIL report of the
     same process, which knows what the threads are called that run."""
     began_ns, lost = trace["began_ns"], trace["lost"]
@@ -139,10 +138,10 @@ def to_timeline(
         # After a crash nobody told the end.
         end_ns=max(began_ns, trace["ended_ns"], events[-1][0] if events else 0) - began_ns,
         begin_ns=events[0][0] - began_ns if events and lost else 0,
-        process_id=report["pid"],
+        process_id=report.pid,
         process_name=process_name,
         lost=lost,
-        switch_interval_ns=round((report.get("switch_interval") or 0) * 1e9),
+        switch_interval_ns=round((report.switch_interval_s or 0) * 1e9),
     )
     reader = _Reader(timeline, _gil_names(trace["gils"]), _thread_names(trace, report))
     for time_ns, word in events:
@@ -156,12 +155,12 @@ def _time_of(event: tuple[int, ...]) -> int:
     return event[0]
 
 
-def _thread_names(trace: Mapping[str, Any], report: Mapping[str, Any]) -> dict[int, str]:
+def _thread_names(trace: Mapping[str, Any], report: GilReport) -> dict[int, str]:
     """By the kernel's id. A thread that runs counts before one that ended."""
     names = dict(trace["threads"])
-    for row in report["threads"]:
-        if row["native_id"] and row["name"] and (row["alive"] or row["native_id"] not in names):
-            names[row["native_id"]] = row["name"]
+    for row in report.threads:
+        if row.native_id and row.name and (row.alive or row.native_id not in names):
+            names[row.native_id] = row.name
     return names
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from headway import json_file
+from headway.report.model import GilReport
 from headway.trace.events import to_timeline
 from headway.trace.perfetto import to_chrome
 from headway.trace.timeline import HOLD, WAIT, Timeline
@@ -21,7 +22,7 @@ DRAWING = ".svg"
 
 
 def write_trace(
-    trace: Mapping[str, Any], report: Mapping[str, Any], path: str, process_name: str = ""
+    trace: Mapping[str, Any], report: GilReport, path: str, process_name: str = ""
 ) -> str:
     """Writes what `headway.gil.read_trace()` returned; `report` is the GIL report of the same
     process. Returns a line that tells of it. Raises OSError."""

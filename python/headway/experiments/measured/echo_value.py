@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from headway.experiments.experiment import MODES, Measured
 from headway.experiments.histogram import percentile
 from headway.experiments.processes import NS, BenchmarkError, Setting, Window, program
+from headway.report.model import GilReport
 
 # Where the CPU-bound work runs: in the server's process, unless it is "processes".
 THREADS, PROCESSES, INTERPRETERS, FREE_THREADED = MODES
@@ -91,7 +92,7 @@ def measure(beside: Beside, seconds: float, server: str = "echo_server") -> Meas
         done_per_s = sum(answer["work_per_s"] for answer in (served, *worked))
         figures["work_share"] = done_per_s / alone_per_s
     if served["gil"] is not None:
-        figures |= gil_shares(served["gil"], beside.server)
+        figures |= gil_shares(GilReport.decode(served["gil"]), beside.server)
     return Measured(answered_in(window, asked) / seconds, figures)
 
 
@@ -156,16 +157,16 @@ def latencies(asked: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def gil_shares(report: dict[str, Any], setting: Setting) -> dict[str, float]:
+def gil_shares(report: GilReport, setting: Setting) -> dict[str, float]:
     """How the main GIL's time in the window divides, from the GIL report of the server. What the
     echo thread and the handoffs leave is for the CPU-bound threads."""
-    if report["policy"] != setting.policy:
-        raise BenchmarkError(f"the server ran under {report['policy']}, not {setting.policy}")
-    main = next(gil for gil in report["gils"] if gil["name"] == "main")
-    rows = [row for row in report["threads"] if row["gil"] == main["id"]]
-    computed = sum(row["held"] for row in rows if row["name"].startswith("compute"))
-    io_held_share = (main["held"] - computed) / main["wall"]
-    handoff_share = main["handoff"] / main["wall"]
+    if report.policy != setting.policy:
+        raise BenchmarkError(f"the server ran under {report.policy}, not {setting.policy}")
+    main = next(gil for gil in report.gils if gil.name == "main")
+    rows = report.threads_of(main)
+    computed_s = sum(row.held_s for row in rows if row.name.startswith("compute"))
+    io_held_share = (main.held_s - computed_s) / main.wall_s
+    handoff_share = main.handoff_s / main.wall_s
     return {
         "io_held_share": io_held_share,
         "handoff_share": handoff_share,

@@ -23,7 +23,7 @@ from headway.errors import CommandError, reason_of
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.scenario import Distribution
-from headway.report.schema import find_field_problem
+from headway.json_check import find_field_problem
 
 SCHEMA = 1
 OPTION = "--calibration"

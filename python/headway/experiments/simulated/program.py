@@ -42,6 +42,7 @@ from headway.experiments.simulated.scenario import (
 )
 from headway.experiments.simulated.service import spread
 from headway.report import units
+from headway.report.model import GilReport, Histogram, ThreadRow
 
 LEAST_WALL_S = 0.5
 LEAST_WAITS = 100
@@ -182,7 +183,7 @@ def check_no_server_options(options: Any) -> None:
 
 def predict_program(
     path: str,
-    report: dict[str, Any],
+    report: GilReport,
     policies: Sequence[str],
     switch_intervals_s: Sequence[float],
     cores: int | None,
@@ -193,10 +194,10 @@ def predict_program(
 ) -> ProgramPrediction:
     """Raises Unfit where the report cannot support it."""
     check(path, report)
-    rows = {row["name"]: row for row in report["threads"] if is_of_consequence(row, report)}
-    habits = [habit_of(row, report["wall"]) for row in rows.values()]
-    recorded = Rule(report["policy"], report["switch_interval"], None)
-    measured = {name: measured_of(row, report["wall"]) for name, row in rows.items()}
+    rows = {row.name: row for row in report.threads if is_of_consequence(row, report)}
+    habits = [habit_of(row, report.wall_s) for row in rows.values()]
+    recorded = Rule(report.policy, report.switch_interval_s or 0.0, None)
+    measured = {name: measured_of(row, report.wall_s) for name, row in rows.items()}
     is_open = any(each.is_cut for each in habits)
     models = [
         Model(habits, ends_by_clock, machine, seed, values)
@@ -234,13 +235,13 @@ def alternatives(
 
 
 def check_reproduced(
-    path: str, report: dict[str, Any], simulated: dict[str, dict[str, Interval]]
+    path: str, report: GilReport, simulated: dict[str, dict[str, Interval]]
 ) -> None:
     """One that hardly holds the GIL and yet wants it all the time is known by its turns."""
-    for row in report["threads"]:
+    for row in report.threads:
         if not is_of_consequence(row, report):
             continue
-        name, measured = row["name"], measured_of(row, report["wall"])
+        name, measured = row.name, measured_of(row, report.wall_s)
         held, turns = simulated[name]["held"].middle, simulated[name]["turns"].middle
         if abs(held - measured["held"]) > MOST_MISFIT * max(measured["held"], 0.1):
             unfit(
@@ -248,7 +249,7 @@ def check_reproduced(
                 f"simulated as recorded the thread {name} holds the GIL for {held:.0%} of the "
                 f"time, and it did for {measured['held']:.0%}",
             )
-        is_busy = row["held"] + row["waited"] >= BUSY_SHARE * report["wall"]
+        is_busy = row.held_s + row.waited_s >= BUSY_SHARE * report.wall_s
         if is_busy and abs(turns - measured["turns"]) > MOST_MISFIT * measured["turns"]:
             unfit(
                 path,
@@ -257,51 +258,62 @@ def check_reproduced(
             )
 
 
-def check(path: str, report: dict[str, Any]) -> None:
-    if report["gil"] != "enabled":
+def check(path: str, report: GilReport) -> None:
+    if report.gil != "enabled":
         unfit(path, "it is of a free-threaded build, whose threads wait for no GIL")
-    if len(report["gils"]) != 1:
-        unfit(path, f"it has {len(report['gils'])} GILs, and one can be predicted")
-    waits = report["gils"][0]["contended_takes"]
+    if len(report.gils) != 1:
+        unfit(path, f"it has {len(report.gils)} GILs, and one can be predicted")
+    waits = report.gils[0].contended_takes
     if waits < LEAST_WAITS:
         unfit(path, f"its threads waited {waits} times for the GIL; {LEAST_WAITS} are needed")
-    if report["wall"] < LEAST_WALL_S:
-        unfit(path, f"it is of {units.seconds(report['wall'])}; {LEAST_WALL_S:g} s are needed")
-    kept = [row for row in report["threads"] if is_of_consequence(row, report)]
-    if any(row.get("folded") for row in kept):
+    if report.wall_s < LEAST_WALL_S:
+        unfit(path, f"it is of {units.seconds(report.wall_s)}; {LEAST_WALL_S:g} s are needed")
+    kept = [row for row in report.threads if is_of_consequence(row, report)]
+    if any(row.folded for row in kept):
         unfit(path, "rows of it are of several threads together that had ended")
     for row in kept:
-        if not row["voluntary_drops"] + row["forced_drops"] or not row["hold"]["sum"]:
-            unfit(path, f"the thread {row['name']} took the GIL, and no holds of it were counted")
-    names = [row["name"] for row in kept]
+        if not row.voluntary_drops + row.forced_drops or not row.hold.sum_s:
+            unfit(path, f"the thread {row.name} took the GIL, and no holds of it were counted")
+    names = [row.name for row in kept]
     if len(set(names)) < len(names):
         unfit(path, "several of its threads have one name")
 
 
-def is_of_consequence(row: dict[str, Any], report: dict[str, Any]) -> bool:
-    busy_s = row["held"] + row["waited"]
-    return bool(busy_s >= LEAST_SHARE * report["wall"] and row["takes"] >= LEAST_TAKES)
+def is_of_consequence(row: ThreadRow, report: GilReport) -> bool:
+    busy_s = row.held_s + row.waited_s
+    return busy_s >= LEAST_SHARE * report.wall_s and row.takes >= LEAST_TAKES
 
 
-def habit_of(row: dict[str, Any], wall_s: float) -> Habit:
-    bursts, cuts = row["voluntary_drops"], row["forced_drops"]
+def habit_of(row: ThreadRow, wall_s: float) -> Habit:
+    bursts, cuts = row.voluntary_drops, row.forced_drops
     # One that ends its life has let go once.
     if bursts * 10 < cuts:
-        return Habit(row["name"], (0.001,), None, max(cuts, 1), False)
-    points = quantiles(row["hold"])
-    by = row["held"] / bursts / (row["hold"]["sum"] / row["hold"]["count"])
-    away_s = max(0.0, wall_s - row["held"] - row["waited"] - row["forced_waited"]) / bursts
+        return Habit(row.name, (0.001,), None, max(cuts, 1), False)
+    points = quantiles(telemetry_histogram(row.hold))
+    by = row.held_s / bursts / (row.hold.sum_s / row.hold.count)
+    away_s = max(0.0, wall_s - row.held_s - row.waited_s - row.forced_waited_s) / bursts
     is_cut = cuts > RARELY_CUT * bursts
-    return Habit(row["name"], tuple(each * by for each in points), away_s, bursts, is_cut)
+    return Habit(row.name, tuple(each * by for each in points), away_s, bursts, is_cut)
 
 
-def measured_of(row: dict[str, Any], wall_s: float) -> Row:
-    waits = row["wait"]
+def telemetry_histogram(histogram: Histogram) -> dict[str, Any]:
+    """The histogram under the keys of a telemetry record."""
     return {
-        "turns": (row["voluntary_drops"] + row["forced_drops"]) / wall_s,
-        "held": row["held"] / wall_s,
-        "wait_s": waits["sum"] / waits["count"] if waits["count"] else 0.0,
-        "wait_p95_s": waits["p95"] or 0.0 if waits["count"] else 0.0,
+        "count": histogram.count,
+        "sum": histogram.sum_s,
+        "min": histogram.min_s,
+        "max": histogram.max_s,
+        "buckets": histogram.buckets,
+    }
+
+
+def measured_of(row: ThreadRow, wall_s: float) -> Row:
+    waits = row.wait
+    return {
+        "turns": (row.voluntary_drops + row.forced_drops) / wall_s,
+        "held": row.held_s / wall_s,
+        "wait_s": waits.sum_s / waits.count if waits.count else 0.0,
+        "wait_p95_s": waits.p95_s or 0.0,
     }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from headway import _native
 from headway.errors import CommandError, reason_of
@@ -22,6 +22,7 @@ from headway.recorder.records.configuration import configure, label
 from headway.recorder.records.summary import Record, is_exact, values
 from headway.recorder.store import schema
 from headway.recorder.store.reading import FOREVER, Reader, Row, unpack
+from headway.report.model import GilReport
 
 SQLITE = b"SQLite format 3\0"
 # Of a recording's last times, which SQLite's keys can hold.
@@ -78,7 +79,7 @@ def total(ticks: Iterable[bytes]) -> Record:
     return _native.telemetry_read(_native.telemetry_merge(list(ticks)))
 
 
-def read(path: str) -> Recording | dict[str, Any]:
+def read(path: str) -> Recording | GilReport:
     """A recording of a server, or a report of `headway run`. Raises CommandError."""
     try:
         with open(path, "rb") as file:
@@ -91,7 +92,7 @@ def read(path: str) -> Recording | dict[str, Any]:
     return read_store(path)
 
 
-def read_program(path: str) -> dict[str, Any]:
+def read_program(path: str) -> GilReport:
     try:
         return read_report(path)
     except CommandError:

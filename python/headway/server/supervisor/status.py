@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from headway.address import Address
-from headway.report.schema import NUMBER, find_field_problem
+from headway.json_check import NUMBER, find_field_problem
 from headway.server.binding import bind
 from headway.server.socket_file import Access, SocketFile
 from headway.server.supervisor.deaths import Deaths

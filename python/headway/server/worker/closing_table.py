@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headway.report import summary, units
+from headway.report.model import FreeThreading, GilReport, GilRow
 from headway.server.worker.serving import PathRow
 
 HEAD = (
@@ -20,13 +19,10 @@ HEAD = (
     "CPU",
 )
 MAX_PATH_COLUMNS = 40
-# What adds up over GILs, and what is the most of any.
-SUMS = ("wall", "held", "handoff", "idle", "preemptions")
-LONGEST = ("longest_wait_io_bound", "longest_wait_cpu_bound")
 
 
-def draw(rows: list[PathRow], gil_report: dict[str, Any] | None) -> str:
-    """Text with a newline at its end. `gil_report` is the meter's report (schema 1) or `None`."""
+def draw(rows: list[PathRow], gil_report: GilReport | None) -> str:
+    """Text with a newline at its end. `gil_report` is the meter's report or `None`."""
     if not rows:
         return "No requests were served.\n"
     cells = [HEAD, *(_cells(row) for row in rows)]
@@ -69,44 +65,55 @@ def _time(ns: int | None) -> str:
     return units.seconds(None if ns is None else ns / 1e9)
 
 
-def _gils(report: dict[str, Any]) -> list[str]:
-    if report["gil"] == "disabled" and not any(gil["takes"] for gil in report["gils"]):
-        said = "The GIL is disabled (free-threaded): nobody waited for it."
-        return [said, *_parks(report.get("free_threading"))]
+def _gils(report: GilReport) -> list[str]:
+    if report.gil == "disabled" and not any(gil.takes for gil in report.gils):
+        text = "The GIL is disabled (free-threaded): nobody waited for it."
+        return [text, *_parks(report.free_threading)]
     lines = []
-    for gil in _with_ended_as_one(report["gils"]):
-        states = ", ".join(
-            f"{state} {units.seconds(gil[state])} ({units.share(gil[state], gil['wall'])})"
-            for state in ("held", "handoff", "idle")
+    for label, gils in _rows(report.gils):
+        wall_s = sum(gil.wall_s for gil in gils)
+        times = (
+            ("held", sum(gil.held_s for gil in gils)),
+            ("handoff", sum(gil.handoff_s for gil in gils)),
+            ("idle", sum(gil.idle_s for gil in gils)),
         )
-        lines.append(f"{gil['label']} ({gil['name']}): {states}")
-        if report["policy"] != "interval":
-            lines.append(f"  policy {report['policy']}: {summary.scheduling(gil)}")
+        states = ", ".join(
+            f"{state} {units.seconds(time_s)} ({units.share(time_s, wall_s)})"
+            for state, time_s in times
+        )
+        lines.append(f"{label} ({gils[0].name}): {states}")
+        if report.policy != "interval":
+            work = summary.scheduling(
+                sum(gil.preemptions for gil in gils),
+                max(gil.longest_wait_io_bound_s or 0.0 for gil in gils) or None,
+                max(gil.longest_wait_cpu_bound_s or 0.0 for gil in gils) or None,
+            )
+            lines.append(f"  policy {report.policy}: {work}")
     stuck = summary.unanswered(report)
     return [*lines, stuck] if stuck else lines
 
 
-def _parks(parks: dict[str, Any] | None) -> list[str]:
-    """What threads waited for instead; see `parks` in ARCHITECTURE.md."""
+def _parks(parks: FreeThreading | None) -> list[str]:
+    """The waits of threads without a GIL; see `parks` in ARCHITECTURE.md."""
     if not parks:
         return []
     waits = ", ".join(
-        f"{name} {units.seconds(parks[name]['sum'])} ({units.number(parks[name]['count'], 'wait')})"
-        for name in ("parked", "suspended", "stopping")
+        f"{name} {units.seconds(each.sum_s)} ({units.number(each.count, 'wait')})"
+        for name, each in (
+            ("parked", parks.parked),
+            ("suspended", parks.suspended),
+            ("stopping", parks.stopping),
+        )
     )
-    return [f"  CPU {units.seconds(parks['cpu'])}; {waits}"]
+    return [f"  CPU {units.seconds(parks.cpu_s)}; {waits}"]
 
 
-def _with_ended_as_one(gils: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each GIL that is there, and one for those of recycled interpreters of one name."""
-    rows = [gil | {"label": f"GIL {gil['id']}"} for gil in gils if gil["alive"]]
-    ended: dict[str, list[dict[str, Any]]] = {}
+def _rows(gils: list[GilRow]) -> list[tuple[str, list[GilRow]]]:
+    """A label and the GILs of each row: one row for each GIL that exists, and one for those of
+    recycled interpreters of one name."""
+    rows = [(f"GIL {gil.id}", [gil]) for gil in gils if gil.alive]
+    ended: dict[str, list[GilRow]] = {}
     for gil in gils:
-        if not gil["alive"]:
-            ended.setdefault(gil["name"], []).append(gil)
-    for name, same in ended.items():
-        sums = {key: sum(gil[key] for gil in same) for key in SUMS}
-        longest = {key: max(gil.get(key) or 0.0 for gil in same) or None for key in LONGEST}
-        label = units.number(len(same), "ended GIL")
-        rows.append({"label": label, "name": name} | sums | longest)
-    return rows
+        if not gil.alive:
+            ended.setdefault(gil.name, []).append(gil)
+    return rows + [(units.number(len(same), "ended GIL"), same) for same in ended.values()]

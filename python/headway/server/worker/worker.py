@@ -261,7 +261,7 @@ class Worker:
             yield self._deadline
 
     def _show_table(self) -> None:
-        report = gil.snapshot().to_dict() if gil.is_installed() else None
+        report = gil.snapshot().report() if gil.is_installed() else None
         text = "\n" + closing_table.draw(self._server.requests(), report)
         if self._task.labelled:
             group, number = self._task.group.name, self._task.number

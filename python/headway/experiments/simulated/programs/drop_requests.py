@@ -56,7 +56,7 @@ def handoffs(milliseconds: int) -> dict[str, float]:
     time.sleep(milliseconds / 1e3)
     found = (gil.snapshot() - before).to_dict()["gils"][0]
     computation.stop()
-    return {"handoff_ns": found["handoff"] * window.NS, "handoffs": found["contended_takes"]}
+    return {"handoff_ns": found["handoff_s"] * window.NS, "handoffs": found["contended_takes"]}
 
 
 def main() -> None:

@@ -1,0 +1,339 @@
+"""The GIL report, schema 2, as objects: a process, its GILs, its threads and their histograms.
+
+`GilReport.decode` makes a report of parsed JSON, and refuses a value of another type with its path.
+`to_dict` is the reverse. Times are in seconds, and their names end in `_s`. Null stands for what is
+not known. A key that a later version adds is ignored.
+
+A report is made at the end of other people's programs, so this module imports nothing: neither
+`dataclasses` nor `typing`.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, ClassVar, TypeVar
+
+    Decoder = Callable[[Any, str], Any]
+    Fields = dict[str, Decoder]
+    R = TypeVar("R", bound="Record")
+
+SCHEMA = 2
+
+
+class Malformed(ValueError):
+    """A value of a report is not as schema 2 has it. The text names its path, the value, and what
+    is allowed."""
+
+
+def _of(what: str, *types: type) -> Decoder:
+    def decode(value: Any, path: str) -> Any:
+        if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
+            return value
+        raise Malformed(f"{path} is {value!r:.40}, and must be {what}")
+
+    return decode
+
+
+def _list_of(decode_item: Decoder) -> Decoder:
+    decode_list = _of("a list", list)
+
+    def decode(value: Any, path: str) -> Any:
+        items = enumerate(decode_list(value, path))
+        return [decode_item(item, f"{path}[{index}]") for index, item in items]
+
+    return decode
+
+
+def _or_null(decode_value: Decoder) -> Decoder:
+    return lambda value, path: None if value is None else decode_value(value, path)
+
+
+def _bucket(value: Any, path: str) -> Any:
+    is_pair = isinstance(value, (list, tuple)) and len(value) == 2
+    if is_pair and all(isinstance(number, (int, float)) for number in value):
+        return tuple(value)
+    raise Malformed(f"{path} is {value!r:.40}, and must be [seconds, count]")
+
+
+_BOOLEAN = _of("true or false", bool)
+_INTEGER = _of("an integer", int)
+_NUMBER = _of("a number", int, float)
+_TEXT = _of("a string", str)
+_SECONDS_OR_NULL = _or_null(_of("a number or null", int, float))
+_INTEGER_OR_NULL = _or_null(_of("an integer or null", int))
+
+
+class Record:
+    """An object of the report. `FIELDS` are its keys in the order of the JSON, each with the
+    function that decodes its value."""
+
+    __slots__ = ()
+    FIELDS: ClassVar[Fields] = {}
+
+    def __init__(self, **values: Any) -> None:
+        """Raises `TypeError` unless `values` are all fields."""
+        if values.keys() != self.FIELDS.keys():
+            differing = sorted(values.keys() ^ self.FIELDS.keys())
+            raise TypeError(f"{type(self).__name__}: fields missing or unknown: {differing}")
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    @classmethod
+    def decode(cls: type[R], value: Any, path: str = "") -> R:
+        """The object that `value`, parsed JSON, describes. Raises `Malformed`."""
+        if not isinstance(value, dict):
+            raise Malformed(f"{path or 'the report'} is {value!r:.40}, and must be an object")
+        values = {}
+        for name, decode in cls.FIELDS.items():
+            place = f"{path}.{name}" if path else name
+            if name not in value:
+                raise Malformed(f"{place} is missing")
+            values[name] = decode(value[name], place)
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object as JSON has it."""
+        return {name: _plain(getattr(self, name)) for name in self.FIELDS}
+
+    def replaced(self: R, **changes: Any) -> R:
+        """A copy with other values of some fields."""
+        return type(self)(**{name: getattr(self, name) for name in self.FIELDS} | changes)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.to_dict() == self.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.FIELDS)
+        return f"{type(self).__name__}({fields})"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.to_dict()
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+class Histogram(Record):
+    """Durations: their number, sum and extremes are exact, percentiles are within a bucket.
+    `buckets` are pairs of an upper bound and a number."""
+
+    FIELDS: ClassVar[Fields] = {
+        "count": _INTEGER,
+        "sum_s": _NUMBER,
+        **dict.fromkeys(
+            ("min_s", "max_s", "p50_s", "p90_s", "p95_s", "p99_s", "p999_s"), _SECONDS_OR_NULL
+        ),
+        "buckets": _list_of(_bucket),
+    }
+    __slots__ = tuple(FIELDS)
+    count: int
+    sum_s: float
+    min_s: float | None
+    max_s: float | None
+    p50_s: float | None
+    p90_s: float | None
+    p95_s: float | None
+    p99_s: float | None
+    p999_s: float | None
+    buckets: list[tuple[float, int]]
+
+    def time_above_s(self, limit_s: float) -> float:
+        """The sum of the durations in the buckets that end above `limit_s`."""
+        total_s = sum(upper_s * count for upper_s, count in self.buckets if upper_s > limit_s)
+        return min(float(total_s), float(self.sum_s))
+
+
+_COUNTS = ("takes", "contended_takes", "voluntary_drops", "forced_drops")
+_HISTOGRAMS: Fields = {"wait": Histogram.decode, "hold": Histogram.decode}
+
+
+class GilRow(Record):
+    """A GIL. `held_s`, `handoff_s` and `idle_s` add up to `wall_s`."""
+
+    FIELDS: ClassVar[Fields] = {
+        "id": _INTEGER,
+        "name": _TEXT,
+        "interpreters": _list_of(_INTEGER),
+        "alive": _BOOLEAN,
+        **dict.fromkeys(("wall_s", "held_s", "handoff_s", "idle_s"), _NUMBER),
+        **dict.fromkeys(_COUNTS, _INTEGER),
+        **dict.fromkeys(
+            ("drop_requests", "preemptions", "anomalies", "held_at_open", "held_now"), _INTEGER
+        ),
+        **dict.fromkeys(("longest_wait_io_bound_s", "longest_wait_cpu_bound_s"), _SECONDS_OR_NULL),
+        **_HISTOGRAMS,
+    }
+    __slots__ = tuple(FIELDS)
+    id: int
+    name: str
+    interpreters: list[int]
+    alive: bool
+    wall_s: float
+    held_s: float
+    handoff_s: float
+    idle_s: float
+    takes: int
+    contended_takes: int
+    voluntary_drops: int
+    forced_drops: int
+    drop_requests: int
+    preemptions: int
+    anomalies: int
+    held_at_open: int
+    held_now: int
+    longest_wait_io_bound_s: float | None
+    longest_wait_cpu_bound_s: float | None
+    wait: Histogram
+    hold: Histogram
+
+
+class ThreadRow(Record):
+    """A thread on a GIL. `folded` is how many ended threads the row adds up; 0 for one thread."""
+
+    FIELDS: ClassVar[Fields] = {
+        "native_id": _INTEGER_OR_NULL,
+        "name": _TEXT,
+        "gil": _INTEGER_OR_NULL,
+        "alive": _BOOLEAN,
+        "folded": _INTEGER,
+        **dict.fromkeys(("held_s", "waited_s", "forced_waited_s"), _NUMBER),
+        **dict.fromkeys(_COUNTS, _INTEGER),
+        **dict.fromkeys(("forced_waits", "preemptions"), _INTEGER),
+        **dict.fromkeys(("longest_unanswered_s", "longest_unanswered_cpu_s"), _SECONDS_OR_NULL),
+        **_HISTOGRAMS,
+    }
+    __slots__ = tuple(FIELDS)
+    native_id: int | None
+    name: str
+    gil: int | None
+    alive: bool
+    folded: int
+    held_s: float
+    waited_s: float
+    forced_waited_s: float
+    takes: int
+    contended_takes: int
+    voluntary_drops: int
+    forced_drops: int
+    forced_waits: int
+    preemptions: int
+    longest_unanswered_s: float | None
+    longest_unanswered_cpu_s: float | None
+    wait: Histogram
+    hold: Histogram
+
+
+class Stopping(Record):
+    """The waits of threads that stopped the world, until the others stood still."""
+
+    FIELDS: ClassVar[Fields] = {"count": _INTEGER, "sum_s": _NUMBER}
+    __slots__ = tuple(FIELDS)
+    count: int
+    sum_s: float
+
+
+_PARKS: Fields = {
+    "parked": Histogram.decode,
+    "suspended": Histogram.decode,
+    "stopping": Stopping.decode,
+}
+
+
+class ParkedThreadRow(Record):
+    """A thread of a free-threaded build. `parked` are its waits for locks and events, `suspended`
+    those while another thread stopped the world."""
+
+    FIELDS: ClassVar[Fields] = {
+        "native_id": _INTEGER_OR_NULL,
+        "name": _TEXT,
+        "alive": _BOOLEAN,
+        "folded": _INTEGER,
+        **_PARKS,
+    }
+    __slots__ = tuple(FIELDS)
+    native_id: int | None
+    name: str
+    alive: bool
+    folded: int
+    parked: Histogram
+    suspended: Histogram
+    stopping: Stopping
+
+
+class FreeThreading(Record):
+    """What a free-threaded build has instead of the books of a GIL. `cpu_s` is the CPU time of the
+    process."""
+
+    FIELDS: ClassVar[Fields] = {
+        "cpu_s": _SECONDS_OR_NULL,
+        **_PARKS,
+        "threads": _list_of(ParkedThreadRow.decode),
+    }
+    __slots__ = tuple(FIELDS)
+    cpu_s: float | None
+    parked: Histogram
+    suspended: Histogram
+    stopping: Stopping
+    threads: list[ParkedThreadRow]
+
+
+class GilReport(Record):
+    """The report of a process and of its children. `gil` is "enabled" or "disabled"; `wall_s` is
+    how long the process was watched."""
+
+    FIELDS: ClassVar[Fields] = {
+        "schema": _INTEGER,
+        "python": _TEXT,
+        "pid": _INTEGER,
+        **dict.fromkeys(("parent_pid", "forked_from"), _INTEGER_OR_NULL),
+        "command": _or_null(_list_of(_TEXT)),
+        "gil": _TEXT,
+        "policy": _TEXT,
+        "switch_interval_s": _SECONDS_OR_NULL,
+        "wall_s": _NUMBER,
+        "gils": _list_of(GilRow.decode),
+        "threads": _list_of(ThreadRow.decode),
+        "free_threading": _or_null(FreeThreading.decode),
+        "unmeasured_events": _INTEGER,
+        "children": lambda value, path: _list_of(GilReport.decode)(value, path),
+        "unlisted_children": _INTEGER,
+    }
+    __slots__ = tuple(FIELDS)
+    schema: int
+    python: str
+    pid: int
+    parent_pid: int | None
+    forked_from: int | None
+    command: list[str] | None
+    gil: str
+    policy: str
+    switch_interval_s: float | None
+    wall_s: float
+    gils: list[GilRow]
+    threads: list[ThreadRow]
+    free_threading: FreeThreading | None
+    unmeasured_events: int
+    children: list[GilReport]
+    unlisted_children: int
+
+    @classmethod
+    def decode(cls, value: Any, path: str = "") -> GilReport:
+        """As `Record.decode`. Raises `Malformed` for a report of another schema, too."""
+        if isinstance(value, dict) and value.get("schema") != SCHEMA:
+            place = f"{path}.schema" if path else "schema"
+            raise Malformed(f"{place} is {value.get('schema')!r:.40}, and must be {SCHEMA}")
+        return super().decode(value, path)
+
+    def processes(self) -> Iterator[GilReport]:
+        """The process that the report is of, then its children."""
+        yield self
+        for child in self.children:
+            yield from child.processes()
+
+    def threads_of(self, gil: GilRow) -> list[ThreadRow]:
+        """The rows of the threads that used the GIL."""
+        return [thread for thread in self.threads if thread.gil == gil.id]
