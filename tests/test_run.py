@@ -235,22 +235,10 @@ def test_nothing_large_is_imported_before_the_program() -> None:
         "headway._native",
         "headway.errors",
         "headway.gil",
-        "headway.json_file",
         "headway.meter",
         "headway.meter.bootstrap",
-        "headway.meter.difference",
-        "headway.meter.snapshot",
+        "headway.meter.report_modules",
         "headway.meter.thread_names",
-        "headway.report",
-        "headway.report.columns",
-        "headway.report.distributions",
-        "headway.report.model",
-        "headway.report.processes",
-        "headway.report.summary",
-        "headway.report.terminal",
-        "headway.report.thread_groups",
-        "headway.report.units",
-        "headway.report.wait_scale",
     }
 
 

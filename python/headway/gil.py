@@ -19,12 +19,13 @@ import sys
 
 from headway.errors import Error, Unsupported
 from headway.meter import thread_names
-from headway.meter.snapshot import Snapshot
 
 # `typing` is not loaded in every program that is measured, and this file is.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from headway.meter.snapshot import Snapshot
 
 __all__ = [
     "NotInstalled",
@@ -100,19 +101,38 @@ def is_installed() -> bool:
         return False
 
 
+def __getattr__(name: str) -> Any:
+    if name == "Snapshot":
+        from headway.meter.snapshot import Snapshot
+
+        return Snapshot
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def snapshot() -> Snapshot:
     """The books of this process, and of those forked from it, at this moment.
 
     Raises `NotInstalled` if they were never opened.
     """
+    raw = read_counters()
+    from headway.meter.snapshot import Snapshot
+
+    return Snapshot(raw)
+
+
+def read_counters() -> dict[str, Any]:
+    """The raw process of a `Snapshot`, in nanoseconds, read without importing anything.
+
+    Raises `NotInstalled` as `snapshot` does.
+    """
     native = _native()
     if native.gil_installed():
         thread_names.tell_running(native.gil_name_thread)
-    raw = native.gil_snapshot()
+    raw: dict[str, Any] | None = native.gil_snapshot()
     if raw is None:
         raise NotInstalled("no books to read: call headway.gil.install() first")
     raw["interpreters"] = native.gil_interpreters()
-    return Snapshot(raw)
+    return raw
 
 
 def read_ledger(path: str) -> Snapshot:
@@ -120,6 +140,8 @@ def read_ledger(path: str) -> Snapshot:
 
     Raises `Error` if the file is not a ledger of this version.
     """
+    from headway.meter.snapshot import Snapshot
+
     try:
         return Snapshot(_native().gil_read_ledger(os.fsencode(path)))
     except RuntimeError as problem:

@@ -5,7 +5,8 @@
 //!
 //! - [`gil`], [`report`], [`interpreters`], [`host`]: the meter.
 //! - [`gc_watch`]: passes of the garbage collector.
-//! - [`last_report`]: a report for a process that a signal ends.
+//! - [`last_report`]: a report for a process that a signal ends; [`report_sources`]: the modules of
+//!   the report for one that cannot read files any more.
 //! - [`stacks`]: Python stacks of other threads.
 //! - [`telemetry`]: datagrams, records, and the reporter.
 //! - [`server`]: the WSGI server.
@@ -26,6 +27,7 @@ mod last_report;
 mod process;
 mod refcounts;
 mod report;
+mod report_sources;
 mod server;
 mod simulation;
 mod stacks;
@@ -47,6 +49,7 @@ fn execute(module: &Object) -> PyResult<()> {
     add_functions(module, &last_report::FUNCTIONS)?;
     add_functions(module, &process::FUNCTIONS)?;
     add_functions(module, &refcounts::FUNCTIONS)?;
+    add_functions(module, &report_sources::FUNCTIONS)?;
     add_functions(module, &server::FUNCTIONS)?;
     add_functions(module, &server::interpreters::FUNCTIONS)?;
     add_functions(module, &simulation::FUNCTIONS)?;

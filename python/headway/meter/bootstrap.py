@@ -1,11 +1,9 @@
 """Starts the meter inside a program that `headway run` started, and reports at its end.
 
 `start` runs while `site` imports `headway_follow.pth`, before the program's first line, in the
-program's own process: so this file imports nothing but what an interpreter has loaded anyway and
-Headway's own modules, and leaves nothing behind that the program could stumble over. All that the
-report needs is imported then, because a program may end where it can open no file any more (setuid,
-chroot, RLIMIT_NOFILE). It knows nothing of how a report looks (`headway.terminal`) or how waits are
-counted (`headway.gil`).
+program's own process: so this file imports nothing but the meter and what an interpreter has loaded
+anyway, and leaves nothing behind that the program could stumble over. The modules of the report are
+loaded after the program has ended (`report_modules`).
 
 A process is one of two things:
 
@@ -234,8 +232,8 @@ def _report(path: str, interval_s: float, name: str) -> int:
 
 def _own(settings: Settings) -> None:
     try:
-        # First, so that the books hold nothing of it.
-        from headway.report import terminal  # noqa: F401 - for `_finish`
+        # First, so that the counters hold nothing of it.
+        from headway.meter import report_modules  # noqa: F401 - for `_finish`
 
         if settings.trace_path:
             from headway.trace import trace_file
@@ -280,10 +278,12 @@ def _own(settings: Settings) -> None:
 
 def _json_file(settings: Settings) -> str:
     """The file that the report goes to; "" if it goes to none, or to a pipe or terminal."""
+    path = settings.json_path
+    if not path:
+        return ""
     from headway import json_file
 
-    path = settings.json_path
-    return "" if not path or json_file.is_special(path) else path
+    return "" if json_file.is_special(path) else path
 
 
 def _go_on(settings: Settings) -> bool:
@@ -418,7 +418,14 @@ def _finish(settings: Settings) -> None:
         from headway import _native, gil
 
         trace = gil.read_trace() if settings.trace_path else None
-        report = gil.snapshot().report()
+        # The counters first, so that they hold nothing of the imports.
+        raw = gil.read_counters()
+        from headway.meter import report_modules
+
+        report_modules.load()
+        from headway.meter.snapshot import Snapshot
+
+        report = Snapshot(raw).report()
         if settings.replaced:
             times = "once" if settings.replaced == 1 else f"{settings.replaced} times"
             _say(
