@@ -37,21 +37,25 @@ REPORT_CODE = (
     "sys.exit(bootstrap.report_ledger(cli.main))"
 )
 
-# Behind the name of a policy that is to give the kernel no hints.
+# This suffix of a policy's name turns its hints to the kernel off.
 NO_HINTS = ",no-hints"
 
 
 class Settings:
-    """What `headway run` hands to the program's process, as text in HEADWAY_RUN.
+    """The settings that `headway run` passes to the program's process, as text in HEADWAY_RUN.
 
-    `pid` is the process they are meant for; `replaced` is how many times it has replaced itself by
-    exec; `books` is where those are that it kept before: a descriptor, or -1 for `ledger`, and the
-    run; None if it has not; `kernel_hints` is whether `policy` may give any;
-    `switch_interval_s` is None to leave it as it is; `ledger` is the file that the books are mapped
-    to, "" if no other process ever needs to see them; `json_path` is where the report goes, "" for
-    nowhere, "-" for stdout; `trace_path` likewise where the last `trace_events` events go;
-    `telemetry` is the socket of a recorder, "" for none, that is told every `telemetry_interval_s`;
-    `name` is what the program is called there, and in the trace. Other paths are absolute.
+    - `pid`: the process that the settings are for. `replaced`: how often it has replaced itself by
+      exec. `books`: where its earlier counters are, as a descriptor (-1 for `ledger`) and the run;
+      None if it has none.
+    - `kernel_hints`: whether `policy` may give the kernel hints. `switch_interval_s`: None leaves
+      the interval as it is.
+    - `ledger`: the file that the counters are mapped to; "" if no other process reads them.
+    - `json_path`: the file of the report; "" for none, "-" for stdout. `trace_path`: the file of
+      the last `trace_events` events, in the same way.
+    - `telemetry`: the socket of a recorder, "" for none, which receives a report every
+      `telemetry_interval_s`. `name`: the name of the program there and in the trace.
+
+    Paths are absolute.
     """
 
     __slots__ = (
@@ -117,8 +121,8 @@ class Settings:
         return " ".join(words)
 
     def for_next_image(self) -> str:
-        """What `from_text` takes in the image that replaces this one, but for `:` and `books`,
-        which crates/native adds."""
+        """The text for the image that replaces this one. crates/native adds `:` and `books`, and
+        `from_text` reads it."""
         return f"{self.to_text()}|{self.replaced + 1}"
 
     def policy_word(self) -> str:
@@ -166,7 +170,7 @@ def parse_policy_word(word: str) -> tuple[str, bool]:
 
 def start() -> None:
     """Called by `headway_follow.pth`; in a virtual environment, twice."""
-    # Taken out of the environment first: children are not to take themselves for the owner.
+    # Removed from the environment first, so that no child takes itself for the owner.
     text = os.environ.pop("HEADWAY_RUN", None)
     if text is not None:
         settings = Settings.from_text(text)
@@ -179,8 +183,8 @@ def start() -> None:
 
 
 def _join(following: str) -> None:
-    """Keeps this process's books in the ledger that `following` tells of, under the policy that it
-    tells of: see `_following`.
+    """Keeps this process's counters in the ledger of `following`, under its policy: see
+    `_following`.
 
     No effect where the meter is installed already: in the owner itself, whose site reads the .pth
     twice, and in its sub-interpreters, which run site too.
@@ -196,18 +200,18 @@ def _join(following: str) -> None:
             gil.install(policy, kernel_hints=hints, ledger=ledger, run=int(run))
             _report_as_follower()
     except Exception:
-        # An owner that has ended, a full ledger, a platform without the meter: nothing that this
-        # process should suffer for, or hear of.
+        # The owner has ended, the ledger is full, or the platform has no meter. The program goes on
+        # without one.
         pass
 
 
 def _following(settings: Settings, run: int | None) -> str:
-    """What HEADWAY_FOLLOW tells a follower: LEDGER:RUN:POLICY."""
+    """The text of HEADWAY_FOLLOW for followers: LEDGER:RUN:POLICY."""
     return f"{settings.ledger}:{run}:{settings.policy_word()}"
 
 
 def _report_as_follower() -> None:
-    """To the recorder that HEADWAY_TELEMETRY tells of, if the owner has one."""
+    """Reports to the recorder that HEADWAY_TELEMETRY names, if the owner has one."""
     telemetry = os.environ.get("HEADWAY_TELEMETRY")
     if telemetry:
         interval, _, path = telemetry.partition(":")
@@ -215,13 +219,13 @@ def _report_as_follower() -> None:
 
 
 def _program_name() -> str:
-    """What Python was asked to run, as far as its command line says so before it runs."""
+    """The name of the program, from Python's command line."""
     names = [word for word in sys.orig_argv[1:] if not word.startswith("-")]
     return os.path.basename(names[0]) if names else ""
 
 
 def _report(path: str, interval_s: float, name: str) -> int:
-    """Begins to report; returns what `_native.report_on_signals` is to know of that."""
+    """Starts the reporter. Returns its waker, for `_native.report_on_signals`."""
     from headway.meter import reporter
 
     identity = {"process_name": reporter.as_text(name)}

@@ -1,9 +1,8 @@
-"""What a server is to do, every value resolved: the contract between configuration and processes.
+"""The resolved settings of a server: the contract between the configuration and the processes.
 
-Flags, a TOML file or an Apache configuration are read into a `ServerSettings`; the supervisor
-starts what it says; each worker process gets its `ProcessGroup` as JSON. Names are those of
-mod_wsgi's WSGIDaemonProcess options where it has one, with the unit added. Knows nothing of where
-a value came from. Pure.
+Flags, a TOML file or an Apache configuration become a `ServerSettings`. The supervisor starts its
+process groups, and each worker process receives its `ProcessGroup` as JSON. A setting has the name
+of mod_wsgi's WSGIDaemonProcess option where there is one, with the unit added. Pure.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from headway.meter.reporter import DEFAULT_INTERVAL_S
 
 @dataclass(frozen=True)
 class HttpLimits:
-    """What a client may ask for and how long it may take. Counts and bytes; 0 means no limit only
-    for `max_body_bytes`."""
+    """The limits of a client's requests. Counts and bytes; 0 means no limit for `max_body_bytes`
+    alone."""
 
     max_target_bytes: int = 16_384
     max_head_bytes: int = 65_536
@@ -31,16 +30,16 @@ class HttpLimits:
     head_timeout_s: float = 30.0
     # For the part of a body that is gathered before the application runs, and for each wait after.
     body_timeout_s: float = 60.0
-    # Without a request on a connection that is kept open.
+    # An idle keep-alive connection closes after this time.
     keep_alive_timeout_s: float = 75.0
-    # Without the client taking a byte of the response.
+    # A response fails when the client takes no byte of it for this time.
     write_timeout_s: float = 60.0
 
 
-# Light requests are not to wait for those that compute; measured by bench/server_mixed.py.
+# Light requests do not wait for those that compute; measured by bench/server_mixed.py.
 DEFAULT_POLICY = "priority"
 NO_LIMITS_GIVEN = HttpLimits()
-# Where `headway telemetry` has its site, too.
+# `headway telemetry` has its site at the same address.
 DEFAULT_DASHBOARD = Address("127.0.0.1", 8888)
 
 
@@ -71,18 +70,18 @@ class ApplicationGroup:
     recycled. All others are sub-interpreters."""
 
     name: str = ""
-    # So many, each with all applications of the group; the threads are divided among them.
+    # Each interpreter runs all applications of the group; the threads are divided among them.
     interpreters: int = 1
     # A GIL for each interpreter (PEP 684), from CPython 3.12 on; else they share the process's.
     own_gil: bool = False
-    # `None`: the process group's. Where the GIL is shared and a policy schedules, it is for the
-    # threads while they serve this group.
+    # `None` takes the process group's. Where the GIL is shared and a policy schedules, the interval
+    # applies to threads while they serve this group.
     switch_interval_s: float | None = None
-    # Put before the process group's and `app_dir`, likewise.
+    # These directories come before the process group's `python_path` and `app_dir` in sys.path.
     python_path: tuple[str, ...] = ()
-    # An interpreter is recycled after so many requests, without the process; 0 turns it off.
+    # An interpreter is recycled after this many requests while the process goes on; 0 never.
     maximum_requests: int = 0
-    # Made when its first request comes, not at the start.
+    # The interpreter is made at its first request, not at the start.
     on_demand: bool = False
     # As in mod_wsgi: what the application does with these fails, or, for signals, is ignored.
     restrict_stdin: bool = False
@@ -195,34 +194,34 @@ class ProcessGroup:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """What the processes report, and where to."""
+    """The telemetry of the processes and its recorder."""
 
     # The recorder's UNIX datagram socket.
     path: str
     interval_s: float = DEFAULT_INTERVAL_S
-    # Requests that take longer are told of one by one; 0 tells of none.
+    # Each request that takes longer is reported by itself; 0 reports none.
     slow_requests_s: float = 0.0
-    # And of which program asked for them.
+    # Report the User-Agent of such requests, too.
     capture_user_agent: bool = False
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """All that one `headway serve` does. Groups have distinct names and share no address."""
+    """The settings of one `headway serve`. Groups have distinct names and share no address."""
 
     groups: tuple[ProcessGroup, ...]
-    # Where the processes start; `None`: where the server did.
+    # The working directory of the processes; `None` is the server's own.
     directory: str | None = None
     # Restart workers when a file that the application imported changes.
     reload: bool = False
-    # A UNIX socket that answers who is alive, why the last one died, and how often.
+    # A UNIX socket that answers with the status of all processes (`headway status`).
     status_socket: str | None = None
-    # Of this file the processes make their stderr; opened anew by name at SIGHUP.
+    # The file of the processes' stderr; SIGHUP opens it again by its name.
     error_log: str | None = None
-    # At the end each process shows a table of its requests, even where that is none of a person's.
+    # Each process prints a table of its requests at its end, even where stderr is no terminal.
     final_table: bool = False
     pid_file: str | None = None
-    # As in `Telemetry`, which there is none of without a socket.
+    # The fields of `Telemetry`; without a socket there is no telemetry.
     telemetry: str | None = None
     telemetry_interval_s: float = DEFAULT_INTERVAL_S
     slow_requests_s: float = 0.0

@@ -1,10 +1,8 @@
-"""Who sends: tells processes apart, keeps what each says of itself, and counts what got lost on the
-way.
+"""The processes that send datagrams: their identity, their own fields, and the datagrams lost.
 
-A process is its host, its pid and when it started. mod_wsgi's datagrams do not say when; a
-lifecycle datagram that says "started", or sequence numbers that begin anew, tell there that the
-system has given the pid away again. Knows nothing of sockets and stores; called by one thread at a
-time.
+Host, pid and start time identify a process. mod_wsgi's datagrams have no start time: there a
+lifecycle datagram "started", or sequence numbers that begin again, show that the system has reused
+the pid. One thread at a time calls this module.
 """
 
 from __future__ import annotations
@@ -21,28 +19,29 @@ from headway.report import columns
 # waits in the socket while the recorder is suspended.
 MAX_BEHIND_S = 86_400.0
 MAX_AHEAD_S = 5.0
-# Datagrams of different threads of a process may overtake each other; no further than this.
+# Datagrams of a process's threads can overtake each other by at most this many.
 REORDERED = 16
-# After so long without a datagram a process is forgotten here; the store keeps it.
+# A process without a datagram for this time is forgotten here; the store keeps it.
 FORGOTTEN_AFTER_S = 900.0
 MAX_SENDERS = 20_000
-# Of one user, as the kernel attests it.
+# The most processes of one user, as the kernel attests the user.
 MAX_SENDERS_OF_USER = 5_000
-# How much more a process may have sent since its last datagram, or not have sent, than what came.
+# A gap of sequence numbers is plausible up to MAX_AT_ONCE, and MAX_PER_SECOND for each second since
+# the last datagram.
 MAX_PER_SECOND = 1_000
 MAX_AT_ONCE = 100_000
-# Ticks may overlap, and wait together for a recorder that is late; sums of their intervals may be
-# so much longer than the time that passed.
+# Ticks can overlap, and wait together in the socket. The sum of their intervals may exceed the time
+# that passed by this factor and this time.
 MAX_OVERLAP = 2.0
 MAX_AHEAD_OF_TIME_S = 300.0
-# What a process says of itself hardly ever changes, and is looked at so often.
+# The fields of IDENTITY hardly ever change. They are read at this interval.
 IDENTITY_INTERVAL_S = 5.0
 MAX_NAME = 255
 MAX_TEXT = 1000
 
 TICK, STARTED, STOPPED = 2, 5, 7
 
-# What a process says about itself in every tick and what stays the same between ticks.
+# The fields of a tick that describe the process and stay the same between ticks.
 IDENTITY = frozenset(
     (
         "mod_wsgi_version",
@@ -69,8 +68,8 @@ IDENTITY = frozenset(
 
 
 class Key(NamedTuple):
-    """What names a process. `started` is 0 until it is known, with mod_wsgi for good if the
-    recorder came later than the process."""
+    """The identity of a process. `started` is 0 until it is known; with mod_wsgi it stays 0 if the
+    recorder started after the process."""
 
     host: str
     pid: int
@@ -79,7 +78,7 @@ class Key(NamedTuple):
 
 @dataclass(eq=False)
 class Sender:
-    """One process. `sequence` is its latest datagram's; `lost` are those that never came."""
+    """One process. `sequence` is its latest datagram's; `lost` counts those that never arrived."""
 
     host: str
     pid: int
@@ -98,7 +97,7 @@ class Sender:
     clock_is_off: bool = False
     pid_confirmed: bool | None = None
     identity: dict[str, Any] = field(default_factory=dict)
-    # Who sent its first datagram; `None` where nobody attests it.
+    # The sender of its first datagram; `None` where the kernel does not attest it.
     source: Source | None = None
     # When its first tick arrived, that tick's stamp, and the intervals of all later ones.
     first_tick: tuple[float, float] | None = None
@@ -110,7 +109,7 @@ class Sender:
 
     @property
     def interval_s(self) -> float:
-        """How often it reports."""
+        """The interval at which the process reports."""
         interval = self.identity.get("telemetry_interval")
         return interval if isinstance(interval, float) and 0 < interval < 3600 else 1.0
 
@@ -119,12 +118,12 @@ class Sender:
 
 
 class Refused(Exception):
-    """The datagram says what cannot be, or its source reports too much. The text is the reason, by
-    which it is counted."""
+    """The datagram is impossible, or its source reports too much. The text is the reason that
+    counts it."""
 
 
 class Bounds(NamedTuple):
-    """What one source may report. `new_per_minute` bounds how fast it names new processes."""
+    """The limits of one source. `new_per_minute` limits how fast it names new processes."""
 
     processes: int
     hosts: int
@@ -132,7 +131,7 @@ class Bounds(NamedTuple):
     new_per_minute: int
 
 
-# A process reports for itself; a supervisor for all workers that died, and a proxy for some.
+# A process reports for itself, a supervisor for workers that died.
 OF_PROCESS = Bounds(processes=64, hosts=8, groups=16, new_per_minute=256)
 # In containers pids are alike: one pid of one user stands for one process of each container.
 OF_NAMESPACE = Bounds(processes=256, hosts=256, groups=256, new_per_minute=256)
@@ -163,7 +162,7 @@ def source_of(credentials: tuple[int, int] | None, claimed_pid: int) -> Source |
 
 @dataclass(eq=False)
 class Reported:
-    """What a source has reported. Processes are in the order in which they were named first."""
+    """The reports of a source. Processes are in the order in which they were first named."""
 
     processes: dict[tuple[str, int], Sender] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
@@ -173,10 +172,10 @@ class Reported:
 
 
 class Senders:
-    """All that were heard of lately."""
+    """The processes that have reported lately."""
 
     def __init__(self, host: str) -> None:
-        """`host` is who sends that does not say where it is."""
+        """`host` is the host of datagrams that name none."""
         self._host = host
         # The process that is alive under a pid.
         self._by_pid: dict[int, Sender] = {}
@@ -195,7 +194,7 @@ class Senders:
         return len(self._by_key)
 
     def remember(self, sender: Sender) -> None:
-        """One that an earlier run of the recorder knew."""
+        """Adds a process that an earlier run of the recorder knew."""
         self._by_key[sender.host, sender.pid] = sender
         if sender.host == self._host:
             self._by_pid[sender.pid] = sender
@@ -210,7 +209,7 @@ class Senders:
         now: float,
         source: Source | None = None,
     ) -> tuple[Sender, float]:
-        """Whose datagram it is, and the time that counts for it. Raises `Refused`."""
+        """The process that sent a datagram, and the trusted time of it. Raises `Refused`."""
         time = stamp if -MAX_BEHIND_S <= stamp - now <= MAX_AHEAD_S else now
         host = text_of(fields, "hostname", MAX_NAME)
         if host:
@@ -272,8 +271,8 @@ class Senders:
     def _admit(
         self, source: Source | None, sender: Sender | None, host: str, group: str, now: float
     ) -> Reported | None:
-        """What the source has reported, if it may name this process and group as well; `sender` is
-        the process where it is known. Raises `Refused`."""
+        """The reports of the source, if it may name this process and group, too. `sender` is the
+        process if it is known. Raises `Refused`."""
         if source is None:
             if sender is None and len(self._by_key) >= MAX_SENDERS:
                 raise Refused("processes")
@@ -295,7 +294,7 @@ class Senders:
         if reported.new_in_minute >= bounds.new_per_minute:
             raise Refused("processes of a sender")
         if len(reported.processes) >= bounds.processes:
-            # A supervisor goes on to report for others that died.
+            # An ended process gives way: a supervisor reports the death of any number of workers.
             ended = next((each for each in reported.processes.values() if each.ended), None)
             if ended is None:
                 raise Refused("processes of a sender")
@@ -306,7 +305,7 @@ class Senders:
     def forget_silent(self, now: float) -> None:
         for sender in [each for each in self if now - each.arrived > FORGOTTEN_AFTER_S]:
             self._forget(sender)
-        # One that only reports for processes of others is kept for its minute.
+        # A source that reports for other processes only is kept for its minute.
         for source, reported in list(self._reported.items()):
             if not reported.processes and reported.minute < now // 60:
                 del self._reported[source]
@@ -352,7 +351,7 @@ def is_of_another_process(sender: Sender, source: Source | None, pid: int) -> bo
 
 
 def is_far_ahead(sender: Sender, sequence: int, now: float) -> bool:
-    """Whether no process can have sent so much since the last datagram came."""
+    """Whether no process can have sent that many datagrams since its last one."""
     if sender.sequence is None:
         return False
     return sequence - sender.sequence > most_since(sender, now)
@@ -364,8 +363,8 @@ def most_since(sender: Sender, now: float) -> int:
 
 
 def spend_interval(sender: Sender, fields: dict[str, Any], time: float, now: float) -> None:
-    """Raises `Refused` where ticks tell of more time than has passed since the first one. The
-    first may tell of all the time that the recorder was away."""
+    """Raises `Refused` where the intervals of ticks exceed the time since the first tick. The first
+    tick may cover all the time that the recorder was away."""
     if sender.first_tick is None:
         sender.first_tick = (now, time)
         return
@@ -382,7 +381,7 @@ def spend_interval(sender: Sender, fields: dict[str, Any], time: float, now: flo
 def is_another(sender: Sender, kind: int, sequence: int | None, started: float) -> bool:
     """Whether the pid belongs to another process than this one by now."""
     if started and sender.started:
-        # Whoever else reports it may have rounded.
+        # A supervisor that reports it may have rounded the time.
         return abs(started - sender.started) > 1.0
     last = sender.sequence
     if last is None or sequence is None:
@@ -407,7 +406,7 @@ def count_gap(sender: Sender, sequence: int) -> None:
 
 
 def update(sender: Sender, kind: int, fields: dict[str, Any], now: float) -> None:
-    """What a datagram says of its sender."""
+    """Updates the sender from the fields of a datagram."""
     if not sender.started and isinstance(fields.get("process_started_stamp"), float):
         sender.started = fields["process_started_stamp"]
     sender.group = text_of(fields, "process_group", MAX_NAME) or sender.group
