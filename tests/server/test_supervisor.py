@@ -262,12 +262,10 @@ def test_many_generations_leave_no_descriptor_open(tmp_path: Path) -> None:
         before = descriptors()
         for generation in range(3, 11):
             server.reload(generation)
+        server.wait_until(lambda: len(server.workers()) == 1)
         # Those of a worker that has just ended are closed soon.
         server.wait_until(
-            lambda: (
-                all(now <= then for now, then in zip(descriptors(), before, strict=False))
-                and len(server.workers()) == 1
-            )
+            lambda: all(now <= then for now, then in zip(descriptors(), before, strict=True))
         )
 
 
