@@ -27,7 +27,7 @@ from served import Served  # noqa: E402
 from ticks import tick  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-IS_BUILT = files("headway").joinpath("telemetry/static/index.html").is_file()
+IS_BUILT = files("headway").joinpath("recorder/static/index.html").is_file()
 UNKNOWN, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 PAGES = ("overview", "gil", "capacity", "endpoints", "slow", "lifecycle", "gc", "compare")
 
