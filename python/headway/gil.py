@@ -114,10 +114,11 @@ def snapshot() -> Snapshot:
 
     Raises `NotInstalled` if they were never opened.
     """
-    raw = read_counters()
+    # Importing reads files, which drops the GIL: the first snapshot must not put these drops
+    # into the time between it and the next one.
     from headway.meter.snapshot import Snapshot
 
-    return Snapshot(raw)
+    return Snapshot(read_counters())
 
 
 def read_counters() -> dict[str, Any]:
