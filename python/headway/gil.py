@@ -44,27 +44,38 @@ class NotInstalled(Error):
 
 
 def install(
-    policy: str | None = None,
+    policy: str | None = None, *, kernel_hints: bool = True, ledger: str | int | None = None
+) -> None:
+    """Start measuring, with clean books, under a policy. Where the meter is installed already, only
+    change the policy, while threads run; the books go on.
+
+    `policy` decides which thread gets the GIL next, and when: "interval", CPython's own scheduling,
+    measured and left alone, or another of `policies()`; None keeps what is in force, at first
+    "interval". `kernel_hints` allows a policy to ask the kernel to run I/O-bound threads sooner
+    when they wake up (a shorter EEVDF slice, Linux 6.12 and later); it belongs to the policy.
+    `ledger` is the path of a file to keep the books in, so that `headway report` can read them if
+    the process crashes, or the descriptor of an empty file.
+
+    Raises `ValueError` for an unknown policy, and `Unsupported`, with the reason, where the meter
+    cannot work: outside Linux with glibc on x86-64 or aarch64, in a statically linked interpreter,
+    from a sub-interpreter.
+    """
+    # Importing reads files, which drops the GIL. These drops belong neither to the books nor to
+    # the time between the first snapshot and the second.
+    import headway.meter.snapshot  # noqa: F401
+
+    install_without_report(policy, kernel_hints=kernel_hints, ledger=ledger)
+
+
+def install_without_report(
+    policy: str | None,
     *,
     kernel_hints: bool = True,
     ledger: str | int | None = None,
     run: int | None = None,
 ) -> None:
-    """Start measuring, with clean books, under a policy. Where the meter is installed already, only
-    change the policy, while threads run; the books go on.
-
-    `policy` is who gets the GIL next, and when: "interval", CPython's own scheduling, watched and
-    left alone, or another of `policies()`; None leaves what is in force, at first "interval".
-    `kernel_hints` says whether a policy may ask the kernel to run I/O-bound threads sooner when
-    they wake up (a shorter EEVDF slice, Linux 6.12 and later); it belongs to the policy.
-    `ledger` is the path of a file to keep the books in, so that `headway report` can read them if
-    the process crashes, or the descriptor of an empty file; with `run`, the file of another
-    process's run, which this one joins.
-
-    Raises `ValueError` for a policy that there is not, and `Unsupported`, saying why, where the
-    meter cannot work: outside Linux with glibc on x86-64 or aarch64, in a statically linked
-    interpreter, from a sub-interpreter.
-    """
+    """As `install`, but the modules of the report stay unloaded until `snapshot()` needs them. With
+    `run`, `ledger` is the file of another process's run, which this one joins."""
     native = _native()
     names = list(policies())
     if policy is not None and policy not in names:
@@ -114,8 +125,7 @@ def snapshot() -> Snapshot:
 
     Raises `NotInstalled` if they were never opened.
     """
-    # Importing reads files, which drops the GIL: the first snapshot must not put these drops
-    # into the time between it and the next one.
+    # Before the counters are read, as in `install`: under `headway run` nothing has loaded it yet.
     from headway.meter.snapshot import Snapshot
 
     return Snapshot(read_counters())

@@ -197,7 +197,7 @@ def _join(following: str) -> None:
             if ledger.startswith("/proc/") and not os.readlink(ledger).startswith("/memfd:"):
                 return  # the owner has closed the descriptor, and opened something else
             policy, hints = parse_policy_word(policy_word)
-            gil.install(policy, kernel_hints=hints, ledger=ledger, run=int(run))
+            gil.install_without_report(policy, kernel_hints=hints, ledger=ledger, run=int(run))
             _report_as_follower()
     except Exception:
         # The owner has ended, the ledger is full, or the platform has no meter. The program goes on
@@ -301,7 +301,9 @@ def _go_on(settings: Settings) -> bool:
     settings.name = _program_name() or settings.name
     ledger = settings.ledger if descriptor < 0 else f"/proc/{settings.pid}/fd/{descriptor}"
     try:
-        gil.install(settings.policy, kernel_hints=settings.kernel_hints, ledger=ledger, run=run)
+        gil.install_without_report(
+            settings.policy, kernel_hints=settings.kernel_hints, ledger=ledger, run=run
+        )
     except errors.Unsupported as error:
         _say(f"headway run: the report lacks what the program did before its exec: {error}")
         ledger = ""
@@ -327,15 +329,15 @@ def _install(settings: Settings) -> None:
         # Children reach it by the owner's descriptor.
         descriptor = os.memfd_create("headway-ledger")
         settings.ledger = f"/proc/{settings.pid}/fd/{descriptor}"
-        gil.install(policy, kernel_hints=hints, ledger=descriptor)
+        gil.install_without_report(policy, kernel_hints=hints, ledger=descriptor)
         return
     if not ledger or ledger.startswith("/proc/"):
-        gil.install(policy, kernel_hints=hints)
+        gil.install_without_report(policy, kernel_hints=hints)
         return
     _remove(ledger)  # what an earlier crash left
     reason = "No room in it"
     try:
-        gil.install(policy, kernel_hints=hints, ledger=ledger)
+        gil.install_without_report(policy, kernel_hints=hints, ledger=ledger)
     except errors.Unsupported as error:
         reason = str(error).rpartition(": ")[2]
     else:
@@ -343,7 +345,7 @@ def _install(settings: Settings) -> None:
         if _can_be_read(ledger):
             return
     _remove(ledger)
-    gil.install(policy, kernel_hints=hints)
+    gil.install_without_report(policy, kernel_hints=hints)
     settings.ledger = ""
     lost = ["after a crash there will be no report"] if settings.json_path else []
     if settings.follow:
