@@ -262,7 +262,7 @@ def case_short_windows():
             done.append(name)
 
     threads = {f"caller-{index}": work for index in range(4)}
-    run(threads, dict.fromkeys(threads, 500))
+    run(threads, dict.fromkeys(threads, 2_000))
 
 
 CASES = {
