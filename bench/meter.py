@@ -27,6 +27,7 @@ from figures import spread
 
 from headway import gil
 from headway.errors import CommandError
+from headway.meter import engine
 
 NAME = "meter"
 ROUNDS = 41
@@ -105,9 +106,9 @@ def pair_traced(work: Callable[[int], None], count: int, rounds: int) -> Paired:
         for traced in seconds:
             gil.install()
             if traced:
-                gil.begin_trace(TRACE_EVENTS)
+                engine.begin_trace(TRACE_EVENTS)
             seconds[traced].append(seconds_per_operation(work, count))
-            gil.read_trace()
+            engine.read_trace()
             gil.uninstall()
     return Paired(seconds[False], seconds[True])
 
@@ -172,7 +173,7 @@ def measure(rounds: int) -> sitting.Experiments:
     )
     traced = pair_traced(drop_and_take, 100_000, rounds)
     tell("its trace, under the meter", "ns", NS, traced)
-    install, begin_trace = "meter.gil.install()", f"meter.gil.begin_trace({TRACE_EVENTS})"
+    install, begin_trace = "meter.engine.install(None)", f"meter.engine.begin_trace({TRACE_EVENTS})"
     without, with_meter = instructions_per_pair(), instructions_per_pair(install)
     with_trace = instructions_per_pair(install, begin_trace)
     if without is not None and with_meter is not None and with_trace is not None:

@@ -234,9 +234,9 @@ def test_nothing_large_is_imported_before_the_program() -> None:
     assert {name for name in more if name.startswith("headway.")} <= {
         "headway._native",
         "headway.errors",
-        "headway.gil",
         "headway.meter",
         "headway.meter.bootstrap",
+        "headway.meter.engine",
         "headway.meter.report_modules",
         "headway.meter.thread_names",
     }
@@ -254,7 +254,7 @@ def test_modules_of_the_program_do_not_disturb_the_report(tmp_path: Path) -> Non
 
 
 def test_children_do_not_take_themselves_for_the_owner(tmp_path: Path) -> None:
-    child = "import sys; print('headway.gil' in sys.modules)"
+    child = "import sys; print('headway.meter.engine' in sys.modules)"
     code = (
         "import os, subprocess, sys\n"
         "print([name for name in os.environ if name.startswith('HEADWAY')], flush=True)\n"

@@ -282,7 +282,9 @@ def test_a_fifo_in_the_place_of_the_ledger_does_not_hang(tmp_path: Path) -> None
 
 def test_settings_for_another_process_are_not_taken(tmp_path: Path) -> None:
     variables = environment(HEADWAY_RUN="1 interval - - - -")
-    code = "import os, sys; print('HEADWAY_RUN' in os.environ, 'headway.gil' in sys.modules)"
+    code = (
+        "import os, sys; print('HEADWAY_RUN' in os.environ, 'headway.meter.engine' in sys.modules)"
+    )
     result = execute([sys.executable, "-c", code], env=variables)
     assert (result.stdout, result.stderr) == ("False False\n", "")
 

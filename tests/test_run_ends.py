@@ -448,7 +448,7 @@ def test_a_limit_on_address_space_leaves_room_for_the_ledger(
 
 
 def test_without_room_for_a_ledger_children_are_not_followed(tmp_path: Path) -> None:
-    child = [sys.executable, "-c", "import sys; print('headway.gil' in sys.modules)"]
+    child = [sys.executable, "-c", "import sys; print('headway.meter.engine' in sys.modules)"]
     result = headway(
         "run",
         "--follow",

@@ -14,18 +14,9 @@ the GIL report as objects, `Snapshot.to_dict()` as plain values (schema 2).
 
 from __future__ import annotations
 
-import os
-import sys
-
-from headway.errors import Error, Unsupported
-from headway.meter import thread_names
-
-# `typing` is not loaded in every program that is measured, and this file is.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from headway.meter.snapshot import Snapshot
+from headway.meter import engine
+from headway.meter.engine import NotInstalled
+from headway.meter.snapshot import Snapshot
 
 __all__ = [
     "NotInstalled",
@@ -37,10 +28,6 @@ __all__ = [
     "snapshot",
     "uninstall",
 ]
-
-
-class NotInstalled(Error):
-    """There are no books to read: `install()` has not been called in this process."""
 
 
 def install(
@@ -60,32 +47,7 @@ def install(
     cannot work: outside Linux with glibc on x86-64 or aarch64, in a statically linked interpreter,
     from a sub-interpreter.
     """
-    # Importing reads files, which drops the GIL. These drops belong neither to the books nor to
-    # the time between the first snapshot and the second.
-    import headway.meter.snapshot  # noqa: F401
-
-    install_without_report(policy, kernel_hints=kernel_hints, ledger=ledger)
-
-
-def install_without_report(
-    policy: str | None,
-    *,
-    kernel_hints: bool = True,
-    ledger: str | int | None = None,
-    run: int | None = None,
-) -> None:
-    """As `install`, but the modules of the report stay unloaded until `snapshot()` needs them. With
-    `run`, `ledger` is the file of another process's run, which this one joins."""
-    native = _native()
-    names = list(policies())
-    if policy is not None and policy not in names:
-        raise ValueError(f"policy is {policy!r}, and must be one of {', '.join(map(repr, names))}")
-    try:
-        place = os.fsencode(ledger) if isinstance(ledger, str) else ledger
-        native.gil_install(policy, kernel_hints, place, run)
-    except RuntimeError as refusal:
-        raise Unsupported(f"the GIL meter cannot be installed: {refusal}") from None
-    thread_names.follow(native.gil_name_thread)
+    engine.install(policy, kernel_hints=kernel_hints, ledger=ledger)
 
 
 def policies() -> dict[str, str]:
@@ -93,31 +55,18 @@ def policies() -> dict[str, str]:
 
     Raises `Unsupported` where the extension module cannot be imported.
     """
-    return dict(_native().gil_policies())
+    return engine.policies()
 
 
 def uninstall() -> None:
     """Stop measuring, and leave scheduling to CPython. The books close, and `snapshot()` goes on
     returning them."""
-    native = _native()
-    thread_names.tell_running(native.gil_name_thread)
-    native.gil_uninstall()
+    engine.uninstall()
 
 
 def is_installed() -> bool:
     """Whether the meter is measuring this process."""
-    try:
-        return bool(_native().gil_installed())
-    except Unsupported:
-        return False
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Snapshot":
-        from headway.meter.snapshot import Snapshot
-
-        return Snapshot
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return engine.is_installed()
 
 
 def snapshot() -> Snapshot:
@@ -125,25 +74,7 @@ def snapshot() -> Snapshot:
 
     Raises `NotInstalled` if they were never opened.
     """
-    # Before the counters are read, as in `install`: under `headway run` nothing has loaded it yet.
-    from headway.meter.snapshot import Snapshot
-
-    return Snapshot(read_counters())
-
-
-def read_counters() -> dict[str, Any]:
-    """The raw process of a `Snapshot`, in nanoseconds, read without importing anything.
-
-    Raises `NotInstalled` as `snapshot` does.
-    """
-    native = _native()
-    if native.gil_installed():
-        thread_names.tell_running(native.gil_name_thread)
-    raw: dict[str, Any] | None = native.gil_snapshot()
-    if raw is None:
-        raise NotInstalled("no books to read: call headway.gil.install() first")
-    raw["interpreters"] = native.gil_interpreters()
-    return raw
+    return Snapshot(engine.read_counters())
 
 
 def read_ledger(path: str) -> Snapshot:
@@ -151,52 +82,4 @@ def read_ledger(path: str) -> Snapshot:
 
     Raises `Error` if the file is not a ledger of this version.
     """
-    from headway.meter.snapshot import Snapshot
-
-    try:
-        return Snapshot(_native().gil_read_ledger(os.fsencode(path)))
-    except RuntimeError as problem:
-        raise Error(f"{path}: {problem}") from None
-
-
-def begin_trace(events: int, ledger: str | None = None) -> None:
-    """Keep the last so many events from now on, one by one. The number is rounded up to a power of
-    two; an event takes 16 bytes. They are kept in memory, or in `ledger`, the file that the books
-    are kept in, where they can be read after a crash.
-
-    Raises `Unsupported` where there is no room for them.
-    """
-    try:
-        _native().gil_begin_trace(events, None if ledger is None else os.fsencode(ledger))
-    except RuntimeError as refusal:
-        place = "memory" if ledger is None else ledger
-        raise Unsupported(f"{events} events cannot be kept in {place}: {refusal}") from None
-
-
-def read_trace() -> dict[str, Any] | None:
-    """The events that were kept of this process, for `headway.trace.events`; none are kept from
-    now on. None if there is no trace, as in a forked child."""
-    return _native().gil_read_trace()  # type: ignore[no-any-return]
-
-
-def read_ledger_trace(path: str) -> dict[str, Any] | None:
-    """The events that lie behind the books in a ledger file. None if there are none.
-
-    Raises `Error` if the file is not a ledger of this version.
-    """
-    try:
-        return _native().gil_read_ledger_trace(os.fsencode(path))  # type: ignore[no-any-return]
-    except RuntimeError as problem:
-        raise Error(f"{path}: {problem}") from None
-
-
-def _native() -> Any:
-    try:
-        from headway import _native
-    except ImportError as problem:
-        raise Unsupported(
-            "the GIL meter cannot be installed: it needs Linux with glibc on x86-64 or aarch64, "
-            "and headway's extension module, which could not be imported on "
-            f"{sys.platform} ({problem})"
-        ) from None
-    return _native
+    return Snapshot(engine.read_ledger(path))

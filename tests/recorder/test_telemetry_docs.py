@@ -10,7 +10,6 @@ from pathlib import Path
 import prometheus
 
 from headway.commands.telemetry import prepare_parser
-from headway.recorder.diagnosis.thresholds import TABLE
 from headway.recorder.diagnosis.verdict import NAMES
 from headway.recorder.export.otlp import UNITS
 from headway.recorder.metrics.definitions import (
@@ -21,6 +20,7 @@ from headway.recorder.metrics.definitions import (
     Metric,
 )
 from headway.recorder.store.retention import EVENTS, KEPT
+from headway.report.thresholds import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/telemetry.md").read_text()

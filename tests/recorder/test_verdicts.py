@@ -11,11 +11,12 @@ import pytest
 from situations import MS, gil, requests, same, tick, verdict_on
 from ticks import START, Bench
 
-from headway.recorder.diagnosis import thresholds, worst
+from headway.recorder.diagnosis import worst
 from headway.recorder.diagnosis.contention import top_frame
 from headway.recorder.query.measuring import measure
 from headway.recorder.query.query import Range
 from headway.recorder.store.selection import Selection
+from headway.report import thresholds
 from headway.server.config.options import SECTIONS
 
 FULL_GIL = gil(

@@ -22,10 +22,13 @@ static SOURCES: &[(&str, &str)] = &sources![
     "report.model" => "report/model.py",
     "report.distributions" => "report/distributions.py",
     "report.processes" => "report/processes.py",
+    "report.thresholds" => "report/thresholds.py",
+    "report.diagnosis" => "report/diagnosis.py",
     "report.summary" => "report/summary.py",
     "report.thread_groups" => "report/thread_groups.py",
     "report.wait_scale" => "report/wait_scale.py",
     "report.terminal" => "report/terminal.py",
+    "meter.difference" => "meter/difference.py",
     "meter.snapshot" => "meter/snapshot.py",
 ];
 

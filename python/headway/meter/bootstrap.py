@@ -190,14 +190,14 @@ def _join(following: str) -> None:
     twice, and in its sub-interpreters, which run site too.
     """
     try:
-        from headway import gil
+        from headway.meter import engine
 
-        if not gil.is_installed():
+        if not engine.is_installed():
             ledger, run, policy_word = following.rsplit(":", 2)
             if ledger.startswith("/proc/") and not os.readlink(ledger).startswith("/memfd:"):
                 return  # the owner has closed the descriptor, and opened something else
             policy, hints = parse_policy_word(policy_word)
-            gil.install_without_report(policy, kernel_hints=hints, ledger=ledger, run=int(run))
+            engine.install(policy, kernel_hints=hints, ledger=ledger, run=int(run))
             _report_as_follower()
     except Exception:
         # The owner has ended, the ledger is full, or the platform has no meter. The program goes on
@@ -292,7 +292,8 @@ def _json_file(settings: Settings) -> str:
 
 def _go_on(settings: Settings) -> bool:
     """Starts the meter on the books that this process kept before it replaced itself by exec."""
-    from headway import errors, gil
+    from headway import errors
+    from headway.meter import engine
 
     if settings.books is None:
         return False
@@ -301,9 +302,7 @@ def _go_on(settings: Settings) -> bool:
     settings.name = _program_name() or settings.name
     ledger = settings.ledger if descriptor < 0 else f"/proc/{settings.pid}/fd/{descriptor}"
     try:
-        gil.install_without_report(
-            settings.policy, kernel_hints=settings.kernel_hints, ledger=ledger, run=run
-        )
+        engine.install(settings.policy, kernel_hints=settings.kernel_hints, ledger=ledger, run=run)
     except errors.Unsupported as error:
         _say(f"headway run: the report lacks what the program did before its exec: {error}")
         ledger = ""
@@ -319,7 +318,8 @@ def _go_on(settings: Settings) -> bool:
 def _install(settings: Settings) -> None:
     """Starts the meter. Where no ledger file can be had (a full disk, a limit on files or address
     space), the books are kept in memory, `settings.ledger` becomes "", and a line says so."""
-    from headway import errors, gil
+    from headway import errors
+    from headway.meter import engine
 
     if _go_on(settings):
         return
@@ -329,15 +329,15 @@ def _install(settings: Settings) -> None:
         # Children reach it by the owner's descriptor.
         descriptor = os.memfd_create("headway-ledger")
         settings.ledger = f"/proc/{settings.pid}/fd/{descriptor}"
-        gil.install_without_report(policy, kernel_hints=hints, ledger=descriptor)
+        engine.install(policy, kernel_hints=hints, ledger=descriptor)
         return
     if not ledger or ledger.startswith("/proc/"):
-        gil.install_without_report(policy, kernel_hints=hints)
+        engine.install(policy, kernel_hints=hints)
         return
     _remove(ledger)  # what an earlier crash left
     reason = "No room in it"
     try:
-        gil.install_without_report(policy, kernel_hints=hints, ledger=ledger)
+        engine.install(policy, kernel_hints=hints, ledger=ledger)
     except errors.Unsupported as error:
         reason = str(error).rpartition(": ")[2]
     else:
@@ -345,7 +345,7 @@ def _install(settings: Settings) -> None:
         if _can_be_read(ledger):
             return
     _remove(ledger)
-    gil.install_without_report(policy, kernel_hints=hints)
+    engine.install(policy, kernel_hints=hints)
     settings.ledger = ""
     lost = ["after a crash there will be no report"] if settings.json_path else []
     if settings.follow:
@@ -358,21 +358,23 @@ def _install(settings: Settings) -> None:
 
 def _begin_trace(settings: Settings) -> None:
     """Where the books outlive a crash, so do the events, if there is room for both."""
-    from headway import errors, gil
+    from headway import errors
+    from headway.meter import engine
 
     if settings.ledger and settings.json_path:
         try:
-            return gil.begin_trace(settings.trace_events, settings.ledger)
+            return engine.begin_trace(settings.trace_events, settings.ledger)
         except errors.Unsupported as error:
             _say(f"headway run: --trace: {error}: after a crash there will be no trace")
-    gil.begin_trace(settings.trace_events)
+    engine.begin_trace(settings.trace_events)
 
 
 def _can_be_read(ledger: str) -> bool:
-    from headway import errors, gil
+    from headway import errors
+    from headway.meter import engine
 
     try:
-        gil.read_ledger(ledger)
+        engine.read_ledger(ledger)
     except errors.Error:
         return False
     return True
@@ -421,11 +423,12 @@ def _finish(settings: Settings) -> None:
     if os.getpid() != settings.pid:
         return
     try:
-        from headway import _native, gil
+        from headway import _native
+        from headway.meter import engine
 
-        trace = gil.read_trace() if settings.trace_path else None
+        trace = engine.read_trace() if settings.trace_path else None
         # The counters first, so that they hold nothing of the imports.
-        raw = gil.read_counters()
+        raw = engine.read_counters()
         from headway.meter import report_modules
 
         report_modules.load()

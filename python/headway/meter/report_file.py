@@ -80,11 +80,12 @@ def _read_stdin(traced: bool) -> tuple[GilReport, dict[str, Any] | None]:
 
 
 def _read_ledger(path: str, name: str, traced: bool) -> tuple[GilReport, dict[str, Any] | None]:
-    from headway import gil
+    from headway.meter import engine
+    from headway.meter.snapshot import Snapshot
 
     try:
-        report = gil.read_ledger(path).report()
-        trace = gil.read_ledger_trace(path) if traced else None
+        report = Snapshot(engine.read_ledger(path)).report()
+        trace = engine.read_ledger_trace(path) if traced else None
     except (Error, ValueError) as error:
         raise CommandError(
             f"FILE {name!r} is neither a report in JSON nor a ledger: {error}", exit_code=2

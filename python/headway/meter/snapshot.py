@@ -5,6 +5,7 @@ A *raw* process is what `headway._native` returns: times in nanoseconds.
 
 from __future__ import annotations
 
+from headway.meter.difference import difference
 from headway.report.distributions import (
     GIL_COUNTS,
     GIL_MAXIMA,
@@ -48,8 +49,6 @@ class Snapshot:
         """
         if not isinstance(before, Snapshot):
             return NotImplemented
-        from headway.meter.difference import difference
-
         return Snapshot(difference(self._raw, before._raw))
 
     def report(self) -> GilReport:

@@ -1,31 +1,24 @@
 """One line of plain words on what a GIL report means.
 
-Each sentence is chosen by a rule on the figures that it then names, so that a reader can check it
-against the table. No sentence names a cause that the figures do not show.
+It puts the finding of `diagnosis` into words. Each sentence names the figures that it follows from,
+so that a reader can check it against the table, and no cause that they do not show.
 """
 
 from __future__ import annotations
 
-from headway.report import columns, processes, units
+from headway.report import columns, diagnosis, processes, thresholds, units
+from headway.report.diagnosis import Contention
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headway.report.model import FreeThreading, GilReport, GilRow, ThreadRow
 
-# A thread that waited for less than this part of the GIL's lifetime hardly waited, or a little.
-HARDLY, LITTLE = 0.01, 0.1
-# "Most" of something: of waiting time, of held time.
+# "Most" of the time waited.
 MOST = 0.5
-# Shorter answers to a drop request are not worth a sentence: the kernel runs others now and then.
-SLOW_ANSWER_S = 0.01
-# A thread that uses so much CPU time before it answers does not run Python code, which takes
-# microseconds; a part of this may be the kernel's own work, and a virtual machine's.
-UNHEARD_CPU_S = 0.005
 
 
 def sentence(report: GilReport) -> str:
-    """What happened in the process whose threads waited most: the program or one of its
-    children."""
+    """Describes the process whose threads waited most: the program or one of its children."""
     everyone = list(report.processes())
     worst = max(everyone, key=_waiting_s)
     said = _sentence_of(worst)
@@ -43,7 +36,7 @@ def _waiting_s(process: GilReport) -> tuple[float, float]:
 
 
 def _sentence_of(report: GilReport) -> str:
-    """What happened on the GIL of one process that was waited for most."""
+    """Describes the GIL of one process that was waited for most."""
     gils = [gil for gil in report.gils if gil.takes]
     gil = max(gils, key=lambda each: each.wait.sum_s, default=None)
     waits = gil.wait.count if gil else 0
@@ -95,7 +88,11 @@ def unanswered(report: GilReport) -> str:
     slow = [(row, process) for process in report.processes() for row in _slow(process)]
     if not slow:
         return ""
-    in_c = [each for each in slow if (each[0].longest_unanswered_cpu_s or 0) >= UNHEARD_CPU_S]
+    in_c = [
+        each
+        for each in slow
+        if (each[0].longest_unanswered_cpu_s or 0) >= thresholds.C_CODE_CPU_S.value
+    ]
     row, process = max(in_c or slow, key=lambda each: each[0].longest_unanswered_s or 0.0)
     name = columns.name(row.name)
     if process is not report:
@@ -121,58 +118,86 @@ def unanswered(report: GilReport) -> str:
 
 def _slow(process: GilReport) -> list[ThreadRow]:
     """The threads of a process with a long answer."""
-    limit_s = SLOW_ANSWER_S
+    limit_s = thresholds.SLOW_ANSWER_S.value
     if process.policy == "interval":
         limit_s = max(limit_s, 2 * (process.switch_interval_s or 0.0))
     return [row for row in process.threads if (row.longest_unanswered_s or 0.0) >= limit_s]
 
 
 def _of_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> str:
-    wait = gil.wait
     waiter = max(threads, key=lambda thread: thread.waited_s)
     waited = (
         f"{_thread(waiter)} waited {units.seconds(waiter.waited_s)} of {units.seconds(gil.wall_s)}"
     )
-    if waiter.waited_s < LITTLE * gil.wall_s:
-        much = "Hardly any" if waiter.waited_s < HARDLY * gil.wall_s else "A little"
-        longest = units.seconds(wait.max_s)
-        return f"{much} waiting: {waited}, the longest wait was {longest}; {_held(gil)}"
-    number = units.number(waiter.wait.count, "wait")
-    holders = _holders(threads)
-    if not interval_s:
-        return f"Waiting: {waited}, in {number}, while {holders} held the GIL most."
-    # A wait that met a drop request of its own is never shorter than the interval.
-    if wait.time_above_s(interval_s) < MOST * wait.sum_s:
-        return (
-            f"Short waits: {waited}, in {number}, most of it in waits shorter than the switch "
-            f"interval ({units.seconds(interval_s)}); {_held(gil)}"
-        )
-    stubborn = max(threads, key=lambda thread: thread.hold.time_above_s(2 * interval_s))
-    if _kept_asking(gil, interval_s) and stubborn.hold.time_above_s(2 * interval_s):
+    contention = contention_of(gil, threads, interval_s)
+    finding = diagnosis.finding(contention)
+    if finding == diagnosis.LONG_HOLD:
+        stubborn = max(threads, key=lambda thread: thread.longest_unanswered_s or 0.0)
         return (
             f"Long holds: {_thread(stubborn)} kept the GIL for up to "
-            f"{units.seconds(stubborn.hold.max_s)} at a time, and drop requests, due after a "
-            f"switch interval of {units.seconds(interval_s)}, went unanswered; {waited}."
+            f"{units.seconds(stubborn.longest_unanswered_s)} after it was asked to drop it; "
+            f"{waited}."
         )
-    length = _about_intervals(waiter.wait.p50_s or 0.0, interval_s)
-    holder = max(threads, key=lambda thread: thread.held_s)
-    if waiter is not holder and _gives_way(waiter) and waiter.held_s < holder.held_s / 4:
+    number, holders = units.number(waiter.wait.count, "wait"), _holders(threads)
+    length = _length(gil, waiter, interval_s)
+    if finding == diagnosis.CONVOY:
+        return f"The convoy effect: {waited}, in {number}{length}, for a GIL that {holders} held."
+    if finding == diagnosis.GIL_BOUND:
         return (
-            f"The convoy effect: {waited}, in {number} of {length}, for a GIL that {holders} held."
+            f"The GIL limits what gets done: {waited}, in {number}{length}, while {holders} held "
+            "the GIL most."
         )
-    return f"Turns: {waited}, in {number} of {length}, while {holders} held the GIL most."
+    if diagnosis.is_little(contention):
+        hardly = contention.waiting < thresholds.HARDLY_WAITING.value
+        return (
+            f"{'Hardly any' if hardly else 'A little'} waiting: {waited}, the longest wait was "
+            f"{units.seconds(gil.wait.max_s)}; {_held(gil)}"
+        )
+    return f"Waiting: {waited}, in {number}{length}; {_held(gil)}"
 
 
-def _kept_asking(gil: GilRow, interval_s: float) -> bool:
-    """Whether most waiting was in waits of over two intervals, with drop requests that no drop
-    followed: not turns among many threads, since each of their drops begins an interval anew."""
-    long_waits = gil.wait.time_above_s(2 * interval_s) > MOST * gil.wait.sum_s
-    return long_waits and gil.drop_requests > 2 * max(gil.forced_drops, 1)
+def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> Contention:
+    """The figures of a GIL that its threads are diagnosed by."""
+    waiter = max(threads, key=lambda thread: thread.waited_s)
+    limits_s = [
+        diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
+        for thread in threads
+        if (thread.longest_unanswered_s or 0.0)
+        >= diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
+    ]
+    kept_s = waited_for_kept_s = 0.0
+    if limits_s:
+        kept_s = max(thread.longest_unanswered_s or 0.0 for thread in threads)
+        # The books do not keep which wait was for which hold: it lasted as long as such a hold, and
+        # all waits for one hold are as long as it, times the threads that wait.
+        limit_s = min(limits_s)
+        waiting = max(1.0, gil.wait.sum_s / gil.wall_s)
+        waited_for_kept_s = min(
+            gil.wait.time_above_s(limit_s), gil.hold.time_above_s(limit_s) * waiting
+        )
+    whole_s = diagnosis.whole_interval_s(interval_s or 0.0)
+    return Contention(
+        interval_s=interval_s,
+        wall_s=gil.wall_s,
+        used_s=gil.held_s + gil.handoff_s,
+        waited_s=gil.wait.sum_s,
+        held_s=gil.held_s,
+        interval_waits_s=gil.wait.time_above_s(whole_s),
+        interval_holds_s=gil.hold.time_above_s(whole_s),
+        needed_s=waiter.hold.p50_s or 0.0,
+        delayed_s=waiter.wait.p50_s,
+        kept_s=kept_s,
+        waited_for_kept_s=waited_for_kept_s,
+    )
 
 
-def _gives_way(thread: ThreadRow) -> bool:
-    """Whether nearly all drops of a thread are its own doing."""
-    return thread.voluntary_drops > 0.9 * (thread.voluntary_drops + thread.forced_drops)
+def _length(gil: GilRow, waiter: ThreadRow, interval_s: float | None) -> str:
+    if not interval_s:
+        return ""
+    if gil.wait.time_above_s(interval_s) < MOST * gil.wait.sum_s:
+        interval = units.seconds(interval_s)
+        return f", most of it in waits shorter than the switch interval ({interval})"
+    return f" of {_about_intervals(waiter.wait.p50_s or 0.0, interval_s)}"
 
 
 def _held(gil: GilRow) -> str:

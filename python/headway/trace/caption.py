@@ -1,7 +1,7 @@
-"""What a timeline shows, in two or three sentences, each with the figures that it comes from. Pure.
+"""Describes a timeline in two or three sentences, each with the figures that it comes from. Pure.
 
-The rules are on figures alone: who is delayed most, who holds the GIL longest, and whether that is
-a convoy.
+It names the thread that is delayed most, the threads that hold the GIL meanwhile, and what
+`headway.report.diagnosis` finds in their waits and holds.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from headway.report import columns, units
+from headway.report import columns, diagnosis, units
+from headway.trace.contention import contention_of
 from headway.trace.handoffs import passes
 from headway.trace.timeline import FORCED, HOLD, UNFINISHED, WAIT, Span, Timeline
 from headway.trace.walk_through import name_of, time, times
 from headway.trace.window import Excerpt, complete, sums
 
-# A convoy: waits of about this share of a switch interval or more, for threads that hold the GIL as
-# long at a time, and so many times as long as what the thread then does with the GIL.
-CONVOY_INTERVALS, CONVOY_TIMES = 0.7, 5
 UNIT = r"(?<=\d) (?=(?:%|s|ms|ns|µs)(?:\W|$))"
 
 
@@ -43,7 +41,7 @@ def sentences(shown: Excerpt) -> list[str]:
         return [f"Nobody waited: {units.number(takes, 'hold')} began with a free GIL."]
     waits = _lengths(timeline, delayed)
     told = [_waiting(timeline, delayed, waits), *_holding(timeline, delayed)]
-    told += _convoy(timeline, delayed, waits)
+    told += _finding(shown, delayed, waits)
     if not shown.is_whole:
         told.append(_whole(shown.whole, delayed))
     return told
@@ -90,7 +88,7 @@ def _in_intervals(interval_ns: int, waits: Sequence[int]) -> str:
 
 
 def _holding(timeline: Timeline, delayed: int) -> list[str]:
-    """Who had the GIL meanwhile, and why it gave it up."""
+    """Names the threads that held the GIL meanwhile, and why they dropped it."""
     gil = timeline.threads[delayed].gil
     held = {
         place: ns
@@ -131,41 +129,29 @@ def _dropped(forced: int, drops: int, asked: str) -> str:
     return f" and dropped it {times(drops)}, {forced:,} of them because {asked}"
 
 
-def _convoy(timeline: Timeline, delayed: int, waits: Sequence[int]) -> list[str]:
-    told = []
+def _finding(shown: Excerpt, delayed: int, waits: Sequence[int]) -> list[str]:
+    """The diagnosis of the whole timeline, with the figures of the excerpt."""
+    timeline = shown.timeline
     name = name_of(timeline, delayed)
     back = _taken_back(timeline, delayed)
-    if back:
-        told.append(back)
-    if not waits:
-        return told
-    mean_ns = sum(waits) / len(waits)
-    needed_ns = sums(timeline, HOLD).get(delayed, 0) / len(waits)
-    long_ns = CONVOY_INTERVALS * timeline.switch_interval_ns
-    if 0 < long_ns <= min(mean_ns, _mostly(timeline, delayed)) and (
-        0 < needed_ns * CONVOY_TIMES <= mean_ns
-    ):
+    told = [back] if back else []
+    contention = contention_of(shown.whole, delayed)
+    finding = diagnosis.finding(contention)
+    if finding == diagnosis.LONG_HOLD:
+        told.append(
+            f"These are long holds: the GIL was kept for up to {units.seconds(contention.kept_s)} "
+            "after a request to drop it."
+        )
+    elif finding == diagnosis.CONVOY and waits:
+        mean_ns = sum(waits) / len(waits)
+        needed_ns = max(1, sums(timeline, HOLD).get(delayed, 0)) / len(waits)
         told.append(
             f"This is the convoy: to have the GIL for {time(needed_ns)}, {name} waits "
             f"{mean_ns / needed_ns:,.0f} times as long."
         )
+    elif finding == diagnosis.GIL_BOUND:
+        told.append("The GIL limits what gets done.")
     return told
-
-
-def _mostly(timeline: Timeline, delayed: int) -> int:
-    """The hold of another thread so that half of the time they held in longer ones, or this."""
-    gil = timeline.threads[delayed].gil
-    lengths = sorted(
-        span.to_ns - span.from_ns
-        for span in timeline.spans
-        if span.kind == HOLD and span.thread != delayed and timeline.threads[span.thread].gil == gil
-    )
-    half_ns = sum(lengths) / 2
-    for length in lengths:
-        half_ns -= length
-        if half_ns <= 0:
-            return length
-    return 0
 
 
 def _taken_back(timeline: Timeline, delayed: int) -> str:

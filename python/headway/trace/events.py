@@ -127,8 +127,8 @@ class _Reader:
 
 
 def to_timeline(trace: Mapping[str, Any], report: GilReport, process_name: str = "") -> Timeline:
-    """The timeline of what `headway.gil.read_trace()` returned; `report` is the GIL report of the
-    same process, which knows what the threads are called that run."""
+    """The timeline of what `headway.meter.engine.read_trace()` returned. `report` is the GIL report
+    of the same process: it has the names of the threads that run."""
     began_ns, lost = trace["began_ns"], trace["lost"]
     # A forced wait is told of when it is over.
     events = sorted(EVENT.iter_unpack(trace["events"]), key=_time_of)

@@ -24,8 +24,8 @@ DRAWING = ".svg"
 def write_trace(
     trace: Mapping[str, Any], report: GilReport, path: str, process_name: str = ""
 ) -> str:
-    """Writes what `headway.gil.read_trace()` returned; `report` is the GIL report of the same
-    process. Returns a line that tells of it. Raises OSError."""
+    """Writes what `headway.meter.engine.read_trace()` returned. `report` is the GIL report of the
+    same process. Returns a line on the file for the user. Raises OSError."""
     timeline = to_timeline(trace, report, process_name)
     if path.endswith(DRAWING):
         from headway.trace import svg

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import math
 
-from headway.recorder.diagnosis import thresholds
 from headway.recorder.diagnosis.inputs import Situation
 from headway.recorder.diagnosis.verdict import Advice
-from headway.recorder.records import histogram
-from headway.report import units
+from headway.report import thresholds, units
 
 # Longest and shortest switch interval that is advised. At a tenth of a millisecond a switch every
 # interval costs a few per cent; below, it soon costs more than it brings.
@@ -259,12 +257,3 @@ def _python(situation: Situation) -> tuple[int, int]:
 
 def _megabytes(size: float) -> str:
     return f"{size / 1e6:,.0f} MB"
-
-
-def multiples(situation: Situation) -> float:
-    """Share of the time waited that lies in waits of whole switch intervals."""
-    waits, interval = situation.waits, situation.interval
-    if not waits or not interval or waits["sum"] <= 0:
-        return 0.0
-    start = thresholds.WHOLE_INTERVALS.value * interval
-    return histogram.time_from(waits, start) / float(waits["sum"])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headway.recorder.diagnosis import advice, thresholds
+from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.contention import is_queued
 from headway.recorder.diagnosis.inputs import Situation, most
 from headway.recorder.diagnosis.verdict import Verdict, evidence, verdict
-from headway.report import units
+from headway.report import thresholds, units
 
 
 def cpu_limited(situation: Situation) -> Verdict | None:

@@ -1,38 +1,28 @@
 """Verdicts on the GIL: gil-bound, convoy, long-hold; and what mod_wsgi's lower bound allows.
 
-Without a GIL none of these rules can apply: each begins with the GIL's own books, which a
-free-threaded process does not have, and asks for a GIL that is used up or waits that lasted; an
-application that waits for I/O has neither.
+`headway.report.diagnosis` decides; these functions put its findings into words, with evidence and
+advice. Without a GIL none of them applies.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from headway.recorder.diagnosis import advice, thresholds
-from headway.recorder.diagnosis.inputs import Situation
+from headway.recorder.diagnosis import advice
+from headway.recorder.diagnosis.inputs import Situation, waited_for
 from headway.recorder.diagnosis.verdict import Evidence, Verdict, evidence, verdict
-from headway.recorder.records import histogram
-from headway.report import columns, units
+from headway.report import columns, diagnosis, thresholds, units
 
 
 def long_hold(situation: Situation) -> Verdict | None:
     """A call that kept the GIL although others asked for it."""
-    if situation.gil is None:
+    holds, contention = situation.counted_holds, situation.contention
+    if not holds or contention is None or not diagnosis.is_long_hold(contention):
         return None
-    interval = situation.interval or 0.0
-    least = max(thresholds.LONG_HOLD_S.value, thresholds.LONG_HOLD_INTERVALS.value * interval)
-    holds = [each for each in situation.long_holds if _waited_for(each) >= least]
-    if not holds:
-        return None
-    waited = sum(map(_waited_for, holds))
-    all_waiting = situation.waits["sum"] if situation.waits else 0.0
-    share = min(1.0, waited / all_waiting) if all_waiting > 0 else 1.0
-    worst = max(holds, key=_waited_for)
-    longest = _waited_for(worst)
+    worst = max(holds, key=waited_for)
+    longest, least = waited_for(worst), min(map(situation.counts_from, holds))
     alone = longest >= thresholds.LONG_HOLD_ALONE_S.value
-    if share < thresholds.LONG_HOLD_SHARE.value and not alone:
-        return None
+    share = contention.waited_for_kept_share
     thread = columns.name(worst.get("hold_thread") or "(unnamed)")
     endpoint, frame = columns.name(worst.get("hold_endpoint") or "", 80), top_frame(worst)
     during = f" while it served {endpoint}" if endpoint else ""
@@ -74,7 +64,7 @@ def long_hold(situation: Situation) -> Verdict | None:
 
 def _cause_of(hold: dict[str, Any]) -> tuple[str, str]:
     """A title, and what is known of why the thread did not let go."""
-    waited, cpu = _waited_for(hold), hold.get("hold_cpu")
+    waited, cpu = waited_for(hold), hold.get("hold_cpu")
     if cpu is not None and cpu >= thresholds.LONG_HOLD_CPU.value * waited:
         return (
             "A call keeps the GIL and cannot be preempted",
@@ -90,11 +80,6 @@ def _cause_of(hold: dict[str, Any]) -> tuple[str, str]:
         f"{known} Either the kernel ran others in its place, or a call into C code keeps the GIL, "
         "which never hears that others ask.",
     )
-
-
-def _waited_for(hold: dict[str, Any]) -> float:
-    """How long another thread waited for this hold: who waited longest may have begun before it."""
-    return float(min(hold.get("hold_waited", 0.0), hold.get("hold_duration", 0.0)))
 
 
 def _elsewhere(situation: Situation, endpoint: str) -> str:
@@ -119,29 +104,13 @@ def top_frame(hold: dict[str, Any]) -> str:
 
 def convoy(situation: Situation) -> Verdict | None:
     """Short work waits for whole switch intervals behind work that uses them up."""
-    interval, waits, holds = situation.interval, situation.waits, situation.holds
-    if situation.gil is None or not interval or not waits or not holds:
+    contention, interval = situation.contention, situation.interval
+    if contention is None or not interval or not diagnosis.is_convoy(contention):
         return None
-    whole = thresholds.WHOLE_INTERVALS.value * interval
-    waited = advice.multiples(situation)
-    held = histogram.time_from(holds, whole) / holds["sum"] if holds["sum"] else 0.0
-    if (
-        waited < thresholds.CONVOY_TIME.value
-        or held < thresholds.CONVOY_HELD.value
-        or situation.waiting < thresholds.IDLE_BUSY.value
-    ):
-        return None
-    work = thresholds.CONVOY_WORK.value * interval
+    whole, work = diagnosis.whole_interval_s(interval), thresholds.CONVOY_WORK.value * interval
+    needs = waiting = None
     if situation.serves:
         needs, waiting = situation.summary["gil_held"], situation.summary["gil_wait"]
-        # Where a policy lets short work go first, the long waits are those of work that computes.
-        late = "p50" if situation.scheduled else "p90"
-        if not needs or not waiting or needs["p50"] >= work or waiting[late] < whole:
-            return None
-    else:
-        needs = waiting = None
-        if holds["p50"] >= work:
-            return None
     who, need = ("requests", needs) if needs else ("turns of threads", situation.summary["hold"])
     length = (waiting or situation.summary["take_wait"])["p90"]
     return verdict(
@@ -149,20 +118,21 @@ def convoy(situation: Situation) -> Verdict | None:
         "warning",
         "A convoy: short work waits whole switch intervals for the GIL",
         f"Half of the {who} need the GIL for less than {units.seconds(need['p50'])}, but one in "
-        f"ten waits {units.seconds(length)} or longer for it. {100 * waited:.0f} % of all waiting "
-        f"is in waits of a whole switch interval ({units.seconds(interval)}) and more: others "
-        "compute, and drop the GIL only when an interval is over.",
+        f"ten waits {units.seconds(length)} or longer for it. "
+        f"{100 * contention.interval_waits_share:.0f} % of all waiting is in waits of a whole "
+        f"switch interval ({units.seconds(interval)}) and more: others compute, and drop the GIL "
+        "only when an interval is over.",
         situation,
         [
             evidence(
                 "share of the waiting in waits of whole switch intervals",
-                waited,
+                contention.interval_waits_share,
                 "share",
                 thresholds.CONVOY_TIME,
             ),
             evidence(
                 "share of the GIL's time in holds of whole switch intervals",
-                held,
+                contention.interval_holds_share,
                 "share",
                 thresholds.CONVOY_HELD,
             ),
@@ -182,12 +152,8 @@ def gil_bound(situation: Situation) -> Verdict | None:
     """The GIL is used up, and threads wait for it."""
     if not situation.exact and not situation.free_threading:
         return _gil_bound_at_least(situation)
-    gil = situation.gil
-    if (
-        gil is None
-        or situation.gil_use < thresholds.GIL_FULL.value
-        or situation.waiting < thresholds.THREADS_WAIT.value
-    ):
+    gil, contention = situation.gil, situation.contention
+    if gil is None or contention is None or not diagnosis.is_gil_bound(contention):
         return None
     queued = is_queued(situation)
     full = advice.full_gil(situation)

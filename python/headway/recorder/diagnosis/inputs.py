@@ -5,6 +5,7 @@ Of a process, or of a process group; never of groups that differ, which are judg
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,8 @@ from headway.recorder.records import histogram
 from headway.recorder.records.configuration import Config
 from headway.recorder.records.histogram import Histogram
 from headway.recorder.records.summary import PER_REQUEST, Record, Summary, distribution, values
+from headway.report import diagnosis
+from headway.report.diagnosis import Contention
 
 # What stands for a value that differs within a group: the most that any of them allows.
 _UNKNOWN_CORES = 1.0
@@ -130,6 +133,43 @@ class Situation:
         """Threads of one process that wait for a GIL, on average."""
         return self.waits["sum"] / self.process_seconds if self.waits else 0.0
 
+    @cached_property
+    def counted_holds(self) -> tuple[dict[str, Any], ...]:
+        """The holds that others waited for so long that they count as long."""
+        return tuple(hold for hold in self.long_holds if waited_for(hold) >= self.counts_from(hold))
+
+    def counts_from(self, hold: dict[str, Any]) -> float:
+        return diagnosis.long_hold_s(self.interval, hold.get("hold_cpu"))
+
+    @cached_property
+    def contention(self) -> Contention | None:
+        """The figures of the GIL that is in use most; None without one."""
+        if self.gil is None:
+            return None
+        waits, holds = self.waits, self.holds
+        needed, delayed = holds["p50"] if holds else math.inf, None
+        if self.serves:
+            needs, delays = self.summary["gil_held"], self.summary["gil_wait"]
+            needed = needs["p50"] if needs else math.inf
+            # Where a policy lets short work go first, the long waits are those of work that
+            # computes, so half of the requests have to wait for long.
+            delayed = delays["p50" if self.scheduled else "p90"] if delays else 0.0
+        whole_s = diagnosis.whole_interval_s(self.interval or 0.0)
+        waited_s = waits["sum"] if waits else 0.0
+        return Contention(
+            interval_s=self.interval,
+            wall_s=self.process_seconds,
+            used_s=self.gil_use * self.process_seconds,
+            waited_s=waited_s,
+            held_s=holds["sum"] if holds else 0.0,
+            interval_waits_s=histogram.time_from(waits, whole_s),
+            interval_holds_s=histogram.time_from(holds, whole_s),
+            needed_s=needed,
+            delayed_s=delayed,
+            kept_s=max(map(waited_for, self.counted_holds), default=0.0),
+            waited_for_kept_s=min(sum(map(waited_for, self.counted_holds)), waited_s),
+        )
+
     # Of one request, on average, in seconds.
 
     def mean(self, name: str) -> float | None:
@@ -187,6 +227,11 @@ class Situation:
 
 def gil_use(row: dict[str, Any]) -> float:
     return float((row.get("gil_held", 0.0) + row.get("gil_handoff", 0.0)) / row["gil_wall"])
+
+
+def waited_for(hold: dict[str, Any]) -> float:
+    """How long another thread waited for a hold. Its wait may have begun before the hold."""
+    return float(min(hold.get("hold_waited", 0.0), hold.get("hold_duration", 0.0)))
 
 
 def most(value: Any, default: float) -> float:

@@ -11,14 +11,14 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from headway.recorder.diagnosis import advice, thresholds
+from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.capacity import cpu_bound, cpu_limited, io_bound, saturated
 from headway.recorder.diagnosis.contention import convoy, gil_bound, long_hold
 from headway.recorder.diagnosis.inputs import Situation
 from headway.recorder.diagnosis.verdict import SEVERITIES, Verdict, evidence, verdict
 from headway.recorder.records.configuration import Config
 from headway.recorder.records.summary import Record, Summary
-from headway.report import units
+from headway.report import thresholds, units
 
 RULES = (cpu_limited, long_hold, convoy, cpu_bound, gil_bound, saturated, io_bound)
 # What can be told without many requests: what is counted there is not requests.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.recorder.diagnosis.inputs import Situation
-from headway.recorder.diagnosis.thresholds import Threshold
+from headway.report.thresholds import Threshold
 
 Verdict = dict[str, Any]
 Evidence = dict[str, Any]

@@ -1,20 +1,22 @@
-"""The figures at which verdicts change, in one table, each with its reason.
+"""The figures at which the diagnosis changes, in one table, each with its reason.
 
-docs/telemetry.md has the same table for users; a test compares.
+docs/telemetry.md has the same table for users; a test compares. The report of a program is drawn
+with some of them, so this module imports nothing.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
 
-
-class Threshold(NamedTuple):
+class Threshold:
     """`value` in `unit`; a "share" is a part of one."""
 
-    value: float
-    unit: str
-    meaning: str
-    reason: str
+    __slots__ = ("meaning", "reason", "unit", "value")
+
+    def __init__(self, value: float, unit: str, meaning: str, reason: str) -> None:
+        self.value = value
+        self.unit = unit
+        self.meaning = meaning
+        self.reason = reason
 
 
 ENOUGH_REQUESTS = Threshold(
@@ -31,6 +33,19 @@ ENOUGH_TAKES = Threshold(
 )
 IDLE_BUSY = Threshold(
     0.05, "share", "less of its threads and cores in use is idle", "what a health check needs"
+)
+HARDLY_WAITING = Threshold(
+    0.01,
+    "threads",
+    "a program with fewer threads that wait on average hardly waits",
+    "one thread that waits for a hundredth of the time",
+)
+LITTLE_WAITING = Threshold(
+    0.05,
+    "threads",
+    "fewer that wait for the GIL on average are no convoy, and no hold of less than a second "
+    "counts",
+    "all their waiting is a twentieth of one thread's time",
 )
 GIL_FULL = Threshold(
     0.8,
@@ -83,6 +98,13 @@ LONG_HOLD_SHARE = Threshold(
     "of all waiting must be for such holds",
     "else they are rare beside what else is waited for",
 )
+C_CODE_CPU_S = Threshold(
+    0.005,
+    "s",
+    "CPU time after a drop request shows a call into C code, whose holds count from four switch "
+    "intervals on, also where these are short",
+    "Python code answers within microseconds; less may be the kernel's work or a hypervisor's",
+)
 LONG_HOLD_CPU = Threshold(
     0.5,
     "of the wait",
@@ -91,6 +113,12 @@ LONG_HOLD_CPU = Threshold(
 )
 LONG_HOLD_ALONE_S = Threshold(
     1, "s", "a single wait so long is named whatever its share", "users notice a second"
+)
+SLOW_ANSWER_S = Threshold(
+    0.01,
+    "s",
+    "a program's report has a line on a thread that kept the GIL so long after a request",
+    "the kernel runs other programs for a few milliseconds now and then",
 )
 THROTTLED = Threshold(
     0.05,

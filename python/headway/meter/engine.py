@@ -1,0 +1,132 @@
+"""The GIL engine of this process: installed, removed, and its counters read as they are.
+
+A *raw* process is a dictionary with times in nanoseconds; `headway.meter.snapshot` makes a report
+of it. `headway run` installs the engine before the first line of other people's programs, so this
+module imports no module of the report.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headway.errors import Error, Unsupported
+from headway.meter import thread_names
+
+# `typing` is not loaded in every program that is measured, and this file is.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Raw = dict[str, Any]
+
+
+class NotInstalled(Error):
+    """There are no books to read: `install()` has not been called in this process."""
+
+
+def install(
+    policy: str | None,
+    *,
+    kernel_hints: bool = True,
+    ledger: str | int | None = None,
+    run: int | None = None,
+) -> None:
+    """As `headway.gil.install`. With `run`, `ledger` is the file of another process's run, which
+    this process joins."""
+    native = _native()
+    names = list(policies())
+    if policy is not None and policy not in names:
+        raise ValueError(f"policy is {policy!r}, and must be one of {', '.join(map(repr, names))}")
+    try:
+        place = os.fsencode(ledger) if isinstance(ledger, str) else ledger
+        native.gil_install(policy, kernel_hints, place, run)
+    except RuntimeError as refusal:
+        raise Unsupported(f"the GIL meter cannot be installed: {refusal}") from None
+    thread_names.follow(native.gil_name_thread)
+
+
+def policies() -> dict[str, str]:
+    """As `headway.gil.policies`."""
+    return dict(_native().gil_policies())
+
+
+def uninstall() -> None:
+    """As `headway.gil.uninstall`."""
+    native = _native()
+    thread_names.tell_running(native.gil_name_thread)
+    native.gil_uninstall()
+
+
+def is_installed() -> bool:
+    """Whether the meter is measuring this process."""
+    try:
+        return bool(_native().gil_installed())
+    except Unsupported:
+        return False
+
+
+def read_counters() -> Raw:
+    """The raw process. Raises `NotInstalled` if its books were never opened."""
+    native = _native()
+    if native.gil_installed():
+        thread_names.tell_running(native.gil_name_thread)
+    raw: Raw | None = native.gil_snapshot()
+    if raw is None:
+        raise NotInstalled("no books to read: call headway.gil.install() first")
+    raw["interpreters"] = native.gil_interpreters()
+    return raw
+
+
+def read_ledger(path: str) -> Raw:
+    """The raw process that a process left in a ledger file, however it ended.
+
+    Raises `Error` if the file is not a ledger of this version.
+    """
+    try:
+        return _native().gil_read_ledger(os.fsencode(path))  # type: ignore[no-any-return]
+    except RuntimeError as problem:
+        raise Error(f"{path}: {problem}") from None
+
+
+def begin_trace(events: int, ledger: str | None = None) -> None:
+    """Keep the last so many events from now on, one by one. The number is rounded up to a power of
+    two; an event takes 16 bytes. They are kept in memory, or in `ledger`, the file that the books
+    are kept in, where they can be read after a crash.
+
+    Raises `Unsupported` where there is no room for them.
+    """
+    try:
+        _native().gil_begin_trace(events, None if ledger is None else os.fsencode(ledger))
+    except RuntimeError as refusal:
+        place = "memory" if ledger is None else ledger
+        raise Unsupported(f"{events} events cannot be kept in {place}: {refusal}") from None
+
+
+def read_trace() -> Raw | None:
+    """The events that were kept of this process, for `headway.trace.events`; none are kept from
+    now on. None if there is no trace, as in a forked child."""
+    return _native().gil_read_trace()  # type: ignore[no-any-return]
+
+
+def read_ledger_trace(path: str) -> Raw | None:
+    """The events that lie behind the books in a ledger file. None if there are none.
+
+    Raises `Error` if the file is not a ledger of this version.
+    """
+    try:
+        return _native().gil_read_ledger_trace(os.fsencode(path))  # type: ignore[no-any-return]
+    except RuntimeError as problem:
+        raise Error(f"{path}: {problem}") from None
+
+
+def _native() -> Any:
+    try:
+        from headway import _native
+    except ImportError as problem:
+        raise Unsupported(
+            "the GIL meter cannot be installed: it needs Linux with glibc on x86-64 or aarch64, "
+            "and headway's extension module, which could not be imported on "
+            f"{sys.platform} ({problem})"
+        ) from None
+    return _native

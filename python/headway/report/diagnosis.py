@@ -1,0 +1,146 @@
+"""Diagnoses the threads that share a GIL, by the lengths of their waits and holds.
+
+The report of a program, the caption of a trace and the recorder's verdicts ask these rules, so that
+they agree on what a convoy is. Each makes a `Contention` of the figures that it has. The report of
+a program is drawn with it, so this module imports `thresholds` alone.
+"""
+
+from __future__ import annotations
+
+from headway.report import thresholds
+
+LONG_HOLD, CONVOY, GIL_BOUND, HEALTHY = "long-hold", "convoy", "gil-bound", "healthy"
+
+
+class Contention:
+    """The waits and holds of one GIL. Times are in seconds.
+
+    - `interval_s`: the switch interval, or None where it is not known.
+    - `wall_s`: how long the GIL was watched; of several processes, all together.
+    - `used_s`: of that, how long it was held or handed over.
+    - `waited_s`, `held_s`: the sums of waits and of holds.
+    - `interval_waits_s`, `interval_holds_s`: of these, the time in waits and in holds of a whole
+      switch interval (`whole_interval_s`) and longer.
+    - `needed_s`: for how long the work that waits most needs the GIL at a time, half of it at most.
+    - `delayed_s`: how long that work typically waits each time; None where it is not known.
+    - `kept_s`: for how long a holder kept the GIL at most after it was asked to drop it.
+    - `waited_for_kept_s`: the waiting for all holds that `long_hold_s` counts.
+    """
+
+    __slots__ = (
+        "delayed_s",
+        "held_s",
+        "interval_holds_s",
+        "interval_s",
+        "interval_waits_s",
+        "kept_s",
+        "needed_s",
+        "used_s",
+        "waited_for_kept_s",
+        "waited_s",
+        "wall_s",
+    )
+
+    def __init__(
+        self,
+        *,
+        interval_s: float | None,
+        wall_s: float,
+        used_s: float,
+        waited_s: float,
+        held_s: float,
+        interval_waits_s: float,
+        interval_holds_s: float,
+        needed_s: float,
+        delayed_s: float | None = None,
+        kept_s: float = 0.0,
+        waited_for_kept_s: float = 0.0,
+    ) -> None:
+        self.interval_s = interval_s
+        self.wall_s = wall_s
+        self.used_s = used_s
+        self.waited_s = waited_s
+        self.held_s = held_s
+        self.interval_waits_s = interval_waits_s
+        self.interval_holds_s = interval_holds_s
+        self.needed_s = needed_s
+        self.delayed_s = delayed_s
+        self.kept_s = kept_s
+        self.waited_for_kept_s = waited_for_kept_s
+
+    @property
+    def waiting(self) -> float:
+        """How many threads wait for the GIL, on average."""
+        return _share(self.waited_s, self.wall_s)
+
+    @property
+    def interval_waits_share(self) -> float:
+        return _share(self.interval_waits_s, self.waited_s)
+
+    @property
+    def interval_holds_share(self) -> float:
+        return _share(self.interval_holds_s, self.held_s)
+
+    @property
+    def waited_for_kept_share(self) -> float:
+        return _share(self.waited_for_kept_s, self.waited_s)
+
+
+def whole_interval_s(interval_s: float) -> float:
+    """Waits and holds from here on count as whole switch intervals."""
+    return thresholds.WHOLE_INTERVALS.value * interval_s
+
+
+def long_hold_s(interval_s: float | None, cpu_s: float | None) -> float:
+    """From which length on a hold after a drop request counts as long. `cpu_s` is the CPU time
+    that the holder used after the request, None where it is not known."""
+    limit_s = thresholds.LONG_HOLD_INTERVALS.value * (interval_s or 0.0)
+    if cpu_s is not None and cpu_s >= thresholds.C_CODE_CPU_S.value and interval_s:
+        return limit_s
+    return max(limit_s, thresholds.LONG_HOLD_S.value)
+
+
+def finding(contention: Contention) -> str:
+    """The first of LONG_HOLD, CONVOY and GIL_BOUND that explains the waits, or HEALTHY."""
+    if is_long_hold(contention):
+        return LONG_HOLD
+    if is_convoy(contention):
+        return CONVOY
+    return GIL_BOUND if is_gil_bound(contention) else HEALTHY
+
+
+def is_long_hold(contention: Contention) -> bool:
+    """Whether threads wait because a holder does not answer drop requests."""
+    if contention.kept_s >= thresholds.LONG_HOLD_ALONE_S.value:
+        return True
+    share = contention.waited_for_kept_share
+    return share >= thresholds.LONG_HOLD_SHARE.value and not is_little(contention)
+
+
+def is_convoy(contention: Contention) -> bool:
+    """Whether short work waits for whole switch intervals behind work that uses them up."""
+    interval_s = contention.interval_s
+    if not interval_s or is_little(contention):
+        return False
+    delayed_s = contention.delayed_s
+    return (
+        contention.interval_waits_share >= thresholds.CONVOY_TIME.value
+        and contention.interval_holds_share >= thresholds.CONVOY_HELD.value
+        and contention.needed_s < thresholds.CONVOY_WORK.value * interval_s
+        and (delayed_s is None or delayed_s >= whole_interval_s(interval_s))
+    )
+
+
+def is_gil_bound(contention: Contention) -> bool:
+    """Whether the GIL is used up while threads wait for it."""
+    use = _share(contention.used_s, contention.wall_s)
+    return use >= thresholds.GIL_FULL.value and contention.waiting >= thresholds.THREADS_WAIT.value
+
+
+def is_little(contention: Contention) -> bool:
+    """Whether all waiting together is too little to limit anything."""
+    return contention.waiting < thresholds.LITTLE_WAITING.value
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
