@@ -147,7 +147,7 @@ class Situation:
         if self.gil is None:
             return None
         waits, holds = self.waits, self.holds
-        needed, delayed = holds["p50"] if holds else math.inf, None
+        needed, delayed = self._needed_by_a_thread, None
         if self.serves:
             needs, delays = self.summary["gil_held"], self.summary["gil_wait"]
             needed = needs["p50"] if needs else math.inf
@@ -169,6 +169,16 @@ class Situation:
             kept_s=max(map(waited_for, self.counted_holds), default=0.0),
             waited_for_kept_s=min(sum(map(waited_for, self.counted_holds)), waited_s),
         )
+
+    @property
+    def _needed_by_a_thread(self) -> float:
+        """How long the thread that waited most holds the GIL at a time, on average; where no thread
+        is known, the median of all holds."""
+        rows = [row for row in self.record.get("threads", ()) if row.get("thread_takes")]
+        waiter = max(rows, key=lambda row: row.get("thread_waited", 0.0), default=None)
+        if waiter is not None:
+            return float(waiter.get("thread_held", 0.0) / waiter["thread_takes"])
+        return float(self.holds["p50"]) if self.holds else math.inf
 
     # Of one request, on average, in seconds.
 
