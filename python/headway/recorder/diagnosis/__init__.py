@@ -1,7 +1,7 @@
-"""Verdicts: what a record means, in plain words, with evidence and with what to try.
+"""Verdicts on a record in plain words, with evidence and advice.
 
-`situation` says what is known, `thresholds` when it counts; `contention` and `capacity` hold the
-rules, `judgement` their order, `advice` what is computed from the data. Pure: no clock, no I/O.
+`inputs` has the figures, `contention` and `capacity` the rules, `rules` their order, `advice` what
+to change, computed from the data. Pure: no clock, no I/O.
 """
 
 from __future__ import annotations

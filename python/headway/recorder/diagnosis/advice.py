@@ -1,8 +1,8 @@
-"""What to try, by the names of the server's own options, and what it is computed to bring.
+"""Advice by the names of the server's own options, with the effect that the data let expect.
 
-Each function gives an advice or nothing: nothing where the computation promises too little. The
-figures are upper bounds: what the processes share with each other and with the rest of the machine
-(a database, the network, the cores' caches) is not in the data, and every text says so.
+Each function returns an advice, or None where the computed effect is too small. The figures are
+upper bounds: resources that the processes share with each other and with the rest of the machine (a
+database, the network, the cores' caches) are not in the data, and every text says so.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headway.report import thresholds, units
 # Longest and shortest switch interval that is advised. At a tenth of a millisecond a switch every
 # interval costs a few per cent; below, it soon costs more than it brings.
 SHORTEST_INTERVAL_S = 0.0001
-# From here on an error is told in words.
+# A larger relative error is given in words instead of a percentage.
 ROUGH = 0.5
-# What handoffs may cost, as a share of the GIL's time.
+# The most that handoffs may cost, as a share of the GIL's time.
 HANDOFFS = 0.1
 
 
@@ -27,7 +27,7 @@ def is_mod_wsgi(situation: Situation) -> bool:
 
 
 def rate(requests_per_s: float) -> str:
-    """A rate of requests with two to three digits: more would be false."""
+    """A rate of requests with two to three digits; the data do not support more."""
     if requests_per_s <= 0:
         return "0 requests/s"
     digits = 2 - math.floor(math.log10(requests_per_s))
@@ -37,7 +37,7 @@ def rate(requests_per_s: float) -> str:
 
 
 def give_or_take(situation: Situation, *names: str) -> str:
-    """How sure a computed rate is, from the spread of the requests that it was computed from."""
+    """The error of a computed rate, from the spread of the requests that it was computed from."""
     error = situation.error(*(names or ("gil_held", "cpu_per_request", "application")))
     if error is None:
         return ""
@@ -47,16 +47,16 @@ def give_or_take(situation: Situation, *names: str) -> str:
 
 
 def full_gil(situation: Situation) -> float | None:
-    """Requests/s at which one GIL is full."""
+    """The requests/s at which one GIL is full; None if unknown."""
     held = situation.held_per_request
     if held is None and not situation.exact:
-        # mod_wsgi does not tell how long it is held; never for longer than somebody computes.
+        # mod_wsgi does not report how long the GIL is held; at most for the CPU time.
         held = situation.cpu_per_request
     return 1 / held if held else None
 
 
 def capacity(situation: Situation, gils: float) -> float | None:
-    """Requests/s that so many GILs carry on the cores there are."""
+    """The requests/s that `gils` GILs carry on the available cores; None if unknown."""
     of_gil, cpu = full_gil(situation), situation.cpu_per_request
     if of_gil is None or cpu is None:
         return None
@@ -65,8 +65,8 @@ def capacity(situation: Situation, gils: float) -> float | None:
 
 
 def useful_gils(situation: Situation) -> int | None:
-    """The fewest GILs that can use all the cores; never more than cores, also where holders of the
-    GIL had none."""
+    """The fewest GILs that can use all the cores; at most one for each core, even where the holders
+    of a GIL had to wait for a core."""
     of_gil, cpu = full_gil(situation), situation.cpu_per_request
     if of_gil is None or cpu is None or not situation.cores_known:
         return None
@@ -98,7 +98,7 @@ def more_processes(situation: Situation) -> Advice | None:
 
 
 def _one_more_process(situation: Situation, now: int) -> Advice | None:
-    """Where nobody tells how many cores there are, as with mod_wsgi."""
+    """Advice without the number of cores, which mod_wsgi does not report."""
     one = full_gil(situation)
     if one is None:
         return None
@@ -111,7 +111,7 @@ def _one_more_process(situation: Situation, now: int) -> Advice | None:
 
 
 def own_gils(situation: Situation) -> Advice | None:
-    """More GILs in the same processes: threads that share memory, not the GIL."""
+    """Advises interpreters with their own GILs: threads that share memory, but not the GIL."""
     gils = useful_gils(situation)
     now = max(1, round(situation.processes))
     if gils is None or is_mod_wsgi(situation) or not situation.serves:
@@ -152,7 +152,7 @@ def free_threading(situation: Situation) -> Advice | None:
 
 
 def policy(situation: Situation) -> Advice | None:
-    """`priority` bounds what short requests wait; it makes no work shorter."""
+    """Advises `priority`, which bounds the waits of short requests and makes no work shorter."""
     if situation.free_threading or (situation.exact and situation.scheduled):
         return None
     waited = situation.summary["gil_wait" if situation.serves else "take_wait"]
@@ -172,12 +172,12 @@ def policy(situation: Situation) -> Advice | None:
 
 
 def switch_interval(situation: Situation) -> Advice | None:
-    """A shorter one cuts waits in proportion, and costs handoffs."""
+    """Advises a shorter interval, which cuts waits in proportion and costs handoffs."""
     interval, waits = situation.interval, situation.waits
     if not interval or situation.free_threading or (situation.exact and situation.scheduled):
         return None
     cost = _handoff(situation)
-    # As short as handoffs every interval leave affordable.
+    # The shortest interval at which one handoff per interval costs no more than HANDOFFS.
     least = SHORTEST_INTERVAL_S if cost is None else max(SHORTEST_INTERVAL_S, cost / HANDOFFS)
     shorter = float(f"{max(least, interval / 50):.1g}")
     if shorter > interval / 2:
@@ -207,14 +207,14 @@ def switch_interval(situation: Situation) -> Advice | None:
 
 
 def _handoff(situation: Situation) -> float | None:
-    """How long the GIL takes from one thread to the next while somebody waits."""
+    """The mean time from a drop of the GIL to the next take while a thread waits, in seconds."""
     rows = situation.record.get("gils", ())
     takes = sum(row.get("gil_contended_takes", 0) for row in rows)
     return sum(row.get("gil_handoff", 0.0) for row in rows) / takes if takes else None
 
 
 def more_threads(situation: Situation) -> Advice | None:
-    """For threads that wait for something else than the GIL or a core."""
+    """Advises more threads where these wait for something other than the GIL or a core."""
     application, queue = situation.mean("application"), situation.mean("queue") or 0.0
     if not application or not situation.threads:
         return None
@@ -245,7 +245,7 @@ def _place(situation: Situation) -> str:
 
 
 def _python(situation: Situation) -> tuple[int, int]:
-    """The oldest Python among them; (0, 0) if nobody tells."""
+    """The oldest Python version of the processes; (0, 0) if none reports it."""
     value = situation.config["python"]
     found = []
     for each in value if isinstance(value, list) else [value]:

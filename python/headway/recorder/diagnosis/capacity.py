@@ -10,7 +10,7 @@ from headway.report import thresholds, units
 
 
 def cpu_limited(situation: Situation) -> Verdict | None:
-    """The cgroup gives less CPU time than there is work for."""
+    """The cgroup's CPU limit throttles the processes."""
     throttled = float(situation.summary["throttled"])
     limit = most(situation.config["cpu_limit"], 0.0)
     use = situation.cpu / limit if limit else 0.0
@@ -58,13 +58,13 @@ def cpu_limited(situation: Situation) -> Verdict | None:
 
 
 def cpu_bound(situation: Situation) -> Verdict | None:
-    """All cores compute; or all threads, where each may compute beside the others."""
+    """All cores are in use, or all threads where several may compute at the same time."""
     if not situation.cores_known:
         return None
     cores, cpu = situation.cores, situation.cpu
     processes = max(1.0, situation.processes)
     parallel = situation.free_threading or situation.gil_count > 1
-    # What the processes can use: all the cores, or as many as they have threads to compute.
+    # The processes can use all the cores, or as many as they have threads.
     threads = processes * max(1, situation.threads)
     if parallel and situation.serves and threads < cores:
         ceiling, what = threads, "threads"
@@ -106,7 +106,7 @@ def cpu_bound(situation: Situation) -> Verdict | None:
 
 
 def saturated(situation: Situation) -> Verdict | None:
-    """No thread is left for the next request."""
+    """All worker threads are busy."""
     busy = float(situation.summary["busy"])
     queued = is_queued(situation)
     if busy < thresholds.THREADS_FULL.value or not (
@@ -126,7 +126,7 @@ def saturated(situation: Situation) -> Verdict | None:
         if away is not None
         else ""
     )
-    # Threads that compute need cores and GILs, not company.
+    # Threads that compute need cores and GILs, not more threads.
     computing = away is not None and away < 1 - thresholds.AWAY.value
     return verdict(
         "saturated",
@@ -151,7 +151,7 @@ def saturated(situation: Situation) -> Verdict | None:
 
 
 def io_bound(situation: Situation) -> Verdict | None:
-    """Requests mostly wait for something else: a database, another service, a disk, a lock."""
+    """Requests mostly wait for a database, another service, a disk or a lock."""
     away, application = situation.away, situation.mean("application")
     if away is None or application is None or away < thresholds.AWAY.value:
         return None

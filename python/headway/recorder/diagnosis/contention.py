@@ -15,7 +15,7 @@ from headway.report import columns, diagnosis, thresholds, units
 
 
 def long_hold(situation: Situation) -> Verdict | None:
-    """A call that kept the GIL although others asked for it."""
+    """A thread kept the GIL although other threads requested it."""
     holds, contention = situation.counted_holds, situation.contention
     if not holds or contention is None or not diagnosis.is_long_hold(contention):
         return None
@@ -63,7 +63,7 @@ def long_hold(situation: Situation) -> Verdict | None:
 
 
 def _cause_of(hold: dict[str, Any]) -> tuple[str, str]:
-    """A title, and what is known of why the thread did not let go."""
+    """A title, and the reason why the thread kept the GIL as far as its CPU time shows it."""
     waited, cpu = waited_for(hold), hold.get("hold_cpu")
     if cpu is not None and cpu >= thresholds.LONG_HOLD_CPU.value * waited:
         return (
@@ -90,10 +90,10 @@ def _elsewhere(situation: Situation, endpoint: str) -> str:
 
 
 def top_frame(hold: dict[str, Any]) -> str:
-    """Where a hold was when it was looked at: "shop.py:12 in render"."""
+    """The innermost frame of a hold's stack, as "shop.py:12 in render"; "" without a stack."""
     for line in str(hold.get("hold_stack") or "").splitlines():
         parts = line.strip().split('"')
-        # As faulthandler writes it: File "/srv/shop.py", line 12 in render
+        # faulthandler's format: File "/srv/shop.py", line 12 in render
         if len(parts) == 3 and parts[0].strip() == "File":
             where = parts[2].removeprefix(", line ").split(" in ", 1)
             name = parts[1].rsplit("/", 1)[-1]
@@ -219,7 +219,7 @@ def gil_bound(situation: Situation) -> Verdict | None:
 
 
 def _most_held(situation: Situation) -> list[Evidence]:
-    """Who held the GIL most: the endpoint, or the thread where there are none."""
+    """The endpoint that held the GIL most, or the thread where there are no endpoints."""
     for rows, prefix, what in (
         (situation.record.get("endpoints", ()), "endpoint", "requests for"),
         (situation.record.get("threads", ()), "thread", "the thread"),
@@ -247,10 +247,10 @@ def is_queued(situation: Situation) -> bool:
 
 
 def _gil_bound_at_least(situation: Situation) -> Verdict | None:
-    """From mod_wsgi's own fields. They hold waits at mod_wsgi's own calls only, so what they show
-    is a lower bound. They do not tell whether there is a GIL: CPU time has to fit one, and waits
-    have to be as long as those for a GIL are, a switch interval; without one the same calls wait
-    for nothing but a stopped world."""
+    """The verdict from mod_wsgi's own fields, which have the waits at mod_wsgi's own calls only: a
+    lower bound. They do not show whether the process has a GIL. So CPU time has to fit one GIL, and
+    waits have to last a switch interval: on a free-threaded build the same calls wait only while
+    the world is stopped."""
     cpu = situation.summary["cpu_per_process"]
     application, waited = situation.mean("application"), situation.mean("gil_wait")
     if not application or waited is None or situation.threads < 2:

@@ -1,6 +1,6 @@
-"""What verdicts go by: the figures of a record, in one place and with one meaning each.
+"""The figures of a record that verdicts go by, each with one meaning.
 
-Of a process, or of a process group; never of groups that differ, which are judged one by one.
+A record is that of a process or of a process group. Groups that differ are judged one by one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from headway.recorder.records.summary import PER_REQUEST, Record, Summary, distr
 from headway.report import diagnosis
 from headway.report.diagnosis import Contention
 
-# What stands for a value that differs within a group: the most that any of them allows.
+# The number of cores where no process reports it.
 _UNKNOWN_CORES = 1.0
 
 
 @dataclass(frozen=True)
 class Situation:
-    """A record with its summary and configuration, and the long holds of that time; all else is
-    derived from these."""
+    """A record with its summary, its configuration, and the long holds of the same time. All
+    properties are derived from these."""
 
     record: Record
     summary: Summary
@@ -53,8 +53,8 @@ class Situation:
 
     @cached_property
     def exact(self) -> bool:
-        """Whether every take of the GIL was seen. With mod_wsgi only some waits are, and it does
-        not tell whether there is a GIL at all."""
+        """Whether every take of the GIL is in the record. mod_wsgi records some waits, and does not
+        report whether there is a GIL."""
         return bool(self.summary["exact"])
 
     @property
@@ -63,7 +63,7 @@ class Situation:
 
     @property
     def serves(self) -> bool:
-        """Whether it is there for requests; `headway run` watches programs that have none."""
+        """Whether the processes serve requests; a program under `headway run` does not."""
         return "run" not in values(self.record, "process_kind")
 
     @property
@@ -73,7 +73,7 @@ class Situation:
 
     @property
     def cores(self) -> float:
-        """How many cores' time the processes can have at a time, all together."""
+        """The number of cores that all the processes together can use at a time."""
         cores = most(self.config["cores"], _UNKNOWN_CORES)
         return min(cores, most(self.config["cpu_limit"], cores))
 
@@ -92,7 +92,7 @@ class Situation:
 
     @property
     def scheduled(self) -> bool:
-        """Whether a policy other than CPython's own decides who gets the GIL."""
+        """Whether a policy other than CPython's own decides which thread gets the GIL."""
         policies = values(self.config, "policy", "interval")
         return "interval" not in policies
 
@@ -113,7 +113,7 @@ class Situation:
 
     @cached_property
     def gil_count(self) -> int:
-        """GILs of a process that carry work, the least of them a fifth of what the busiest does."""
+        """The number of a process's GILs that are in use at least a fifth as much as the busiest."""
         rows = [] if self.gil is None else self.record.get("gils", ())
         least = self.gil_use / 5
         used = [row for row in rows if row.get("gil_wall", 0.0) > 0 and gil_use(row) > least]
@@ -180,7 +180,7 @@ class Situation:
             return float(waiter.get("thread_held", 0.0) / waiter["thread_takes"])
         return float(self.holds["p50"]) if self.holds else math.inf
 
-    # Of one request, on average, in seconds.
+    # Means over requests, in seconds.
 
     def mean(self, name: str) -> float | None:
         found = self.summary[name]
@@ -188,8 +188,8 @@ class Situation:
 
     @property
     def held_per_request(self) -> float | None:
-        """GIL time for one request, all that else takes place in the process included: at this
-        rate requests use a GIL up."""
+        """GIL time per request, other work of the process included: its reciprocal is the rate of
+        requests that fills a GIL."""
         if not self.requests or self.gil is None:
             return None
         held = sum(row.get("gil_held", 0.0) for row in self.record.get("gils", ()))
@@ -204,8 +204,8 @@ class Situation:
 
     @property
     def away(self) -> float | None:
-        """Share of application time in which a request neither ran on a core nor waited for the
-        GIL: it waited for something else."""
+        """The share of application time in which a request neither ran on a core nor waited for the
+        GIL."""
         application = self.mean("application")
         if not application:
             return None
@@ -220,14 +220,14 @@ class Situation:
 
     @property
     def on_a_core(self) -> float | None:
-        """How much CPU time there was for the time that GILs were held, as a share. Well below one,
-        holders had no core: other programs had it, or what they called waits with the GIL."""
+        """CPU time as a share of the time that GILs were held. Well below one, holders were off the
+        processor: other programs ran, or a call blocked with the GIL held."""
         held = sum(row.get("gil_held", 0.0) for row in self.record.get("gils", ()))
         return self.cpu * self.seconds / held if held > 0 and self.gil is not None else None
 
     def error(self, *names: str) -> float | None:
-        """How far chance alone may move a mean over these requests: twice its standard error, as a
-        share, of the first distribution that there is."""
+        """Twice the standard error of the mean of the first distribution that the record has, as a
+        share of the mean."""
         for name in names:
             error = histogram.mean_error(self.record.get(PER_REQUEST[name]))
             if error is not None:
@@ -245,6 +245,6 @@ def waited_for(hold: dict[str, Any]) -> float:
 
 
 def most(value: Any, default: float) -> float:
-    """The largest of what CONFIG has under a name."""
+    """The largest of the values that a configuration has under a name."""
     found = [each for each in (value if isinstance(value, list) else [value]) if each is not None]
     return max(map(float, found), default=default)

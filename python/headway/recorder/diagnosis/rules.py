@@ -1,8 +1,8 @@
-"""Which verdict holds: the rules in the order in which they explain most.
+"""The rules, in an order in which each explains what the later ones would find.
 
-A cgroup that stops the threads explains whatever waits follow from it, so it comes first; a call
-that cannot be preempted explains waits that look like a convoy, and a convoy explains waits at a
-GIL that is full. Where cores are full, more GILs bring nothing, so that comes before the GIL.
+A cgroup that throttles the threads explains all waits that follow from it. A call that cannot be
+preempted explains waits that look like a convoy, and a convoy explains waits for a full GIL. Where
+all cores are in use, more GILs bring nothing, so the cores come before the GIL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headway.recorder.records.summary import Record, Summary
 from headway.report import thresholds, units
 
 RULES = (cpu_limited, long_hold, convoy, cpu_bound, gil_bound, saturated, io_bound)
-# What can be told without many requests: what is counted there is not requests.
+# These rules do not count requests, so they need no minimum of them.
 RULES_WITHOUT_REQUESTS = (cpu_limited, long_hold, saturated)
 
 
@@ -41,8 +41,8 @@ def judge(
 
 
 def worst(verdicts: Iterable[tuple[str, Verdict]]) -> Verdict | None:
-    """The most severe of several groups' verdicts, which then names its group; of equal ones that
-    with the most requests. `None` of none."""
+    """The most severe of several groups' verdicts, with the name of its group; among equals, that
+    of the group with the most requests. None without a group."""
     ranked = sorted(
         verdicts,
         key=lambda each: (
@@ -60,7 +60,7 @@ def worst(verdicts: Iterable[tuple[str, Verdict]]) -> Verdict | None:
 
 
 def is_enough(situation: Situation) -> bool:
-    """Whether figures of requests, or of takes where there are none, are more than chance."""
+    """Whether there are enough requests, or takes of the GIL in a program without requests."""
     if situation.serves:
         return situation.requests >= thresholds.ENOUGH_REQUESTS.value
     holds = situation.holds
@@ -132,7 +132,7 @@ def _unknown(situation: Situation) -> Verdict:
 
 
 def _healthy(situation: Situation) -> Verdict:
-    """Nothing is used up. How far that goes is worth a sentence."""
+    """Nothing limits the processes. The text has the rate at which something would."""
     full = (
         advice.capacity(situation, max(1.0, situation.processes) * situation.gil_count)
         if situation.exact and not situation.free_threading

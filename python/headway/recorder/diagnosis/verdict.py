@@ -1,4 +1,4 @@
-"""A verdict: a name, plain words, evidence with its size, and what to try."""
+"""A verdict: a name, a text, evidence with its figures, and advice."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def verdict(
 def evidence(
     text: str, value: float | None, unit: str, limit: Threshold | float | None = None
 ) -> Evidence:
-    """A figure, and the one at which it counts, if there is one."""
+    """A figure, with the threshold that it is compared with, if there is one."""
     bound = limit.value if isinstance(limit, Threshold) else limit
     return {"text": text, "value": value, "unit": unit, "limit": bound}
