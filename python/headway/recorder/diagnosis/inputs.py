@@ -113,7 +113,7 @@ class Situation:
 
     @cached_property
     def gil_count(self) -> int:
-        """The number of a process's GILs that are in use at least a fifth as much as the busiest."""
+        """The number of a process's GILs in use, those at least a fifth as much as the busiest."""
         rows = [] if self.gil is None else self.record.get("gils", ())
         least = self.gil_use / 5
         used = [row for row in rows if row.get("gil_wall", 0.0) > 0 and gil_use(row) > least]
