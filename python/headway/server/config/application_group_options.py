@@ -1,8 +1,7 @@
-"""The options of one application group: keys of its table in TOML, and what mod_wsgi's
-<WSGIInterpreterOptions> sets.
+"""The options of one application group: the keys of its table in TOML and the settings of
+mod_wsgi's <WSGIInterpreterOptions>.
 
-Some stand in the table of all options too, where they are said of a process group and hold for all
-its sub-interpreters.
+Some are also options of a process group, where they apply to all its sub-interpreters.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from headway.options import SWITCH_INTERVAL
 from headway.server.config.option_types import Several, Switch, Text
 from headway.server.config.options import OPTIONS, Option
 
-# By the name in an application group: the name in a process group.
+# Maps an option's name in an application group to its name in a process group.
 OF_SUB_INTERPRETERS = {
     "interpreters": "interpreters",
     "per-interpreter-gil": "per-interpreter-gil",

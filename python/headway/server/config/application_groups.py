@@ -1,9 +1,10 @@
-"""The application groups of a process group: which its applications are in, and what each asks of
+"""The application groups of a process group: which applications each contains, and the options of
 its interpreters.
 
-Checks what CPython and the processes can do: a GIL for each interpreter, as many interpreters as
-threads, a switch interval for one of those that share a GIL. What cannot be is refused, or left out
-with mod_wsgi's warning where the draft says so.
+This module checks the options against the limits of CPython and of the processes: a GIL for each
+interpreter, at most as many interpreters as threads, a switch interval for an interpreter that
+shares its GIL. An impossible option is refused, or left out with mod_wsgi's warning if the draft
+has `leaves_out`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from headway.server.config.option_types import show_application_group
 from headway.server.config.options import MAX_INTERPRETERS, OPTIONS
 from headway.server.settings import DEFAULT_POLICY, ApplicationGroup
 
-# Why the main interpreter, alone in its group, cannot be what a sub-interpreter can.
+# Why the main interpreter, alone in its group, cannot have these options of a sub-interpreter.
 OF_THE_MAIN_INTERPRETER = {
     "per-interpreter-gil": "whose GIL is that of the process",
     "maximum-requests": "which lives as long as its process",
@@ -27,7 +28,7 @@ OF_THE_MAIN_INTERPRETER = {
 
 
 class ResolvedApplicationGroup(NamedTuple):
-    """One application group: `values` has every option of one."""
+    """One application group. `values` has every option of `INTERPRETER_OPTIONS`."""
 
     settings: ApplicationGroup
     place: str
@@ -41,8 +42,8 @@ class ResolvedApplicationGroup(NamedTuple):
 def resolve_application_groups(
     draft: GroupDraft, values: dict[str, Value], has_gil: bool, warnings: list[str]
 ) -> tuple[list[MountDraft], list[ResolvedApplicationGroup]]:
-    """The mounts, each with its application group, and these groups in the mounts' order. `values`
-    are those of the process group; what the applications are in is set there."""
+    """Returns the mounts, each with its application group, and these groups in the order of the
+    mounts. `values` are the process group's options; sets its `application-group`."""
     values["application-group"] = _of_process_group(draft, values)
     mounts = [
         mount._replace(application_group=values["application-group"])
@@ -65,8 +66,9 @@ def resolve_application_groups(
 
 
 def _of_process_group(draft: GroupDraft, values: dict[str, Value]) -> Value:
-    """What applications are in that do not say it. Where one interpreter is to have another GIL
-    than the process's, that is a group named after the first of them."""
+    """The application group of applications for which none is configured. If the process group has
+    `per-interpreter-gil` and one interpreter, that group is named after the first of these
+    applications."""
     given, own_gil = values["application-group"], values["per-interpreter-gil"]
     unsaid = [mount for mount in draft.mounts if mount.application_group.origin == DEFAULT]
     is_wanted = own_gil.value and values["interpreters"].value == 1
@@ -89,7 +91,7 @@ def _refuse_unknown(draft: GroupDraft, named: dict[str, Value]) -> None:
 
 
 def _refuse_of_main(draft: GroupDraft, group: Value) -> None:
-    """What is asked of sub-interpreters where there is none."""
+    """Refuses options of sub-interpreters in a process group that has none."""
     for name in OF_THE_MAIN_INTERPRETER:
         of_group = OF_SUB_INTERPRETERS[name]
         value = draft.given.get(of_group)
@@ -108,7 +110,7 @@ def _of_main(value: Value, name: str, key: str, why: str) -> CommandError:
 
 
 class _Resolver:
-    """Fills in what each application group of one process group asks, and checks it."""
+    """Completes and checks the options of each application group of one process group."""
 
     def __init__(
         self,
@@ -145,8 +147,9 @@ class _Resolver:
         return ResolvedApplicationGroup(ApplicationGroup(name, **fields), place, values)
 
     def _inherited(self, option: str, name: str) -> Value:
-        """What a process group says of sub-interpreters is not said of the main one, unless that
-        has others beside it."""
+        """The value of an option that the application group does not set. The process group's
+        options for sub-interpreters do not apply to the main interpreter, unless its group has
+        several interpreters."""
         if option in OF_SUB_INTERPRETERS and (name or self._several_in_main):
             return self._of_process_group[OF_SUB_INTERPRETERS[option]]
         return Value(INTERPRETER_OPTIONS[option].default(), DEFAULT)
@@ -202,8 +205,8 @@ class _Resolver:
             )
 
     def _check_switch_interval(self, name: str, values: dict[str, Value]) -> None:
-        """CPython has one switch interval for each GIL; a policy that schedules has one for each
-        thread."""
+        """Refuses or leaves out a switch interval that cannot take effect. CPython has one switch
+        interval for each GIL; a policy that schedules threads has one for each thread."""
         interval, policy = values["switch-interval"], self._of_process_group["policy"]
         if interval.value is None:
             return
@@ -238,7 +241,7 @@ class _Resolver:
         return f" ({number})" if self._draft.leaves_out else ""
 
     def _named(self, option: str, value: Value) -> str:
-        """By the name under which it was given."""
+        """The option's name in the source that set the value."""
         if not self._draft.leaves_out or value.origin.startswith("--"):
             return option
         return {
@@ -251,7 +254,7 @@ def _check_processes(
     draft: GroupDraft, values: dict[str, Value], groups: list[ResolvedApplicationGroup]
 ) -> None:
     subs = [group for group in groups if group.settings.name]
-    # The main interpreter is the first of its group.
+    # The first interpreter of the group "" is the main interpreter.
     total = sum(group.settings.interpreters - (not group.settings.name) for group in groups)
     if total > MAX_INTERPRETERS:
         raise refuse(

@@ -1,6 +1,8 @@
-"""`headway serve --check`: the resolved configuration with the origin of each value, and what in it
-does not exist on this machine. Starts and changes nothing, and imports no application: where there
-is to be no GIL `import_check` does.
+"""`headway serve --check`: shows the resolved configuration with the origin of each value, and
+finds what is missing or unusable on this machine.
+
+Starts and changes nothing, and imports no application; for groups without a GIL, `import_check`
+does that.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ VALUE_WIDTH = 34
 
 
 def draw(resolution: Resolution) -> str:
-    """Every value and its origin, a line each."""
+    """Text with one line for each value and its origin."""
     lines = ["[server]"]
     lines += [_line(name, value) for name, value in resolution.server.items()]
     for group in resolution.groups:
@@ -54,14 +56,14 @@ def _line(name: str, value: Value, indent: str = "") -> str:
 
 
 def _table(name: str, value: Value) -> list[str]:
-    """A line for each variable."""
+    """One line for each variable, or one line if there is none."""
     variables = value.value.items()
     rows = [_row(f"{name} {key}", each.value, each.origin) for key, each in variables]
     return rows or [_line(name, value)]
 
 
 def _key(name: str) -> str:
-    """As TOML writes it."""
+    """The name as a TOML key, quoted if necessary."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
@@ -70,7 +72,7 @@ def _row(name: str, shown: str, origin: str) -> str:
 
 
 def problems(resolution: Resolution) -> list[str]:
-    """What the configuration names and this machine does not have: one line each."""
+    """One line for each value that this machine lacks or cannot use."""
     found = [
         _problem(value, name, problem)
         for name, value in resolution.server.items()
@@ -103,7 +105,7 @@ def _problems_of_group(group: ResolvedGroup) -> Iterator[str]:
 
 
 def _missing(option: Option, value: Any) -> Iterator[str]:
-    """Files and directories of one option that are not there."""
+    """The problems with the files and directories that one option names."""
     if not value:
         return
     if option.name == "access-log":
@@ -153,7 +155,7 @@ def _account(value: Value, option: str, name: str) -> Iterator[str]:
 
 
 def account_id(kind: str, name: str) -> int:
-    """The number of a user or group; `KeyError` if there is none."""
+    """The number of a user or group. Raises `KeyError` if it does not exist."""
     return identity.find_user(name).pw_uid if kind == "user" else identity.find_group(name)
 
 
@@ -170,6 +172,6 @@ def _certificate(group: ResolvedGroup) -> Iterator[str]:
 
 
 def _problem(value: Value, name: str, text: str) -> str:
-    """A flag is its own origin; a line of a file says which option of it is meant."""
+    """One line about a value. If the origin is a line in a file, the option's name is added."""
     is_flag = value.origin.startswith("--")
     return f"{value.origin}: {text}" if is_flag else f"{value.origin}: {name}: {text}"

@@ -1,6 +1,7 @@
-"""What flags and files say, before it is resolved: values with their origins, group by group.
+"""The unresolved configuration of flags and files: values with their origins, for each group.
 
-Also puts flags over a file. Knows nothing of what the values mean together; `resolution` does.
+Also merges flags into the configuration of a file. `resolution` checks how values depend on each
+other; this module does not.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headway.server.config.options import Option
 
 
 class Value(NamedTuple):
-    """A value and where it comes from: "default", "--threads", "serve.toml:7"."""
+    """A value and its origin, such as "default", "--threads" or "serve.toml:7"."""
 
     value: Any
     origin: str
@@ -30,8 +31,8 @@ TABLES = ("environment", "environ")
 
 
 class MountDraft(NamedTuple):
-    """An application and the URL path below which it lives. Where `application_group` is unsaid, it
-    is that of the process group."""
+    """An application and the URL path at which it is mounted. If `application_group` is `UNSAID`,
+    the process group's one applies."""
 
     path: str
     application: str
@@ -41,7 +42,7 @@ class MountDraft(NamedTuple):
 
 @dataclass
 class ApplicationGroupDraft:
-    """What is said of one application group; `given` is keyed by its options' names."""
+    """The configuration of one application group. `given` is keyed by the names of options."""
 
     place: str
     given: dict[str, Value] = field(default_factory=dict)
@@ -49,13 +50,14 @@ class ApplicationGroupDraft:
 
 @dataclass
 class GroupDraft:
-    """What is said of one process group. `given` is keyed by the names of options,
-    `application_groups` by their own, "" for the main interpreter. With `leaves_out`, what cannot
-    be had is left out with a warning, as mod_wsgi does, and not refused."""
+    """The configuration of one process group. `given` is keyed by the names of options,
+    `application_groups` by the names of the groups, with "" for the main interpreter. With
+    `leaves_out`, an impossible option is left out with a warning, as in mod_wsgi, and not
+    refused."""
 
     name: str
     place: str
-    # Where APP is looked for if nothing says so.
+    # The default of `app-dir`.
     folder: str
     mounts: list[MountDraft] = field(default_factory=list)
     binds: list[Value] = field(default_factory=list)  # of Address
@@ -66,7 +68,7 @@ class GroupDraft:
 
 @dataclass
 class Draft:
-    """What one source says. `defaults` are for groups that do not say it themselves."""
+    """The configuration of one source. `defaults` apply to groups that do not set the option."""
 
     groups: list[GroupDraft] = field(default_factory=list)
     server: dict[str, Value] = field(default_factory=dict)
@@ -75,18 +77,18 @@ class Draft:
 
 
 def refuse(place: str, key: str, found: str, allowed: str) -> CommandError:
-    """The one line about a value that cannot be. A flag needs no key beside it."""
+    """The one-line error about an invalid value. If `place` is a flag, it leaves out the key."""
     what = place if place.startswith("--") else f"{place}: {key}"
     return CommandError(f"{what}: found {found}; allowed: {allowed}", exit_code=2)
 
 
 def table(variables: Iterable[tuple[str, str]], origin: str) -> Value:
-    """The value of an option of `TABLES` whose variables are all from one place."""
+    """The value of an option in `TABLES` whose variables all have the same origin."""
     return Value({name: Value(value, origin) for name, value in variables}, origin)
 
 
 def merge(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """Options by name, those of `above` over the others; of tables each variable by itself."""
+    """Merges options by name; `above` takes precedence. Tables are merged variable by variable."""
     merged = {**below, **above}
     for name in TABLES:
         if name in below and name in above:
@@ -96,13 +98,13 @@ def merge(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, V
 
 
 def cut(text: str) -> str:
-    """`text` on one line that is not too long for a message."""
+    """`text` on one line of at most 60 characters, for a message."""
     line = " ".join(text.split())
     return line if len(line) <= 60 else f"{line[:57]}..."
 
 
 def absolute(option: Option, value: Any, folder: str) -> Any:
-    """`value` with the file names in it taken from `folder` on."""
+    """`value` with its file names made absolute, relative to `folder`."""
     if option.path is None and option.name != "access-log":
         return value
     if isinstance(value, tuple):
@@ -114,12 +116,12 @@ def absolute(option: Option, value: Any, folder: str) -> Any:
 
 
 def absolute_application(application: str, folder: str) -> str:
-    """A script file's path from `folder` on; `module:callable` as it is."""
+    """The absolute path of a script file, relative to `folder`; `module:callable` unchanged."""
     return application if is_object(application) else os.path.join(folder, application)
 
 
 def is_object(application: str) -> bool:
-    """Whether it is `module:callable`, not a script file."""
+    """Whether the application is `module:callable` and not a script file."""
     module, colon, _ = application.partition(":")
     return bool(colon) and "/" not in module
 
@@ -131,9 +133,9 @@ def absolute_address(address: Address, folder: str) -> Address:
 
 
 def put_over(flags: Draft, file: Draft, file_name: str) -> Draft:
-    """The file's draft with the flags' values, which concern its one process group.
+    """The file's draft with the flags' values, which apply to its only process group.
 
-    Raises `CommandError` where there are several, and so it is not clear which is meant.
+    Raises `CommandError` if the file has several groups, since it is unclear which one is meant.
     """
     file.server.update(flags.server)
     group = flags.groups[0]
@@ -161,7 +163,7 @@ def put_over(flags: Draft, file: Draft, file_name: str) -> Draft:
             for each in target.application_groups.values():
                 each.given.pop(name, None)
     target.binds = group.binds or target.binds
-    # An application takes the place of the file's, in its application group.
+    # An application replaces the file's one at the same path and keeps its application group.
     named = {mount.path: mount.application_group for mount in target.mounts}
     mounts = [
         mount._replace(application_group=named.get(mount.path, mount.application_group))

@@ -1,4 +1,4 @@
-"""The files that a configuration is read from."""
+"""Reads the files of a configuration."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a devi
 
 
 class ConfigurationFiles:
-    """`paths` has all that were ever to be read, also those of a reading that failed: it may be one
-    of them whose change mends it."""
+    """`paths` has every file that was to be read, including the files of an attempt that failed,
+    since a change of one of them may correct the error."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
 
     def read(self, path: str, errors: str = "strict") -> str:
-        """The file's text. Raises `CommandError` for what is no file, since it is read again at
-        SIGHUP, `OSError`, and `UnicodeDecodeError` unless `errors` says how to go on."""
+        """Returns the file's text. Raises `CommandError` if it is larger than `MAX_BYTES` or no
+        regular file, since SIGHUP reads it again; `OSError`; and `UnicodeDecodeError`, unless
+        `errors` prevents it."""
         if path not in self.paths:
             self.paths.append(path)
         with open(path, encoding="utf-8", errors=errors, opener=_open_at_once) as file:
@@ -37,5 +38,5 @@ class ConfigurationFiles:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opening a pipe would wait for who writes to it."""
+    """Opens without blocking: opening a pipe would otherwise wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)

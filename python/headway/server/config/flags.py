@@ -1,6 +1,6 @@
-"""The flags of `headway serve`: adds them to a parser, and reads what was given.
+"""The flags of `headway serve`: adds them to a parser and reads their values.
 
-Which there are, and what they allow, is the table in `options`.
+The table in `options` defines the flags and their allowed values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PLACE = "the command line"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds every option. What is not given is not in the namespace."""
+    """Adds every option to the parser. A flag that is not given is not in the namespace."""
     parser.add_argument(
         "application",
         metavar=APP.kind.metavar,
@@ -83,7 +83,7 @@ def _argument(option: Option) -> Callable[[str], Any]:
 
 
 def read_flags(arguments: argparse.Namespace, folder: str) -> Draft:
-    """What was given, as one process group; file names are taken from `folder` on."""
+    """The given flags as a draft with one process group. File names are relative to `folder`."""
     group = GroupDraft(GROUP_NAME, PLACE, folder)
     draft = Draft([group])
     given = vars(arguments)

@@ -1,4 +1,4 @@
-"""Kinds of values that only a configuration of `headway serve` has; see `headway.options`."""
+"""Kinds of values that only the configuration of `headway serve` uses; see `headway.options`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.options import Kind, expect
 
 
 class Text(Kind):
-    """Anything but nothing. `allowed` says what is meant, `pattern` what it must look like."""
+    """Text that matches `pattern`; by default, non-empty text. `allowed` describes it."""
 
     def __init__(self, metavar: str, allowed: str, pattern: str = r"[^\0\n]+") -> None:
         self.metavar, self.allowed, self._pattern = metavar, allowed, pattern
@@ -23,7 +23,7 @@ class Text(Kind):
 
 
 class Account(Kind):
-    """A user or a group. The last number of 32 bits is none: chown(2) takes it for no change."""
+    """A user or a group. 2**32 - 1 is not a valid id: for chown(2), it means no change."""
 
     metavar = "NAME"
     allowed = f"a name, or #ID up to #{2**32 - 2}"
@@ -36,7 +36,7 @@ class Account(Kind):
 
 
 class Checked(Kind):
-    """What a function of the caller's makes of the text; it raises `ValueError`."""
+    """A value that `parse` returns for the text; it raises `ValueError` for invalid text."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Checked(Kind):
 
 
 class Switch(Kind):
-    """Yes or no. `meaning` is what the flag, which takes no argument, stands for."""
+    """True or false. `meaning` is the value that the flag, which takes no argument, sets."""
 
     metavar = ""
     allowed = "true or false"
@@ -77,7 +77,8 @@ class Switch(Kind):
 
 
 class Several(Kind):
-    """Values of one kind: in text with `separator` between them, in TOML one or a list."""
+    """Values of one kind: separated by `separator` in text, a value or a list in TOML. Without a
+    separator, the flag is repeated."""
 
     def __init__(self, kind: Kind, separator: str | None, allowed: str | None = None) -> None:
         self.kind, self.separator = kind, separator
@@ -98,7 +99,7 @@ class Several(Kind):
 
 
 class AccessLog(Kind):
-    """`FORM` or `FORM:PATH`, as the pair of both."""
+    """`FORM` or `FORM:PATH`, parsed to the pair of form and path."""
 
     metavar = "FORM[:PATH]"
 
@@ -120,22 +121,22 @@ class AccessLog(Kind):
 
 
 def parse_application(text: str) -> str:
-    """`module:callable`, the attribute dotted if need be, or the path of a script file."""
+    """Checks `module:callable`, whose attribute may be dotted, or the path of a script file."""
     module, colon, attributes = text.partition(":")
     is_script = "/" in text or text.endswith((".wsgi", ".py"))
-    # No empty part: what is imported is no relative name.
+    # No part of the module's name is empty, so it is not a relative name.
     is_object = all(module.split(".")) and all(map(str.isidentifier, attributes.split(".")))
     if "\0" in text or not (is_script or (colon and is_object)):
         raise ValueError
     return text
 
 
-# mod_wsgi's name for the main interpreter, which is "" in `settings`.
+# mod_wsgi's name for the main interpreter, whose name in `settings` is "".
 GLOBAL = "%{GLOBAL}"
 
 
 def parse_application_group(text: str) -> str:
-    """The name of an application group. Interpreters are numbered after a #."""
+    """The name of an application group. It has no #, which precedes an interpreter's number."""
     if text == GLOBAL:
         return ""
     is_name = re.fullmatch(r"[^\0-\x1f%#\x7f]+", text)
@@ -149,11 +150,11 @@ def show_application_group(name: str) -> str:
 
 
 def parse_network(text: str) -> str:
-    """A network in CIDR form, a single address, or `unix`."""
+    """A network in CIDR notation, a single address, or `unix`."""
     return text if text == "unix" else str(ip_network(text, strict=True))
 
 
-# What the native part can read of a request's origin.
+# The header fields from which the native part can read a request's origin.
 FORWARDING_FIELDS = (
     "Forwarded",
     "X-Forwarded-For",
@@ -164,7 +165,7 @@ FORWARDING_FIELDS = (
 
 
 def parse_forwarding_field(text: str) -> str:
-    """A field name in any case."""
+    """The name in `FORWARDING_FIELDS` that equals the text, ignoring case."""
     for field in FORWARDING_FIELDS:
         if field.lower() == text.lower():
             return field
@@ -172,7 +173,7 @@ def parse_forwarding_field(text: str) -> str:
 
 
 def parse_variable(text: str) -> tuple[str, str]:
-    """`NAME=VALUE` of the environment."""
+    """The name and the value of an environment variable `NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not name or not equals or "\0" in text:
         raise ValueError
@@ -180,7 +181,7 @@ def parse_variable(text: str) -> tuple[str, str]:
 
 
 def parse_mount(text: str) -> tuple[str, str]:
-    """`PATH=APP`: an application and the URL path below which it lives."""
+    """The URL path and the application of `PATH=APP`."""
     path, equals, application = text.partition("=")
     if not equals:
         raise ValueError
@@ -188,7 +189,7 @@ def parse_mount(text: str) -> tuple[str, str]:
 
 
 def parse_url_path(text: str) -> str:
-    """A URL path as SCRIPT_NAME has it: "" for the root, no slash at the end."""
+    """A URL path in the form of SCRIPT_NAME: "" for the root, no trailing slash."""
     path = text.rstrip("/")
     is_plain = not re.search(r"[\0-\x20?#\x7f]|//|/\.\.?(/|$)", path)
     if not text.startswith("/") or not is_plain:

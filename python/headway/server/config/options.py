@@ -1,7 +1,7 @@
 """The options of `headway serve`: one table for flags, TOML, WSGIDaemonProcess, `--check` and docs.
 
-Knows nothing of files and command lines; defaults are those of `settings`, which says what each
-value means to the processes.
+The table does not depend on files or command lines. Defaults come from `settings`, which documents
+what each value means to the processes.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from headway.server.worker.serving import LOG_FORMS
 
 MAX_THREADS = 1000
 MAX_PROCESSES = 1000
-# The meter has books for 64 GILs of a process; that of the main interpreter is one.
+# The meter can account for 64 GILs of a process, one of which is the main interpreter's.
 MAX_INTERPRETERS = 60
 
 
 class Option(NamedTuple):
     """`name` is the flag without dashes and the key in TOML.
 
-    `field` is a path in `ProcessGroup`, or in `ServerSettings` for an option `of_server`, where
-    `application_group` stands for each of its application groups; it is empty where several options
-    make up one field. `daemon` is what WSGIDaemonProcess allows under
-    the same name, `daemon_default` its default where that is another. `path` tells what a file name
-    must be, so that it is made absolute and looked for: "directory", "file", or "parent" for a file
-    that is to be made.
+    `field` is a path in `ProcessGroup`, or in `ServerSettings` for an option `of_server`. In the
+    path, `application_group` stands for each application group of the process group. `field` is
+    empty if several options make up one field. `daemon` is the kind that WSGIDaemonProcess allows
+    under the same name, and `daemon_default` its default if it differs. `path` is set for file
+    names, which are made absolute and checked: "directory", "file", or "parent" for a file that
+    Headway creates in an existing directory.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Option(NamedTuple):
     of_server: bool = False
 
     def default(self) -> Any:
-        """The value where nobody gives one."""
+        """The value of an option that is not configured."""
         if self.name == "access-log":
             return NO_GROUP.access_log, NO_GROUP.access_log_path
         if not self.field or self.field.startswith("tls."):
@@ -80,7 +80,7 @@ class Option(NamedTuple):
         return attrgetter(self.field)(NO_SERVER if self.of_server else NO_GROUP)
 
     def show(self, value: Any) -> str:
-        """`value` as a person would write it; a dash stands for nothing."""
+        """`value` in the notation of the configuration; a dash stands for no value."""
         if self.name == "policy" and value is None:
             return DEFAULT_POLICY
         if self.name == "application-group":
@@ -115,7 +115,7 @@ PROXY_HEADERS = Several(
 )
 _SECONDS = Seconds()
 _COUNT = Whole(0, 2**31 - 1)
-# WSGIDaemonProcess takes whole seconds and plain bytes.
+# WSGIDaemonProcess takes whole seconds, and bytes without a unit.
 DAEMON_SECONDS = Whole(0, MAX_SECONDS)
 DAEMON_SWITCH_INTERVAL = Seconds(1e-6, 1000, units=False)
 _DAEMON_BYTES = Whole(0, 2**62)
@@ -123,7 +123,7 @@ _ANY_TEXT = Text("TEXT", "some text")
 
 
 def _timeout(name: str, help: str) -> Option:
-    """A limit of WSGIDaemonProcess, where 0 turns it off."""
+    """A time limit that WSGIDaemonProcess has too; 0 turns it off."""
     return Option(name, name.replace("-", "_") + "_s", _SECONDS, help, daemon=DAEMON_SECONDS)
 
 
@@ -557,7 +557,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
     ),
 }
 
-# Not in a section: positional on the command line.
+# Positional on the command line, so it belongs to no section.
 APP = Option("app", "", _APPLICATION, "the application to serve")
 OPTIONS: dict[str, Option] = {
     option.name: option for option in (APP, *(row for rows in SECTIONS.values() for row in rows))

@@ -1,8 +1,9 @@
-"""From what was said to what is to be done: fills in defaults, checks what belongs together, and
-makes a `ServerSettings` of it that keeps every value's origin.
+"""Resolves a draft: fills in defaults, checks values that depend on each other, and returns a
+`ServerSettings` together with the origin of every value.
 
-Raises `CommandError` with exit code 2 for what cannot be. Looks at no file: `check` does. Where
-free-threading is asked for, a Python other than this one is asked whether it can.
+Raises `CommandError` with exit code 2 for an impossible configuration. `check` examines the files
+that it names; this module does not. With `free-threading`, it runs the group's own Python, if that
+is another one, to find out whether it supports free-threading.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from headway.server.settings import HttpLimits, Mount, ProcessGroup, ServerSetti
 from headway.server.worker.serving import MAX_LISTENERS
 
 NOTHING = Value(None, DEFAULT)
-# The origin of addresses that a service manager passes.
+# The origin of the addresses that a service manager passes.
 PASSED = "LISTEN_FDS"
 EVERY_HOST = {"0.0.0.0", "::"}
-# Fields that several options make up, or whose form differs.
+# Options that share a field with others, or whose field has another form.
 NO_FIELD_OF_THEIR_OWN = {"app", "mount", "bind", "access-log", "app-dir", *TABLES}
 
 
 class ResolvedGroup(NamedTuple):
-    """One process group: `values` has every option of a group but applications and addresses, and
-    each mount its application group."""
+    """One process group. `values` has every option of a group except applications and addresses,
+    and each mount has its application group."""
 
     settings: ProcessGroup
     place: str
@@ -52,7 +53,7 @@ class ResolvedGroup(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """All that one server is to do, and where that was said."""
+    """The settings of a server and the origin of each value."""
 
     settings: ServerSettings
     groups: list[ResolvedGroup]
@@ -61,7 +62,8 @@ class Resolution(NamedTuple):
 
 
 def resolve(draft: Draft, passed: Sequence[Address] = ()) -> Resolution:
-    """`passed` are addresses for the one process group, if it has none."""
+    """Resolves the draft. `passed` are the inherited addresses, which a process group without
+    addresses gets if it is the only group."""
     if not draft.groups:
         raise CommandError("there is no process group to serve", exit_code=2)
     warnings = list(draft.warnings)
@@ -169,7 +171,7 @@ def _refuse_shared_addresses(groups: list[ResolvedGroup]) -> None:
     for group in groups:
         for bind in group.binds:
             for other, name in seen:
-                # Each group gets a port 0 of its own.
+                # Each group gets its own socket for port 0.
                 if _overlap(bind.value, other.value) and not (
                     bind.value.is_any_port and name != group.settings.name
                 ):
@@ -192,7 +194,7 @@ def _overlap(one: Address, other: Address) -> bool:
 
 
 def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
-    """Warnings about values that do nothing, or not all that they say."""
+    """Warnings about values that have no effect, or only part of their effect."""
     interval = values["switch-interval"]
     if interval.value is not None and not gil_enabled(values):
         yield (
@@ -214,7 +216,7 @@ def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
 
 
 def _server_without_effect(values: dict[str, Value]) -> Iterator[str]:
-    # A dashboard is heard, too.
+    # With a dashboard, the processes report to it.
     reports = values["telemetry"].value or values["dashboard"].value
     for option, needed, is_there in (
         ("telemetry-interval", "telemetry", reports),
@@ -238,7 +240,7 @@ def _refuse_free_threading(values: dict[str, Value]) -> None:
 
 
 def gil_enabled(values: Mapping[str, Value]) -> bool:
-    """Whether the processes of a group with these options, of which some may be missing, will have
-    a GIL."""
+    """Whether the processes of a group with these options will have a GIL. Options may be
+    missing."""
     home, wanted = (values.get(name, NOTHING).value for name in ("python-home", "free-threading"))
     return free_threading.will_have_gil(home, bool(wanted))

@@ -1,7 +1,7 @@
-"""The directory that the server is started in, by the name that it had there.
+"""The directory in which the server is started, by the name that the shell uses for it.
 
-Deployments switch a symbolic link (`/srv/shop/current`) and send SIGHUP. The system knows where the
-link led when the server was started; the shell's $PWD knows the link.
+Deployments switch a symbolic link (`/srv/shop/current`) and send SIGHUP. The system knows only the
+directory to which the link led when the server was started; the shell's $PWD has the link.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from headway.errors import CommandError, reason_of
 
 
 def named() -> str:
-    """Raises `CommandError` where there is none any more."""
+    """Returns $PWD if it names the current directory, else the directory's real path. Raises
+    `CommandError` if the directory no longer exists."""
     by_shell = os.environ.get("PWD", "")
     with contextlib.suppress(OSError):
         if os.path.isabs(by_shell) and os.path.samestat(os.stat(by_shell), os.stat(".")):

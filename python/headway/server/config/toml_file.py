@@ -1,7 +1,7 @@
 """A configuration in TOML: `[server]`, and a table `[process-group.NAME]` for each process group.
 
     [server]
-    switch-interval = 0.002             # for every group that does not say it itself
+    switch-interval = 0.002             # for every group that does not set it
 
     [process-group.shop]
     app = "shop.wsgi:application"
@@ -15,7 +15,7 @@
     [process-group.shop.application-groups.api]
     per-interpreter-gil = true
 
-Keys are the names of the options. Every complaint is one line: FILE:LINE: key: found X; allowed: Y.
+Keys are the names of the options. Every error is one line: FILE:LINE: key: found X; allowed: Y.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from headway.server.config.options import APP, GROUP_OPTIONS, SERVER_OPTIONS, Op
 
 GROUPS = "process-group"
 APPLICATION_GROUPS = "application-groups"
-# Each group has its own; the server has none for all.
+# Options that each group sets for itself and that [server] cannot have.
 OF_ONE_GROUP = {"app", "mount", "bind", "app-dir", APPLICATION_GROUPS}
 GROUP_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"
 
 
 class Node(NamedTuple):
-    """A value in the document: its line, how it is written, and what it is."""
+    """A value in the document: its line, its source text, and the parsed value."""
 
     line: int
     text: str
@@ -66,7 +66,7 @@ class Node(NamedTuple):
 
 
 def read_toml(path: str, text: str) -> Draft:
-    """The draft that the document makes; raises `CommandError` with exit code 2."""
+    """Returns the document as a draft. Raises `CommandError` with exit code 2."""
     try:
         document = Node(1, "", _native.parse_toml(text))
     except ValueError as error:
@@ -172,7 +172,7 @@ class _Reader:
             yield self._mount(f"{path}.{url_path}", parsed, node)
 
     def _mount(self, path: str, url_path: str, node: Node) -> MountDraft:
-        """An application, or a table that names its application group too."""
+        """Reads an application, or a table with an application and its application group."""
         application, group = node, UNSAID
         if isinstance(node.value, dict):
             given = dict(node.items())

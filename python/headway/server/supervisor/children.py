@@ -1,8 +1,9 @@
-"""All processes that the supervisor has started and not waited for, of whichever generation.
+"""The child processes of all generations that the supervisor has not reaped yet.
 
-One that a template forks becomes a child of the supervisor by the kernel's adoption, and says its
-pid when it runs; it may end before that is heard. Knows nothing of why a process starts or ends.
-The supervisor's one thread uses this.
+A worker that a template forks becomes a child of the supervisor because the kernel reparents it to
+the supervisor as a subreaper. The worker reports its pid when it runs, and may end before the
+supervisor reads that message. This module does not know why a process starts or ends. Only the
+supervisor's single thread uses it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ class Children:
     def __init__(self, system: System) -> None:
         self._system = system
         self._processes: list[Process] = []
-        # Wait statuses of processes that did not say yet that they are ours.
+        # The wait statuses, by pid, of children that no process in the list has claimed yet.
         self._unclaimed: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[Process]:
-        """Those that there are now, whatever is added or removed on the way."""
+        """Iterates over a snapshot, so processes may be added or removed meanwhile."""
         return iter(tuple(self._processes))
 
     def __bool__(self) -> bool:
@@ -34,7 +35,7 @@ class Children:
         self._processes.append(process)
 
     def remove(self, process: Process) -> bool:
-        """It has ended. False if that was known."""
+        """Removes a process that has ended. Returns false if it was removed before."""
         if process not in self._processes:
             return False
         self._processes.remove(process)
@@ -42,10 +43,11 @@ class Children:
         return True
 
     def claim(self, process: Process, pid: int) -> End | None:
-        """The process says that this is its pid. How it ended, if it has already."""
+        """Records the pid that the process reports. Returns how the process ended if it already
+        has, else `None`."""
         status = self._unclaimed.pop(pid, None)
         if status is None and not self._is_ours(pid):
-            # No worker, but its application at work between the two forks.
+            # The message comes from application code that ran between the template's two forks.
             return None
         process.pid = pid
         if all(each.pid for each in self._processes):
@@ -53,7 +55,8 @@ class Children:
         return End.from_status(status) if status is not None else None
 
     def reap(self) -> Iterator[tuple[Process, End]]:
-        """Waits for those that have ended, and for orphans of applications. Never blocks."""
+        """Reaps children that have ended, including orphans of applications, and yields the
+        processes among them. Never blocks."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = self._system.waitpid(-1, os.WNOHANG)
@@ -64,11 +67,11 @@ class Children:
                     yield process, End.from_status(status)
                 elif any(not each.pid for each in self._processes):
                     self._unclaimed[pid] = status
-                # Else an orphan that an application left, and the pid may come again.
+                # Otherwise the child is an application's orphan, whose pid may be reused.
 
     def stops(self) -> Iterator[tuple[Process, int | None]]:
-        """Those that a signal has stopped since, with its number, or has had go on, with `None`.
-        Never blocks."""
+        """The processes that were stopped or continued since the last call: each with the number
+        of the signal that stopped it, or `None` if it was continued. Never blocks."""
         options = os.WSTOPPED | os.WCONTINUED | os.WNOHANG
         with contextlib.suppress(ChildProcessError):
             while (change := self._system.waitid(os.P_ALL, 0, options)) is not None:
@@ -78,7 +81,7 @@ class Children:
                         yield process, change.si_status if stopped else None
 
     def kill(self) -> None:
-        """Ends all of them at once, and waits until they have."""
+        """Kills all processes with SIGKILL and waits until they have ended."""
         for process in self._processes:
             process.signal(signal.SIGKILL)
         for process in self._processes:
@@ -88,7 +91,7 @@ class Children:
         self._processes.clear()
 
     def _is_ours(self, pid: int) -> bool:
-        """Whether this process may wait for that one, and so knows whose the pid is."""
+        """Whether `pid` is a child of this process."""
         try:
             self._system.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:

@@ -1,9 +1,10 @@
-"""The recorder that `headway serve --dashboard` has beside its workers: `headway telemetry`, a
-process of its own.
+"""The recorder process, `headway telemetry`, that `headway serve --dashboard` runs beside its
+workers.
 
-Whatever becomes of it, the server goes on: one that ends is started again, later each time, unless
-its own line in the log says that it cannot. It is started before the first worker and ended after
-the last one, so that it has heard all. The supervisor's one thread uses this.
+The server does not depend on the recorder. A recorder that ends is restarted with a growing delay,
+unless it exited with status 2 after it logged why it cannot run. The recorder starts before the
+first worker and ends after the last one, so that it receives every report. Only the supervisor's
+single thread uses this module.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from headway.server.stderr import say
 from headway.server.supervisor.process import End
 from headway.server.system import System
 
-# As `process.PROGRAM`: the current directory is not searched, and `ps` shows the string.
+# As in `process.PROGRAM`, imports do not search the current directory, and `ps` shows the string.
 PROGRAM = (
     "'headway serve: dashboard'; import sys; sys.path[:1] == [''] and sys.path.pop(0); "
     f"from headway import _native; _native.process_end_with_parent({RECORDERS_END:d}); "
@@ -38,24 +39,26 @@ STOP_TIMEOUT_S = 10.0
 
 class Dashboard:
     def __init__(self, http: Address, store: str | None, path: str | None, system: System) -> None:
-        """`path` is the socket that the processes report to; None makes a place for it."""
+        """`path` is the socket that the processes report to; `None` creates one in a temporary
+        directory."""
         self._system = system
         self._http = http
         self._store = store
         self._folder = None
         if path is None:
-            # Workers may be of other users. They have to know the name, which nobody can guess.
+            # Workers of other users must be able to connect. Others cannot list the directory,
+            # and its name cannot be guessed.
             self._folder = tempfile.mkdtemp(prefix="headway-")
             os.chmod(self._folder, 0o711)
             path = f"{self._folder}/telemetry"
         self.path = path
         self._pid = 0
         self._delay_s = FIRST_DELAY_S
-        # When to start it again, by the system's clock.
+        # When to restart the recorder, by the system's clock; `None` if no restart is due.
         self.deadline: float | None = None
 
     def heard_by(self, settings: ServerSettings) -> ServerSettings:
-        """The settings, with processes that report to it."""
+        """Returns the settings with this recorder's socket as `telemetry`."""
         return replace(settings, telemetry=self.path)
 
     def start(self) -> None:
@@ -72,8 +75,8 @@ class Dashboard:
                 python,
                 [python, *flags, "-c", PROGRAM, "telemetry", *options],
                 os.environ,
-                # What is sent to all is for the supervisor, which ends this one last. Never
-                # unblocked.
+                # The recorder never unblocks these signals: a signal to the whole process group
+                # is for the supervisor, which ends the recorder last.
                 setsigmask=(*SUPERVISORS_SIGNALS, signal.SIGTERM),
                 setsigdef=IGNORED,
             )
@@ -82,7 +85,8 @@ class Dashboard:
             self._retry()
 
     def wait_until_it_listens(self) -> None:
-        """So that it hears of the first processes, too. Not for long: they are what matters."""
+        """Waits up to `START_TIMEOUT_S` until the recorder listens, so that it receives the reports
+        of the first processes. The limit is short because serving matters more."""
         end = self._system.monotonic() + START_TIMEOUT_S
         while self._pid and self._system.monotonic() < end:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
@@ -92,8 +96,8 @@ class Dashboard:
             self._system.sleep(0.01)
 
     def tend(self, *, is_stopping: bool = False) -> None:
-        """Notices that it has ended, and starts it again when it is time, unless the server stops.
-        Before others wait for children."""
+        """Reaps the recorder if it has ended, and restarts it when a restart is due, unless the
+        server stops. Must be called before `Children.reap`, which reaps any child."""
         if self._pid:
             status = self._status()
             if status is not None:
@@ -105,7 +109,8 @@ class Dashboard:
             self.start()
 
     def stop(self) -> None:
-        """Ends it, once there is nothing left to hear, and waits until it has written all."""
+        """Ends the recorder and waits up to `STOP_TIMEOUT_S` until it has written everything, then
+        kills it. To be called when no process reports any more."""
         if self._pid and self._status() is None:
             self._system.kill(self._pid, RECORDERS_END)
             end = self._system.monotonic() + STOP_TIMEOUT_S
@@ -121,7 +126,7 @@ class Dashboard:
 
     def _note_end(self, end: End, is_stopping: bool) -> None:
         if end.exit_code == 2:
-            # It has said why, and would say it again.
+            # The recorder has logged the reason. A restart would fail for the same reason.
             say("the dashboard is not there; the server goes on without")
             return
         if is_stopping:
@@ -135,8 +140,8 @@ class Dashboard:
         self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
 
     def _status(self) -> int | None:
-        """The wait status if it has ended, None while it runs. Where somebody else has waited for
-        it, that of exit status 1."""
+        """The recorder's wait status if it has ended, or `None` while it runs. If it was already
+        reaped elsewhere, returns the wait status of exit status 1."""
         try:
             done, status = self._system.waitpid(self._pid, os.WNOHANG)
         except ChildProcessError:

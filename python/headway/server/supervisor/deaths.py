@@ -1,4 +1,4 @@
-"""How often processes of a group ended, and why; for `headway status`."""
+"""Counts how often the processes of a group ended, by reason; for `headway status`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 
 class Deaths:
-    """Reasons are mod_wsgi's names for what the supervisor wanted, else a signal or exit status."""
+    """A reason is mod_wsgi's name if the supervisor ended the process, else a signal or exit
+    status."""
 
     def __init__(self) -> None:
         self.by_reason: Counter[str] = Counter()

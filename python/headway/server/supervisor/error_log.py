@@ -1,6 +1,7 @@
-"""The file of the server's log, in the place of stderr: of the supervisor, and of what it starts.
+"""The server's log file, which replaces stderr in the supervisor and the processes it starts.
 
-Who runs already goes on with the file that it has, until a new generation takes its place.
+After the file is reopened, running processes keep the file that they have until a new generation
+replaces them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class ErrorLog:
-    """From `with` on to its end, where stderr is again what it was."""
+    """A context manager that redirects stderr to the log file and restores it on exit."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -32,7 +33,7 @@ class ErrorLog:
         self, _: object, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, Error):
-            # Whoever started the server hears it, too.
+            # The caller prints the error to the original stderr; the log file gets it, too.
             say(str(error))
         os.dup2(self._former, 2)
         os.close(self._former)
@@ -44,12 +45,13 @@ class ErrorLog:
         except OSError as error:
             reason = reason_of(error)
             raise CommandError(f"--error-log {self._path}: {reason}", exit_code=2) from None
-        # What stands in sys.stderr is written already: it is flushed after each line.
+        # sys.stderr has nothing buffered, since it is flushed after each line.
         os.dup2(fd, 2)
         os.close(fd)
 
     def opened_anew(self, before: Callable[[], T]) -> Callable[[], T]:
-        """`before`, and first the file is opened once more: its name may lead to another by now."""
+        """Returns a function that reopens the log file, which may have been rotated, and then calls
+        `before`."""
 
         def reopen() -> T:
             self._open()

@@ -1,8 +1,9 @@
-"""What the supervisor reports of processes that could not say themselves how they ended: a crash, a
-SIGKILL, a memory limit.
+"""Exit reports that the supervisor sends for processes that could not report their own end, such as
+after a crash, a SIGKILL or a memory limit.
 
-In the format and on the socket of their own reports. Never waits: what the recorder has no time
-for is tried again for a while. The supervisor's one thread uses this.
+They have the format of the processes' own reports and go to the same socket. Sending never blocks:
+a report that the recorder cannot take yet is retried for `PATIENCE_S`. Only the supervisor's single
+thread uses this module.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from headway.server.system import Clock
 from headway.server.worker.reporting import SERVE
 
 PROCESS_STOPPED = 7
-# How often, and for how long, it is tried.
+# The interval between attempts to send a report, and how long to retry.
 RETRY_S = 1.0
 PATIENCE_S = 60.0
 MAX_WAITING = 256
@@ -31,7 +32,7 @@ MEMORY_EVENTS = "memory.events"
 class Obituary(NamedTuple):
     path: str
     datagram: bytes
-    # By the clock.
+    # When to give up, by the clock.
     until: float
 
 
@@ -48,8 +49,8 @@ class Obituaries:
         return self._retry_at
 
     def tell(self, process: Process, end: End | None, requests: int | None) -> None:
-        """The process has ended. If it reported that it had begun, and not that it ended, it is
-        reported for it; `requests` are those that it is known to have served."""
+        """Reports the end of a process that reported its start but not its end. `requests` is how
+        many requests it is known to have served, `None` if unknown."""
         telemetry, started = process.telemetry, process.reports_since
         kills, before = oom_kills(), self._oom_kills
         self._oom_kills = kills
@@ -76,7 +77,7 @@ class Obituaries:
         self.send()
 
     def send(self) -> None:
-        """Sends what waits, as far as somebody listens."""
+        """Sends the waiting reports. Keeps those that cannot be sent until they expire."""
         self._retry_at = None
         if not self._waiting:
             return
@@ -94,7 +95,7 @@ class Obituaries:
 
 
 def reason_of(process: Process, end: End | None, *, was_oom_kill: bool) -> str:
-    """Under mod_wsgi's names, and `crash` and `memory_limit`."""
+    """The shutdown reason: one of mod_wsgi's names, `crash`, `memory_limit` or `unknown`."""
     if process.reason:
         return process.reason
     if end is None or end.exit_code == 0:
@@ -104,13 +105,12 @@ def reason_of(process: Process, end: End | None, *, was_oom_kill: bool) -> str:
 
 
 def oom_kills() -> int:
-    """How often the kernel has killed a process of our cgroup for want of memory; 0 where it does
-    not say."""
+    """How often the kernel's OOM killer has killed a process of this cgroup; 0 if unknown."""
     with contextlib.suppress(OSError, ValueError):
         with open("/proc/self/cgroup") as file:
             paths = [line.strip().split(":", 2)[2] for line in file if line.startswith("0:")]
         for path in paths:
-            # Below the mount point a namespace may begin.
+            # In a cgroup namespace, the cgroup itself may be at the mount point.
             for directory in (f"/sys/fs/cgroup{path}", "/sys/fs/cgroup"):
                 with contextlib.suppress(OSError), open(f"{directory}/{MEMORY_EVENTS}") as file:
                     counts = dict(line.split() for line in file)

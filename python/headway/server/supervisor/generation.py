@@ -1,7 +1,7 @@
-"""A generation: the processes that one reading of the configuration asks for, and their places.
+"""A generation: the processes that one reading of the configuration calls for, and their slots.
 
-A place (`Slot`) belongs to process N of a group and outlives the processes that fill it one after
-another. Holds what is; the supervisor decides.
+A `Slot` belongs to process N of a group and outlives the processes that fill it one after another.
+This module only holds state; the supervisor decides.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from headway.server.settings import ProcessGroup, ServerSettings
 from headway.server.supervisor.process import Process
 
-# A process that served for so long has done well: what ends it then is not held against the next.
+# A process that served this long is healthy: its end starts the count of failures anew.
 HEALTHY_S = 10.0
 FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 30.0
-# Restarts after an interval come up to this share of it early, so that not all come at once.
+# A restart interval is shortened by up to this fraction at random, so that processes do not all
+# restart at once.
 RESTART_JITTER = 0.1
 
 
@@ -26,23 +27,24 @@ class Slot:
     def __init__(self, number: int) -> None:
         self.number = number
         self.serving: Process | None = None
-        # Will take the place once it is ready.
+        # Becomes `serving` once it is ready.
         self.starting: Process | None = None
-        # Deaths in a row, of processes that did not do well.
+        # Consecutive deaths, starting anew after a process that was healthy.
         self.failures = 0
-        # When to start again, by the supervisor's clock.
+        # When to start a process, by the supervisor's clock; `None` if no start is due.
         self.retry_at: float | None = None
         self.awaits_template = False
 
     def count_death(self, process: Process, now: float) -> float:
-        """How long to wait before the next start: not at all at first, then longer and longer."""
+        """Counts a death and returns the seconds to wait before the next start: 0 after the first
+        death, then exponentially more, up to `LONGEST_DELAY_S`."""
         served_since = process.serving_since
         if served_since is not None and now - served_since >= HEALTHY_S:
             self.failures = 0
         self.failures += 1
         if self.failures == 1:
             return 0.0
-        # An exponent that stays small: the count may grow for weeks.
+        # The exponent is bounded because the count may grow for weeks.
         return min(FIRST_DELAY_S * 2.0 ** min(self.failures - 2, 20), LONGEST_DELAY_S)
 
 
@@ -55,15 +57,15 @@ class RunningGroup:
         self.template: Process | None = None
 
     def restart_after_s(self) -> float:
-        """How long the next process may serve; 0 for ever."""
+        """How many seconds the next process may serve; 0 means no limit."""
         return self.group.restart_interval_s * (1 - random.random() * RESTART_JITTER)
 
 
 class Generation:
-    """All groups of one configuration; numbered from 1."""
+    """All groups of one configuration. Generations are numbered from 1."""
 
     def __init__(self, number: int, settings: ServerSettings, reason: str) -> None:
-        """`reason` is why there is another one now, by mod_wsgi's names."""
+        """`reason` is mod_wsgi's name for why this generation replaces the one before."""
         self.number = number
         self.reason = reason
         self.settings = settings
@@ -75,7 +77,7 @@ class Generation:
                 yield group, slot
 
     def place_of(self, process: Process) -> tuple[RunningGroup, Slot] | None:
-        """The slot that the process fills or will fill."""
+        """The group and slot that the process fills or will fill; `None` if there is none."""
         for group, slot in self.slots():
             if process in (slot.serving, slot.starting):
                 return group, slot
@@ -85,5 +87,5 @@ class Generation:
         return next((each for each in self.groups if each.template is template), None)
 
     def is_ready(self) -> bool:
-        """Whether every place has a process that could serve."""
+        """Whether every slot has a process that is ready to serve."""
         return all(slot.starting and slot.starting.is_ready for _, slot in self.slots())

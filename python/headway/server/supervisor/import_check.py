@@ -1,9 +1,10 @@
-"""`headway serve --check` of process groups without a GIL: which extension modules of theirs do not
-declare that they can do without one.
+"""`headway serve --check` of process groups without a GIL: finds the extension modules that do not
+declare that they can run without one.
 
-The applications of each application group are imported in a process of their own, which is to the
-system what a worker of the process group is; there in the main interpreter, since what a module
-declares of the GIL is the same in all. The parent's side is `look`; `main` is that process.
+The applications of each application group are imported in a separate process, which has the user,
+directory and limits of a worker of the process group. It imports them in its main interpreter,
+since a module declares the same about the GIL in every interpreter. `look` is the parent's side;
+`main` runs in that process.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ PROGRAM = (
 
 
 class Found(NamedTuple):
-    """`problem` is why nothing more could be found; or ""."""
+    """`problem` is why the search could not be completed, or ""."""
 
     undeclared: list[str]
     problem: str
 
 
 def look(group: ResolvedGroup) -> Found:
-    """What a group that will have no GIL imports at the start; nothing of any other."""
+    """The undeclared modules that a group without a GIL imports at the start. For a group with a
+    GIL, the result is empty."""
     settings = group.settings
     home, wanted = settings.python_home, settings.free_threading
     if free_threading.will_have_gil(home, wanted):
@@ -80,13 +82,13 @@ def _look_in(settings: ProcessGroup, arguments: list[str]) -> Found:
 
 
 def main() -> None:
-    """Imports what the process group on stdin serves in the application group that is the argument,
-    and says on stdout what it found. Ends the process, whatever threads the applications have
-    started."""
+    """Imports the applications that the process group on stdin serves in the application group that
+    is named by the argument, and writes the findings to stdout as JSON. Ends the process, even if
+    the applications have started threads."""
     group = ProcessGroup.from_json(sys.stdin.read())
     of_group = next(each for each in group.application_groups if each.name == sys.argv[1])
     sys.argv[:] = ["headway"]
-    # The answer is all that stdout gets, and applications do not wait on a terminal.
+    # stdout receives only the answer. stdin is /dev/null so that no application waits for input.
     answers = os.dup(1)
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,5 +1,5 @@
-"""Descriptors that this process starts with: stdin, stdout and stderr, and the sockets that a
-service manager has opened and passes, by the protocol of sd_listen_fds(3)."""
+"""Descriptors that this process inherits: stdin, stdout and stderr, and the sockets that a service
+manager opened and passes by the protocol of sd_listen_fds(3)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from headway.server.binding import make_prompt
 
 
 def open_standard_streams() -> None:
-    """Nothing else becomes descriptor 0, 1 or 2, which whoever closed them gives away: /dev/null
-    does. Raises `CommandError`."""
+    """Opens /dev/null as each of descriptors 0, 1 and 2 that is closed, so that no other file gets
+    its number. Raises `CommandError`."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         if _is_open(fd):
             continue
         try:
-            # The least that is free, so this one.
+            # open() returns the lowest free descriptor, which is `fd`.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         except OSError as error:
             raise CommandError(f"{os.devnull}, for {name}: {reason_of(error)}") from None
-        # Python has none where there was nothing; it may be another file later (`--error-log`).
+        # Python sets the stream to None if its descriptor was closed at startup. The descriptor may
+        # refer to another file later (`--error-log`).
         raw = FileIO(fd, "w" if fd else "r", closefd=False)
         setattr(sys, name, TextIOWrapper(raw, errors="backslashreplace", line_buffering=True))
 
@@ -39,9 +40,10 @@ def _is_open(fd: int) -> bool:
 
 
 def inherited_from_systemd() -> list[socket.socket]:
-    """The sockets of sd_listen_fds(3); forgets them in the environment, so that no child takes
-    them for its own. To be called before this process opens anything that it might take for one of
-    them. Raises `CommandError` if one cannot be listened on."""
+    """The sockets of sd_listen_fds(3). Removes the variables from the environment, so that no child
+    uses these sockets as its own. Must be called before this process opens a descriptor that it
+    could mistake for one of them. Raises `CommandError` if a descriptor is no listening stream
+    socket."""
     count, pid = os.environ.pop("LISTEN_FDS", ""), os.environ.pop("LISTEN_PID", "")
     os.environ.pop("LISTEN_FDNAMES", None)
     if pid != str(os.getpid()) or not count.isdecimal():
@@ -67,14 +69,14 @@ def _take_over(fd: int, count: str) -> socket.socket:
 
 
 def by_number(listener: socket.socket) -> Address:
-    """The address of a socket that is inherited."""
+    """The address that names an inherited socket by its descriptor."""
     return Address("localhost", 0, fd=listener.fileno())
 
 
 def address_of(listener: socket.socket) -> Address:
     place = listener.getsockname()
     if listener.family == socket.AF_UNIX:
-        # An abstract name is bytes that begin with a NUL, which systemd writes as @.
+        # An abstract socket's name begins with a NUL byte, which systemd writes as @.
         return Address("localhost", 80, os.fsdecode(place).replace("\0", "@"))
     return Address(place[0], place[1])
 

@@ -1,7 +1,7 @@
-"""How a process for a place is started: what it is told and what it inherits.
+"""Starts the process for a slot: composes its task and passes the listening sockets.
 
-With preloading a group's template comes first, and forks its workers. Knows nothing of why a
-process is wanted. The supervisor's one thread uses this.
+With `preload`, a group's template starts first and forks the group's workers. This module does not
+know why a process is started. Only the supervisor's single thread uses it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Launch:
         self._system = system
 
     def fill(self, generation: Generation, running: RunningGroup, slot: Slot) -> None:
-        """Starts a process for the slot, or the template that it has to wait for. Raises
-        `OSError` if the system cannot."""
+        """Starts a process for the slot, or the template that the slot has to wait for. Raises
+        `OSError` if the system cannot start it."""
         slot.retry_at = None
         if not running.group.preload:
             slot.starting = self._spawn(generation, running, slot.number)
@@ -40,7 +40,7 @@ class Launch:
             self._add(slot.starting)
 
     def _spawn(self, generation: Generation, running: RunningGroup, number: int) -> Process:
-        """`number` 0 is the group's template."""
+        """Starts process `number` of the group; number 0 is the group's template."""
         group = running.group
         are_several = sum(each.group.processes for each in generation.groups) > 1
         task = Task(

@@ -1,16 +1,18 @@
-"""Who serves, and who comes after: the rules by which processes take each other's places.
+"""The life cycle of processes: the rules by which they start, replace each other and end.
 
-- Nothing is announced before every process of every group has imported its application; if one
-  cannot, at the first start, the server ends with that error. A process that a signal ends then
-  (the kernel's SIGKILL for want of memory, say) is started again like one that served.
-- A process that has to go (a limit, SIGHUP) goes when another is ready in its place; then it
-  retires: it answers what it has, on connections that it has accepted. All share the listening
-  sockets, so no connection is refused or reset in between.
-- A process that died is started again, at once at first, then later and later.
-- At the end no new connection gets into the accept queues, then the workers empty them.
+- The server announces nothing before every process of every group has imported its application. If
+  a process cannot import it at the first start, the server ends with that error. A process that a
+  signal ends during the first start (such as SIGKILL from the OOM killer) is restarted like one
+  that served.
+- A process that has to be replaced (a limit, SIGHUP) serves until its successor is ready. Then it
+  retires: it answers the requests on connections that it has accepted. All processes share the
+  listening sockets, so no connection is refused or reset in between.
+- A process that died is restarted, at first immediately, then with growing delays.
+- At shutdown, no new connection enters the accept queues; then the workers empty the queues.
 
-Is told what happened, and waits for nothing. Knows nothing of messages, of the server's own
-signals, or of where the configuration comes from. The supervisor's one thread uses this.
+Callers report events to this module; it does not wait for them. It does not know the messages, the
+server's own signals, or the source of the configuration. Only the supervisor's single thread uses
+it.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from headway.server.worker.limits import grace_s
 
 
 class Succession:
-    """Writes to the generations and to the states of processes; others only read them."""
+    """Modifies the generations and the states of processes."""
 
     def __init__(
         self,
@@ -57,25 +59,25 @@ class Succession:
         self._service_manager = service_manager
         self._launch = Launch(listeners, children, system)
         self.current: Generation | None = None
-        # Will become the current one when all of it is ready.
+        # Becomes the current generation when all its processes are ready.
         self.pending: Generation | None = None
         self._generations = 0
         self._obituaries = Obituaries(system.monotonic)
-        # By the name of the group, in whichever generation.
+        # Keyed by the name of the group, for all generations together.
         self.deaths: dict[str, Deaths] = {}
         self.is_stopping = False
-        # Why the server cannot begin.
+        # Why the server cannot start; `None` unless its first start failed.
         self.fatal: Failure | None = None
-        # Whether, at the server's end, a process that served ended before its requests did.
+        # Whether a process ended during shutdown before its requests were finished.
         self.was_cut_off = False
         self._warned: set[str] = set()
 
     def is_wanted(self) -> bool:
-        """Whether anybody is to serve any more."""
+        """Whether processes are still to serve: the server neither stops nor failed to start."""
         return not self.is_stopping and self.fatal is None
 
     def deadlines(self) -> Iterator[float]:
-        """When something is due for `tend`, by the system's clock."""
+        """The times, by the system's clock, at which `tend` has something to do."""
         for process in self._children:
             if process.deadline is not None:
                 yield process.deadline
@@ -88,7 +90,7 @@ class Succession:
             yield self._obituaries.retry_at
 
     def _slots_to_retry(self) -> Iterator[tuple[Generation, RunningGroup, Slot]]:
-        """The slots in which a process is to start at their `retry_at`."""
+        """The slots in which a process is to start at `retry_at`."""
         for generation in (self.pending, self.current):
             if generation is not None:
                 for running, slot in list(generation.slots()):
@@ -98,9 +100,10 @@ class Succession:
     # Starting
 
     def begin(self, settings: ServerSettings, reason: str = "graceful_signal") -> int:
-        """Starts a generation, which becomes the current one when it is ready, in place of one that
-        is not ready yet; the processes of the one before end for this reason. Returns its number.
-        Raises `CommandError`, and then nothing has changed."""
+        """Starts a generation, which becomes the current one when it is ready, and returns its
+        number. It replaces a pending generation that is not ready yet. `reason` is why the
+        processes of the current generation will end. If it raises `CommandError`, nothing has
+        changed."""
         for group in settings.groups:
             check_interpreter(group)
             if group.preload:
@@ -126,7 +129,7 @@ class Succession:
             self._start_failed(generation, slot, what)
 
     def has_imported(self, process: Process) -> None:
-        """The process could serve, or fork if it is a template."""
+        """Notes that the process is ready to serve, or to fork if it is a template."""
         process.enter(State.READY)
         for generation in (self.pending, self.current):
             if generation is None:
@@ -144,7 +147,7 @@ class Succession:
             self._hand_over(*place)
 
     def _promote(self, pending: Generation) -> None:
-        """The pending generation serves from now on; the one before retires."""
+        """Makes the pending generation the current one and retires the former one."""
         former, self.current, self.pending = self.current, pending, None
         for running, slot in pending.slots():
             self._hand_over(running, slot)
@@ -159,7 +162,7 @@ class Succession:
         self._warn(identity.find_root(pending.settings.groups))
 
     def _hand_over(self, running: RunningGroup, slot: Slot) -> None:
-        """Whoever is ready serves; who served before retires."""
+        """Lets the slot's ready process serve and retires the process that served before."""
         former, slot.serving, slot.starting = slot.serving, slot.starting, None
         assert slot.serving is not None
         slot.serving.enter(State.SERVING, running.restart_after_s())
@@ -177,7 +180,7 @@ class Succession:
                 say(f"{who}listening on {where}")
 
     def _warn(self, warnings: Iterable[str]) -> None:
-        """Of each once."""
+        """Logs each warning only once in the server's life."""
         for warning in warnings:
             if warning not in self._warned:
                 self._warned.add(warning)
@@ -186,7 +189,7 @@ class Succession:
     # Ending
 
     def replace(self, process: Process, reason: str, detail: str = "") -> None:
-        """Another process is to take the place of this one, if it serves."""
+        """Starts a replacement for the process if it serves in the current generation."""
         place = self.current.place_of(process) if self.current is not None else None
         if place is None or not self.is_wanted() or place[1].serving is not process:
             return
@@ -197,7 +200,8 @@ class Succession:
             told = f"{reason}: {detail}" if detail else reason
             say(f"{process} is replaced ({told})")
         if reason == "deadlock_timeout":
-            # It answers nobody, and cannot hear; nothing to wait for.
+            # A deadlocked process neither answers requests nor reads commands, so the slot does
+            # not wait for it.
             slot.serving = None
             process.enter(State.STOPPING, process.group.shutdown_timeout_s)
             process.signal(signal.SIGTERM)
@@ -206,7 +210,7 @@ class Succession:
             self._start(self.current, running, slot)
 
     def note_stop(self, process: Process, number: int | None) -> None:
-        """A signal has stopped the process, or (`None`) has had it go on."""
+        """Notes that signal `number` stopped the process, or that it continued (`None`)."""
         if number is not None:
             say(f"{process} is stopped by {name_of(number)}")
         elif process.stopped_by is not None:
@@ -214,7 +218,7 @@ class Succession:
         process.note_stop(number)
 
     def _end_stopped(self, process: Process) -> None:
-        """It has been stopped for as long as a deadlock may last."""
+        """Replaces or kills a process that has been stopped for `deadlock_timeout_s`."""
         process.stopped_until = None
         detail = f"stopped for {process.group.deadlock_timeout_s:g} s"
         if process.state is State.SERVING:
@@ -231,14 +235,15 @@ class Succession:
             process.signal(signal.SIGTERM)
 
     def _terminate(self, process: Process) -> None:
-        """SIGTERM, with as much time as the process has use for."""
+        """Sends SIGTERM and sets the time limit for the end: the grace period if the process
+        serves or retires, else the shutdown timeout."""
         serves = process.state in (State.SERVING, State.RETIRING)
         timeout_s = grace_s(process.group) if serves else process.group.shutdown_timeout_s
         process.enter(State.STOPPING, timeout_s)
         process.signal(signal.SIGTERM)
 
     def _dismiss(self, generation: Generation, reason: str) -> None:
-        """Ends the processes of a generation that is no longer the current or the pending one."""
+        """Ends the processes of a generation that is no longer current or pending."""
         for running, slot in generation.slots():
             for process in (slot.serving, slot.starting, running.template):
                 if process is None or process.state in (State.RETIRING, State.STOPPING):
@@ -250,7 +255,8 @@ class Succession:
                     self._terminate(process)
 
     def stop(self) -> None:
-        """Nobody new gets in; who is in is answered."""
+        """Begins the shutdown: admits no new connections, and lets every process answer the
+        requests that it has."""
         self.is_stopping = True
         self._service_manager.stops()
         self._listeners.stop_queueing()
@@ -261,7 +267,7 @@ class Succession:
     # When a process has ended
 
     def forget(self, process: Process, end: End | None) -> None:
-        """The process has ended. `None`: nobody knows how."""
+        """Handles the end of a process. `end` is `None` if its wait status is unknown."""
         if not self._children.remove(process):
             return
         self._obituaries.tell(process, end, process.requests)
@@ -325,9 +331,9 @@ class Succession:
         process: Process | None = None,
         end: End | None = None,
     ) -> None:
-        """`process` is `None` if the system started none. `end` is how the process ended; it is
-        `None` for a fork of which only the end is known. In the first generation, too, a process
-        starts again unless it reported a failure or exited by itself."""
+        """Handles a start that failed. `process` is `None` if the system could not start one. `end`
+        is `None` for a forked process whose wait status is unknown. Even in the first generation,
+        a process is restarted unless it reported a failure or exited by itself."""
         if not self.is_wanted():
             return
         failure = process.failure if process is not None else None
@@ -353,7 +359,7 @@ class Succession:
         waits = "; no request is answered before all processes have started" if is_first else ""
         say(f"{message}; {_again(delay_s, slot)}{waits}")
 
-    # What is due
+    # Deadlines
 
     def tend(self) -> None:
         """Acts on deadlines that have passed."""
@@ -362,7 +368,7 @@ class Succession:
             self._obituaries.send()
         for process in self._children:
             if process.control.fileno() < 0 and not process.pid:
-                # Forked, and gone before it could say who it is.
+                # A forked process that ended before it could report its pid.
                 self.forget(process, None)
             elif process.deadline is not None and process.deadline <= now:
                 process.deadline = None
@@ -372,14 +378,14 @@ class Succession:
         if not self.is_wanted() and all(each.has_closed for each in self._children):
             self._listeners.shut_down()
         for generation, running, slot in self._slots_to_retry():
-            # One start that fails may end the server or its generation.
+            # A failed start may abandon the generation or make the failure fatal.
             is_kept = generation in (self.pending, self.current)
             is_due = slot.retry_at is not None and slot.retry_at <= now
             if is_due and is_kept and self.is_wanted():
                 self._start(generation, running, slot)
 
     def _is_late(self, process: Process) -> None:
-        """Its time in the state in which it is is over."""
+        """Acts on a process that exceeded the time limit of its current state."""
         if process.state is State.SERVING:
             self.replace(process, "restart_interval")
         elif process.state is State.STARTING:

@@ -1,7 +1,7 @@
-"""The listening sockets of a server: opened or taken over once, and shared by all its processes.
+"""The listening sockets of a server: opened or inherited once, and shared by all its processes.
 
-They outlive generations of workers: a new one gets the same sockets, so no connection is refused
-in between. The supervisor's one thread uses this.
+They outlive the generations of workers. A new generation gets the same sockets, so no connection is
+refused in between. Only the supervisor's single thread uses this module.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from headway.server.settings import ProcessGroup
 from headway.server.socket_file import SocketFile
 from headway.server.supervisor.inherited import address_of, by_number, is_same
 
-# linux/filter.h. Of a packet that a listening socket gets, the filter sees the TCP header: drop
-# those with SYN, and let handshakes end that had begun.
+# From linux/filter.h. On a listening socket, the filter sees each packet from the TCP header on. It
+# drops packets with SYN and lets handshakes finish that have begun.
 SO_ATTACH_FILTER = 26
 BPF_LD_B_ABS, BPF_JMP_JSET, BPF_RET = 0x30, 0x45, 0x06
 TCP_FLAGS_OFFSET, TCP_SYN = 13, 0x02
@@ -35,8 +35,8 @@ DROP_SYN = (
 
 
 class Place(NamedTuple):
-    """What a socket is known by: the address that was asked for. Port 0 is another one for each
-    process group, which is "" else."""
+    """Identifies a socket by the address that was requested. Since each process group gets its own
+    socket for port 0, `group` is its name then; otherwise `group` is ""."""
 
     address: Address
     group: str
@@ -47,7 +47,7 @@ class Place(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A socket that is open; `file` is that of a UNIX socket of our own."""
+    """An open socket. `file` is set for a UNIX socket that this server bound itself."""
 
     listener: Listener
     is_inherited: bool = False
@@ -71,25 +71,26 @@ class Opened(NamedTuple):
             self.listener.socket.close()
 
     def retire(self) -> None:
-        """Workers may go on with it, and empty its accept queue, into which nothing more gets."""
+        """Stops queueing and closes the supervisor's descriptor. Workers that still have the socket
+        may empty its accept queue."""
         self.stop_queueing()
         self.close()
 
 
 class Listeners:
-    """What the generation that serves listens on, and the one that is to come."""
+    """The sockets of the current generation and of the pending one."""
 
     def __init__(self, inherited: Iterable[socket.socket] = ()) -> None:
-        """`inherited` are sockets that a service manager has opened."""
+        """`inherited` are the sockets that a service manager opened."""
         self._inherited = [Listener(each, address_of(each)) for each in inherited]
         self._open: dict[Place, Opened] = {}
-        # Of the generation that serves, where the one to come has another: somebody removed the
-        # file of a UNIX socket.
+        # Sockets of the current generation for which the pending generation has another socket,
+        # because somebody removed the UNIX socket's file.
         self._displaced: dict[Place, Opened] = {}
 
     def open(self, groups: Iterable[ProcessGroup]) -> None:
-        """Opens what the groups need and is not open yet. Raises `CommandError`, and then nothing
-        has changed."""
+        """Opens the sockets that the groups need and that are not open yet. If it raises
+        `CommandError`, nothing has changed."""
         new: dict[Place, Opened] = {}
         try:
             for group in groups:
@@ -102,7 +103,8 @@ class Listeners:
                 opened.close()
             raise
         for place in new.keys() & self._open.keys():
-            # Of a generation to come that never served, nobody waits for what is in its queue.
+            # A socket that replaced another belonged to a pending generation that never served,
+            # so it is closed with its accept queue.
             replaced = self._open[place]
             if self._displaced.setdefault(place, replaced) is not replaced:
                 replaced.close()
@@ -125,7 +127,8 @@ class Listeners:
         return None
 
     def _with_hint(self, error: CommandError, address: Address) -> CommandError:
-        """Where an inherited socket of another host may be what is in the way."""
+        """Adds a hint to the error if an inherited socket has the same port on another host, which
+        may be the reason for the error."""
         for each in self._inherited:
             are_hosts = address.path is None and each.address.path is None
             if are_hosts and each.address.port == address.port:
@@ -137,12 +140,12 @@ class Listeners:
         return [self._open[place].listener for place in _places(group)]
 
     def addresses_of(self, group: ProcessGroup) -> list[Address]:
-        """With their real ports; none once they are closed."""
+        """The group's addresses with their actual ports, without those that are closed."""
         opened = [self._open[place] for place in _places(group) if place in self._open]
         return [each.listener.address for each in opened]
 
     def find_unused(self) -> Iterator[str]:
-        """Inherited sockets that no group has, in words."""
+        """A warning for each inherited socket that no group uses."""
         used = [each.listener for each in self._open.values()]
         for each in self._inherited:
             if each not in used:
@@ -152,20 +155,20 @@ class Listeners:
                 )
 
     def drop_others(self, groups: Iterable[ProcessGroup]) -> None:
-        """Closes what neither the generation that serves nor the one to come has: theirs are the
-        groups."""
+        """Retires the sockets that none of `groups` uses. `groups` are those of the current and
+        the pending generation."""
         for opened in self._take_others(groups):
             opened.retire()
 
     def keep(self, groups: Iterable[ProcessGroup]) -> None:
-        """These serve from now on: closes what others had."""
+        """Retires the sockets that `groups`, which serve from now on, do not use."""
         self.drop_others(groups)
         for opened in self._displaced.values():
             opened.retire()
         self._displaced.clear()
 
     def fall_back(self, groups: Iterable[ProcessGroup]) -> None:
-        """These go on serving: closes what was opened for those to come."""
+        """Closes the sockets of an abandoned generation. `groups` go on serving with theirs."""
         for place, opened in self._displaced.items():
             self._open[place].close()
             self._open[place] = opened
@@ -174,18 +177,20 @@ class Listeners:
             opened.close()
 
     def _take_others(self, groups: Iterable[ProcessGroup]) -> list[Opened]:
-        """Those that the groups do not need, which are no longer among the open ones."""
+        """Removes the sockets that the groups do not need from the open ones and returns them."""
         wanted = {place for group in groups for place in _places(group)}
         return [self._open.pop(place) for place in self._open.keys() - wanted]
 
     def stop_queueing(self) -> None:
-        """Lets no new connection into the accept queues, so that workers can empty them before
-        they close. An inherited socket goes on: whoever serves it next finds them in the queue."""
+        """Admits no new connections to the accept queues, so that workers can empty the queues
+        before they close the sockets. An inherited socket still queues connections, for the server
+        that uses it next."""
         for opened in (*self._open.values(), *self._displaced.values()):
             opened.stop_queueing()
 
     def shut_down(self) -> None:
-        """Closes all at the end, even if a process that an application forked holds them."""
+        """Closes all sockets at the end and shuts down those that are not inherited, since a
+        process that an application forked may still hold them."""
         for opened in (*self._open.values(), *self._displaced.values()):
             if not opened.is_inherited:
                 with contextlib.suppress(OSError):

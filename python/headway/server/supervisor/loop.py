@@ -1,8 +1,8 @@
-"""The supervisor: the loop that hears signals, processes, clients of the status socket and changed
-files, and has `succession` act on them.
+"""The supervisor: the event loop that receives signals, messages of processes, connections to the
+status socket and changes of files, and passes them to `Succession`.
 
-It never imports the application, and nothing that a worker does can end it. One thread, which
-waits for these and for the next deadline; never for anything else.
+It never imports the application, and no worker can end it. Its single thread waits in poll() for
+one of these events or the next deadline, and for nothing else.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from headway.server.system import System
 if TYPE_CHECKING:
     from headway.server.supervisor.dashboard import Dashboard
 
-# More of one process than these are not kept.
+# How many undeclared modules are kept for each process.
 MAX_MODULES = 500
 
 
@@ -49,10 +49,10 @@ def supervise(
     configuration_files: Collection[str] = (),
     inherited: Sequence[socket.socket] = (),
 ) -> int:
-    """Serves until a signal comes; returns the exit status. `reread` is called on SIGHUP, and may
-    raise `Error`; with `settings.reload` also when one of the files changes, to which it may add.
-    `inherited` are sockets that a service manager has opened. Raises `CommandError` if serving
-    cannot begin."""
+    """Serves until a signal ends it and returns the exit status. SIGHUP calls `reread`, which may
+    raise `Error`; with `settings.reload`, so does a change of one of `configuration_files`, to
+    which `reread` may add files. `inherited` are the sockets that a service manager opened. Raises
+    `CommandError` if serving cannot begin."""
     listeners = Listeners(inherited)
     system = System()
     with Signals() as signals, ExitStack() as stack:
@@ -73,7 +73,7 @@ def supervise(
         if settings.status_socket is not None:
             status_socket = stack.enter_context(closing(StatusSocket(settings.status_socket)))
         if settings.pid_file is not None:
-            # Not in the file's place before the addresses are ours, too.
+            # The pid file must not be written before the addresses are bound.
             stack.callback(listeners.shut_down)
             listeners.open(settings.groups)
             stack.enter_context(pid_file(settings.pid_file))
@@ -90,7 +90,7 @@ def supervise(
         )
         status = supervisor.run(settings)
     if supervisor.ended_by is not None:
-        # As if there had been no handler, now that nothing is left behind.
+        # Ends by the signal's default action, now that everything is cleaned up.
         signal.signal(supervisor.ended_by, signal.SIG_DFL)
         os.kill(os.getpid(), supervisor.ended_by)
     return status
@@ -119,12 +119,12 @@ class Supervisor:
         self._children = Children(system)
         self._succession = Succession(listeners, self._children, self._service_manager, system)
         self._inquiry = Inquiry(system.monotonic)
-        # The second signal, which let nobody finish.
+        # The signal that killed all processes at once: SIGQUIT, or a second SIGTERM or SIGINT.
         self.ended_by: signal.Signals | None = None
         self._stopped_at = 0.0
 
     def run(self, settings: ServerSettings) -> int:
-        """Until nobody serves any more; the exit status. Raises `CommandError`."""
+        """Runs until no process is left and returns the exit status. Raises `CommandError`."""
         try:
             self.begin(settings)
             while not self.is_over():
@@ -146,7 +146,7 @@ class Supervisor:
         return not (self._children or self._succession.is_wanted())
 
     def take_turn(self) -> None:
-        """Waits until something happens or is due, and acts on it."""
+        """Waits for the next event or deadline and acts on it."""
         self._wait()
         self._reap()
         self._service_manager.ping_if_due()
@@ -155,18 +155,19 @@ class Supervisor:
             self._inquiry.answer(self._describe())
 
     def end(self) -> None:
-        """Leaves no process and no socket."""
+        """Kills the processes that are left and closes the sockets."""
         self._children.kill()
         self._listeners.shut_down()
 
     def exit_status(self) -> int:
-        """Raises `CommandError` if serving could not begin."""
+        """The exit status: 1 if the shutdown cut off requests, else 0. Raises `CommandError` if
+        serving could not begin."""
         if (fatal := self._succession.fatal) is not None:
             raise CommandError(fatal.message, fatal.exit_code)
         return 1 if self._succession.was_cut_off else 0
 
     def _wait(self) -> None:
-        """Waits until something happens, and acts on what was said."""
+        """Waits for the next event or deadline and acts on the events."""
         poll = select.poll()
         poll.register(self._signals, select.POLLIN)
         by_fd = {each.control.fileno(): each for each in self._children}
@@ -197,11 +198,11 @@ class Supervisor:
         if self._dashboard is not None and self._dashboard.deadline is not None:
             yield self._dashboard.deadline
 
-    # What processes say
+    # Messages from processes
 
     def _hear(self, process: Process) -> None:
         for message in process.receive():
-            # What comes from a process may come from its application.
+            # The application can write to the control socket, so a message may be malformed.
             with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
                 self._act_on(process, message)
 
@@ -236,7 +237,7 @@ class Supervisor:
             process.enter(State.STOPPING, process.group.shutdown_timeout_s)
 
     def _note_undeclared(self, process: Process, names: list[str]) -> None:
-        """Says each once for all processes of a group that have it."""
+        """Logs each module only once for the processes of a group in a generation."""
         known = {
             name
             for each in self._children
@@ -257,11 +258,11 @@ class Supervisor:
         if end is not None:
             self._succession.forget(process, end)
         elif process.state is State.STOPPING:
-            # Nobody knew whom to signal.
+            # The SIGTERM was not sent before because the pid was unknown.
             process.signal(signal.SIGTERM)
 
     def _reported(self, settings: ServerSettings) -> ServerSettings:
-        """With processes that report to the dashboard, if there is one."""
+        """The settings, with the dashboard's telemetry socket if there is a dashboard."""
         return settings if self._dashboard is None else self._dashboard.heard_by(settings)
 
     def _reap(self) -> None:
@@ -270,11 +271,11 @@ class Supervisor:
         for process, number in self._children.stops():
             self._succession.note_stop(process, number)
         for process, end in self._children.reap():
-            # Its last words.
+            # The messages that the process sent before it ended.
             self._hear(process)
             self._succession.forget(process, end)
 
-    # What people say
+    # Signals and changed files
 
     def _obey(self, number: signal.Signals) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -300,8 +301,9 @@ class Supervisor:
         self._children.kill()
 
     def _reload(self, cause: str, reason: str) -> None:
-        """Reads the configuration again and starts a generation for it, while anybody serves; those
-        who serve end for the reason."""
+        """Reads the configuration again and starts a generation for it. The processes of the
+        current generation end for `reason`. Without a current generation or during shutdown, the
+        configuration is not read."""
         if not self._succession.is_wanted():
             return
         current = self._succession.current
@@ -312,7 +314,7 @@ class Supervisor:
         try:
             number = self._succession.begin(self._reported(self._reread()), reason)
         except Exception as error:
-            # Whatever is wrong with what comes next, what runs goes on.
+            # No error in the new configuration may end the generation that runs.
             what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"
             goes_on = f"generation {current.number} goes on serving"
             if self._succession.pending is not None:
@@ -324,7 +326,7 @@ class Supervisor:
         say(f"{cause}: starting generation {number}")
 
     def _describe(self) -> dict[str, Any]:
-        """What `headway status` shows; see `status`."""
+        """The document that `headway status` shows; see the module `status`."""
         current, deaths = self._succession.current, self._succession.deaths
         shown = current or self._succession.pending
         state = "serving" if current is not None else "starting"

@@ -1,8 +1,8 @@
-"""The file that a server's process id is in, for whoever sends it signals.
+"""The pid file of a server, for programs that send it signals.
 
-It is locked for as long as the server runs: a second one with the same file is refused, whatever
-number an earlier one may have left in it. A program that locks nothing, as Apache, keeps its file
-too, for as long as the process runs that the file names.
+The file is locked while the server runs. A second server with the same file is refused, whatever
+number an earlier server left in it. A program that locks nothing, such as Apache, also keeps its
+file while the process that the file names runs.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from headway.errors import CommandError, reason_of
 from headway.server.config.configuration import cut
 
-# Of what a file has in it.
+# How many bytes of the file's former content are read and shown.
 MAX_SHOWN = 80
-# By how much the clocks of files and of processes may differ.
+# How far file times and process start times may differ.
 CLOCK_TOLERANCE_S = 2.0
 
 
 @contextlib.contextmanager
 def pid_file(path: str) -> Iterator[None]:
-    """Has the pid of this process in it for as long as the context lasts. Raises `CommandError`
-    where it cannot be written, or another server has it."""
+    """A context manager that writes the pid of this process to the file and removes the file at the
+    end. Raises `CommandError` if the file cannot be written or another program uses it."""
     try:
         fd = _lock(path)
         try:
@@ -48,7 +48,8 @@ def pid_file(path: str) -> Iterator[None]:
 
 
 def _lock(path: str) -> int:
-    """A descriptor of the file, locked. It is closed by exec, and so are its copies in workers."""
+    """Returns a descriptor of the file with an exclusive lock. exec() closes the descriptor, and so
+    its copies in workers."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -66,7 +67,7 @@ def _lock(path: str) -> int:
         except BaseException:
             os.close(fd)
             raise
-        # Whoever had it has removed it in between.
+        # The previous holder removed the file between open() and flock().
         os.close(fd)
 
 
@@ -79,7 +80,8 @@ def _is_at(fd: int, path: str) -> bool:
 
 
 def _refuse_what_is_in_use(fd: int, path: str) -> None:
-    """Raises `CommandError` if the file names a process of somebody else's, or is no pid file."""
+    """Raises `CommandError` if the file names a running process of another program, or if it is no
+    pid file."""
     text = os.pread(fd, MAX_SHOWN, 0).decode(errors="replace").strip()
     if not text:
         return
@@ -99,13 +101,14 @@ def _refuse_what_is_in_use(fd: int, path: str) -> None:
 
 
 def _has_written(pid: int, fd: int) -> bool:
-    """Whether the process runs and may have written its number into the file: not if it has started
-    since, and only has the number of one that is gone."""
+    """Whether the process runs and may have written the file. A process that started after the
+    file was written only reuses the number."""
     if pid == os.getpid():
         return False
     try:
         with open(f"/proc/{pid}/stat") as file:
-            # Behind the program's name, which may hold anything: the state is the third field.
+            # The program's name before these fields may contain any character. The first of these
+            # is the third field of the line, the state.
             values = file.read().rpartition(") ")[2].split()
     except OSError:
         return False

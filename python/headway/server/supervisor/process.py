@@ -1,5 +1,6 @@
-"""A process that the supervisor started, as the supervisor sees it: what it was told, what it said,
-how it ended. Decides nothing.
+"""A process that the supervisor started: its commands, its messages and its end.
+
+This module makes no decisions about processes.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from headway.server.signals import IGNORED, SUPERVISORS_SIGNALS
 from headway.server.system import System
 from headway.server.task import Task
 
-# For `python -c`, with the control socket's descriptor behind it. The current directory must not
-# be searched for Headway's own imports: an application may have a signal.py. Does not work:
-# - `-m` does search it, and -P, which prevents that, is not in Python 3.10, and would be handed on
-#   to whatever the application starts with its own flags;
-# - a script has a path, which is another in each group's `python-home`; and like a module it would
-#   be imported again by every process that the application starts by multiprocessing.
-# So what `ps` is to show is a string, which the program begins with.
+# The program for `python -c`, whose argument is the control socket's descriptor. Headway's own
+# imports must not search the current directory, since an application may have a signal.py. The
+# alternatives do not work:
+# - `-m` searches the current directory. -P prevents that, but Python 3.10 does not have it, and
+#   programs that the application starts with its own flags would inherit it.
+# - A script has a path, which differs in each group's `python-home`. Like a module, it would also
+#   be imported again by every process that the application starts with multiprocessing.
+# The program begins with a string so that `ps` shows it.
 PROGRAM = (
     "{name!a}; import sys; sys.path[:1] == [''] and sys.path.pop(0); "
     "from headway.server.worker.start import main; main()"
@@ -38,19 +40,19 @@ MESSAGES_AT_ONCE = 100
 
 
 class State(enum.Enum):
-    # Imports the application; nothing was served yet.
+    # Imports the application and has served no request.
     STARTING = "starting"
-    # Could serve, and waits to be told.
+    # Has imported the application and waits for the command to serve.
     READY = "ready"
     SERVING = "serving"
-    # Answers what it has while others serve.
+    # Answers the requests that it has while other processes serve.
     RETIRING = "retiring"
-    # Was told to end: by SIGTERM, or harder.
+    # Ends: it got SIGTERM, or it retired and has finished its requests.
     STOPPING = "stopping"
 
 
 class Failure(NamedTuple):
-    """What a process said before it gave up."""
+    """A failure that a process reported before it ended."""
 
     exit_code: int
     message: str
@@ -59,8 +61,8 @@ class Failure(NamedTuple):
 
 
 class Process:
-    """A worker or a template. `deadline` is when its state must be over, by the system's
-    clock."""
+    """A worker or a template. `deadline` is the time by which it must leave its state, by the
+    system's clock."""
 
     def __init__(
         self,
@@ -76,32 +78,34 @@ class Process:
         self.generation = generation
         self.is_template = False
         self.control = control
-        # 0: forked by a template, and did not say yet.
+        # 0 until a process that a template forked reports its pid.
         self.pid = 0
         self.state = State.STARTING
         self.since = time.time()
         self.serving_since: float | None = None
         self.deadline: float | None = None
-        # The signal that has stopped it, if one has (SIGSTOP); and how long that is borne.
+        # The signal that stopped the process (such as SIGSTOP), and how long it may stay stopped.
         self.stopped_by: int | None = None
         self.stopped_until: float | None = None
         self.failure: Failure | None = None
-        # Why the supervisor ends it; "" if it does not. And what was said about that.
+        # Why the supervisor ends the process, "" if it does not, and details of that.
         self.reason = ""
         self.detail = ""
         self.telemetry: Telemetry | None = None
-        # When it began, if it has reported that; and whether it has reported its end.
+        # The start time that the process reported to the recorder, `None` if it reported none, and
+        # whether it has reported its end.
         self.reports_since: float | None = None
         self.has_reported = False
         self.was_killed = False
         self.has_closed = False
-        # Whether it has a GIL; `None`: it did not say yet.
+        # Whether the process has a GIL; `None` until it reports that.
         self.gil_enabled: bool | None = None
-        # Modules that it imported without a GIL, and that do not declare that they can do so.
+        # Modules that it imported without a GIL and that do not declare that they can run so.
         self.undeclared: list[str] = []
-        # What it said when it was last asked; `None` if it did not.
+        # The request count of the last inquiry; `None` if the process did not answer.
         self.requests: int | None = None
-        # Likewise of its interpreters, where it has sub-interpreters (`serving.InterpreterRow`).
+        # The rows of the last inquiry, for a process with sub-interpreters
+        # (`serving.InterpreterRow`).
         self.interpreters: list[dict[str, Any]] = []
 
     def __str__(self) -> str:
@@ -113,7 +117,7 @@ class Process:
         return self.state is State.READY
 
     def enter(self, state: State, timeout_s: float = 0.0) -> None:
-        """`timeout_s`: how long it may be in it; 0 for ever."""
+        """Changes the state. `timeout_s` is how long the process may be in it; 0 means no limit."""
         self.state = state
         self.since = time.time()
         now = self._system.monotonic()
@@ -122,15 +126,16 @@ class Process:
             self.serving_since = now
 
     def note_stop(self, number: int | None) -> None:
-        """`None`: it goes on."""
+        """Notes that signal `number` stopped the process, or that it continued (`None`)."""
         limit_s = self.group.deadlock_timeout_s
         self.stopped_by = number
         now = self._system.monotonic()
         self.stopped_until = now + limit_s if number and limit_s else None
 
     def receive(self) -> list[Message]:
-        """What it has said and was not read yet, some of it if it says very much. Never waits.
-        Closes the socket if the other side has: the end of the process is told by waitpid."""
+        """Returns the messages not read yet, at most `MESSAGES_AT_ONCE`. Never blocks. Closes the
+        socket if the other side has closed. That does not mean that the process has ended, which
+        waitpid reports."""
         messages = []
         for _ in range(MESSAGES_AT_ONCE):
             if self.control.fileno() < 0:
@@ -146,12 +151,13 @@ class Process:
         return messages
 
     def tell(self, command: str, **more: str) -> bool:
-        """False if it cannot hear any more."""
+        """Sends a command. Returns false if the process cannot receive it."""
         return self.control.send({"command": command, **more}, wait=False)
 
     def signal(self, number: signal.Signals) -> None:
-        """Only before it was waited for: later the pid may be another's. A process that did not say
-        its pid yet gets no signal, but ends at SIGKILL, when it finds its supervisor gone."""
+        """Sends a signal. Must not be called after the process was reaped, since its pid may be
+        reused. A process whose pid is unknown gets no signal. In place of SIGKILL, its control
+        socket is closed, at which it ends because its supervisor is gone."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 self._system.kill(self.pid, number)
@@ -162,7 +168,7 @@ class Process:
 def spawn(
     task: Task, number: int, generation: int, environment: dict[str, str], system: System
 ) -> Process:
-    """Starts an interpreter on the task. Raises `OSError` if the system cannot."""
+    """Starts a Python process that runs the task. Raises `OSError` if the system cannot."""
     ours, theirs = system.open_pair()
     try:
         process = Process(task.group, number, generation, ours, system)
@@ -172,7 +178,7 @@ def spawn(
         python = free_threading.interpreter(group.python_home)
         flags = free_threading.other_flags()
         flags += free_threading.mode_flags(group.python_home, group.free_threading)
-        # A template's command line is that of the workers which it forks, too.
+        # The workers that a template forks share its command line, so it has no number.
         place = "" if task.is_template else f", process {number}"
         program = PROGRAM.format(name=f"headway serve: group {group.name}{place}")
         fds = [theirs.fileno(), *(fd for fd, _ in task.listeners)]
@@ -180,7 +186,7 @@ def spawn(
             python,
             [python, *flags, "-c", program, str(theirs.fileno())],
             environment,
-            # Onto itself: the child inherits it.
+            # Duplicating a descriptor onto itself makes the child inherit it.
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, fd) for fd in fds],
             setsigmask=SUPERVISORS_SIGNALS,
             setsigdef=IGNORED,
@@ -191,14 +197,14 @@ def spawn(
     finally:
         theirs.close()
     if not ours.send(task.to_message(), wait=False):
-        # It ends when it finds that nobody is there.
+        # The process ends when it finds its control socket closed.
         ours.close()
         raise OSError(errno.EMSGSIZE, "its task does not fit into a message")
     return process
 
 
 def fork(template: Process, number: int, system: System) -> Process:
-    """Has the template fork a worker; the pid follows in an event of its own."""
+    """Commands the template to fork a worker, which reports its pid in a "started" event."""
     ours, theirs = system.open_pair()
     ours.ask_for_pids()
     process = Process(template.group, number, template.generation, ours, system)
@@ -210,12 +216,13 @@ def fork(template: Process, number: int, system: System) -> Process:
 
 
 def check_interpreter(group: ProcessGroup) -> None:
-    """Raises `CommandError` if the group's own Python is not there or has not this Headway."""
+    """Raises `CommandError` if the group's own Python does not run or does not have this version of
+    Headway."""
     if group.python_home is None:
         return
     python = free_threading.interpreter(group.python_home)
     place = f"process group {group.name!r}: python-home {group.python_home!r}"
-    # Not at the top: to find the metadata takes megabytes.
+    # Imported here because looking up the package metadata takes megabytes.
     from headway import __version__
 
     program = "import headway, headway._native; print(headway.__version__)"
@@ -233,12 +240,12 @@ def check_interpreter(group: ProcessGroup) -> None:
             f"in Headway's source tree run `{python} -m pip install .`",
             exit_code=2,
         )
-    # Known from here on, so that no start of a process waits for the answer.
+    # Caches the answer, so that no start of a process waits for it.
     free_threading.is_free_threaded(group.python_home)
 
 
 def name_of(number: int) -> str:
-    """Of a signal."""
+    """The name of a signal, such as SIGTERM, or `signal_N` for an unknown number."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal_{number}"
@@ -259,14 +266,14 @@ class End(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """As one word, to count by."""
+        """One word for the end, as the key of a counter."""
         if self.signal_number is None:
             return f"exit_status_{self.exit_code}"
         return name_of(self.signal_number)
 
     @property
     def death(self) -> str:
-        """In words."""
+        """The end as a phrase, for reports."""
         if self.signal_number is None:
             return f"exit status {self.exit_code}"
         return f"killed by {self.reason}"

@@ -1,6 +1,6 @@
-"""What a service manager hears of the server: the protocol of sd_notify(3), a datagram each.
+"""Notifies the service manager by the protocol of sd_notify(3), with one datagram for each message.
 
-Without NOTIFY_SOCKET in the environment nobody hears anything.
+Without NOTIFY_SOCKET in the environment, nothing is sent.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from headway.server.system import Clock
 
 class ServiceManager:
     def __init__(self, clock: Clock) -> None:
-        """Takes its variables out of the environment: they are for this process alone."""
+        """Removes the protocol's variables, which are for this process alone, from `os.environ`."""
         self._clock = clock
         self._address = os.environ.pop("NOTIFY_SOCKET", "")
         period_us = os.environ.pop("WATCHDOG_USEC", "")
         pid = os.environ.pop("WATCHDOG_PID", str(os.getpid()))
         is_watched = self._address and period_us.isdecimal() and pid == str(os.getpid())
-        # Twice as often as it must be.
+        # Half the watchdog's period.
         self._ping_period_s = int(period_us) / 2e6 if is_watched else 0.0
-        # When the next ping is due, by the clock. The watchdog waits for the start: before
-        # that pings could fill the manager's queue, and READY be lost.
+        # When the next ping is due, by the clock; `None` before READY=1 was sent. The watchdog
+        # starts only then, and earlier pings could fill the manager's queue, so that READY is lost.
         self.ping_at: float | None = None
 
     def is_ready(self) -> None:
@@ -40,7 +40,8 @@ class ServiceManager:
         self._tell("STOPPING=1")
 
     def ping_if_due(self) -> None:
-        """The supervisor's loop calls this, so a ping says that it still goes round."""
+        """Pings the watchdog. Only the supervisor's loop calls this, so a ping shows that the loop
+        runs."""
         if self.ping_at is not None and self._clock() >= self.ping_at:
             self._tell("WATCHDOG=1")
             self.ping_at = self._clock() + self._ping_period_s
@@ -48,7 +49,7 @@ class ServiceManager:
     def _tell(self, text: str) -> None:
         if not self._address:
             return
-        # An @ stands for the NUL of an abstract address.
+        # An @ stands for the NUL byte of an abstract address.
         address = self._address.replace("@", "\0", 1)
         with (
             contextlib.suppress(OSError),

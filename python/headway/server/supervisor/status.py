@@ -1,12 +1,17 @@
-"""Who is alive, why the last one died, and how often: as one JSON document, and as text.
+"""The server's status, its processes and their deaths, as a JSON document and as text.
 
-The document has `pid`, `state`, `since` (seconds since 1970), `generation`, and for each of
-`groups`: `name`, `addresses`, `processes` (`number`, null for a template; `pid`, `state`, `since`,
-`generation`; `gil`, "on", "off", or null if it did not say; `undeclared`, the modules that it
-imported without a GIL and that do not declare that they can do so; `requests`, null if it did
-not say; and `interpreters`, where it has sub-interpreters: `name`, `requests`, and how many there
-were so far, `made`) and `deaths` (`count`, `by_reason`, and `last`
-with `reason`, `pid`, `time`).
+The document has `pid`, `state`, `since` (seconds since 1970), `generation` and `groups`. A group
+has `name`, `addresses`, `processes` and `deaths`. A process has:
+
+- `number`, null for a template, `pid`, `state`, `since` and `generation`;
+- `gil`, which is "on", "off", or null if the process did not report it;
+- `undeclared`, the modules that it imported without a GIL and that do not declare that they can
+  run so;
+- `requests`, null if the process did not report it;
+- `interpreters`, the rows of its sub-interpreters if it has any: `name`, `requests`, and `made`,
+  how many interpreters were created so far.
+
+`deaths` has `count`, `by_reason`, and `last` with `reason`, `pid` and `time`.
 """
 
 from __future__ import annotations
@@ -68,7 +73,8 @@ LAST_DEATH_FIELDS: dict[str, tuple[type, ...]] = {"reason": (str,), "pid": (int,
 
 
 class StatusSocket:
-    """A UNIX socket that hands the document to whoever connects, and closes."""
+    """A UNIX socket that sends the document to each client that connects, and closes the
+    connection."""
 
     def __init__(self, path: str) -> None:
         """Raises `CommandError`."""
@@ -81,11 +87,11 @@ class StatusSocket:
         return self._listener.fileno()
 
     def accept(self) -> Callable[[dict[str, Any]], None]:
-        """Who has connected, as a function that answers it."""
+        """Accepts a client and returns a function that sends it the document."""
         try:
             client, _ = self._listener.accept()
         except OSError:
-            # Gone again, or no descriptor is left.
+            # The client has gone, or no file descriptor is free.
             return lambda _: None
         return partial(_answer, client)
 
@@ -95,7 +101,7 @@ class StatusSocket:
 
 
 def _answer(client: socket.socket, document: dict[str, Any]) -> None:
-    """Never waits: what does not fit into the socket's buffer is lost."""
+    """Sends the document without blocking: what does not fit into the socket's buffer is lost."""
     with client, contextlib.suppress(OSError):
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -125,14 +131,16 @@ def of_deaths(deaths: Deaths) -> dict[str, Any]:
 
 
 def find_problem(document: Any) -> str:
-    """The first thing that `draw` needs and `document`, any JSON value, does not have; or ""."""
+    """Describes the first value that `draw` needs and that is missing or invalid in `document`,
+    which may be any JSON value; "" if there is none."""
     if not isinstance(document, dict):
         return f"the document is {document!r:.40}, and must be an object"
     return next(_find_problems(document), "")
 
 
 def _find_problems(document: dict[str, Any]) -> Iterator[str]:
-    """Each checked only once all before it are found to be none."""
+    """Yields problems. Each check relies on the ones before it, so only the first problem may be
+    consumed."""
     yield from _check(document, DOCUMENT_FIELDS, "")
     for index, group in enumerate(document["groups"]):
         place = f"groups[{index}]."

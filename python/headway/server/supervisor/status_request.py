@@ -1,8 +1,8 @@
-"""Somebody asks who is alive: the processes that serve are asked in turn how many requests each has
-had, and whoever has not said after a moment is shown without a number.
+"""Status requests: the supervisor asks each serving process how many requests it has served.
 
-So nobody counts or tells anything while nobody asks. The supervisor's one thread uses this; it
-never waits here.
+A process that does not answer within `PATIENCE_S` is shown without a number. While no client asks,
+processes report no numbers. Only the supervisor's single thread uses this module; it never blocks
+here.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Asker = Callable[[dict[str, Any]], None]
 
 
 class Inquiry:
-    """One at a time; who asks meanwhile gets the same answer."""
+    """At most one inquiry at a time: clients that ask during an inquiry get the same answer."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._askers: list[Asker] = []
         self._unheard: set[Process] = set()
-        # When to wait no longer, by the clock; `None` while nobody asks.
+        # When the inquiry ends, by the clock; `None` while there is none.
         self.deadline: float | None = None
 
     def join(self, asker: Asker, processes: Iterable[Process]) -> None:
-        """`asker` will be called with the document."""
+        """Joins the inquiry or starts one. `asker` will be called with the document."""
         self._askers.append(asker)
         if self.deadline is not None:
             return
@@ -47,10 +47,10 @@ class Inquiry:
         self._unheard.discard(process)
 
     def is_over(self) -> bool:
-        """Whether there is somebody to answer, and nothing more to wait for."""
+        """Whether an inquiry is under way and needs no further answers."""
         if self.deadline is None:
             return False
-        # Not for those that have gone.
+        # Processes whose control socket is closed will not answer.
         waits = any(each.control.fileno() >= 0 for each in self._unheard)
         return not waits or self._clock() >= self.deadline
 

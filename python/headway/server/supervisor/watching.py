@@ -1,7 +1,7 @@
-"""Watches the files that the application consists of (`--reload`), by the library watchfiles.
+"""Watches the application's files for `--reload` with the library watchfiles.
 
-A thread of the supervisor's process waits for changes and makes `fileno()` readable; it does
-nothing else. Directories are watched, since editors replace files.
+A thread of the supervisor's process only waits for changes and makes `fileno()` readable. It
+watches directories, since editors replace files.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from headway.errors import CommandError
 from headway.extras import how_to_install
 from headway.server.file_state import MISSING, FileState, state_of
 
-# A change is told when nothing more has changed for so long.
+# A change is reported when no further change follows for this long.
 QUIET_MS = 100
-# How often the thread looks whether there is more to watch.
+# How often the thread checks whether the set of directories has changed.
 LOOK_UP_MS = 500
 
 
@@ -37,8 +37,8 @@ class Watcher:
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
         os.set_blocking(self._write_fd, False)
-        # As each was when it was added or told. Read by the thread while the supervisor adds to
-        # it: only whole dicts are assigned, with the lock held.
+        # The state of each file when it was added or last reported. The thread reads the dict while
+        # the supervisor adds files, so a dict is never modified, only replaced with the lock held.
         self._paths: dict[str, FileState] = {}
         self._paths_lock = threading.Lock()
         self._changed: str | None = None
@@ -49,18 +49,19 @@ class Watcher:
         self._thread.start()
 
     def add(self, paths: Iterable[str]) -> None:
-        """From now on these too."""
+        """Also watches `paths` from now on."""
         self.add_imported({path: state_of(path) for path in map(os.path.abspath, paths)})
 
     def add_imported(self, states: Mapping[str, FileState]) -> None:
-        """The same from the time on that they were as is said."""
+        """Also watches the files in `states`, and reports those that no longer have the state that
+        is given for them."""
         with self._paths_lock:
             before = self._paths
             self._paths = {**states, **before}
         if _folders(before) != _folders(self._paths):
             self._outdated.set()
-        # Who has imported it and who has told of it before need not have seen the same. Of a file
-        # that cannot be seen from here nothing is known.
+        # `states` is compared even for a known file, since each process may have imported another
+        # state of it. A file that is missing here is not compared.
         changed = {path for path in states if state_of(path) not in (MISSING, states[path])}
         if changed:
             self._tell(changed)
@@ -69,7 +70,7 @@ class Watcher:
         return self._read_fd
 
     def changed(self) -> str | None:
-        """A file that changed since the last call."""
+        """A file that changed since the last call, or `None`."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._read_fd, 4096)
         changed, self._changed = self._changed, None
@@ -96,7 +97,7 @@ class Watcher:
                 rust_timeout=LOOK_UP_MS,
                 yield_on_timeout=True,
             ):
-                # Any may have changed before it was watched.
+                # Any file may have changed before the watch began.
                 looked_at = self._paths.keys() if is_first else {path for _, path in changes}
                 is_first = False
                 if changed := {path for path in looked_at if self._is_newer(path)}:
