@@ -68,7 +68,7 @@ function Gantt({
   const draw = useCallback(
     (context: CanvasRenderingContext2D, width: number) => {
       const edge = left(width);
-      const room = width - edge - 10;
+      const room = width - edge - 16;
       const x = (time: number) =>
         edge + (room * (Math.min(to, Math.max(from, time)) - from)) / (to - from);
       context.font = `12px ${FONT}`;
@@ -160,7 +160,7 @@ function Gantt({
           setPicked(Math.min(shown.length - 1, Math.max(0, (picked ?? -1) + down)))
         }
         onDrag={(start, end, width) => {
-          const room = width - left(width) - 10;
+          const room = width - left(width) - 16;
           const time = (x: number) =>
             from + ((to - from) * Math.min(room, Math.max(0, x - left(width)))) / room;
           if (time(end) > time(start)) go({ range: { from: time(start), to: time(end) } });
@@ -181,9 +181,12 @@ function EndSign({ ending }: { ending: Ending }) {
 }
 
 function drawEnd(context: CanvasRenderingContext2D, ending: Ending, x: number, y: number): void {
+  const font = context.font;
   context.fillStyle = colour(HUES[ending]);
-  context.textAlign = "center";
-  context.fillText(SIGNS[ending], x, y + ROW / 2);
+  context.font = `bold 13px ${FONT}`;
+  context.textAlign = "left";
+  context.fillText(SIGNS[ending], x + 1, y + ROW / 2);
+  context.font = font;
 }
 
 function EventList({ events }: { events: Lifecycle[] }) {
