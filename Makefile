@@ -43,6 +43,7 @@ fuzz: ## Fuzz everything that parses what a client sends (80 minutes)
 bench: ## Measure what the meter costs and what the policies bring (40 minutes)
 	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/run.py
+	@.venv/bin/headway bench latency throughput countdown
 
 bench-server: ## Measure headway serve beside other WSGI servers, which it installs (3 hours)
 	@scripts/build .venv "$(PYTHON)" bench/requirements.txt

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from headway.experiments import histogram
 from headway.experiments.output.drawing import number
 
-__all__ = ["Figures", "Target", "number", "percentile", "quartiles", "ratio", "spread", "table"]
+__all__ = ["Figures", "Target", "number", "percentile", "ratio", "spread", "table"]
 
 # Where the rounds of a row differ by more than this share of their median, the row says so.
 UNSTABLE_SPREAD = 0.5
@@ -26,13 +26,6 @@ Cell = TypeVar("Cell", bound=tuple[Any, ...])
 def percentile(values: Sequence[float], share: float) -> float:
     """Of values in any order; NaN without values."""
     return histogram.percentile(sorted(values), share) if values else math.nan
-
-
-def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    if len(values) < 2:
-        return values[0], values[0], values[0]
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, middle, high
 
 
 def ratio(value: float, other: float) -> float:

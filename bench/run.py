@@ -5,9 +5,6 @@
   echo          an echo server beside CPU-bound threads: the convoy
   asyncio_echo  the same on asyncio's streams
   gthread       gunicorn's gthread worker beside heavy pages
-  latency       UDP pings beside ccbench's workloads
-  countdown     what a policy costs pure-Python threads
-  throughput    what a policy costs ccbench's workloads
   pathological  what is hard on any scheduler of the GIL, one case at a time
 
 headway serve beside other WSGI servers, once bench/install_peers.py has installed them:
@@ -28,6 +25,7 @@ simulator:
 
   what_if              what is predicted from a recording, beside what then happens
 
+`make bench` then runs three experiments of `headway bench`: latency, throughput and countdown.
 bench/simulated_echo.py, which lays simulated rows of `echo` beside measured ones, is run by itself.
 Options go to every benchmark that has them; each has more of its own: bench/NAME.py --help.
 """
@@ -53,9 +51,6 @@ BENCHMARKS = (
     "echo",
     "asyncio_echo",
     "gthread",
-    "latency",
-    "countdown",
-    "throughput",
     "pathological",
 )
 SERVER = "server"

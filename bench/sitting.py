@@ -103,16 +103,6 @@ def add_threads(parser: Parser, option: str, counts: Sequence[int], text: str) -
     )
 
 
-def add_workloads(parser: Parser, workloads: Sequence[str]) -> None:
-    parser.add_argument(
-        "--workload",
-        nargs="+",
-        choices=workloads,
-        default=workloads,
-        help="which of ccbench's workloads (default: all)",
-    )
-
-
 def complete(options: argparse.Namespace) -> None:
     rounds, seconds, quick_seconds, policies = options.defaults
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else rounds)

@@ -20,10 +20,7 @@ pytestmark = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs w
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("countdown", ("--threads", "2")),
         ("echo", ("--cpu-threads", "1")),
-        ("latency", ("--cpu-threads", "1", "--workload", "A")),
-        ("throughput", ("--threads", "1", "--workload", "A")),
         ("pathological", ("--case", "pinned")),
     ],
 )

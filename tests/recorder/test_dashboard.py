@@ -523,6 +523,100 @@ def test_dark_and_light_follow_the_system_until_one_is_chosen(page: Page, story:
     assert page.evaluate(background) == light
 
 
+def test_a_chart_is_a_slider_that_says_where_its_cursor_is(page: Page, story: Story) -> None:
+    page.goto(story.at("gil", story.before, group="shop"))
+    for title, ready in (("Takes and drops", "takes"), ("Wait of a take", "take")):
+        slider = card(page, title).get_by_role("slider")
+        expect(slider).to_be_visible()
+        wait_until_painted(card(page, title).locator("canvas"), "violet", 100)
+        slider.focus()
+        page.keyboard.press("Home")
+        expect(slider).to_have_attribute("aria-valuetext", re.compile(ready))
+        first = slider.get_attribute("aria-valuetext")
+        page.keyboard.press("ArrowRight")
+        expect(slider).not_to_have_attribute("aria-valuetext", first or "")
+        at = int(slider.get_attribute("aria-valuenow") or -1)
+        assert 0 < at <= int(slider.get_attribute("aria-valuemax") or -1)
+
+
+def test_lines_of_a_chart_differ_by_their_dashes(page: Page, story: Story) -> None:
+    page.goto(story.at("overview"))
+    charts = 0
+    for title in ("Response time", "GIL wait of a request", "Capacity", "CPU"):
+        chart = card(page, title)
+        expect(chart.locator(".plot canvas")).to_be_visible()
+        dashes = chart.locator(".key line").evaluate_all(
+            "lines => lines.map(line => line.getAttribute('stroke-dasharray'))"
+        )
+        assert len(set(dashes)) == len(dashes), title
+        charts += len(dashes) > 1
+    assert charts >= 2
+
+
+def test_a_page_that_fails_leaves_the_others_usable(watched: Watched, story: Story) -> None:
+    page = watched.page
+    watched.tolerated = re.compile("raised|TypeError")
+    page.route(
+        "**/api/v1/slots?*",
+        lambda route: route.fulfill(json={"times": [], "processes": None}),
+    )
+    page.goto(story.at("capacity"))
+    broken = page.get_by_role("alert").filter(has_text="Capacity cannot be shown")
+    expect(broken).to_be_visible()
+    page.unroute("**/api/v1/slots?*")
+    page.keyboard.press("1")
+    expect(card(page, "Throughput")).to_be_visible()
+    page.go_back()
+    expect(card(page, f"Process {BEFORE_PIDS[0]}")).to_be_visible()
+
+
+def test_single_keys_can_be_turned_off(page: Page, story: Story) -> None:
+    page.goto(story.at("overview"))
+    expect(card(page, "Throughput")).to_be_visible()
+    page.get_by_role("button", name="Keys and words").click()
+    page.get_by_label("Single keys act as shortcuts").uncheck()
+    page.keyboard.press("Escape")
+    for _ in range(2):
+        page.keyboard.press("2")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page).to_have_url(re.compile("#/overview"))
+        page.reload()
+        expect(card(page, "Throughput")).to_be_visible()
+    page.get_by_role("button", name="Keys and words").click()
+    page.get_by_label("Single keys act as shortcuts").check()
+    page.keyboard.press("Escape")
+    page.keyboard.press("2")
+    expect(page).to_have_url(re.compile("#/gil"))
+
+
+def test_charts_are_drawn_in_forced_colours(page: Page, story: Story) -> None:
+    page.emulate_media(forced_colors="active")
+    page.goto(story.at("overview"))
+    chart = card(page, "Throughput")
+    expect(chart.locator(".plot canvas")).to_be_visible()
+    # The system's colour of text, which a canvas takes by its value.
+    is_drawn = """canvas => {
+        const probe = document.createElement("span");
+        probe.style.color = "CanvasText";
+        document.body.append(probe);
+        const text = getComputedStyle(probe).color.match(/\\d+/g).slice(0, 3).map(Number);
+        probe.remove();
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        for (let at = 0; at < data.length; at += 4) {
+            if (data[at + 3] === 255 && text.every((part, n) => part === data[at + n])) found++;
+        }
+        return found > 100;
+    }"""
+    end = time.monotonic() + 20
+    while not chart.locator("canvas").evaluate(is_drawn):
+        assert time.monotonic() < end
+        page.wait_for_timeout(50)
+    stroke = "key => getComputedStyle(key).stroke"
+    assert chart.locator(".key").first.evaluate(stroke) not in ("none", "")
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Recorded]:
     recorder = Recorded(tmp_path)

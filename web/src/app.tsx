@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { type Address, go, PAGES, type PageName, target, useAddress } from "./address";
 import { type Answer, useAnswer } from "./answers";
+import { Boundary } from "./boundary";
 import { addRow } from "./comparison";
 import { HealthBar, remarks } from "./health";
 import { Help } from "./help";
@@ -74,7 +75,9 @@ export function App() {
       <HealthBar now={now} />
       <main id="main" tabIndex={-1}>
         <h1>{title}</h1>
-        <Page key={address.page} address={address} now={now.data} />
+        <Boundary key={address.page} title={title}>
+          <Page address={address} now={now.data} />
+        </Boundary>
       </main>
       <Footer now={now} />
       {help && <Help onClose={() => showHelp(false)} />}

@@ -1,5 +1,5 @@
-// Events as the recorder keeps them: who, when, and the fields of the datagram that told of it, under
-// the wire format's own names. Absent where the sender did not say.
+// Events as the recorder keeps them: the process, the time, and the fields of the event's datagram
+// under the wire format's own names. A field that the sender left out is absent.
 
 import type { ProcessName } from "./model";
 
@@ -7,6 +7,9 @@ interface Event extends ProcessName {
   time: number;
   started: number;
   group: string;
+  hostname?: string;
+  process_group?: string;
+  process_started_stamp?: number;
 }
 
 export interface Lifecycle extends Event {
@@ -25,6 +28,7 @@ export interface Lifecycle extends Event {
 
 export interface SlowRequest extends Event {
   slow_record_state?: number;
+  slow_start_stamp?: number;
   slow_duration?: number;
   slow_log_id?: string;
   slow_thread_id?: number;
@@ -60,6 +64,7 @@ export interface SlowRequest extends Event {
 export interface GcEvent extends Event {
   event: "gc_snapshot" | "gc_event";
   interpreter_name?: string;
+  gc_event_start_stamp?: number;
   gc_event_duration?: number;
   gc_event_generation?: number;
   gc_event_collected?: number;

@@ -1,7 +1,7 @@
 // The list of keys, and the words that the pages use.
 
-import { useEffect, useRef } from "preact/hooks";
-import { KEYS } from "./keyboard";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { areShortcutsOn, KEYS, turnShortcuts } from "./keyboard";
 
 const WORDS: readonly (readonly [string, string])[] = [
   ["take", "A thread gets the GIL. A contended take is one that had to wait for it."],
@@ -33,6 +33,7 @@ const WORDS: readonly (readonly [string, string])[] = [
 
 export function Help({ onClose }: { onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const [shortcuts, setShortcuts] = useState(areShortcutsOn());
   useEffect(() => {
     const element = dialog.current;
     element?.showModal();
@@ -46,6 +47,17 @@ export function Help({ onClose }: { onClose: () => void }) {
           Close
         </button>
       </header>
+      <label class="inline">
+        <input
+          type="checkbox"
+          checked={shortcuts}
+          onChange={(event) => {
+            turnShortcuts(event.currentTarget.checked);
+            setShortcuts(event.currentTarget.checked);
+          }}
+        />{" "}
+        Single keys act as shortcuts. Arrows and Esc always work.
+      </label>
       <dl class="keys">
         {KEYS.map(([keys, what]) => (
           <div key={keys}>

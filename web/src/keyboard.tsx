@@ -1,6 +1,31 @@
 // Keys that work on every page, where nothing is being typed.
 
 import { useEffect, useRef } from "preact/hooks";
+import { keep, kept } from "./setting";
+
+const KEY = "headway-shortcuts";
+let enabled = kept(KEY) !== "off";
+
+/** Whether single keys act. People who dictate, or whose hands tremble, turn them off (WCAG 2.1.4). */
+export function areShortcutsOn(): boolean {
+  return enabled;
+}
+
+export function turnShortcuts(on: boolean): void {
+  enabled = on;
+  keep(KEY, on ? "on" : "off");
+}
+
+/** Whether a key is a shortcut: no modifier, nothing is being typed, and shortcuts are on. */
+export function isShortcut(event: KeyboardEvent): boolean {
+  if (!enabled || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) {
+    return false;
+  }
+  const place = event.target;
+  const isTyping =
+    place instanceof HTMLElement && place.closest("input, select, textarea, dialog") !== null;
+  return !isTyping;
+}
 
 export const KEYS: readonly (readonly [string, string])[] = [
   ["1 … 8", "go to a page, in the order of the tabs"],
@@ -20,11 +45,8 @@ export function useShortcuts(actions: Record<string, () => void>): void {
   latest.current = actions;
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-      const place = event.target;
-      if (place instanceof HTMLElement && place.closest("input, select, textarea, dialog")) return;
       const action = latest.current[event.key];
-      if (!action) return;
+      if (!action || !isShortcut(event)) return;
       event.preventDefault();
       action();
     };

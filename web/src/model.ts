@@ -29,6 +29,7 @@ export interface Summary {
   application: MaybeQuantiles;
   queue: MaybeQuantiles;
   server: MaybeQuantiles;
+  daemon: MaybeQuantiles;
   input_read: MaybeQuantiles;
   output_write: MaybeQuantiles;
   gil_wait: MaybeQuantiles;
@@ -203,8 +204,14 @@ export interface GilRow {
   idle: number;
   takes: number;
   contended_takes: number;
+  voluntary_drops: number;
   forced_drops: number;
+  drop_requests: number;
   preemptions: number;
+  threads: number;
+  switch_interval: number;
+  wait: MaybeQuantiles;
+  hold: MaybeQuantiles;
 }
 
 export interface ThreadRow {
@@ -215,8 +222,11 @@ export interface ThreadRow {
   gil: string;
   held: number;
   waited: number;
+  forced_waited: number;
   takes: number;
+  contended_takes: number;
   forced_drops: number;
+  preemptions: number;
 }
 
 export interface Endpoint {
@@ -242,15 +252,17 @@ export interface InterpreterRow {
   own_gil: boolean | number;
 }
 
-export interface Hold {
+export interface Hold extends ProcessName {
   time: number;
-  host?: string;
-  pid?: number;
+  stamp: number;
+  started: number;
+  group: string;
   duration: number;
   thread: string;
   native_id: number;
   gil: string;
   waited: number;
+  cpu?: number;
   stack: string;
   endpoint: string;
 }

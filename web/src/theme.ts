@@ -2,6 +2,7 @@
 // which CSS does not reach, so they ask here for the colours that style.css names.
 
 import { useEffect, useState } from "preact/hooks";
+import { keep, kept } from "./setting";
 
 export const THEMES = ["auto", "light", "dark"] as const;
 export type Theme = (typeof THEMES)[number];
@@ -10,19 +11,12 @@ const KEY = "headway-theme";
 const changed = new EventTarget();
 
 export function chosen(): Theme {
-  try {
-    return THEMES.find((theme) => theme === localStorage.getItem(KEY)) ?? "auto";
-  } catch {
-    return "auto";
-  }
+  const name = kept(KEY);
+  return THEMES.find((theme) => theme === name) ?? "auto";
 }
 
 export function choose(theme: Theme): void {
-  try {
-    localStorage.setItem(KEY, theme);
-  } catch {
-    // A browser may keep nothing; the choice then lasts as long as the page.
-  }
+  keep(KEY, theme);
   apply(theme);
 }
 
@@ -36,13 +30,15 @@ export function apply(theme: Theme): void {
 export function useTheme(): number {
   const [version, set] = useState(0);
   useEffect(() => {
-    const system = matchMedia("(prefers-color-scheme: dark)");
     const next = () => set((before) => before + 1);
-    system.addEventListener("change", next);
-    changed.addEventListener("change", next);
+    const sources = [
+      matchMedia("(prefers-color-scheme: dark)"),
+      matchMedia("(forced-colors: active)"),
+      changed,
+    ];
+    for (const source of sources) source.addEventListener("change", next);
     return () => {
-      system.removeEventListener("change", next);
-      changed.removeEventListener("change", next);
+      for (const source of sources) source.removeEventListener("change", next);
     };
   }, []);
   return version;
@@ -62,13 +58,25 @@ export type Colour =
   | "violet"
   | "grey";
 
-/** A colour of style.css, as a canvas takes it. */
+/** A colour of style.css, as a canvas takes it. A palette of forced colours has names of the system's
+ * colours, so that of an element tells their values. */
 export function colour(name: Colour, opacity = 1): string {
-  const value = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  if (opacity === 1 || !/^#[0-9a-f]{6}$/i.test(value)) return value;
-  return `${value}${Math.round(opacity * 255)
-    .toString(16)
-    .padStart(2, "0")}`;
+  const probe = probeOf();
+  probe.style.color = `var(--${name})`;
+  const value = getComputedStyle(probe).color;
+  return opacity === 1 ? value : value.replace(/^rgb\((.*)\)$/, `rgba($1, ${opacity})`);
+}
+
+let made: HTMLElement | undefined;
+
+function probeOf(): HTMLElement {
+  if (!made) {
+    made = document.createElement("span");
+    made.hidden = true;
+    made.style.forcedColorAdjust = "none";
+    document.body.append(made);
+  }
+  return made;
 }
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';

@@ -3,7 +3,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
-import { picture, save } from "./png";
+import { type LegendEntry, picture, save } from "./png";
 
 export interface Table {
   columns: string[];
@@ -14,7 +14,7 @@ interface Props {
   title: string;
   note?: string | undefined;
   /** What is in the picture besides the lines, for its PNG. */
-  legend?: { label: string; colour: string }[];
+  legend?: LegendEntry[];
   canvas: () => HTMLCanvasElement | null;
   table: () => Table;
   wide?: boolean | undefined;

@@ -19,6 +19,7 @@ import {
 import { type Colour, colour, FONT } from "../theme";
 import { Card } from "./card";
 import { Drawing, type Point } from "./drawing";
+import { dashesOf, LineKey } from "./key";
 
 export interface Layer {
   label: string;
@@ -98,7 +99,7 @@ export function DistributionChart(props: Props) {
     (context: CanvasRenderingContext2D, width: number, height: number) => {
       drawAxes(context, width, height, frame, log);
       made.forEach((layer, index) => {
-        drawBars(context, width, height, frame, layer, index > 0);
+        drawBars(context, width, height, frame, layer, index);
       });
       drawMultiples(context, width, height, frame, intervals);
       if (cursor !== null) drawCursor(context, width, height, frame.x(cursor, width));
@@ -125,7 +126,11 @@ export function DistributionChart(props: Props) {
       note={props.note}
       wide
       tools={props.tools}
-      legend={made.map((layer) => ({ label: layer.label, colour: colour(layer.colour) }))}
+      legend={made.map((layer, index) => ({
+        label: layer.label,
+        colour: colour(layer.colour),
+        dashes: dashesOf(index),
+      }))}
       canvas={() => canvas.current}
       table={() => ({
         columns: [
@@ -147,13 +152,21 @@ export function DistributionChart(props: Props) {
       })}
     >
       <div class="percentiles">
-        {layers.map((layer) => (
-          <Percentiles key={layer.label} layer={layer} noun={noun} />
+        {layers.map((layer, index) => (
+          <Percentiles key={layer.label} layer={layer} index={index} noun={noun} />
         ))}
       </div>
       <Drawing
         height={props.height ?? 260}
         label={`${title}: distribution of ${noun}s over time waited; arrow keys move the cursor, Table shows the numbers`}
+        cursor={{
+          at: cursor === null ? 0 : (made[0]?.bars ?? []).findIndex((bin) => cursor < bin.high),
+          last: (made[0]?.bars.length ?? 0) - 1,
+          text:
+            cursor === null
+              ? "no bar is picked"
+              : made.map((layer) => readout(layer, cursor, noun)).join("; "),
+        }}
         draw={draw}
         onPoint={onPoint}
         onStep={onStep}
@@ -164,11 +177,11 @@ export function DistributionChart(props: Props) {
         Height: share of the {weigh === "time" ? "time" : `${noun}s`}{" "}
         {log ? `in each ${perPower}th of a doubling` : "in each bar"}.
       </p>
-      <p class="readout" aria-live="polite">
+      <p class="readout">
         {cursor === null ? (
           <>&nbsp;</>
         ) : (
-          made.map((layer) => <Readout key={layer.label} {...layer} at={cursor} noun={noun} />)
+          made.map((layer) => <span key={layer.label}>{readout(layer, cursor, noun)}</span>)
         )}
       </p>
     </Card>
@@ -180,13 +193,13 @@ function linearEnd(layers: Layer[]): number {
   return linearTicks(usual, 8).at(-1) ?? usual;
 }
 
-function Percentiles({ layer, noun }: { layer: Layer; noun: string }) {
+function Percentiles({ layer, index, noun }: { layer: Layer; index: number; noun: string }) {
   const { histogram } = layer;
   return (
     <dl class="stats">
       <div class="name">
         <dt>
-          <i class={`swatch ${layer.colour}`} />
+          <LineKey hue={layer.colour} index={index} />
           {layer.label}
         </dt>
         <dd>{histogram ? counted(histogram.count, noun) : "no data"}</dd>
@@ -202,22 +215,16 @@ function Percentiles({ layer, noun }: { layer: Layer; noun: string }) {
   );
 }
 
-function Readout(props: {
-  label: string;
-  bars: Bin[];
-  shares: number[];
-  at: number;
-  noun: string;
-}) {
-  const index = props.bars.findIndex((bin) => props.at < bin.high);
-  const bin = props.bars[index];
-  if (!bin) return null;
-  return (
-    <span>
-      {props.label}: {seconds(bin.low)} to {seconds(bin.high)},{" "}
-      {counted(Math.round(bin.count), props.noun)}, {share(props.shares[index])}
-    </span>
-  );
+function readout(
+  layer: { label: string; bars: Bin[]; shares: number[] },
+  at: number,
+  noun: string,
+): string {
+  const index = layer.bars.findIndex((bin) => at < bin.high);
+  const bin = layer.bars[index];
+  if (!bin) return "";
+  const number = counted(Math.round(bin.count), noun);
+  return `${layer.label}: ${seconds(bin.low)} to ${seconds(bin.high)}, ${number}, ${share(layer.shares[index])}`;
 }
 
 function drawAxes(
@@ -266,24 +273,25 @@ function drawBars(
   height: number,
   frame: Frame,
   layer: { colour: Colour; bars: Bin[]; heights: number[] },
-  outline: boolean,
+  index: number,
 ): void {
   const bottom = height - BOTTOM;
   const y = (part: number) => bottom - (part / frame.top) * (bottom - TOP);
   const path = new Path2D();
   path.moveTo(frame.x(layer.bars[0]?.low ?? 0, width), bottom);
-  layer.bars.forEach((bin, index) => {
-    const top = y(layer.heights[index] ?? 0);
+  layer.bars.forEach((bin, place) => {
+    const top = y(layer.heights[place] ?? 0);
     path.lineTo(frame.x(bin.low, width), top);
     path.lineTo(frame.x(bin.high, width), top);
   });
   path.lineTo(frame.x(layer.bars.at(-1)?.high ?? 0, width), bottom);
-  context.fillStyle = colour(layer.colour, outline ? 0.12 : 0.32);
+  context.fillStyle = colour(layer.colour, index > 0 ? 0.12 : 0.32);
   context.fill(path);
   context.strokeStyle = colour(layer.colour);
-  context.lineWidth = outline ? 1.75 : 1.25;
-  context.setLineDash([]);
+  context.lineWidth = index > 0 ? 1.75 : 1.25;
+  context.setLineDash(dashesOf(index));
   context.stroke(path);
+  context.setLineDash([]);
 }
 
 function drawMultiples(

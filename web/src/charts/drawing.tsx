@@ -13,6 +13,8 @@ export interface Point {
 interface Props {
   height: number;
   label: string;
+  /** The cursor's place from 0 to `last`, and what is there, in words. */
+  cursor: { at: number; last: number; text: string };
   draw: (context: CanvasRenderingContext2D, width: number, height: number) => void;
   /** Where the pointer is, in CSS pixels; null when it left. */
   onPoint?: (at: Point | null, width: number) => void;
@@ -37,7 +39,7 @@ const STEPS: Record<string, [number, number]> = {
 };
 
 export function Drawing(props: Props) {
-  const { height, label, draw } = props;
+  const { height, label, cursor, draw } = props;
   const holder = useRef<HTMLDivElement>(null);
   const element = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
@@ -76,8 +78,12 @@ export function Drawing(props: Props) {
         ref={element}
         style={{ height: `${height}px` }}
         tabIndex={0}
-        role="img"
+        role="slider"
         aria-label={label}
+        aria-valuemin={0}
+        aria-valuemax={Math.max(0, cursor.last)}
+        aria-valuenow={Math.max(0, cursor.at)}
+        aria-valuetext={cursor.text}
         onPointerMove={(event) => {
           props.onPoint?.(at(event), width);
           if (drag) setDrag({ from: drag.from, to: at(event).x });

@@ -8,6 +8,7 @@ import { clock, moment, timeTick } from "../format";
 import { linearTicks } from "../scales";
 import { type Colour, colour, FONT, useTheme } from "../theme";
 import { Card } from "./card";
+import { dashesOf, LineKey } from "./key";
 
 export interface Line {
   label: string;
@@ -17,7 +18,6 @@ export interface Line {
   colour: Colour;
   opacity?: number;
   width?: number;
-  dash?: number[];
   /** Fills down to the line before this one, or to zero. */
   fill?: "before" | "zero";
 }
@@ -104,11 +104,11 @@ function options(props: () => Props, width: number, onCursor: (index: number | n
     series: [
       {},
       ...props().lines.map(
-        (line): uPlot.Series => ({
+        (line, index): uPlot.Series => ({
           label: line.label,
           stroke: () => colour(line.colour, line.opacity),
           width: line.width ?? 1.5,
-          ...(line.dash ? { dash: line.dash } : {}),
+          dash: dashesOf(index),
           ...(line.fill === "zero" ? { fill: () => colour(line.colour, 0.14) } : {}),
           points: {
             show: (_: uPlot, index: number) => isolated(props().lines[index - 1]),
@@ -247,9 +247,10 @@ export function LineChart(given: Props) {
       title={title}
       note={note}
       wide={given.wide}
-      legend={lines.map((line) => ({
+      legend={lines.map((line, index) => ({
         label: line.label,
         colour: colour(line.colour, line.opacity),
+        dashes: dashesOf(index),
       }))}
       canvas={() => holder.current?.querySelector("canvas") ?? null}
       table={() => ({
@@ -260,18 +261,15 @@ export function LineChart(given: Props) {
         ]),
       })}
     >
-      <dl class="legend" aria-live={at === null ? "off" : "polite"}>
+      <dl class="legend">
         <div class="when">
           <dt class="sr">Time</dt>
           <dd>{at === null && isLatest ? "latest" : clock(times[last ?? -1])}</dd>
         </div>
-        {lines.map((line) => (
+        {lines.map((line, index) => (
           <div key={line.label}>
             <dt>
-              <i
-                class={`swatch ${line.colour} ${line.dash ? "dashed" : ""}`}
-                style={{ opacity: line.opacity ?? 1 }}
-              />
+              <LineKey hue={line.colour} index={index} opacity={line.opacity ?? 1} />
               {line.label}
             </dt>
             <dd>{last === null ? unit(null) : unit(said(line, last))}</dd>
@@ -290,8 +288,19 @@ export function LineChart(given: Props) {
         ref={holder}
         class={`plot ${given.stale ? "stale" : ""}`}
         tabIndex={0}
-        role="img"
+        role="slider"
         aria-label={`${title} over time; arrow keys move the cursor, Table shows the numbers`}
+        aria-valuemin={0}
+        aria-valuemax={Math.max(0, times.length - 1)}
+        aria-valuenow={Math.max(0, last ?? 0)}
+        aria-valuetext={
+          last === null
+            ? "nothing is known"
+            : [
+                clock(times[last]),
+                ...lines.map((line) => `${line.label} ${unit(said(line, last))}`),
+              ].join(", ")
+        }
         onKeyDown={onKeyDown}
         onBlur={() => chart.current?.setCursor({ left: -10, top: -10 })}
       />

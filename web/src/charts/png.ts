@@ -2,13 +2,21 @@
 
 import { colour, FONT } from "../theme";
 
+export interface LegendEntry {
+  label: string;
+  colour: string;
+  /** Of a line; an entry without them is a patch of colour. */
+  dashes?: number[];
+}
+
 const MARGIN = 16;
 const LINE = 20;
+const KEY = 24;
 
 export async function picture(
   title: string,
   note: string,
-  legend: readonly { label: string; colour: string }[],
+  legend: readonly LegendEntry[],
   chart: HTMLCanvasElement,
 ): Promise<Blob> {
   const scale = chart.width / Math.max(1, chart.clientWidth);
@@ -38,17 +46,32 @@ export async function picture(
     y += LINE;
     let x = MARGIN;
     for (const entry of legend) {
-      context.fillStyle = entry.colour;
-      context.fillRect(x, y - 5, 10, 10);
+      drawKey(context, entry, x, y);
       context.fillStyle = colour("ink");
-      context.fillText(entry.label, x + 15, y);
-      x += 15 + context.measureText(entry.label).width + 18;
+      context.fillText(entry.label, x + KEY + 5, y);
+      x += KEY + 5 + context.measureText(entry.label).width + 18;
     }
   }
   context.drawImage(chart, MARGIN, head, chart.clientWidth, chart.clientHeight);
   return new Promise((resolve, reject) => {
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no PNG"))), "image/png");
   });
+}
+
+function drawKey(context: CanvasRenderingContext2D, entry: LegendEntry, x: number, y: number) {
+  if (!entry.dashes) {
+    context.fillStyle = entry.colour;
+    context.fillRect(x + KEY - 10, y - 5, 10, 10);
+    return;
+  }
+  context.strokeStyle = entry.colour;
+  context.lineWidth = 2;
+  context.setLineDash(entry.dashes);
+  context.beginPath();
+  context.moveTo(x, y);
+  context.lineTo(x + KEY, y);
+  context.stroke();
+  context.setLineDash([]);
 }
 
 /** Has the browser save what was made here. */

@@ -161,6 +161,9 @@ function SlotMap({ process, times, stale }: MapProps) {
     }
   };
   const title = `Process ${process.pid}`;
+  const picked = cell
+    ? `Thread ${cell.row} at ${format.clock(times[cell.column])}: ${format.share(process.busy[cell.column]?.[cell.row] ?? null)} busy`
+    : "";
   return (
     <Card
       title={title}
@@ -179,6 +182,11 @@ function SlotMap({ process, times, stale }: MapProps) {
       <Drawing
         height={height}
         label={`${title}: busy threads over time; arrow keys move from cell to cell, Table shows the numbers`}
+        cursor={{
+          at: cell ? cell.row * columns + cell.column : 0,
+          last: slots * columns - 1,
+          text: picked || "no cell is picked",
+        }}
         draw={draw}
         onPoint={onPoint}
         onStep={onStep}
@@ -186,13 +194,7 @@ function SlotMap({ process, times, stale }: MapProps) {
         stale={stale}
         canvas={canvas}
       />
-      <p class="readout" aria-live="polite">
-        {cell ? (
-          `Thread ${cell.row} at ${format.clock(times[cell.column])}: ${format.share(process.busy[cell.column]?.[cell.row] ?? null)} busy`
-        ) : (
-          <>&nbsp;</>
-        )}
-      </p>
+      <p class="readout">{picked || <>&nbsp;</>}</p>
     </Card>
   );
 }

@@ -6,6 +6,7 @@ import { go, selectionParameters, target } from "../address";
 import { ask, question, useAnswer } from "../answers";
 import { fileName } from "../charts/card";
 import { DistributionChart, type Layer } from "../charts/distribution";
+import { LineKey } from "../charts/key";
 import { addRow, formatRow, parseRow, type Row } from "../comparison";
 import * as format from "../format";
 import type { Comparison, Distribution, Measured, Quantiles, Summary } from "../model";
@@ -198,7 +199,7 @@ function ComparedRow({ rows, index, row, measured, first }: RowProps) {
   return (
     <tr>
       <th scope="row">
-        <i class={`swatch ${HUES[index % HUES.length]}`} />
+        <LineKey hue={HUES[index % HUES.length] ?? "grey"} index={index} />
         <Name
           name={row.name}
           onChange={(name) =>

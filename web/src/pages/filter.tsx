@@ -2,14 +2,13 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { look } from "../address";
+import { isShortcut } from "../keyboard";
 
 export function Filter({ value, label }: { value: string; label: string }) {
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
-      const place = event.target;
-      if (event.key !== "/" || event.defaultPrevented) return;
-      if (place instanceof HTMLElement && place.closest("input, select, textarea, dialog")) return;
+      if (event.key !== "/" || !isShortcut(event)) return;
       event.preventDefault();
       input.current?.focus();
     };

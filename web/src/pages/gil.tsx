@@ -5,6 +5,7 @@ import { useMemo } from "preact/hooks";
 import { go, look, selectionParameters } from "../address";
 import { useAnswer } from "../answers";
 import { DistributionChart, type Layer } from "../charts/distribution";
+import { LineKey } from "../charts/key";
 import { LineChart } from "../charts/lines";
 import { happens, line } from "../charts/percentiles";
 import { formatRow, parseRow, type Row } from "../comparison";
@@ -196,7 +197,7 @@ function Before({ address, before }: PageProps & { before: Row | null }) {
       {before ? (
         <>
           <span>
-            <i class="swatch red" /> Before: {before.name}
+            <LineKey hue="red" index={0} /> Before: {before.name}
           </span>
           <button type="button" onClick={() => go({ view: { ...address.view, before: "" } })}>
             Remove

@@ -18,6 +18,7 @@ const LIMIT = 500;
 const MAX_LIVES = 60;
 
 const HUES: Record<Ending, Colour> = { planned: "grey", limit: "amber", unplanned: "red" };
+const SIGNS: Record<Ending, string> = { planned: "❙", limit: "▲", unplanned: "✕" };
 const ENDINGS: Record<Ending, string> = {
   planned: "planned end",
   limit: "a limit was reached",
@@ -67,7 +68,7 @@ function Gantt({
   const draw = useCallback(
     (context: CanvasRenderingContext2D, width: number) => {
       const edge = left(width);
-      const room = width - edge - 10;
+      const room = width - edge - 16;
       const x = (time: number) =>
         edge + (room * (Math.min(to, Math.max(from, time)) - from)) / (to - from);
       context.font = `12px ${FONT}`;
@@ -85,8 +86,7 @@ function Gantt({
         context.roundRect(begin, y + 4, Math.max(2, end - begin), ROW - 8, 3);
         context.fill();
         if (life.end !== null && life.end <= to) {
-          context.fillStyle = colour(HUES[life.ending ?? "planned"]);
-          context.fillRect(end - 2, y + 2, 4, ROW - 4);
+          drawEnd(context, life.ending ?? "planned", end, y);
         }
       });
       context.fillStyle = colour("muted");
@@ -104,12 +104,19 @@ function Gantt({
     [shown, from, to, picked],
   );
   const life = picked === null ? undefined : shown[picked];
+  const end =
+    life?.end == null
+      ? "alive"
+      : `ended ${format.moment(life.end)} after ${format.span(life.end - life.start)}${life.why ? `: ${life.why}` : ""}`;
+  const described = life
+    ? `${life.pid} (${format.groupName(life.group)} on ${life.host}): from ${format.moment(life.start)}, ${end}`
+    : "";
   return (
     <Card
       title="Lives of processes"
       note={shown.length < lives.length ? `${shown.length} of ${lives.length}` : undefined}
       legend={(Object.keys(HUES) as Ending[]).map((name) => ({
-        label: ENDINGS[name],
+        label: `${SIGNS[name]} ${ENDINGS[name]}`,
         colour: colour(HUES[name]),
       }))}
       canvas={() => canvas.current}
@@ -129,7 +136,7 @@ function Gantt({
         {(Object.keys(HUES) as Ending[]).map((name) => (
           <div key={name}>
             <dt>
-              <i class={`swatch ${HUES[name]}`} />
+              <EndSign ending={name} />
               {ENDINGS[name]}
             </dt>
           </div>
@@ -138,6 +145,11 @@ function Gantt({
       <Drawing
         height={Math.max(1, shown.length) * ROW + BOTTOM}
         label="Lives of processes over time; arrow keys up and down move from one to the next, Table shows them"
+        cursor={{
+          at: picked ?? 0,
+          last: shown.length - 1,
+          text: described || "no process is picked",
+        }}
         draw={draw}
         stale={stale}
         onPoint={(at: Point | null) => {
@@ -148,26 +160,33 @@ function Gantt({
           setPicked(Math.min(shown.length - 1, Math.max(0, (picked ?? -1) + down)))
         }
         onDrag={(start, end, width) => {
-          const room = width - left(width) - 10;
+          const room = width - left(width) - 16;
           const time = (x: number) =>
             from + ((to - from) * Math.min(room, Math.max(0, x - left(width)))) / room;
           if (time(end) > time(start)) go({ range: { from: time(start), to: time(end) } });
         }}
         canvas={canvas}
       />
-      <p class="readout" aria-live="polite">
-        {life ? (
-          `${life.pid} (${format.groupName(life.group)} on ${life.host}): from ${format.moment(life.start)}, ${
-            life.end === null
-              ? "alive"
-              : `ended ${format.moment(life.end)} after ${format.span(life.end - life.start)}${life.why ? `: ${life.why}` : ""}`
-          }`
-        ) : (
-          <>&nbsp;</>
-        )}
-      </p>
+      <p class="readout">{described || <>&nbsp;</>}</p>
     </Card>
   );
+}
+
+function EndSign({ ending }: { ending: Ending }) {
+  return (
+    <span class={`sign-of-end ${HUES[ending]}`} aria-hidden="true">
+      {SIGNS[ending]}
+    </span>
+  );
+}
+
+function drawEnd(context: CanvasRenderingContext2D, ending: Ending, x: number, y: number): void {
+  const font = context.font;
+  context.fillStyle = colour(HUES[ending]);
+  context.font = `bold 13px ${FONT}`;
+  context.textAlign = "left";
+  context.fillText(SIGNS[ending], x + 1, y + ROW / 2);
+  context.font = font;
 }
 
 function EventList({ events }: { events: Lifecycle[] }) {
@@ -206,7 +225,7 @@ function EventList({ events }: { events: Lifecycle[] }) {
                 <tr key={`${event.host} ${event.pid} ${event.time} ${event.event}`}>
                   <th scope="row">{format.moment(event.time)}</th>
                   <td class="text">
-                    {isEnd(event) && <i class={`swatch ${HUES[endingOf(event)]}`} />}
+                    {isEnd(event) && <EndSign ending={endingOf(event)} />}
                     {said(event)}
                   </td>
                   <td class="text">

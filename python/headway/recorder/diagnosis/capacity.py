@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.contention import is_queued
 from headway.recorder.diagnosis.inputs import Situation, most
-from headway.recorder.diagnosis.verdict import Verdict, evidence, verdict
+from headway.recorder.diagnosis.verdict import Advice, Verdict, evidence, verdict
 from headway.report import thresholds, units
 
 
@@ -19,7 +19,7 @@ def cpu_limited(situation: Situation) -> Verdict | None:
     badly = throttled >= thresholds.THROTTLED_BADLY.value
     if limit:
         of_limit = f" of the {limit:g} that the cgroup allows"
-        more = {
+        more: Advice = {
             "try": f"a higher CPU limit (cpu.max), {2 * limit:g} cores instead of {limit:g}",
             "expect": f"up to twice the {advice.rate(situation.rps)} of now, as far as work is "
             "spread over so many cores; no throttling once less than the limit is used.",

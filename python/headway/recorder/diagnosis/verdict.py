@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from headway.recorder.diagnosis.inputs import Situation
 from headway.report.thresholds import Threshold
 
-Verdict = dict[str, Any]
-Evidence = dict[str, Any]
-Advice = dict[str, str]
+# `try` is a keyword. `expect` is what the data let expect of it.
+Advice = TypedDict("Advice", {"try": str, "expect": str})
+
+
+class Evidence(TypedDict):
+    text: str
+    value: float | str | None
+    unit: str
+    limit: float | None
+
+
+class Sample(TypedDict):
+    seconds: float
+    requests: int
+
+
+class Verdict(TypedDict):
+    """A verdict as the API answers it. `name` is one of NAMES, `severity` one of SEVERITIES."""
+
+    name: str
+    severity: str
+    title: str
+    text: str
+    evidence: list[Evidence]
+    advice: list[Advice]
+    sample: Sample
+
 
 NAMES = (
     "saturated",
