@@ -91,7 +91,7 @@ def test_a_slow_request_is_told_of_while_it_runs_and_when_it_is_over(
 ) -> None:
     over = tmp_path / "over"
     # On a busy machine a request may wait for a processor before the application has it.
-    with serve(ear, "--slow-requests", "0.5", *MODES[mode]) as server:
+    with serve(ear, "--slow-requests", "1.5", *MODES[mode]) as server:
         with asking(server, f"/{page}?{over}") as request:
             try:
                 active = slow(ear, ACTIVE, f"/{page}")
