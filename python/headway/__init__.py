@@ -2,7 +2,7 @@
 
 `headway.gil` measures the GIL; `headway.serve` serves a WSGI application; the `headway` command
 (`headway.cli`) does the rest. Importing this package imports nothing else and works on every
-platform: whether the meter can work is told by `headway.gil.install()`.
+platform; `headway.gil.install()` raises an error if the platform does not support the meter.
 """
 
 from __future__ import annotations

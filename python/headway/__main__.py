@@ -1,4 +1,4 @@
-"""`python -m headway`: the same as the `headway` command."""
+"""`python -m headway` runs the `headway` command."""
 
 import sys
 

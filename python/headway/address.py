@@ -1,4 +1,4 @@
-"""Addresses to listen on: HOST:PORT, unix:PATH, or a descriptor of a service manager."""
+"""Addresses to listen on: HOST:PORT, unix:PATH, or a descriptor passed by a service manager."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 
 class Address(NamedTuple):
-    """A place to listen: `path` for a Unix socket, `fd` for one that a service manager has opened,
-    else `host` and `port` (0: any free one)."""
+    """An address to listen on: `path` for a Unix socket, `fd` for a socket that a service manager
+    has opened, else `host` and `port` (0: any free port)."""
 
     host: str
     port: int
@@ -28,8 +28,8 @@ class Address(NamedTuple):
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a request that comes by it sees of it. A literal IPv6 address is in brackets, as in
-        URLs (RFC 3875, 4.1.14)."""
+        """The variables of the WSGI environ that describe the address. A literal IPv6 address is in
+        brackets, as in URLs (RFC 3875, 4.1.14)."""
         return {"SERVER_NAME": self._host_in_urls, "SERVER_PORT": str(self.port)}
 
     @property
@@ -44,13 +44,13 @@ class Address(NamedTuple):
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
-            # A name, which may be anybody's.
+            # A host name may resolve to any address.
             return False
 
 
 def parse_address(text: str) -> Address:
-    """Parses `HOST:PORT`, `[IPV6]:PORT`, `unix:PATH` or `fd://N`; raises `ValueError` that says
-    what is allowed."""
+    """Parses `HOST:PORT`, `[IPV6]:PORT`, `unix:PATH` or `fd://N`. Raises a `ValueError` whose text
+    describes the allowed addresses."""
     if text.startswith("fd://"):
         number = text.removeprefix("fd://")
         if not number.isascii() or not number.isdecimal() or not 3 <= int(number) < 65536:
@@ -73,7 +73,8 @@ def parse_address(text: str) -> Address:
 
 def _can_be_looked_up(host: str) -> bool:
     try:
-        # As getaddrinfo does: it raises no OSError for what cannot be a name, such as a..b.
+        # getaddrinfo encodes in the same way, and raises UnicodeError, not OSError, for an invalid
+        # name such as a..b.
         return host.encode("idna") != b""
     except UnicodeError:
         return False

@@ -1,10 +1,9 @@
-"""The `headway` command: finds the verb, lets its module parse and run, and turns errors into one
-line on stderr and an exit code.
+"""The `headway` command: finds the verb, calls its module to parse and run, and turns errors into
+one line on stderr and an exit code.
 
-It knows nothing of what a verb does. A verb is a module with `prepare_parser(parser)` and
-`run(arguments) -> int`; a verb whose command line ends in another program's also has
-`split_arguments(arguments)`, which cuts that part off before argparse sees it. Only the module of
-the verb in use is imported.
+A verb is a module with `prepare_parser(parser)` and `run(arguments) -> int`. A verb whose command
+line ends in another program's command line also has `split_arguments(arguments)`, which splits that
+part off before argparse sees it. Only the module of the verb in use is imported.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from headway.errors import CommandError, Error
 
 
 class Verb(NamedTuple):
-    """A word after `headway`, the module that does it, and its line in the help."""
+    """A word after `headway`, the module that implements it, and its line in the help."""
 
     name: str
     module: str
@@ -62,14 +61,14 @@ VERBS = (
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are one line, shown by `main`."""
+    """An argument parser whose errors are one line, which `main` prints."""
 
     def error(self, message: str) -> NoReturn:
         raise CommandError(f"{message} (see {self.prog} --help)", exit_code=2)
 
 
 class Version(argparse.Action):
-    """`--version`: looked up when asked for, because it reads the installed package's metadata."""
+    """`--version`. The version is read on demand, from the installed package's metadata."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from headway import __version__
@@ -80,7 +79,7 @@ class Version(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `headway ARGUMENTS` (default: the process's own) and returns the exit code."""
+    """Runs `headway ARGUMENTS` (default: `sys.argv[1:]`) and returns the exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((verb for verb in VERBS if argv[:1] == [verb.name]), None)
     name = f"headway {verb.name}" if verb else "headway"
@@ -92,8 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output went away, which is its right; without this the interpreter
-        # would complain once more when it flushes stdout at its end.
+        # The reader of our output has closed the pipe. Without this redirection the interpreter
+        # would print another error when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -122,7 +121,7 @@ def _run(argv: list[str], verb: Verb | None) -> int:
                 argv[1:], program = module.split_arguments(argv[1:])
     parsed, unknown = parser.parse_known_args(argv)
     if unknown:
-        # By the verb, whose help has what it should have been.
+        # Reported by the verb's parser, so that the error refers to the verb's help.
         asked.error(f"unrecognized arguments: {' '.join(unknown)}")
     assert module is not None, "argparse lets only a known verb through"
     if program is not None:

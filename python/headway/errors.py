@@ -1,4 +1,4 @@
-"""The exceptions of Headway. They know nothing of who shows them."""
+"""The exceptions of Headway."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from __future__ import annotations
 class Error(Exception):
     """The base of every exception that Headway raises on purpose.
 
-    Its text is one line that says what was expected, what was found and what to do.
+    Its text is one line that states what was expected, what was found and what to do.
     """
 
 
 class CommandError(Error):
-    """A command of `headway` cannot go on: the command line shows the text as one line and ends.
+    """A command of `headway` cannot continue: the command line prints the text as one line and
+    exits.
 
     `exit_code` is 2 for bad usage or configuration, found before anything started, else 1.
     """
@@ -22,24 +23,24 @@ class CommandError(Error):
 
 
 class RequestTimeout(BaseException):
-    """The request that this thread runs has taken longer than request-timeout allows.
+    """The request of this thread has taken longer than request-timeout allows.
 
-    Raised by `headway serve` in the middle of the application where interrupt-timeout is set.
+    `headway serve` raises it in the middle of the application if interrupt-timeout is set.
 
-    Not an `Error`, nor an `Exception`, so that an application's `except Exception` lets it pass.
-    Whoever catches it to clean up raises it again; the client gets 504 then.
+    It is neither an `Error` nor an `Exception`, so that an application's `except Exception` does
+    not catch it. Code that catches it to clean up must raise it again; the client then gets 504.
     """
 
 
 def reason_of(error: OSError | OverflowError) -> str:
-    """What the system says of it, for the end of a line."""
+    """The system's message for the error, formatted for the end of a line."""
     reason: str = getattr(error, "strerror", None) or str(error)
     return reason[:1].lower() + reason[1:] if reason[1:2].islower() else reason
 
 
 class Unsupported(Error):
-    """The meter cannot work in this process, and the text says why.
+    """The meter cannot work in this process. The text gives the reason.
 
-    Raised by `headway.gil.install()` on platforms other than Linux with glibc on x86-64 or
-    aarch64, and where what was found in the interpreter leaves any doubt. Nothing was changed.
+    `headway.gil.install()` raises it on platforms other than Linux with glibc on x86-64 or aarch64,
+    and if its checks of the interpreter leave any doubt. It has changed nothing in that case.
     """

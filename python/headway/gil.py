@@ -1,4 +1,4 @@
-"""The GIL meter: exact waits, holds, drops and forced switches, of every thread.
+"""The GIL meter: exact waits, holds, drops and forced switches of every thread.
 
     from headway import gil
     gil.install()
@@ -7,9 +7,10 @@
     print(gil.snapshot() - before)
     gil.uninstall()
 
-The meter watches and changes nothing, unless `install()` is given a policy. `snapshot()` may be
-called from any thread. Words and figures are defined in ARCHITECTURE.md; `Snapshot.report()` is
-the GIL report as objects, `Snapshot.to_dict()` as plain values (schema 2).
+The meter observes and does not affect scheduling, unless `install()` is given a policy.
+`snapshot()` may be called from any thread. ARCHITECTURE.md defines the terms and figures.
+`Snapshot.report()` returns the GIL report as objects, `Snapshot.to_dict()` as plain values
+(schema 2).
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ __all__ = [
 def install(
     policy: str | None = None, *, kernel_hints: bool = True, ledger: str | int | None = None
 ) -> None:
-    """Start measuring, with clean books, under a policy. Where the meter is installed already, only
-    change the policy, while threads run; the books go on.
+    """Start measuring under a policy, with all counters at zero. If the meter is installed already,
+    only change the policy, while threads run; the counters continue.
 
-    `policy` decides which thread gets the GIL next, and when: "interval", CPython's own scheduling,
-    measured and left alone, or another of `policies()`; None keeps what is in force, at first
-    "interval". `kernel_hints` allows a policy to ask the kernel to run I/O-bound threads sooner
-    when they wake up (a shorter EEVDF slice, Linux 6.12 and later); it belongs to the policy.
-    `ledger` is the path of a file to keep the books in, so that `headway report` can read them if
-    the process crashes, or the descriptor of an empty file.
+    `policy` decides which thread gets the GIL next, and when. It is "interval", CPython's own
+    scheduling, which is measured and not changed, or another of `policies()`; None keeps the
+    current policy, initially "interval". `kernel_hints` allows a policy to ask the kernel to run
+    I/O-bound threads sooner when they wake up (a shorter EEVDF slice, Linux 6.12 and later); it is
+    set together with the policy. `ledger` is the path of a file for the counters, so that `headway
+    report` can read them if the process crashes, or the descriptor of an empty file.
 
-    Raises `ValueError` for an unknown policy, and `Unsupported`, with the reason, where the meter
+    Raises `ValueError` for an unknown policy, and `Unsupported`, with the reason, if the meter
     cannot work: outside Linux with glibc on x86-64 or aarch64, in a statically linked interpreter,
     from a sub-interpreter.
     """
@@ -51,34 +52,34 @@ def install(
 
 
 def policies() -> dict[str, str]:
-    """The policies that `install()` takes, each with what it is for.
+    """Return the policies that `install()` accepts, each with a description.
 
-    Raises `Unsupported` where the extension module cannot be imported.
+    Raises `Unsupported` if the extension module cannot be imported.
     """
     return engine.policies()
 
 
 def uninstall() -> None:
-    """Stop measuring, and leave scheduling to CPython. The books close, and `snapshot()` goes on
-    returning them."""
+    """Stop measuring, and leave scheduling to CPython. The counters stop, and `snapshot()`
+    continues to return them."""
     engine.uninstall()
 
 
 def is_installed() -> bool:
-    """Whether the meter is measuring this process."""
+    """Return whether the meter is measuring this process."""
     return engine.is_installed()
 
 
 def snapshot() -> Snapshot:
-    """The books of this process, and of those forked from it, at this moment.
+    """Return the current counters of this process and of the processes forked from it.
 
-    Raises `NotInstalled` if they were never opened.
+    Raises `NotInstalled` if the meter was never installed.
     """
     return Snapshot(engine.read_counters())
 
 
 def read_ledger(path: str) -> Snapshot:
-    """The books that a process left in a ledger file, however it ended.
+    """Return the counters that a process left in a ledger file, however the process ended.
 
     Raises `Error` if the file is not a ledger of this version.
     """

@@ -34,7 +34,7 @@ def find_field_problem(row: Any, fields: dict[str, tuple[type, ...]], place: str
 
 
 def find_histogram_problem(histogram: Any, place: str) -> str:
-    """As `find_field_problem`, of a histogram of benchmark results."""
+    """The first problem of a histogram of benchmark results, as `find_field_problem` returns it."""
     problem = find_field_problem(histogram, HISTOGRAM_FIELDS, place)
     for index, bucket in enumerate(() if problem else histogram["buckets"]):
         pair = isinstance(bucket, list) and len(bucket) == 2

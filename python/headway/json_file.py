@@ -1,9 +1,9 @@
-"""Writes a report as a JSON file, whole or not at all where that can be had.
+"""Writes a report as a JSON file, atomically if possible.
 
-Loaded before other people's programs and run at their end, so it imports nothing that they could
-miss or stumble over, `json` least of all: up to CPython 3.12, code that is compiled from a string
+This module is loaded before the user's program and used at its end, so it imports nothing that
+could disturb the program, in particular not `json`. Up to CPython 3.12, running code from a string
 after an uncaught KeyboardInterrupt (as `functools`, which `json` imports, does when it is loaded)
-makes the interpreter forget that it was interrupted: it exits with 1 instead of dying of SIGINT
+makes the interpreter forget the interrupt: it exits with 1 instead of dying of SIGINT
 (`unhandled_keyboard_interrupt`, Python/pythonrun.c).
 """
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-# Descriptors of files that were opened when the process still could, by their paths.
+# Descriptors of files that were opened early, by path, in case the process cannot open them later.
 kept_open: dict[str, int] = {}
-# In the place of a path: the process's stdout, whatever it is.
+# Stands for the process's stdout in place of a path.
 STDOUT = "-"
 ESCAPES = {
     '"': '\\"',
@@ -35,8 +35,8 @@ ESCAPES = {
 
 
 def check_path(file: str, option: str = "--json") -> str:
-    """The absolute path that `option` FILE names, or STDOUT; CommandError (exit code 2) if it
-    cannot be written. Leaves what is there as it is."""
+    """Returns the absolute path that `option` FILE names, or STDOUT. Raises CommandError (exit code
+    2) if it cannot be written. Does not change an existing file."""
     path = os.path.abspath(file)
     trial = ""
     try:
@@ -54,7 +54,7 @@ def check_path(file: str, option: str = "--json") -> str:
             if os.path.isdir(path):
                 raise IsADirectoryError(0, "is a directory")
             writable = not os.path.exists(path) or os.access(path, os.W_OK)
-            # Permissions do not tell all (read-only file systems, long names): try it.
+            # Permissions do not cover all cases (read-only file systems, long names): try to write.
             trial = f"{path}.{os.getpid()}.tmp"
             os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             os.unlink(trial)
@@ -67,7 +67,8 @@ def check_path(file: str, option: str = "--json") -> str:
 
 
 def is_special(path: str) -> bool:
-    """Whether `path` must be written in place, not replaced: a terminal, a pipe, /dev/stdout."""
+    """Whether `path` must be written in place instead of replaced: a terminal, a pipe,
+    /dev/stdout."""
     if path == STDOUT:
         return True
     if path.startswith(("/dev/", "/proc/")):
@@ -80,17 +81,18 @@ def is_special(path: str) -> bool:
 
 
 def write_json(report: dict[str, Any], path: str) -> None:
-    """Writes `report` to `path`. Raises OSError; TypeError for what JSON has no word for."""
+    """Writes `report` to `path`. Raises OSError, and TypeError for a value without a JSON
+    representation."""
     write(f"{to_json(report)}\n".encode("ascii"), path)
 
 
 def write(data: bytes, path: str) -> None:
-    """Raises OSError."""
+    """Writes `data` to `path`. Raises OSError."""
     write_blocks((data,), path)
 
 
 def write_blocks(blocks: Iterable[bytes], path: str) -> None:
-    """Writes what need not all be in memory at a time. Raises OSError."""
+    """Writes `blocks` to `path` without holding all of them in memory. Raises OSError."""
     if is_special(path):
         to_stdout = path == STDOUT
         descriptor = 1 if to_stdout else os.open(path, os.O_WRONLY | os.O_APPEND)
@@ -114,8 +116,8 @@ def write_blocks(blocks: Iterable[bytes], path: str) -> None:
 
 
 def _is_elsewhere(path: str, descriptor: int) -> bool:
-    """Whether `path` cannot be replaced any more, or names another file than the one that is open
-    at `descriptor` and still has a name."""
+    """Whether the file open at `descriptor` still has a name, but `path` either names another file
+    or can no longer be replaced."""
     status = os.fstat(descriptor)
     try:
         same = os.path.samestat(os.stat(path), status)
@@ -125,7 +127,7 @@ def _is_elsewhere(path: str, descriptor: int) -> bool:
 
 
 def to_json(value: Any) -> str:
-    """`value` as `json.dumps` with the narrowest separators has it; numbers must be finite."""
+    """Returns `value` as `json.dumps` with the shortest separators does. Numbers must be finite."""
 
     def encode(value: Any) -> str:
         if value is None or value is True or value is False:

@@ -1,8 +1,8 @@
-"""Values of options: durations, sizes, counts, permissions, policies, paths of sockets.
+"""Types of option values: durations, sizes, counts, permissions, policies, paths of sockets.
 
-Every verb, TOML file and Apache file takes and refuses the same literals with the same words. A
-kind parses text, or accepts a value of TOML's own types, and raises `ValueError` for anything that
-it does not allow.
+Every verb, TOML file and Apache file accepts and rejects the same literals with the same messages.
+A `Kind` parses text, or accepts a value of TOML's own types, and raises `ValueError` for a value
+that it does not allow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headway import gil
 from headway.address import Address, parse_address
 from headway.meter.reporter import MIN_INTERVAL_S
 
-# Some two years: a longer time is a slip, and its nanoseconds fit in 64 bits.
+# About two years. A longer time is a mistake; the nanoseconds of this limit fit in 64 bits.
 MAX_SECONDS = 60_000_000
 MAX_BYTES = 2**62
 # Seconds as a fraction: 50 / 10**6 is the float nearest to 50 us, and 50 * 1e-6 is not.
@@ -37,12 +37,12 @@ BYTE_UNITS = {
     for power, letter in enumerate("kmgt")
     for suffix, base in (("", 1024), ("b", 1000), ("ib", 1024))
 }
-# What sun_path holds (unix(7)), without the zero byte at its end.
+# The size of sun_path (unix(7)) without the terminating zero byte.
 MAX_SOCKET_PATH_BYTES = 107
 
 
 class Kind(ABC):
-    """One kind of value. `metavar` is its name in help; errors end with `allowed`."""
+    """A type of option values. `metavar` is its name in help; errors end with `allowed`."""
 
     metavar: str
     allowed: str
@@ -52,7 +52,7 @@ class Kind(ABC):
         """Returns the value of `text`; raises `ValueError` if it is not allowed."""
 
     def accept(self, value: object) -> Any:
-        """Returns the value of a TOML value; raises `ValueError` if it is not allowed."""
+        """Returns the option's value for a TOML value; raises `ValueError` if it is not allowed."""
         return self.parse(expect(value, str))
 
     def show(self, value: Any) -> str:
@@ -82,7 +82,7 @@ class Whole(Kind):
 
 
 class Seconds(Kind):
-    """A time in seconds, or with a unit: 0.5, 50us, 500ms, 2m."""
+    """A time in seconds or with a unit: 0.5, 50us, 500ms, 2m."""
 
     metavar = "S"
 
@@ -113,7 +113,7 @@ class Seconds(Kind):
 
 
 class Bytes(Kind):
-    """A number of bytes, or with a unit: 64k and 64KiB are 65,536, 64kB is 64,000."""
+    """A number of bytes, optionally with a unit: 64k and 64KiB are 65,536, 64kB is 64,000."""
 
     metavar = "BYTES"
 
@@ -139,7 +139,7 @@ class Bytes(Kind):
 
 
 class Octal(Kind):
-    """Permission bits. In TOML a string, since 22 and 0o22 there are not the same number."""
+    """Permission bits. In TOML they are a string, because 22 and 0o22 are different numbers."""
 
     metavar = "OCTAL"
     allowed = 'permission bits in octal digits from 0 to 777, in quotes in a TOML file, as "022"'
@@ -224,7 +224,7 @@ def fits_socket(path: str) -> bool:
 
 
 class ListenAddress(Kind):
-    """HOST:PORT, unix:PATH, or with `inherited` fd://N of a service manager."""
+    """HOST:PORT, unix:PATH, or if `inherited` is true, fd://N from a service manager."""
 
     def __init__(self, inherited: bool = False, local: bool = False) -> None:
         self._inherited, self._local = inherited, local
@@ -264,7 +264,7 @@ def refusal(found: str, kind: Kind) -> str:
 
 
 def expect(value: object, *types: type) -> Any:
-    """Returns `value` if it is of one of `types`; a bool is no number."""
+    """Returns `value` if it has one of `types`. A bool does not count as a number."""
     if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
         return value
     raise ValueError

@@ -1,19 +1,18 @@
 """Starts the meter inside a program that `headway run` started, and reports at its end.
 
 `start` runs while `site` imports `headway_follow.pth`, before the program's first line, in the
-program's own process: so this file imports nothing but the meter and what an interpreter has loaded
-anyway, and leaves nothing behind that the program could stumble over. The modules of the report are
-loaded after the program has ended (`report_modules`).
+program's own process. Therefore this file imports only the meter and modules that an interpreter
+has loaded anyway, and leaves nothing behind that could disturb the program. The modules of the
+report are loaded after the program has ended (`report_modules`).
 
-A process is one of two things:
+A process has one of two roles:
 
-- the *owner*, the process that `headway run` became: HEADWAY_RUN has its settings. It alone
+- the *owner*, the process that `headway run` became: HEADWAY_RUN has its settings. Only the owner
   reports: at a normal end from atexit, at a signal through `headway._native` (last_report.rs).
 - a *follower*, a Python child of a program under `headway run --follow`: HEADWAY_FOLLOW names the
-  owner's ledger and policy. It keeps its books there and says nothing, whatever happens.
+  owner's ledger and policy. It keeps its counters there and prints nothing, whatever happens.
 
-Children that were forked are neither: the meter looks after their books, and `_finish` leaves them
-alone.
+Forked children are neither: the meter keeps their counters, and `_finish` skips them.
 """
 
 from __future__ import annotations
@@ -109,8 +108,9 @@ class Settings:
         self.name = name
 
     def to_text(self) -> str:
-        """Words with spaces between; what may hold any byte but 0 as hex. Those of a trace and
-        of telemetry only where there is either. For an image to come: see `for_next_image`."""
+        """The settings as words with spaces between them; text that may contain any byte but 0 is
+        in hex. The words of the trace and of telemetry are left out if there is neither. For the
+        image after an exec, see `for_next_image`."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
         words = [str(self.pid), self.policy_word(), interval, follow]
@@ -121,8 +121,8 @@ class Settings:
         return " ".join(words)
 
     def for_next_image(self) -> str:
-        """The text for the image that replaces this one. crates/native adds `:` and `books`, and
-        `from_text` reads it."""
+        """The text for the image that replaces this one by exec. crates/native appends `:` and
+        `books`, and `from_text` parses it."""
         return f"{self.to_text()}|{self.replaced + 1}"
 
     def policy_word(self) -> str:
@@ -131,7 +131,7 @@ class Settings:
 
     @classmethod
     def from_text(cls, text: str) -> Settings:
-        """Raises ValueError if `text` is not of `to_text`'s making."""
+        """Parses the result of `to_text` or `for_next_image`. Raises ValueError for other text."""
         text, _, more_images = text.partition("|")
         replaced, *books = map(int, more_images.split(":")) if more_images else (0,)
         pid, policy_word, interval, follow, ledger, json_path, *more = text.split(" ")
@@ -164,13 +164,13 @@ def _from_word(word: str) -> str:
 
 
 def parse_policy_word(word: str) -> tuple[str, bool]:
-    """The policy, and whether it may give hints, of `Settings.policy_word`."""
+    """Returns the policy and whether it may give hints, from `Settings.policy_word`."""
     return word.removesuffix(NO_HINTS), not word.endswith(NO_HINTS)
 
 
 def start() -> None:
-    """Called by `headway_follow.pth`; in a virtual environment, twice."""
-    # Removed from the environment first, so that no child takes itself for the owner.
+    """Called by `headway_follow.pth`; twice in a virtual environment."""
+    # Removed from the environment first, so that no child mistakes itself for the owner.
     text = os.environ.pop("HEADWAY_RUN", None)
     if text is not None:
         settings = Settings.from_text(text)
@@ -183,10 +183,10 @@ def start() -> None:
 
 
 def _join(following: str) -> None:
-    """Keeps this process's counters in the ledger of `following`, under its policy: see
+    """Keeps this process's counters in the ledger that `following` names, under its policy: see
     `_following`.
 
-    No effect where the meter is installed already: in the owner itself, whose site reads the .pth
+    Has no effect if the meter is installed already: in the owner itself, whose site reads the .pth
     twice, and in its sub-interpreters, which run site too.
     """
     try:
@@ -195,13 +195,13 @@ def _join(following: str) -> None:
         if not engine.is_installed():
             ledger, run, policy_word = following.rsplit(":", 2)
             if ledger.startswith("/proc/") and not os.readlink(ledger).startswith("/memfd:"):
-                return  # the owner has closed the descriptor, and opened something else
+                return  # the owner has closed the descriptor and reused its number
             policy, hints = parse_policy_word(policy_word)
             engine.install(policy, kernel_hints=hints, ledger=ledger, run=int(run))
             _report_as_follower()
     except Exception:
-        # The owner has ended, the ledger is full, or the platform has no meter. The program goes on
-        # without one.
+        # The owner has ended, the ledger is full, or the platform is not supported. The program
+        # runs without a meter.
         pass
 
 
@@ -236,7 +236,7 @@ def _report(path: str, interval_s: float, name: str) -> int:
 
 def _own(settings: Settings) -> None:
     try:
-        # First, so that the counters hold nothing of it.
+        # Imported before the meter starts, so that the counters do not include the import.
         from headway.meter import report_modules  # noqa: F401 - for `_finish`
 
         if settings.trace_path:
@@ -268,20 +268,21 @@ def _own(settings: Settings) -> None:
     _native.report_on_signals(
         [os.fsencode(word) for word in report_command(settings)],
         os.fsencode(ledger) if in_file else None,
-        # Without --json nobody knows of the file; with it, it goes once the JSON is written.
+        # Without --json nothing names the ledger; with it, the ledger is removed once the JSON is
+        # written.
         bool(settings.json_path),
         waker,
         os.fsencode(json_path) if (json_path := _json_file(settings)) else None,
     )
-    if not settings.trace_path:  # which is of one image
+    if not settings.trace_path:  # a trace covers one image only
         next_image = settings.for_next_image().encode("ascii")
         _native.report_after_exec(next_image, os.fsencode(sys.executable), in_file)
-    # Callbacks run in reverse order: the first to register sees the program's own run before it.
+    # Callbacks run in reverse order, so this first one runs after those of the program.
     atexit.register(_finish, settings)
 
 
 def _json_file(settings: Settings) -> str:
-    """The file that the report goes to; "" if it goes to none, or to a pipe or terminal."""
+    """The regular file that the report is written to; "" for none, a pipe or a terminal."""
     path = settings.json_path
     if not path:
         return ""
@@ -291,7 +292,8 @@ def _json_file(settings: Settings) -> str:
 
 
 def _go_on(settings: Settings) -> bool:
-    """Starts the meter on the books that this process kept before it replaced itself by exec."""
+    """Starts the meter on the counters that this process kept before it replaced itself by exec.
+    Returns whether it did."""
     from headway import errors
     from headway.meter import engine
 
@@ -316,8 +318,9 @@ def _go_on(settings: Settings) -> bool:
 
 
 def _install(settings: Settings) -> None:
-    """Starts the meter. Where no ledger file can be had (a full disk, a limit on files or address
-    space), the books are kept in memory, `settings.ledger` becomes "", and a line says so."""
+    """Starts the meter. If no ledger file can be kept (a full disk, a limit on files or address
+    space), the counters are kept in memory, `settings.ledger` becomes "", and a line on stderr
+    names the reason."""
     from headway import errors
     from headway.meter import engine
 
@@ -326,7 +329,7 @@ def _install(settings: Settings) -> None:
     policy, hints = settings.policy, settings.kernel_hints
     ledger = settings.ledger
     if not ledger and settings.follow:
-        # Children reach it by the owner's descriptor.
+        # Children open the ledger through the owner's descriptor.
         descriptor = os.memfd_create("headway-ledger")
         settings.ledger = f"/proc/{settings.pid}/fd/{descriptor}"
         engine.install(policy, kernel_hints=hints, ledger=descriptor)
@@ -334,14 +337,14 @@ def _install(settings: Settings) -> None:
     if not ledger or ledger.startswith("/proc/"):
         engine.install(policy, kernel_hints=hints)
         return
-    _remove(ledger)  # what an earlier crash left
+    _remove(ledger)  # an earlier crash may have left one
     reason = "No room in it"
     try:
         engine.install(policy, kernel_hints=hints, ledger=ledger)
     except errors.Unsupported as error:
         reason = str(error).rpartition(": ")[2]
     else:
-        # A full disk may have room for the file's head, and none for the books behind it.
+        # A full disk may have room for the file's head but not for the counters after it.
         if _can_be_read(ledger):
             return
     _remove(ledger)
@@ -357,7 +360,8 @@ def _install(settings: Settings) -> None:
 
 
 def _begin_trace(settings: Settings) -> None:
-    """Where the books outlive a crash, so do the events, if there is room for both."""
+    """Begins the trace. If the counters survive a crash in a ledger, the events are kept there
+    too, provided that there is room."""
     from headway import errors
     from headway.meter import engine
 
@@ -381,7 +385,7 @@ def _can_be_read(ledger: str) -> bool:
 
 
 def report_command(settings: Settings) -> list[str]:
-    """The command that reports a ledger on its stdin."""
+    """The command that reports the ledger on its stdin."""
     packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     command = [sys.executable, "-I", "-S", "-c", REPORT_CODE, packages, "report"]
     for option, path in (("--json", settings.json_path), ("--trace", settings.trace_path)):
@@ -394,9 +398,9 @@ def report_command(settings: Settings) -> list[str]:
 
 
 def report_ledger(main: Callable[[], int]) -> int:
-    """The command of `report_command`; `main` is `cli.main`. Where descriptor 3 is open, it is the
-    file of --json: see crates/native/src/last_report. Where that file cannot be written, the rest
-    is, and the status is 1."""
+    """Runs the command of `report_command`; `main` is `cli.main`. If descriptor 3 is open, it is
+    the file of --json: see crates/native/src/last_report. If that file cannot be written, the rest
+    of the report is, and the exit code is 1."""
     from headway import errors, json_file
 
     written = True
@@ -418,8 +422,8 @@ def report_ledger(main: Callable[[], int]) -> int:
 
 
 def _finish(settings: Settings) -> None:
-    """The owner's last words. Runs in the main thread, after the program's own atexit callbacks;
-    daemon threads still run beside it."""
+    """Writes the owner's report. Runs in the main thread, after the program's own atexit callbacks,
+    while daemon threads still run."""
     if os.getpid() != settings.pid:
         return
     try:
@@ -427,7 +431,7 @@ def _finish(settings: Settings) -> None:
         from headway.meter import engine
 
         trace = engine.read_trace() if settings.trace_path else None
-        # The counters first, so that they hold nothing of the imports.
+        # Read before the imports, so that the counters do not include them.
         raw = engine.read_counters()
         from headway.meter import report_modules
 
@@ -466,14 +470,14 @@ def _write_trace(trace: dict[str, Any], report: GilReport, settings: Settings) -
 
 
 def _show(report: GilReport, trace: dict[str, Any] | None, settings: Settings) -> bool:
-    """Writes the JSON and the trace, then the report to stderr. False if the JSON could not be
-    written."""
+    """Writes the JSON and the trace, then the report to stderr. Returns False if the JSON could not
+    be written."""
     for stream in {id(stream): stream for stream in (sys.__stdout__, sys.__stderr__)}.values():
         try:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            pass  # the interpreter meets the same error in a moment and answers for it
+            pass  # the interpreter is about to meet the same error, and reports it
     from headway import json_file
     from headway.report import terminal
 
@@ -496,7 +500,8 @@ def _show(report: GilReport, trace: dict[str, Any] | None, settings: Settings) -
 
 
 def _remove_ledger(path: str, folder: int) -> None:
-    """`folder` is a descriptor of its folder; -1 if there is none, and none is needed."""
+    """Removes the ledger, unless it has no file. `folder` is an open descriptor of its folder, or
+    -1 to use the path."""
     if path.startswith("/proc/"):
         return
     try:
@@ -518,7 +523,7 @@ def _remove(path: str) -> None:
 
 
 def _say(text: str, encoding: str = "utf-8") -> None:
-    """Writes to file descriptor 2, because sys.stderr may be anything by now."""
+    """Writes to file descriptor 2, because the program may have replaced sys.stderr."""
     data = text.rstrip("\n").encode(encoding, "backslashreplace") + b"\n"
     try:
         while data:

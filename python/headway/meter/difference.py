@@ -1,12 +1,12 @@
-"""What happened between two snapshots of a process: their raw books, subtracted row by row.
+"""The difference of two snapshots of a process: their raw counters, subtracted row by row.
 
-Between the two, rows may have been folded: a thread that ended into the sum of its name, a GIL that
-ended into the sum of GILs. What such a row held before is taken from that sum, so the difference
-balances as the snapshots do. A row that is new is taken whole.
+Between the two snapshots, rows may have been folded: the row of an ended thread into the sum of its
+name, the row of an ended GIL into the sum of GILs. The former values of such a row are subtracted
+from that sum, so the difference balances as the snapshots do. A new row is taken whole.
 
-Maxima cannot be subtracted. Those of a histogram are left out where they may be of an earlier
-time; the others keep their later value: nothing was longer than that in the stretch, but it may
-have been before it.
+Maxima cannot be subtracted. The extremes of a histogram are left out if they may be older than the
+first snapshot. The other maxima keep their later value, which is an upper bound for the time
+between the snapshots.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _thread_key(row: Raw) -> tuple[Any, ...]:
 
 
 def _stem(name: str) -> str:
-    """The name that the ledger folds a thread's row under (`stem_of` in crates/gil)."""
+    """The name under which the meter folds a thread's row (`stem_of` in crates/gil)."""
     head, space, tail = name.partition(" ") if name.startswith("Thread-") else (name, "", "")
     return head.rstrip("0123456789") + space + tail
 
@@ -95,7 +95,8 @@ def _stem(name: str) -> str:
 def _rows(
     after: list[Raw], before: list[Raw], key: Key, sums: Callable[[Raw], list[Any]]
 ) -> list[Raw]:
-    """`after` less `before`; `sums` says under which keys a row of `before` may lie folded."""
+    """`after` minus `before`. `sums` returns the keys under which a row of `before` may have been
+    folded."""
     later = {key(row): row for row in after}
     earlier: dict[tuple[Any, ...], list[Raw]] = {}
     for row in before:
@@ -109,7 +110,7 @@ def _rows(
 
 
 def _may_follow(after: Raw, before: Raw) -> bool:
-    """Whether `after` can be the same row later: the kernel gives a thread's number out again."""
+    """Whether `after` can be the same row later. The kernel reuses the ids of threads."""
     revived = after["alive"] and not before["alive"]
     counted = [
         (row["parked"]["count"] if "parked" in row else row["takes"]) for row in (after, before)
@@ -129,7 +130,7 @@ def _less(after: Raw, before: list[Raw]) -> Raw:
             total = sum_distributions(row[key] for row in before)
             result[key] = _distribution_less(after[key], total)
     if "held_now" in after:
-        # Held when the stretch began is what was held when the one before it ended.
+        # A hold in progress at the first snapshot is a hold that was open at the begin.
         held_before = sum(row["held_now"] for row in before)
         result["held_at_open"] += held_before
         result["held_now"] = after["held_now"]
@@ -137,7 +138,7 @@ def _less(after: Raw, before: list[Raw]) -> Raw:
 
 
 def _distribution_less(after: Raw, before: Raw) -> Raw:
-    """The extremes of a stretch are known only if they are extremes of the whole."""
+    """`after` minus `before`. An extreme is known only if it is new in `after`."""
     earlier = dict(before["buckets"])
     buckets = [(bound, number - earlier.get(bound, 0)) for bound, number in after["buckets"]]
     count = after["count"] - before["count"]

@@ -1,8 +1,8 @@
-"""The GIL engine of this process: installed, removed, and its counters read as they are.
+"""Installs and removes the GIL engine of this process, and reads its raw counters.
 
 A *raw* process is a dictionary with times in nanoseconds; `headway.meter.snapshot` makes a report
-of it. `headway run` installs the engine before the first line of other people's programs, so this
-module imports no module of the report.
+of it. `headway run` installs the engine before the first line of the user's program, so this module
+imports no module of the report.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from headway.errors import Error, Unsupported
 from headway.meter import thread_names
 
-# `typing` is not loaded in every program that is measured, and this file is.
+# Not every measured program has loaded `typing`, and this module must not load it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NotInstalled(Error):
-    """There are no books to read: `install()` has not been called in this process."""
+    """There are no counters to read: `install()` has not been called in this process."""
 
 
 def install(
@@ -32,8 +32,8 @@ def install(
     ledger: str | int | None = None,
     run: int | None = None,
 ) -> None:
-    """As `headway.gil.install`. With `run`, `ledger` is the file of another process's run, which
-    this process joins."""
+    """Implements `headway.gil.install`. With `run`, `ledger` is the file of another process's run,
+    which this process joins."""
     native = _native()
     names = list(policies())
     if policy is not None and policy not in names:
@@ -47,12 +47,12 @@ def install(
 
 
 def policies() -> dict[str, str]:
-    """As `headway.gil.policies`."""
+    """Implements `headway.gil.policies`."""
     return dict(_native().gil_policies())
 
 
 def uninstall() -> None:
-    """As `headway.gil.uninstall`."""
+    """Implements `headway.gil.uninstall`."""
     native = _native()
     thread_names.tell_running(native.gil_name_thread)
     native.gil_uninstall()
@@ -67,7 +67,7 @@ def is_installed() -> bool:
 
 
 def read_counters() -> Raw:
-    """The raw process. Raises `NotInstalled` if its books were never opened."""
+    """Returns the raw process. Raises `NotInstalled` if the meter was never installed."""
     native = _native()
     if native.gil_installed():
         thread_names.tell_running(native.gil_name_thread)
@@ -79,7 +79,7 @@ def read_counters() -> Raw:
 
 
 def read_ledger(path: str) -> Raw:
-    """The raw process that a process left in a ledger file, however it ended.
+    """Returns the raw process that a process left in a ledger file, however the process ended.
 
     Raises `Error` if the file is not a ledger of this version.
     """
@@ -90,11 +90,11 @@ def read_ledger(path: str) -> Raw:
 
 
 def begin_trace(events: int, ledger: str | None = None) -> None:
-    """Keep the last so many events from now on, one by one. The number is rounded up to a power of
-    two; an event takes 16 bytes. They are kept in memory, or in `ledger`, the file that the books
-    are kept in, where they can be read after a crash.
+    """Begins to keep the latest `events` events. The number is rounded up to a power of two; an
+    event takes 16 bytes. They are kept in memory, or in `ledger`, the file of the counters, where
+    they can be read after a crash.
 
-    Raises `Unsupported` where there is no room for them.
+    Raises `Unsupported` if there is no room for them.
     """
     try:
         _native().gil_begin_trace(events, None if ledger is None else os.fsencode(ledger))
@@ -104,13 +104,13 @@ def begin_trace(events: int, ledger: str | None = None) -> None:
 
 
 def read_trace() -> Raw | None:
-    """The events that were kept of this process, for `headway.trace.events`; none are kept from
-    now on. None if there is no trace, as in a forked child."""
+    """Ends the trace and returns its events, for `headway.trace.events`. Returns None if there is
+    no trace, as in a forked child."""
     return _native().gil_read_trace()  # type: ignore[no-any-return]
 
 
 def read_ledger_trace(path: str) -> Raw | None:
-    """The events that lie behind the books in a ledger file. None if there are none.
+    """Returns the events that a ledger file has after the counters, or None if it has none.
 
     Raises `Error` if the file is not a ledger of this version.
     """

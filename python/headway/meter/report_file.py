@@ -14,21 +14,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# More is not a report: the largest is some 300 threads of two histograms each.
+# Larger files are no reports: the largest report has about 300 threads of two histograms each.
 MAX_JSON_BYTES = 256 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
 
 
 def read_report(file: str) -> GilReport:
-    """The report in FILE, in FILE.ledger if that is newer, or on stdin for "-".
+    """Returns the report in FILE, in FILE.ledger if that is newer, or on stdin for "-".
 
-    Raises CommandError (exit code 2) if there is none, or if it is of another schema.
+    Raises CommandError (exit code 2) if there is no report, or if it has another schema.
     """
     return read_with_trace(file)[0]
 
 
 def read_with_trace(file: str, traced: bool = False) -> tuple[GilReport, dict[str, Any] | None]:
-    """As `read_report`; if `traced`, with the events that a ledger has."""
+    """Returns the report as `read_report` does, and if `traced`, the events of a ledger."""
     if file == "-":
         return _read_stdin(traced)
     ledger = f"{file}.ledger"
@@ -45,8 +45,9 @@ def read_with_trace(file: str, traced: bool = False) -> tuple[GilReport, dict[st
 
 
 def _is_newer(ledger: str, file: str) -> bool:
-    """A run removes its ledger once FILE is written, so one that is there is of a later run that
-    did not get so far, or of one that still goes on."""
+    """Whether the ledger belongs to a later run than FILE. A run removes its ledger once FILE is
+    written, so an existing ledger belongs to a run that ended before that, or that still goes
+    on."""
     try:
         ledger_time = os.stat(ledger).st_mtime_ns
     except OSError:
@@ -65,8 +66,8 @@ def _read_stdin(traced: bool) -> tuple[GilReport, dict[str, Any] | None]:
         return parse_json(start + stdin.read(MAX_JSON_BYTES), "-"), None
     if stat.S_ISREG(os.fstat(0).st_mode):
         return _read_ledger("/proc/self/fd/0", "-", traced)
-    # The meter maps ledgers, which a pipe cannot be. A ledger comes from Linux, so that has memfds;
-    # nearly all of it is zeros that take no room, and the copy is to stay like that.
+    # The meter maps ledgers into memory, which does not work for a pipe. Ledgers exist on Linux
+    # only, which has memfds. A ledger is sparse, and so is the copy.
     with open(os.memfd_create("headway-ledger"), "wb") as copy:
         copy.write(start)
         while block := stdin.read(BLOCK_BYTES):
@@ -94,7 +95,7 @@ def _read_ledger(path: str, name: str, traced: bool) -> tuple[GilReport, dict[st
 
 
 def parse_json(data: bytes, name: str) -> GilReport:
-    """The report in `data`. Raises CommandError, which names what is wrong with it."""
+    """Returns the report in `data`. Raises CommandError, which names the problem."""
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -1,9 +1,9 @@
 """Loads the modules of the report after the measured program has ended.
 
-They are imported then, not before the program's first line, so that the program starts sooner. A
-program may end where no file can be read: after setuid or chroot, without descriptors, or with an
-import system that it has changed. The extension module, which is mapped since the start, has the
-sources of the same modules for that case.
+They are imported at the end, not before the program's first line, so that the program starts
+sooner. At its end a program may be unable to read files: after setuid or chroot, without free
+descriptors, or with a modified import system. For that case the extension module, which has been
+mapped since the start, contains the sources of the same modules.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _load_sources() -> None:
         module.__package__ = name.rpartition(".")[0]
         if name == "headway.report":
             module.__package__, module.__path__ = name, []
-        # Up to CPython 3.12 code that runs from a string would make the interpreter forget an
-        # uncaught KeyboardInterrupt (json_file.py); code that is compiled first does not.
+        # Up to CPython 3.12, running code from a string makes the interpreter forget an uncaught
+        # KeyboardInterrupt (json_file.py); running a code object does not.
         exec(compile(source, f"<{name}>", "exec"), module.__dict__)
         sys.modules[name] = module
         parent, _, last = name.rpartition(".")

@@ -1,9 +1,9 @@
-"""The reporter of this process: a native thread that tells a recorder what the process does, once
-an interval, in mod_wsgi's wire format. It needs no GIL, and waits for nobody.
+"""The reporter of this process: a native thread that sends a report to a recorder once an interval,
+in mod_wsgi's wire format. The thread neither takes the GIL nor blocks on the recorder.
 
-Imports nothing that an interpreter has not loaded anyway: it runs inside programs that `headway
-run` starts, too. What is told is decided by the native part (`crates/reporter`, `crates/server`);
-here is what a process says of itself, and what becomes of the thread at a fork.
+This module imports only what an interpreter has loaded anyway, because it also runs inside programs
+that `headway run` starts. The native part (`crates/reporter`, `crates/server`) decides the contents
+of reports; this module has the identity of the process and handles forks.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import os
 import sys
 import time
 
-# `typing` is not loaded in every program that is reported on.
+# Not every program that reports has loaded `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 DEFAULT_INTERVAL_S = 1.0
 MIN_INTERVAL_S = 0.5
-# What the main one is called in reports.
+# The name of the main interpreter in reports.
 MAIN_INTERPRETER = ""
 
 
 class Reporter:
-    """Reports from the moment on that it is made until `stop`."""
+    """Reports from its construction until `stop`."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class Reporter:
         kind: str,
         group: str = "",
     ) -> None:
-        """`kind` is serve, run or embedded, `group` the process group; `identity` has other fields
-        that each datagram is to have. Raises `OSError` for want of descriptors or threads, and
+        """`kind` is serve, run or embedded, `group` the process group; `identity` has further
+        fields for each datagram. Raises `OSError` if descriptors or threads are exhausted, and
         `ValueError` for a path that no socket can have."""
         from headway import _native
         from headway.meter import stacks
@@ -52,14 +52,15 @@ class Reporter:
     def add_server(
         self, server: object, threads: int, places: Sequence[tuple[str, str, bool]]
     ) -> None:
-        """Reports on a native server, too; see `_native.telemetry_add_server`."""
+        """Adds a native server to the reports; see `_native.telemetry_add_server`."""
         self._native.telemetry_add_server(self._handle, server, threads, places)
 
     def stopping(self, reason: str, detail: str = "") -> None:
         self._native.telemetry_stopping(self._handle, reason, as_text(detail))
 
     def stop(self, reason: str, detail: str = "", *, graceful: bool = True) -> None:
-        """What was not told yet, and that the process ends. In a forked child nothing."""
+        """Sends the rest of the report and the end of the process. Does nothing in a forked
+        child."""
         self._native.telemetry_stop(self._handle, reason, as_text(detail), graceful)
 
     @property
@@ -74,13 +75,14 @@ class Reporter:
 
 
 class ReporterAcrossForks:
-    """Reports on a process that may fork: children have a reporter of their own. While the process
-    forks the thread is gone, since from 3.12 on CPython warns of forks in a process of several."""
+    """Reports on a process that may fork: each child has a reporter of its own. The reporting
+    thread is stopped during a fork, because CPython 3.12 and later warn about forks in a process
+    with several threads."""
 
     def __init__(
         self, path: str, interval_s: float, identity: Mapping[str, object], *, kind: str
     ) -> None:
-        """Raises what `Reporter` does."""
+        """Raises the exceptions of `Reporter`."""
 
         def begin() -> Reporter:
             return Reporter(path, interval_s, identity, kind=kind)
@@ -89,7 +91,7 @@ class ReporterAcrossForks:
             try:  # noqa: SIM105 - contextlib is not loaded in every program
                 self._reporter = begin()
             except (OSError, ValueError):
-                pass  # for want of descriptors, say: the child does without
+                pass  # descriptors are exhausted, for example: the child does not report
 
         self._reporter = begin()
         os.register_at_fork(
@@ -104,17 +106,17 @@ class ReporterAcrossForks:
         return self._reporter.waker
 
     def stop(self, reason: str, detail: str = "") -> None:
-        """Of whichever process calls this."""
+        """Stops the reporter of the calling process."""
         self._reporter.stop(reason, detail)
 
 
 def own_identity() -> dict[str, object]:
-    """What any process says of itself."""
+    """The fields that identify any process."""
     from headway import _native
 
     name, _, version = _native.SERVER_SOFTWARE.partition("/")
     return {
-        # What mod_wsgi's own viewer shows at its top.
+        # mod_wsgi's own viewer shows this field at its top.
         "mod_wsgi_version": f"{name} {version}",
         "headway_version": version,
         "python_version": sys.version.split(maxsplit=1)[0],
@@ -124,5 +126,5 @@ def own_identity() -> dict[str, object]:
 
 
 def as_text(text: str) -> str:
-    """Without what cannot be in a datagram: bytes of names that are not UTF-8, and zeros."""
+    """`text` without what a datagram cannot contain: bytes that are not UTF-8, and zeros."""
     return text.encode("utf-8", "replace").decode().replace("\0", "?")

@@ -1,6 +1,6 @@
-"""A snapshot of the counters, and the GIL report of it.
+"""A snapshot of the counters, and the GIL report made of it.
 
-A *raw* process is what `headway._native` returns: times in nanoseconds.
+A *raw* process is a dictionary that `headway._native` returns, with times in nanoseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headway.report.model import (
     ThreadRow,
 )
 
-# `typing` is not loaded in every program that is measured, and this file is.
+# Not every measured program has loaded `typing`, and this module must not load it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -37,7 +37,7 @@ NS = 1e9  # in a second
 
 
 class Snapshot:
-    """The books of a process at one moment, or between two: `after - before`."""
+    """The counters of a process at one moment, or between two moments: `after - before`."""
 
     def __init__(self, raw: Raw) -> None:
         self._raw = raw
@@ -45,7 +45,7 @@ class Snapshot:
     def __sub__(self, before: Snapshot) -> Snapshot:
         """What happened between `before` and this snapshot of the same process.
 
-        Longest waits and answers are those of the whole time: `longest_*` cannot be subtracted.
+        The fields `longest_*` cannot be subtracted, and are those of the whole time.
         """
         if not isinstance(before, Snapshot):
             return NotImplemented
@@ -56,8 +56,8 @@ class Snapshot:
         return _process(self._raw)
 
     def to_dict(self) -> dict[str, Any]:
-        """The GIL report as plain values, schema 2: seconds, counts, and None for what is not
-        known."""
+        """The GIL report as plain values, schema 2: seconds, counts, and None for unknown
+        values."""
         return self.report().to_dict()
 
     def __str__(self) -> str:

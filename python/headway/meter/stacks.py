@@ -1,7 +1,7 @@
-"""Python stacks of threads for who watches them without the GIL: `_native` reads them.
+"""Prepares the reading of Python stacks by native threads that do not hold the GIL.
 
-What writes a stack is faulthandler, on a real-time signal and into a pipe: see
-`crates/reporter/src/stacks.rs`.
+On a real-time signal, faulthandler writes the stack of a thread into a pipe, which `_native` reads:
+see `crates/reporter/src/stacks.rs`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from headway import _native
 
 
 def prepare() -> bool:
-    """From now on stacks can be read in this process and in those that are forked from it. Called
-    in the main interpreter. False where they cannot be, which costs a report its stacks and nothing
-    else."""
+    """Makes the stacks of this process and its forked children readable. Must be called in the main
+    interpreter. Returns False if stacks cannot be read; reports then lack only the stacks."""
     try:
-        # Not at the top: in own-GIL sub-interpreters it cannot be imported.
+        # Imported here, because sub-interpreters with their own GIL cannot import it.
         import faulthandler
 
         signal, fd = _native.stacks_open()

@@ -1,8 +1,8 @@
-"""Tells the ledger the names of Python's threads. Knows nothing of what is measured.
+"""Passes the names of Python's threads to the meter. Does not depend on what is measured.
 
-A thread's name is told when the thread starts, by a wrapper around the last step of
-`threading.Thread`'s start-up. A program that has not imported `threading` yet is not made to: the
-module remembers which thread imported it first, and takes that for the main one.
+A wrapper around the last step of `threading.Thread`'s start-up passes the name of each thread that
+starts. This module does not import `threading` into a program that has not done so: `threading`
+takes the first thread that imports it for the main thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def follow(tell: Tell) -> None:
-    """Tell names from now on: of the threads that run, and of each that starts."""
+    """Passes the names of the running threads, and from now on of each thread that starts."""
     tell_running(tell)
     threading = sys.modules.get("threading")
     if threading is not None and hasattr(threading, "Thread"):
@@ -31,20 +31,20 @@ def follow(tell: Tell) -> None:
 
 
 def tell_running(tell: Tell) -> None:
-    """Tell the names of the threads that run: some are older than the meter, some were renamed."""
+    """Passes the names of the running threads, which may be older than the meter or renamed."""
     threading = sys.modules.get("threading")
     active = getattr(threading, "_active", None)
     if active is None:
-        # The kernel knows the main thread by the process's id.
+        # The kernel's id of the main thread is the process's id.
         tell(os.getpid(), b"MainThread")
         return
-    # Without threading's lock, which a fork or a signal handler may find locked.
+    # Does not take threading's lock, which may be locked in a forked child or a signal handler.
     for thread in list(active.values()):
         _tell_one(thread, tell)
 
 
 def _tell_one(thread: Any, tell: Tell) -> None:
-    # A subclass may have made anything of `name`; its thread has to start all the same.
+    # A subclass may define `name` in any way; its thread must start nevertheless.
     try:
         if thread.native_id is not None:
             tell(thread.native_id, thread.name.replace("\0", "").encode("utf-8", "replace"))
@@ -53,7 +53,7 @@ def _tell_one(thread: Any, tell: Tell) -> None:
 
 
 def follow_starts(threading: ModuleType, tell: Tell) -> None:
-    """Tell the names of threads that start from now on, where `threading` is there."""
+    """Passes the names of threads that start from now on. `threading` must be imported."""
     original = threading.Thread._set_native_id
     if hasattr(original, "__wrapped__"):
         return
@@ -67,7 +67,8 @@ def follow_starts(threading: ModuleType, tell: Tell) -> None:
 
 
 class _ThreadingFinder:
-    """Waits in `sys.meta_path` for the first import of `threading`, and is gone with it."""
+    """A finder in `sys.meta_path` that waits for the first import of `threading`, and then removes
+    itself."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -87,13 +88,13 @@ class _ThreadingFinder:
         tell = self._tell
 
         def exec_module(module: ModuleType) -> None:
-            # The loader stays the module's own, as the program may look at it.
+            # The module keeps its own loader, because the program may inspect it.
             del loader.exec_module
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             load(module)
             follow_starts(module, tell)
 
-        # A loader without room for attributes is left alone: names come at snapshots only.
+        # A loader without `__dict__` is left alone: names are then passed at snapshots only.
         if hasattr(loader, "__dict__"):
             loader.exec_module = exec_module

@@ -1,1 +1,1 @@
-"""Telemetry: what processes report about themselves, recorded, explained and shown."""
+"""Telemetry: records, explains and shows the reports of processes."""

@@ -23,17 +23,17 @@ from headway.recorder.receive.processes import Refused, Sender, Senders, source_
 from headway.recorder.records.events import KNOWN_KINDS, Limiter, find_events
 from headway.recorder.store.store import Store
 
-# What comes within so much time is worked on together.
+# Datagrams that arrive within this time are processed together.
 PATIENCE_NS = 10_000_000
-# Datagrams that are worked on before others get a turn.
+# The most datagrams that are processed before the lock is released.
 BURST = 64
 TIDY_INTERVAL_S = 10.0
-# A datagram, the kernel's pid and uid of its sender if it gave them, and whether it was cut.
+# A datagram, the pid and uid of its sender if the kernel attests them, and whether it was truncated.
 Arrived = tuple[bytes, "tuple[int, int] | None", bool]
 
 
 class Recorder:
-    """From `start` to `stop`. Everything that is asked of it may be asked from any thread."""
+    """Receives datagrams from `start` to `stop`. Its data may be read from any thread."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Recorder:
         self.store = store
         self._clock = clock
         self._lock = threading.Lock()
-        # Numbers go on growing over restarts, as the time does.
+        # Derived from the time, so that numbers keep growing across restarts.
         self._number = max(time.time_ns() // 1000, store.committed + 1 if store else 0)
         self._limiter = Limiter()
         self._tidied = 0.0
@@ -67,7 +67,7 @@ class Recorder:
             self._thread.start()
 
     def stop(self) -> None:
-        """Takes what has arrived by now, and commits it."""
+        """Processes and commits the datagrams that have arrived, and ends."""
         os.write(self._wake_write, b"!")
         if self._thread.is_alive():
             self._thread.join()
@@ -89,7 +89,7 @@ class Recorder:
                 with self._lock:
                     self.received += refused
                     self.refused["rate"] += refused
-            # Questions from other threads get the lock between two bursts.
+            # Other threads can take the lock between two bursts.
             for start in range(0, len(arrived), BURST):
                 self.take(arrived[start : start + BURST])
 
@@ -140,8 +140,8 @@ class Recorder:
             self.refused[str(error)] += 1
             return
         if credentials is not None and not sender.pid_confirmed:
-            # The pid is 0 where the sender is in a PID namespace that we cannot see into. Once the
-            # process has reported itself, its supervisor may report its death.
+            # The pid is 0 if the sender is in a PID namespace that is invisible from here. Once the
+            # process itself has reported, its supervisor may report its death.
             sender.pid_confirmed = credentials[0] == said_pid
         if record is not None:
             self._number += 1
@@ -156,7 +156,7 @@ class Recorder:
             return list(self.senders)
 
     def health(self) -> dict[str, Any]:
-        """What came, what did not, and how the store is."""
+        """The counts of datagrams that were received, refused or lost."""
         with self._lock:
             senders = self.senders
             return {
@@ -176,5 +176,5 @@ class Recorder:
 
 
 def reason_for(message: str) -> str:
-    """What is counted together: the message without its numbers."""
+    """The key under which a message is counted: the message without its numbers."""
     return re.sub(r"[0-9]+", "N", message)[:80]

@@ -1,5 +1,5 @@
-"""The service `headway telemetry`: socket, receiver, store, site and OTLP exporter, started and
-ended in their order."""
+"""The service `headway telemetry`: starts and ends socket, receiver, store, site and OTLP exporter in
+the right order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SITE_THREADS = 4
 
 
 class Station:
-    """A recorder with what belongs to it; `stack` ends its parts in their order."""
+    """The recorder and its other parts; `stack` ends them in the right order."""
 
     def __init__(self, settings: Settings, stack: ExitStack) -> None:
         """Raises `CommandError`."""
@@ -66,7 +66,7 @@ class Station:
             self._pusher = otlp.Pusher(self.history, exporter, settings.otlp, interval_s, tell)
 
     def start(self) -> None:
-        """In the order in which datagrams flow, the receiver last; ended the other way round."""
+        """Starts the recorder, then the exporter. They end in the reverse order."""
         self.recorder.start()
         self._stack.callback(self.recorder.stop)
         if self._settings.listen is not None:
@@ -81,7 +81,7 @@ class Station:
         return health
 
     def serve(self, address: Address, ended: threading.Event) -> None:
-        """The site, until a signal comes or has come."""
+        """Serves the site until a signal has arrived."""
         from headway.recorder.site.application import UNBUILT_TEXT, has_dashboard, make_site
         from headway.server.worker.program import serve
 
@@ -101,12 +101,12 @@ class Station:
 
 
 def tell(line: str) -> None:
-    """A line of the recorder's log, which is stderr."""
+    """Writes a line to the recorder's log, which is stderr."""
     print(f"headway telemetry: {line}", file=sys.stderr, flush=True)
 
 
 def make_folder(path: str, option: str) -> None:
-    """A name alone is of a file in the present folder."""
+    """Creates the folder `path`; "" stands for the current folder. Raises `CommandError`."""
     try:
         os.makedirs(path or os.curdir, mode=0o755, exist_ok=True)
     except OSError as error:

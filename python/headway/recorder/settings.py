@@ -1,5 +1,5 @@
-"""What `headway telemetry` was asked for, and where things are if it was not asked. Pure but for a
-look at the environment."""
+"""The settings of `headway telemetry` and the default locations of its files. Pure except for reading
+the environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORE_NAME = "telemetry.sqlite"
 
 @dataclass(frozen=True)
 class Settings:
-    """`None` for a part that is left out."""
+    """The settings. `None` stands for a part that is turned off."""
 
     listen: str | None
     http: Address | None
@@ -25,7 +25,7 @@ class Settings:
     store_limit_bytes: int = DEFAULT_LIMIT_BYTES
     recordings: dict[str, str] = field(default_factory=dict)
     token: str | None = None
-    # Names beyond those of this machine that the site may be asked for by; in lower case.
+    # Additional host names under which the site may be requested, in lower case.
     allow_hosts: tuple[str, ...] = ()
     tls_certificate: str | None = None
     tls_key: str | None = None
@@ -35,7 +35,8 @@ class Settings:
 
 
 def default_socket() -> str:
-    """Where processes of this user, or of this machine if it is root, look for the recorder."""
+    """The socket of the recorder for this user's processes, or for the whole machine if the user is
+    root."""
     if os.geteuid() == 0:
         return f"/run/headway/{SOCKET_NAME}"
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/headway-{os.geteuid()}"

@@ -1,9 +1,9 @@
-"""How the recorder learns that it is to end: SIGINT or SIGTERM, or what the server sends whose
-dashboard it is; from the very beginning on.
+"""Handles the signals that end the recorder: SIGINT, SIGTERM, and the signal of the server whose
+dashboard it is. They are handled from the very beginning of the process.
 
-CPython runs handlers between bytecodes of the main thread, and one that comes just as that thread
-begins to wait is not run until the wait is over. The wake-up descriptor is written to at once, and
-another thread reads it.
+CPython runs signal handlers between bytecodes of the main thread. If a signal arrives just as that
+thread begins to wait, its handler does not run until the wait is over. The wake-up descriptor is
+written immediately, and another thread reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, RECORDERS_END)
 
 @contextmanager
 def ending() -> Iterator[threading.Event]:
-    """An event that is set when a signal has come. For the main thread."""
+    """Returns a context with an event that is set when a signal arrives. Main thread only."""
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
     has_come = threading.Event()

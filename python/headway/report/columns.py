@@ -1,12 +1,12 @@
-"""Text from elsewhere, such as a thread's name, made fit for the columns of a terminal.
+"""Fits text from outside, such as a thread's name, into the columns of a terminal.
 
-Pure, and without `unicodedata`: this runs at the end of other people's programs, which may have
-left the file system that a module would be loaded from.
+Pure, and without `unicodedata`: this runs at the end of the user's program, which may have left the
+file system that a module would be loaded from.
 """
 
 from __future__ import annotations
 
-# Names are cut here even where there is room: nobody reads more of one.
+# Names are cut to this length even if there is room.
 MAX_NAME = 40
 
 # First and last of the blocks whose characters take two columns (Unicode Standard Annex 11: wide
@@ -30,9 +30,9 @@ COMBINING = ((0x0300, 0x036F), (0x1AB0, 0x1AFF), (0x1DC0, 0x1DFF), (0x20D0, 0x20
 
 
 def name(text: object, limit: int = MAX_NAME) -> str:
-    """`text` on one line of at most `limit` columns; what is not printable is escaped as in a
-    Python string, so that no name moves the cursor or colours the screen."""
-    # A name that is cut anyway need not be escaped whole.
+    """`text` on one line of at most `limit` columns. Characters that are not printable are escaped
+    as in a Python string, so that no name moves the cursor or colours the screen."""
+    # A long name is cut before it is escaped, to save work.
     start = str(text)[: 8 * limit]
     return cut(printable(start), limit)
 
@@ -50,7 +50,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, limit: int) -> str:
-    """As much of printable `text` as fits, with "~" for what does not."""
+    """As much of printable `text` as fits in `limit` columns, with "~" in place of the rest."""
     if width(text) <= limit:
         return text
     used, kept = 1, ""

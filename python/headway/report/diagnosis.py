@@ -1,8 +1,8 @@
 """Diagnoses the threads that share a GIL, by the lengths of their waits and holds.
 
-The report of a program, the caption of a trace and the recorder's verdicts ask these rules, so that
-they agree on what a convoy is. Each makes a `Contention` of the figures that it has. The report of
-a program is drawn with it, so this module imports `thresholds` alone.
+The report of a program, the caption of a trace and the recorder's verdicts use these rules, so that
+they agree on what a convoy is. Each makes a `Contention` from its own figures. The report of a
+program uses this module, so it imports `thresholds` alone.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ LONG_HOLD, CONVOY, GIL_BOUND, HEALTHY = "long-hold", "convoy", "gil-bound", "hea
 class Contention:
     """The waits and holds of one GIL. Times are in seconds.
 
-    - `interval_s`: the switch interval, or None where it is not known.
-    - `wall_s`: how long the GIL was watched; of several processes, all together.
-    - `used_s`: of that, how long it was held or handed over.
+    - `interval_s`: the switch interval, or None if it is unknown.
+    - `wall_s`: how long the GIL was watched, summed over processes.
+    - `used_s`: the part of `wall_s` in which the GIL was held or handed over.
     - `waited_s`, `held_s`: the sums of waits and of holds.
-    - `interval_waits_s`, `interval_holds_s`: of these, the time in waits and in holds of a whole
-      switch interval (`whole_interval_s`) and longer.
-    - `needed_s`: for how long the work that waits most needs the GIL at a time, half of it at most.
-    - `delayed_s`: how long that work typically waits each time; None where it is not known.
-    - `kept_s`: for how long a holder kept the GIL at most after it was asked to drop it.
-    - `waited_for_kept_s`: the waiting for all holds that `long_hold_s` counts.
+    - `interval_waits_s`, `interval_holds_s`: the parts of these sums in waits and holds of a whole
+      switch interval (`whole_interval_s`) or longer.
+    - `needed_s`: the median hold of the work that waits most.
+    - `delayed_s`: the typical wait of that work; None if it is unknown.
+    - `kept_s`: the longest time that a holder kept the GIL after a drop request.
+    - `waited_for_kept_s`: the sum of waits for all holds that are long by `long_hold_s`.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class Contention:
 
     @property
     def waiting(self) -> float:
-        """How many threads wait for the GIL, on average."""
+        """The average number of threads that wait for the GIL."""
         return _share(self.waited_s, self.wall_s)
 
     @property
@@ -87,13 +87,13 @@ class Contention:
 
 
 def whole_interval_s(interval_s: float) -> float:
-    """Waits and holds from here on count as whole switch intervals."""
+    """The shortest wait or hold that counts as a whole switch interval, in seconds."""
     return thresholds.WHOLE_INTERVALS.value * interval_s
 
 
 def long_hold_s(interval_s: float | None, cpu_s: float | None) -> float:
-    """From which length on a hold after a drop request counts as long. `cpu_s` is the CPU time
-    that the holder used after the request, None where it is not known."""
+    """The shortest time from a drop request to the drop that counts as a long hold, in seconds.
+    `cpu_s` is the CPU time that the holder used after the request, or None if it is unknown."""
     limit_s = thresholds.LONG_HOLD_INTERVALS.value * (interval_s or 0.0)
     if cpu_s is not None and cpu_s >= thresholds.C_CODE_CPU_S.value and interval_s:
         return limit_s
@@ -132,7 +132,7 @@ def is_convoy(contention: Contention) -> bool:
 
 
 def is_gil_bound(contention: Contention) -> bool:
-    """Whether the GIL is used up while threads wait for it."""
+    """Whether the GIL is in use nearly all the time while threads wait for it."""
     use = _share(contention.used_s, contention.wall_s)
     return use >= thresholds.GIL_FULL.value and contention.waiting >= thresholds.THREADS_WAIT.value
 

@@ -1,4 +1,4 @@
-"""Raw rows of the counters, as `headway._native` makes them, and the arithmetic of distributions:
+"""The raw rows of the counters that `headway._native` returns, and the arithmetic of distributions:
 sums, percentiles, histograms of the report."""
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ THREAD_COUNTS = (
     "forced_waits",
     "preemptions",
 )
-# How threads of a free-threaded build wait (`parked_waits` in crates/gil): for locks and events,
-# and because another thread stopped the world.
+# The waits of threads in a free-threaded build (`parked_waits` in crates/gil): for locks and
+# events, and while another thread stops the world.
 PARK_TIMES = ("parked", "suspended")
-# The longest of something, by its name in the report: raw figures without a sum or a difference. A
-# policy other than interval keeps the first two, by the class of the thread that waited.
+# Maxima by their name in the report: raw figures that have neither a sum nor a difference. The
+# policies other than interval keep those of GIL_MAXIMA, by the class of the waiting thread.
 GIL_MAXIMA = {
     "longest_wait_io_bound_s": "longest_io_bound_wait_ns",
     "longest_wait_cpu_bound_s": "longest_cpu_bound_wait_ns",
@@ -90,11 +90,11 @@ def to_histogram(distribution: Raw) -> Histogram:
 
 
 def percentiles_ns(distribution: Raw) -> dict[str, int | None]:
-    """Each of PERCENTILES in nanoseconds; None of an empty distribution.
+    """Each of PERCENTILES in nanoseconds; None for an empty distribution.
 
-    A percentile is the smallest duration that a share of all do not exceed. Which bucket it is in
-    is exact; within the bucket it lies on a straight line between the bucket's bounds, or the
-    extremes of the distribution where these are known and are in the same bucket.
+    A percentile is the smallest duration that the given share of durations do not exceed. Its
+    bucket is exact. Within the bucket it is interpolated linearly between the bucket's bounds, or
+    the extremes of the distribution if these are known and lie in the same bucket.
     """
     buckets, count = distribution["buckets"], distribution["count"]
     extremes = distribution["min_ns"], distribution["max_ns"]
@@ -109,7 +109,7 @@ def _percentile_ns(
     extremes: tuple[int | None, int | None],
     share: float,
 ) -> int | None:
-    """As `percentile_ns` in crates/measure/src/histogram.rs."""
+    """The same computation as `percentile_ns` in crates/measure/src/histogram.rs."""
     rank = max(-int(-share * count // 1), 1)  # rounded up, without `math`
     least_ns, longest_ns = extremes
     below = 0
@@ -118,9 +118,9 @@ def _percentile_ns(
             below += number
             continue
         if bound_ns <= FIRST_BOUND_NS and least_ns == 0:
-            # No wait at all is counted with the shortest.
+            # Waits of length 0 are counted in the first bucket.
             return 0
-        # The ranks of two durations of which the others lie between, and these durations.
+        # Two ranks that enclose the bucket's durations, and the durations at these ranks.
         first, first_ns = below, _lower_bound_ns(bound_ns)
         last, last_ns = below + number + 1, bound_ns
         if below == 0 and least_ns is not None and first_ns <= least_ns <= last_ns:
@@ -136,7 +136,7 @@ def _percentile_ns(
 
 
 def _lower_bound_ns(bound_ns: int) -> int:
-    """Where the bucket begins that ends at `bound_ns`."""
+    """The lower bound of the bucket whose upper bound is `bound_ns`."""
     if bound_ns <= FIRST_BOUND_NS:
         return 0
     if bound_ns > LAST_BOUND_NS:

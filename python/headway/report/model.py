@@ -1,10 +1,10 @@
 """The GIL report, schema 2, as objects: a process, its GILs, its threads and their histograms.
 
-`GilReport.decode` makes a report of parsed JSON, and refuses a value of another type with its path.
-`to_dict` is the reverse. Times are in seconds, and their names end in `_s`. Null stands for what is
-not known. A key that a later version adds is ignored.
+`GilReport.decode` makes a report from parsed JSON, and rejects a value of another type with its
+path. `to_dict` is the reverse. Times are in seconds, and their names end in `_s`. Null stands for
+unknown values. A key that a later version adds is ignored.
 
-A report is made at the end of other people's programs, so this module imports nothing: neither
+A report is made at the end of the user's program, so this module imports nothing: neither
 `dataclasses` nor `typing`.
 """
 
@@ -23,8 +23,8 @@ SCHEMA = 2
 
 
 class Malformed(ValueError):
-    """A value of a report is not as schema 2 has it. The text names its path, the value, and what
-    is allowed."""
+    """A value of a report does not conform to schema 2. The text names the path, the value, and the
+    allowed values."""
 
 
 def _of(what: str, *types: type) -> Decoder:
@@ -94,7 +94,7 @@ class Record:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """The object as JSON has it."""
+        """The object as plain values for JSON."""
         return {name: _plain(getattr(self, name)) for name in self.FIELDS}
 
     def replaced(self: R, **changes: Any) -> R:
@@ -118,8 +118,8 @@ def _plain(value: Any) -> Any:
 
 
 class Histogram(Record):
-    """Durations: their number, sum and extremes are exact, percentiles are within a bucket.
-    `buckets` are pairs of an upper bound and a number."""
+    """A histogram of durations. Number, sum and extremes are exact, percentiles are exact to a
+    bucket. `buckets` are pairs of an upper bound and a number."""
 
     FIELDS: ClassVar[Fields] = {
         "count": _INTEGER,
@@ -192,7 +192,8 @@ class GilRow(Record):
 
 
 class ThreadRow(Record):
-    """A thread on a GIL. `folded` is how many ended threads the row adds up; 0 for one thread."""
+    """A thread that used a GIL. `folded` is the number of ended threads that the row sums up; 0 for
+    a single thread."""
 
     FIELDS: ClassVar[Fields] = {
         "native_id": _INTEGER_OR_NULL,
@@ -228,7 +229,7 @@ class ThreadRow(Record):
 
 
 class Stopping(Record):
-    """The waits of threads that stopped the world, until the others stood still."""
+    """The waits of threads that stopped the world, until all other threads had stopped."""
 
     FIELDS: ClassVar[Fields] = {"count": _INTEGER, "sum_s": _NUMBER}
     __slots__ = tuple(FIELDS)
@@ -245,7 +246,7 @@ _PARKS: Fields = {
 
 class ParkedThreadRow(Record):
     """A thread of a free-threaded build. `parked` are its waits for locks and events, `suspended`
-    those while another thread stopped the world."""
+    its waits while another thread stopped the world."""
 
     FIELDS: ClassVar[Fields] = {
         "native_id": _INTEGER_OR_NULL,
@@ -265,8 +266,8 @@ class ParkedThreadRow(Record):
 
 
 class FreeThreading(Record):
-    """What a free-threaded build has instead of the books of a GIL. `cpu_s` is the CPU time of the
-    process."""
+    """The waits of a free-threaded build, in place of a GIL's counters. `cpu_s` is the CPU time of
+    the process."""
 
     FIELDS: ClassVar[Fields] = {
         "cpu_s": _SECONDS_OR_NULL,
@@ -282,8 +283,8 @@ class FreeThreading(Record):
 
 
 class GilReport(Record):
-    """The report of a process and of its children. `gil` is "enabled" or "disabled"; `wall_s` is
-    how long the process was watched."""
+    """The report of a process and its children. `gil` is "enabled" or "disabled"; `wall_s` is how
+    long the process was watched."""
 
     FIELDS: ClassVar[Fields] = {
         "schema": _INTEGER,
@@ -322,14 +323,14 @@ class GilReport(Record):
 
     @classmethod
     def decode(cls, value: Any, path: str = "") -> GilReport:
-        """As `Record.decode`. Raises `Malformed` for a report of another schema, too."""
+        """Implements `Record.decode`. Also raises `Malformed` for a report of another schema."""
         if isinstance(value, dict) and value.get("schema") != SCHEMA:
             place = f"{path}.schema" if path else "schema"
             raise Malformed(f"{place} is {value.get('schema')!r:.40}, and must be {SCHEMA}")
         return super().decode(value, path)
 
     def processes(self) -> Iterator[GilReport]:
-        """The process that the report is of, then its children."""
+        """The report's own process, then its children, recursively."""
         yield self
         for child in self.children:
             yield from child.processes()

@@ -1,4 +1,4 @@
-"""The name of a process of a report in a line of text, made of its command line. Pure."""
+"""Names a process of a report in one line of text, from its command line. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
     from headway.report.model import GilReport
 
-# What well-known programs pass to `python -c`, and what such a process is.
+# The code that well-known programs pass to `python -c`, and the role of such a process.
 ROLES = (
     ("from multiprocessing.spawn import", "multiprocessing spawn"),
     ("from multiprocessing.forkserver import", "multiprocessing forkserver"),
     ("from multiprocessing.resource_tracker import", "multiprocessing resource tracker"),
     ("import sys;exec(eval(sys.stdin.readline()))", "execnet worker"),
 )
-# Options of the interpreter that take the next word.
+# Options of the interpreter that take the next word as their value.
 WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
-# Beyond this nobody reads on, and a command line may be as long as its code.
+# Labels are cut here, because a command line may contain a whole program.
 MAX_LABEL = 200
 
 
 def label(process: GilReport, limit: int = columns.MAX_NAME) -> str:
-    """The command of a process and how it came to be, as printable text; "" if neither is known."""
+    """The command of a process, and whether it was forked, as printable text; "" if unknown."""
     said = role(process.command or ())
     if process.forked_from:
         said = f"fork of {said}" if said else f"fork of pid {process.forked_from}"
@@ -38,7 +38,7 @@ def title(process: GilReport, limit: int = columns.MAX_NAME) -> str:
 
 
 def role(command: Sequence[str]) -> str:
-    """What a command line runs, without the interpreter's path and options."""
+    """The program of a command line, without the interpreter's path and options."""
     if not command:
         return ""
     name = command[0].rpartition("/")[2]

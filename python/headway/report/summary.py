@@ -1,7 +1,7 @@
-"""One line of plain words on what a GIL report means.
+"""Explains a GIL report in one line of plain words.
 
-It puts the finding of `diagnosis` into words. Each sentence names the figures that it follows from,
-so that a reader can check it against the table, and no cause that they do not show.
+The sentence expresses the finding of `diagnosis`. It names the figures that it follows from, so
+that a reader can check it against the table, and names no cause that the figures do not show.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headway.report.model import FreeThreading, GilReport, GilRow, ThreadRow
 
-# "Most" of the time waited.
+# The share of the time waited that is called "most".
 MOST = 0.5
 
 
@@ -29,14 +29,14 @@ def sentence(report: GilReport) -> str:
 
 
 def _waiting_s(process: GilReport) -> tuple[float, float]:
-    """For GILs, and where there is none, for locks and events."""
+    """The time waited for GILs, then the time waited for locks and events, as a sort key."""
     waited_s = sum(thread.waited_s for thread in process.threads)
     parks = process.free_threading
     return waited_s, parks.parked.sum_s if parks else 0.0
 
 
 def _sentence_of(report: GilReport) -> str:
-    """Describes the GIL of one process that was waited for most."""
+    """Describes the GIL of one process that threads waited for longest."""
     gils = [gil for gil in report.gils if gil.takes]
     gil = max(gils, key=lambda each: each.wait.sum_s, default=None)
     waits = gil.wait.count if gil else 0
@@ -55,7 +55,8 @@ def _sentence_of(report: GilReport) -> str:
 
 
 def _parked(parks: FreeThreading | None) -> str | None:
-    """Which thread of a free-threaded build waited most for locks and events."""
+    """Names the thread of a free-threaded build that waited most for locks and events; None if no
+    thread waited."""
     if not parks or not parks.parked.count:
         return None
     most = max(parks.threads, key=lambda row: row.parked.sum_s)
@@ -69,7 +70,7 @@ def _parked(parks: FreeThreading | None) -> str | None:
 def scheduling(
     preemptions: int, longest_io_bound_s: float | None, longest_cpu_bound_s: float | None
 ) -> str:
-    """The work of a policy on a GIL: preemptions, and the longest wait of each class of threads."""
+    """The effects of a policy on a GIL: preemptions, and the longest wait of each thread class."""
     return (
         f"{units.number(preemptions, 'preemption')}; longest wait: "
         f"I/O-bound {units.seconds(longest_io_bound_s)}, "
@@ -78,12 +79,12 @@ def scheduling(
 
 
 def unanswered(report: GilReport) -> str:
-    """Which thread kept the GIL longest after it was asked to drop it, if that was long; or "".
-    Children count too.
+    """Names the thread of the process or its children that kept the GIL longest after a drop
+    request; "" if no thread kept it for long.
 
     Python code answers a drop request within microseconds of its own CPU time, so a holder that
-    used more is in C code. One that did not use it was off the processor: the kernel ran others, or
-    a call blocked with the GIL held, which cannot be told apart.
+    used more is in C code. A holder that used less was off the processor: either the kernel ran
+    other threads or a call blocked with the GIL held. The counters do not distinguish the two.
     """
     slow = [(row, process) for process in report.processes() for row in _slow(process)]
     if not slow:
@@ -117,7 +118,7 @@ def unanswered(report: GilReport) -> str:
 
 
 def _slow(process: GilReport) -> list[ThreadRow]:
-    """The threads of a process with a long answer."""
+    """The threads of a process that took long to answer a drop request."""
     limit_s = thresholds.SLOW_ANSWER_S.value
     if process.policy == "interval":
         limit_s = max(limit_s, 2 * (process.switch_interval_s or 0.0))
@@ -157,7 +158,7 @@ def _of_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -
 
 
 def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> Contention:
-    """The figures of a GIL that its threads are diagnosed by."""
+    """The figures of a GIL for the diagnosis of its threads."""
     waiter = max(threads, key=lambda thread: thread.waited_s)
     limits_s = [
         diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
@@ -168,8 +169,8 @@ def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | Non
     kept_s = waited_for_kept_s = 0.0
     if limits_s:
         kept_s = max(thread.longest_unanswered_s or 0.0 for thread in threads)
-        # The books do not keep which wait was for which hold: it lasted as long as such a hold, and
-        # all waits for one hold are as long as it, times the threads that wait.
+        # The counters do not record which wait was for which hold. Such a wait is as long as its
+        # hold, and all waits for one hold add up to the hold times the waiting threads.
         limit_s = min(limits_s)
         waiting = max(1.0, gil.wait.sum_s / gil.wall_s)
         waited_for_kept_s = min(
@@ -210,13 +211,13 @@ def _thread(thread: ThreadRow) -> str:
 
 
 def _name(name: str, folded: int) -> str:
-    """A thread's name, or the number of ended threads that a row adds up."""
+    """A thread's name, or the number of ended threads that a row sums up."""
     name = columns.name(name)
     return name if folded <= 1 else f"{folded:,} ended threads ({name})"
 
 
 def _holders(threads: list[ThreadRow]) -> str:
-    """The thread that held the GIL most, or how many did about as much."""
+    """The thread that held the GIL most, or the number of threads that held it about equally."""
     ranked = sorted(threads, key=lambda thread: -thread.held_s)
     equal = [thread for thread in ranked if thread.held_s > ranked[0].held_s / 4]
     return f"{len(equal)} threads" if len(equal) > 1 else _thread(ranked[0])

@@ -1,8 +1,8 @@
-"""A GIL report drawn as text for a terminal. Pure: a report goes in, a string comes out.
+"""Draws a GIL report as text for a terminal. Pure: converts a report to a string.
 
-Plain ASCII where the encoding has no block elements; colour only on a terminal, and not where
-NO_COLOR (no-color.org) is set. Runs at the end of other people's programs, so it imports nothing
-large.
+The text is plain ASCII if the encoding has no block elements. It is coloured only on a terminal,
+and not if NO_COLOR (no-color.org) is set. This module runs at the end of the user's program, so it
+imports nothing large.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ MIN_WIDTH, MAX_WIDTH = 60, 110
 MAX_THREADS = 20
 MAX_CHILDREN = 30
 MIN_NAME = 12
-# What stands left of a histogram's bars: multiple, lower limit, axis.
+# The columns left of a histogram's bars: multiple, limit, axis.
 LABEL_COLUMNS = 21
 BLOCKS = "█▉▊▋▌▍▎▏"
 
 
 class Style:
-    """How the text may look: columns, whether block elements can be shown, whether in colour."""
+    """The style of the text: its width in columns, and whether it may use block elements and
+    colour."""
 
     __slots__ = ("blocks", "colour", "width")
 
@@ -38,7 +39,7 @@ class Style:
 
     @classmethod
     def of_stream(cls, descriptor: int, encoding: str) -> Style:
-        """The style for what is written to a file descriptor in `encoding`."""
+        """The style for text that is written to a file descriptor in `encoding`."""
         columns = os.environ.get("COLUMNS", "")
         width = int(columns) if columns.isdecimal() else 0
         try:
@@ -56,7 +57,7 @@ class Style:
         return cls(width or 80, blocks=blocks, colour=terminal and not plain)
 
     def bar(self, part: float, columns: int) -> str:
-        """A bar that fills `part` (0 to 1) of `columns`; anything above nothing shows."""
+        """A bar that fills `part` (0 to 1) of `columns`. A part above 0 is always visible."""
         if not self.blocks:
             return "#" * max(round(part * columns), part > 0)
         eighths = max(round(part * columns * 8), part > 0)
@@ -74,7 +75,8 @@ class Style:
 
 
 def draw(report: GilReport, style: Style | None = None) -> str:
-    """The whole report, with a newline at its end; without a style, 80 columns and no colour."""
+    """The whole report, with a newline at its end. The default style has 80 columns and no
+    colour."""
     style = style or Style()
     lines = [*_heading(report, style), ""]
     for gil in report.gils:
@@ -115,7 +117,7 @@ def _heading(report: GilReport, style: Style) -> list[str]:
 
 
 def _titled(title: str, facts: str, style: Style) -> list[str]:
-    """A title and what it is about, on as many lines as that takes."""
+    """A title followed by `facts`, wrapped to as many lines as needed."""
     first, *rest = _wrap(facts, style.width - len(title) - 2)
     more = _wrap(" ".join(rest), style.width - 2) if rest else []
     return [f"{style.bold(title)}  {first}", *(f"  {line}" for line in more)]
@@ -137,7 +139,7 @@ def _gil(gil: GilRow, style: Style) -> list[str]:
 
 
 def _scheduling(gil: GilRow, report: GilReport, style: Style) -> list[str]:
-    """The work of the policy, if there is one."""
+    """The effects of the policy, unless it is `interval`."""
     if report.policy == "interval":
         return []
     text = summary.scheduling(
@@ -158,7 +160,7 @@ THREAD_COLUMNS = (
     "p99",
     "longest",
 )
-# What a narrow terminal does without, first to last; the JSON has it all.
+# The columns that a narrow terminal omits, in this order; the JSON has all of them.
 LESS_WANTED = ("forced drops", "takes", "p99", "contended")
 
 
@@ -210,8 +212,9 @@ def _held_s(row: ThreadRow) -> float:
 def _table(
     head: Sequence[str], rows: Sequence[list[str]], style: Style, less_wanted: Sequence[str] = ()
 ) -> list[str]:
-    """Columns to the right of a first one. Where they are too wide for the terminal, the
-    `less_wanted` go, one by one; then the first is cut short."""
+    """A table whose first column is left-aligned and whose other columns are right-aligned. If it
+    is too wide for the terminal, the `less_wanted` columns are dropped one by one; then the first
+    column is shortened."""
     table = [list(column) for column in zip(head, *rows, strict=True)]
     gone = list(less_wanted)
     while _width(table) > style.width and gone:
@@ -343,7 +346,7 @@ def _children(children: Sequence[GilReport], style: Style) -> list[str]:
 
 
 def _missing(report: GilReport) -> str:
-    """What the report lacks, in words."""
+    """A sentence on the data that the report lacks; "" if it is complete."""
     lacks = []
     if report.unmeasured_events:
         lacks.append(f"{units.number(report.unmeasured_events, 'event')} of threads")

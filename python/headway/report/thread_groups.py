@@ -1,5 +1,5 @@
-"""Many threads in few rows: threads of one pattern of names add up to one row, whose `folded` is
-their number.
+"""Shows many threads in few rows: the threads whose names share a pattern are summed up in one row,
+whose `folded` is their number.
 
 Works on `ThreadRow` and on `ParkedThreadRow`. Pure.
 """
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 MAIN = "MainThread"
 DIGITS = "0123456789"
-# Fields that do not add up: the longest of something, and what tells rows apart.
+# Fields that are not summed: maxima, and fields that identify rows.
 LONGEST = ("longest_unanswered_s", "longest_unanswered_cpu_s")
 APART = ("gil", "native_id", "alive", "folded")
 
 
 def threads_of(row: ThreadRow | ParkedThreadRow) -> int:
-    """How many threads a row stands for: the meter itself adds up those that ended, if they are
-    many."""
+    """The number of threads that a row stands for. The meter itself sums up ended threads if they
+    are many."""
     return row.folded or 1
 
 
 def group(rows: Sequence[Row], figures: Sequence[Callable[[Row], float]], limit: int) -> list[Row]:
-    """`rows`, by the figures from the greatest on; where they are more than `limit`, or the meter
-    has added up some, with those of one pattern of names as one.
+    """`rows`, sorted by the figures in descending order. If there are more than `limit` rows, or
+    the meter has summed up some, the rows whose names share a pattern become one.
 
-    For each figure the thread that has most of it keeps its row, and so does the main thread.
+    For each figure, the thread with the largest value keeps its row, and so does the main thread.
     """
     if len(rows) <= limit and all(threads_of(row) == 1 for row in rows):
         return _ranked(rows, figures)
@@ -59,8 +59,8 @@ def group(rows: Sequence[Row], figures: Sequence[Callable[[Row], float]], limit:
 def shown(
     rows: Sequence[Row], figures: Sequence[Callable[[Row], float]], limit: int
 ) -> tuple[list[Row], list[Row]]:
-    """The first `limit` of `rows`, which are ranked, and those that find no room. A row that has
-    most of any figure is among the first, and so is the main thread's."""
+    """Splits `rows`, which are sorted, into at most `limit` rows and the rest. The row with the
+    largest value of each figure is among the first, and so is the main thread's."""
     if len(rows) <= limit:
         return list(rows), []
     needed = {id(max(rows, key=figure)) for figure in figures}
@@ -79,8 +79,8 @@ def shown(
 
 
 def pattern(name: str) -> str:
-    """A thread's name with "*" for its numbers; of `threading`'s "Thread-12 (target)" for the first
-    alone."""
+    """A thread's name with "*" in place of its numbers. In `threading`'s "Thread-12 (target)" only
+    the first number is replaced."""
     head, space, tail = name.partition(" ") if name.startswith("Thread-") else (name, "", "")
     made = ""
     for character in head:
@@ -92,15 +92,15 @@ def pattern(name: str) -> str:
 
 
 def _lost_a_number(name: str, patterns: set[str]) -> bool:
-    """Whether the meter has taken a number off, to add up: "worker-", but neither "(ended)", which
-    is its own, nor "setup"."""
+    """Whether the meter has removed a number from the name to sum up threads: true for "worker-",
+    false for "(ended)", which is the meter's own name, and for "setup"."""
     if numbered(pattern(name)) in patterns or name.startswith("Thread- "):
         return True
     return not name.startswith("(") and not name[-1:].isalnum()
 
 
 def numbered(stem: str) -> str:
-    """The pattern of the names that the meter adds up under `stem`, without their last number."""
+    """The pattern of the names that the meter sums up under `stem`, the name without its number."""
     head, space, tail = stem.partition(" ") if stem.startswith("Thread-") else (stem, "", "")
     return f"{head}*{space}{tail}"
 
@@ -110,13 +110,13 @@ def _ranked(rows: Sequence[Row], figures: Sequence[Callable[[Row], float]]) -> l
 
 
 def _named(row: Row, name: str) -> Row:
-    """A row that stands alone keeps its name, unless the meter has taken its number off."""
+    """The row with the name `name`, but a row of one thread keeps its own name."""
     return row if threads_of(row) == 1 else row.replaced(name=name)
 
 
 def _sum(rows: Sequence[Row], name: str) -> Row:
     names = {row.name for row in rows}
-    # Rows of one name, as many executors' asyncio_0, keep that name.
+    # Rows that have the same name, such as asyncio_0 of several executors, keep that name.
     changes: dict[str, Any] = {"name": names.pop() if len(names) == 1 else name}
     for key in rows[0].FIELDS:
         values = [getattr(row, key) for row in rows]

@@ -1,14 +1,14 @@
-"""The figures at which the diagnosis changes, in one table, each with its reason.
+"""The thresholds of the diagnosis in one table, each with its reason.
 
-docs/telemetry.md has the same table for users; a test compares. The report of a program is drawn
-with some of them, so this module imports nothing.
+docs/telemetry.md has the same table for users, and a test compares both. The report of a program
+uses some of the thresholds, so this module imports nothing.
 """
 
 from __future__ import annotations
 
 
 class Threshold:
-    """`value` in `unit`; a "share" is a part of one."""
+    """A threshold: `value` in `unit`. A "share" is a part of one."""
 
     __slots__ = ("meaning", "reason", "unit", "value")
 

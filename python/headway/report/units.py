@@ -1,4 +1,4 @@
-"""Numbers as people read them: three digits and the unit that suits them."""
+"""Formats numbers for people: three digits and a suitable unit."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def number(count: int, noun: str) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """`part` in percent of `whole`, to a tenth; "-" of nothing."""
+    """`part` in percent of `whole`, to a tenth; "-" if `whole` is 0."""
     return f"{100 * part / whole:.1f} %" if whole else "-"

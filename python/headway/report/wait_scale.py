@@ -1,9 +1,9 @@
 """The rows of a histogram of waits, on a scale made for the switch interval.
 
-A waiting thread asks for the GIL after one switch interval without a switch, and again after each
-further one, so waits gather just above the interval's multiples. Logarithmic rows would hide that
-from the third multiple on; so rows are logarithmic below the interval, equal parts of it up to the
-multiple that most waits stay under, and doublings beyond. Knows nothing of terminals.
+A waiting thread requests the GIL after one switch interval without a switch, and again after each
+further one, so waits cluster just above the interval's multiples. Logarithmic rows would hide that
+from the third multiple on. Therefore rows are logarithmic below the interval, equal parts of it up
+to the multiple that most waits stay below, and doublings beyond. Does not depend on terminals.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from headway.report.model import Histogram
 
 MAX_MULTIPLES = 16
-# Rows in one interval, by the greatest multiple shown. No row may be narrower than a bucket, which
-# is up to 6.25 % of its value (DESIGN.md): at k intervals, 16 / k rows at most.
+# The number of rows in one interval, by the greatest multiple shown. No row may be narrower than a
+# bucket, which is up to 6.25 % of its value (DESIGN.md): at k intervals, 16 / k rows at most.
 PARTS = ((3, 5), (4, 4), (5, 3), (8, 2), (MAX_MULTIPLES, 1))
-# Limits are products of floats; a bucket that ends at one must not be thought to end beyond it.
+# Limits are products of floats. This factor keeps a bucket that ends at a limit within it.
 ROUNDING = 1 + 1e-9
 
 
 class Row:
-    """The waits longer than `low_s` and no longer than `high_s` (as exactly as buckets tell);
+    """The waits longer than `low_s` and no longer than `high_s`, as precisely as buckets allow.
     `multiple` is k if the row begins at k switch intervals, else 0."""
 
     __slots__ = ("count", "high_s", "low_s", "multiple")
@@ -34,10 +34,10 @@ class Row:
 
 
 def rows(histogram: Histogram, interval_s: float | None) -> list[Row]:
-    """The rows of a histogram, from the first with a wait to the last.
+    """The rows of a histogram, from the first row with a wait to the last.
 
-    A bucket that a row's limit falls into counts for the row above that limit: a wait of one
-    interval ends a little after it, never before.
+    A bucket that contains a row's limit counts for the row above the limit, because a wait of one
+    interval ends a little after the interval, never before.
     """
     if not histogram.count:
         return []
@@ -56,7 +56,7 @@ def rows(histogram: Histogram, interval_s: float | None) -> list[Row]:
 
 
 def _usual_s(histogram: Histogram) -> float:
-    """What 98 in 100 waits stay under."""
+    """The 98th percentile of the waits, as a bucket's upper bound."""
     limit, seen = 0.98 * histogram.count, 0
     for upper_s, count in histogram.buckets:
         seen += count
@@ -66,7 +66,7 @@ def _usual_s(histogram: Histogram) -> float:
 
 
 def _multiples(interval_s: float, longest_s: float, usual_s: float) -> list[Row]:
-    # Rounded up, without `math`: a program under `headway run` may have a math.py of its own.
+    # Rounded up without `math`, because a program under `headway run` may have its own math.py.
     multiples = min(max(int(-(-usual_s // interval_s)), 1), MAX_MULTIPLES)
     parts = next(parts for limit, parts in PARTS if multiples <= limit)
     made = _steps(interval_s / parts)

@@ -1,1 +1,1 @@
-"""Who holds a GIL, who waits for it and who asks for it, over time; measured or simulated."""
+"""Timelines of holds, waits and drop requests of a GIL, measured or simulated."""

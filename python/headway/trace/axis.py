@@ -1,4 +1,4 @@
-"""Where a time axis has its marks, and what is written there. Pure."""
+"""The positions and labels of the marks of a time axis. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from headway.report import units
 
 
 class Mark(NamedTuple):
-    """`multiple` is how many switch intervals it is from zero; 0 if it is no such mark."""
+    """A mark of the axis. `multiple` is its distance from zero in switch intervals; 0 if the axis
+    is not divided by switch intervals."""
 
     at_ns: float
     label: str
@@ -19,8 +20,8 @@ class Mark(NamedTuple):
 def marks(
     begin_ns: int, end_ns: int, zero_ns: int, most: int, switch_interval_ns: int = 0
 ) -> list[Mark]:
-    """At most so many, at round times since `zero_ns`; at multiples of the switch interval, if more
-    than one of them would be seen."""
+    """At most about `most` marks, at round times since `zero_ns`; at multiples of the switch
+    interval, if the axis is at least two intervals long."""
     lasts_ns = end_ns - begin_ns
     if lasts_ns <= 0 or most < 1:
         return []
@@ -43,7 +44,7 @@ def marks(
 
 
 def _round(least: float) -> float:
-    """The least of 1, 2, 5, 10... that is not below."""
+    """The smallest of 1, 2, 5, 10, ... (and their decimal fractions) that is at least `least`."""
     decade = 10.0 ** math.floor(math.log10(least))
     for step in (1, 2, 5):
         if step * decade >= least * (1 - 1e-9):

@@ -20,7 +20,7 @@ UNIT = r"(?<=\d) (?=(?:%|s|ms|ns|µs)(?:\W|$))"
 
 
 def heading(shown: Excerpt) -> str:
-    """How long it is, out of what, and the switch interval."""
+    """The length of the excerpt, that of the whole timeline, and the switch interval."""
     timeline = shown.timeline
     facts = [time(timeline.end_ns - timeline.begin_ns)]
     if not shown.is_whole:
@@ -48,7 +48,7 @@ def sentences(shown: Excerpt) -> list[str]:
 
 
 def _lengths(timeline: Timeline, thread: int) -> list[int]:
-    """Of its waits that were seen from begin to end."""
+    """The lengths of the thread's complete waits, in nanoseconds."""
     return [span.to_ns - span.from_ns for span in complete(timeline, WAIT, thread)]
 
 
@@ -78,7 +78,7 @@ def _in_intervals(interval_ns: int, waits: Sequence[int]) -> str:
     suffix = " each" if len(waits) > 1 else ""
     if max(waits) < interval_ns / 10:
         return f", far less than a switch interval ({time(interval_ns)})"
-    # The intervals themselves, and what it takes to get the GIL after them.
+    # The mean may exceed whole intervals by the time that the handoff after a request takes.
     over = (min(waits) / interval_ns - most, sum(waits) / len(waits) / interval_ns - most)
     if least == most and over[0] >= -0.05 and over[1] <= 0.3:
         return f", {units.number(most, 'switch interval').replace('1 ', 'one ', 1)}{suffix}"
@@ -113,7 +113,7 @@ def _holding(timeline: Timeline, delayed: int) -> list[str]:
 
 
 def _drops(timeline: Timeline, thread: int) -> tuple[int, int]:
-    """How many were forced, and how many there were."""
+    """The number of forced drops and the number of all drops."""
     hows = [span.how for span in _spans(timeline, HOLD, thread) if span.how != UNFINISHED]
     return hows.count(FORCED), len(hows)
 
@@ -155,7 +155,7 @@ def _finding(shown: Excerpt, delayed: int, waits: Sequence[int]) -> list[str]:
 
 
 def _taken_back(timeline: Timeline, delayed: int) -> str:
-    """How often the GIL was free while the thread waited, and another took it back."""
+    """How often another thread dropped the GIL and took it back while `delayed` waited."""
     gil, waits = timeline.threads[delayed].gil, _spans(timeline, WAIT, delayed)
     back = [
         each
@@ -180,7 +180,7 @@ def _taken_back(timeline: Timeline, delayed: int) -> str:
 
 
 def _whole(timeline: Timeline, delayed: int) -> str:
-    """That the excerpt is not chosen for its figures."""
+    """The figures of the whole timeline, to show that the excerpt is representative."""
     waits = _lengths(timeline, delayed)
     lasts = time(timeline.end_ns - timeline.begin_ns)
     mean = time(sum(waits) / len(waits))
@@ -189,7 +189,7 @@ def _whole(timeline: Timeline, delayed: int) -> str:
 
 
 def paragraph(said: str, width: int) -> list[str]:
-    """Lines of so many columns; a number and its unit are on the same one."""
+    """Wraps text to lines of at most `width` columns. A number and its unit stay on one line."""
     lines: list[str] = []
     for word in re.sub(UNIT, "\N{NO-BREAK SPACE}", said).split(" "):
         word = columns.cut(word, width)
@@ -201,5 +201,5 @@ def paragraph(said: str, width: int) -> list[str]:
 
 
 def share(part: float, whole: float) -> str:
-    """Nothing is no per cent, and little is not nothing."""
+    """`part` in percent of `whole`. A small part other than 0 is not shown as 0."""
     return "less than 0.1 %" if 0 < part < whole / 2000 else units.share(part, whole)

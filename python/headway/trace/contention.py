@@ -1,4 +1,4 @@
-"""The figures that threads are diagnosed by, from the spans of a timeline."""
+"""Computes the figures for the diagnosis of a GIL from the spans of a timeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ NS = 1e9  # in a second
 
 
 def contention_of(timeline: Timeline, delayed: int) -> Contention:
-    """Of the GIL of the thread `delayed`, a place in `timeline.threads` that waits for it."""
+    """The figures of the GIL that the thread `delayed`, an index in `timeline.threads`, waits
+    for."""
     gil = timeline.threads[delayed].gil
     interval_s = timeline.switch_interval_ns / NS or None
     waits, holds = (of_gils(timeline, kind).get(gil, []) for kind in (WAIT, HOLD))
@@ -44,8 +45,9 @@ def contention_of(timeline: Timeline, delayed: int) -> Contention:
 def _kept(
     timeline: Timeline, holds: list[Span], waits: list[Span], interval_s: float | None
 ) -> tuple[float, float]:
-    """How long a hold went on at most after the first drop request in it, and the waiting during
-    all holds that went on for long. A trace does not keep the holder's CPU time."""
+    """Returns the longest time that a hold went on after its first drop request, and the sum of
+    waits during all holds that went on for long, in seconds. A trace does not record the holder's
+    CPU time."""
     limit_s = diagnosis.long_hold_s(interval_s, None)
     begins = [hold.from_ns for hold in holds]
     waiters = {wait.thread for wait in waits}

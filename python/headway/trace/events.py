@@ -1,8 +1,9 @@
-"""A timeline of the events that the meter kept of a running process.
+"""Makes a timeline of the events that the meter kept of a running process.
 
-An event is the kernel's id of a thread, what it did, and when: see `crates/gil/src/trace`. The
-meter keeps the last of them, so the first that are there may end what began before; such a span is
-cut where what was seen begins. Knows nothing of how events are kept or where a timeline goes.
+An event is the kernel's id of a thread, a kind and a time: see `crates/gil/src/trace`. The meter
+keeps the latest events only, so the first of them may end a span whose begin is lost; such a span
+is cut at the begin of the timeline. This module does not depend on how events are kept or where a
+timeline goes.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from headway.trace.timeline import (
     TimelineThread,
 )
 
-# As `Kind` in crates/gil/src/trace/recording.rs.
+# The same values as `Kind` in crates/gil/src/trace/recording.rs.
 HELD, WAITS, TAKES, TAKES_AFTER_WAIT, DROPS, DROPS_FORCED = 1, 2, 3, 4, 5, 6
 ASKS, GAVE_UP, FORCED_TO_WAIT, FORCED_WAIT_ENDED, CLOSED = 7, 8, 9, 10, 11
 
-# As `Event` in crates/gil/src/trace/ring.rs: the time, and bits of a second word.
+# The layout of `Event` in crates/gil/src/trace/ring.rs: the time, and bits of a second word.
 EVENT = struct.Struct("<QQ")
 THREAD_MASK = (1 << 22) - 1
 KIND_SHIFT, KIND_MASK = 22, 15
@@ -37,13 +38,13 @@ GIL_SHIFT = 32
 
 
 class _Gil:
-    """What is known of a GIL between two events."""
+    """The state of a GIL between two events."""
 
     __slots__ = ("held_since_ns", "holder", "name", "seen")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # A place in `Timeline.threads`; -1 while nobody holds.
+        # An index in `Timeline.threads`; -1 while no thread holds the GIL.
         self.holder = -1
         self.held_since_ns = 0
         self.seen = False
@@ -58,7 +59,7 @@ class _Reader:
         self.names = names
         self.gils: dict[int, _Gil] = {}
         self.places: dict[tuple[int, str], int] = {}
-        # Of threads that wait: since when. By place in `Timeline.threads`.
+        # The begins of the waits in progress, by index in `Timeline.threads`.
         self.waits: dict[int, int] = {}
         self.forced_waits: dict[int, int] = {}
 
@@ -74,7 +75,7 @@ class _Reader:
             if kind == TAKES_AFTER_WAIT:
                 since_ns = self.waits.pop(thread, self.timeline.begin_ns)
                 self._add(WAIT, thread, since_ns, at_ns)
-            # A drop among events that were lost.
+            # The previous holder's drop may be among the lost events.
             self._end_hold(gil, at_ns, UNFINISHED)
             gil.holder, gil.held_since_ns = thread, at_ns
             gil.seen = True
@@ -97,7 +98,7 @@ class _Reader:
             self._add(FORCED_WAIT, thread, since_ns, at_ns)
 
     def end(self) -> None:
-        """What is under way goes on beyond what was seen."""
+        """Ends the spans that are still open at the end of the timeline."""
         for gil in self.gils.values():
             self._end_all(self.timeline.end_ns, gil)
 
@@ -119,7 +120,7 @@ class _Reader:
         place = self.places.get((native_id, gil))
         if place is None:
             place = self.places[native_id, gil] = len(self.timeline.threads)
-            # All threads that the meter has no book for have one id.
+            # All threads without counters of their own share the id 0.
             unnamed = f"thread {native_id}" if native_id else "(unmeasured)"
             name = self.names.get(native_id) or unnamed
             self.timeline.threads.append(TimelineThread(name, gil, native_id))
@@ -127,15 +128,15 @@ class _Reader:
 
 
 def to_timeline(trace: Mapping[str, Any], report: GilReport, process_name: str = "") -> Timeline:
-    """The timeline of what `headway.meter.engine.read_trace()` returned. `report` is the GIL report
-    of the same process: it has the names of the threads that run."""
+    """The timeline of the events that `headway.meter.engine.read_trace()` returned. `report` is the
+    GIL report of the same process, which has the names of the running threads."""
     began_ns, lost = trace["began_ns"], trace["lost"]
-    # A forced wait is told of when it is over.
+    # Events of forced waits are recorded when the wait is over, so the order is not that of time.
     events = sorted(EVENT.iter_unpack(trace["events"]), key=_time_of)
     timeline = Timeline(
         title=process_name,
         threads=[],
-        # After a crash nobody told the end.
+        # After a crash the end is not recorded, so the last event stands for it.
         end_ns=max(began_ns, trace["ended_ns"], events[-1][0] if events else 0) - began_ns,
         begin_ns=events[0][0] - began_ns if events and lost else 0,
         process_id=report.pid,
@@ -156,7 +157,8 @@ def _time_of(event: tuple[int, ...]) -> int:
 
 
 def _thread_names(trace: Mapping[str, Any], report: GilReport) -> dict[int, str]:
-    """By the kernel's id. A thread that runs counts before one that ended."""
+    """The names of threads by the kernel's id. If an id was used twice, the name of the running
+    thread wins."""
     names = dict(trace["threads"])
     for row in report.threads:
         if row.native_id and row.name and (row.alive or row.native_id not in names):
@@ -165,8 +167,8 @@ def _thread_names(trace: Mapping[str, Any], report: GilReport) -> dict[int, str]
 
 
 def _gil_names(rows: Iterable[tuple[int, int | None, str]]) -> dict[int, str]:
-    """By serial number; what the program calls it, else its interpreter. Two never share a name
-    unless they are openings of one interpreter's."""
+    """The names of GILs by serial number: the name that the program gave, else that of the
+    interpreter. Two GILs share a name only if both belong to the same interpreter."""
     names: dict[int, str] = {}
     owners: dict[str, int | None] = {}
     for serial, interpreter, told in sorted(rows):

@@ -1,4 +1,4 @@
-"""How GILs passed from thread to thread, as a timeline shows it. Pure."""
+"""Finds the handoffs of GILs between threads in a timeline. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from headway.trace.timeline import HOLD, WAIT, Span, Timeline
 
 
 class Pass(NamedTuple):
-    """From a drop to the next take, while somebody waited: what the books call a handoff. The
-    dropper and the taker, places in `Timeline.threads`, may be the same thread, which then has
-    taken the GIL back before the waiter was there."""
+    """A handoff: the time from a drop to the next take while a thread waits. `dropper` and `taker`
+    are indexes in `Timeline.threads`. They are equal if the thread took the GIL back before the
+    waiter could."""
 
     from_ns: int
     to_ns: int
@@ -21,7 +21,7 @@ class Pass(NamedTuple):
 
 
 def passes(timeline: Timeline) -> list[Pass]:
-    """In order, those of all GILs."""
+    """The handoffs of all GILs, in order of time."""
     found: list[Pass] = []
     for gil, holds in of_gils(timeline, HOLD).items():
         waits = of_gils(timeline, WAIT).get(gil, [])
@@ -35,7 +35,8 @@ def passes(timeline: Timeline) -> list[Pass]:
 
 
 def of_gils(timeline: Timeline, kind: str) -> dict[str, list[Span]]:
-    """By the names of GILs, the spans of one kind, in order; not those of threads without one."""
+    """The spans of one kind by the name of their GIL, in order of time. Spans of threads without a
+    GIL are left out."""
     found: dict[str, list[Span]] = {}
     for span in timeline.spans:
         gil = timeline.threads[span.thread].gil

@@ -1,6 +1,6 @@
-"""Lanes of a timeline as SVG: bars, arrows between them, a time axis, the numbers of an episode.
+"""Lanes of a timeline as SVG: bars, arrows between them, a time axis, the numbers of the steps.
 
-Pure. A panel knows where it lies; what is around it (`svg`) does not know how a lane looks.
+Pure. A panel knows its position in the drawing; `svg` arranges panels and does not draw lanes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from headway.trace.walk_through import Step, name_of, time
 from headway.trace.window import sums
 
 NAMES_WIDTH, RIGHT = 178, 22
-# No bar is narrower, in px; arrows between the same lanes are farther apart, most of them.
+# The smallest width of a bar, and the smallest mean distance of arrows between the same two lanes,
+# in px.
 LEAST_WIDTH, ARROWS_APART = 2.0, 10.0
 AXIS_HEIGHT, BADGES_HEIGHT = 34, 26
-# For so many lanes, so high is each; names are smaller in the last.
+# The height of a lane in px by the number of lanes: (most lanes, height).
 PITCHES = ((8, 48), (16, 32), (1000, 21))
-# What a bar's text needs.
+# The widths in px that a bar needs for a short and for a long label.
 NARROW_LABEL, WIDE_LABEL = 58, 150
 LABELS = {HOLD: "holds the GIL", WAIT: "waits", FORCED_WAIT: "forced wait", REQUEST: "request"}
 CLASSES = {HOLD: "hold", WAIT: "wait", FORCED_WAIT: "forced-wait"}
@@ -32,9 +33,10 @@ MARKS = 11
 
 
 class Panel:
-    """`top` is its upper edge, and `bottom` the lower one of its lanes; `ids` begins the names of
-    patterns and arrowheads. `widened` and `smeared` tell after drawing whether something is drawn
-    wider than it is, or several spans as one; `arrows_left_out` how many had no room."""
+    """A panel of lanes. `top` is its upper edge, `bottom` the lower edge of its lanes; `ids` is the
+    prefix of the ids of patterns and arrowheads. After drawing, `widened` is true if a bar is
+    wider than its span, `smeared` if several spans share a bar, and `arrows_left_out` counts the
+    arrows that had no room."""
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class Panel:
                 yield text("muted small", 14, middle + 13, figures)
 
     def _beside(self, lane: Lane) -> Iterable[str]:
-        """Requests above the bars, and the time on a core below."""
+        """Requests above the bars, and the time on a core below them."""
         above = self.middle(lane.thread) - self.bar_height / 2 - 3
         below = self.middle(lane.thread) + self.bar_height / 2 + 2
         path, last = "", self.left - 9
@@ -149,7 +151,7 @@ class Panel:
     def _states(self, lane: Lane) -> Iterable[str]:
         column_ns = self.lasts_ns / (self.right - self.left)
         found = tracks.bars(lane.states, self.timeline.begin_ns, column_ns, LEAST_WIDTH)
-        # What is drawn wider than it is lies on its neighbours, not under them.
+        # Widened bars are drawn last, so that their neighbours do not cover them.
         for bar in sorted(found, key=lambda bar: bar.widened):
             if bar.shares:
                 self.smeared = True
@@ -162,7 +164,7 @@ class Panel:
         span, kind = bar.spans[0], bar.kind
         height = self.bar_height if kind == HOLD else round(self.bar_height * 0.62)
         x, width = self.left + bar.left, bar.right - bar.left
-        # Where it is drawn wider than it is, it still begins within the panel.
+        # A widened bar must still lie within the panel.
         x = min(max(x, self.left), self.right - width)
         y = self.middle(thread) - height / 2
         fill = "" if kind == HOLD else f'fill="url(#{self.ids}-{CLASSES[kind]})"'
@@ -184,12 +186,12 @@ class Panel:
             return ""
         said = time(span.to_ns - span.from_ns)
         if span.from_ns <= self.timeline.begin_ns or span.to_ns >= self.timeline.end_ns:
-            # How long it is nobody sees here.
+            # The span is cut at the panel's edge, so its length is unknown here.
             return LABELS[span.kind] if width >= WIDE_LABEL else ""
         return f"{LABELS[span.kind]} {said}" if width >= WIDE_LABEL else said
 
     def _smear(self, bar: Bar, thread: int) -> str:
-        """Of each column, as much of the lane's height as was held, and above as was waited."""
+        """A stacked area: for each column, the shares of time held and waited as heights."""
         height, floor = self.bar_height, self.middle(thread) + self.bar_height / 2
         drawn, bases = "", [0.0] * len(bar.shares)
         for state, kind in enumerate(SMEARS):
@@ -206,7 +208,7 @@ class Panel:
         return grouped(drawn, self._told(bar))
 
     def _told(self, bar: Bar) -> str:
-        """What a browser shows of a bar under the mouse."""
+        """The tooltip of a bar."""
         if len(bar.spans) > 1:
             kinds = [(kind, [s for s in bar.spans if s.kind == kind]) for kind in tracks.STATES]
             return "; ".join(
@@ -222,7 +224,7 @@ class Panel:
         )
 
     def _arrows(self) -> Iterable[str]:
-        """Of drop requests to the holder, and of the GIL's way from thread to thread."""
+        """Arrows from each drop request to the holder, and for each handoff of the GIL."""
         ways = [
             ("ask", each.at_ns, each.at_ns, each.waiter, each.holder)
             for each in self.timeline.drop_requests
@@ -252,7 +254,8 @@ class Panel:
                 yield grouped(line(kind, x, start, to_x, end, head), said + lasts)
 
     def _badges(self) -> Iterable[str]:
-        """Those that would hide each other stand side by side, or become one."""
+        """The numbers of the steps. Numbers that would overlap stand side by side, or become one
+        range."""
         y = self.top + AXIS_HEIGHT + BADGES_HEIGHT / 2 - 2
         groups: list[list[tuple[str, Step]]] = []
         for each in self.badges:
@@ -277,12 +280,12 @@ class Panel:
                 place += 2 * BADGE + 2
 
     def _head(self, step: Step) -> float:
-        """The upper edge of the lane of a step."""
+        """The upper edge of the bars in the lane of a step."""
         return self.middle(step.thread) - self.bar_height / 2
 
 
 def n(value: float) -> str:
-    """A number in as few characters as do."""
+    """`value` rounded to a tenth, in as few characters as possible."""
     return f"{value:.1f}".removesuffix(".0").replace("-0.0", "0")
 
 

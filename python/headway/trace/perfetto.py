@@ -1,12 +1,12 @@
 """A timeline as a Chrome trace: JSON that ui.perfetto.dev opens, and chrome://tracing.
 
 Each thread has a track with its holds and waits as slices and its drop requests as marks, from
-which arrows lead to marks in the holds that are to end. Above them each GIL has a track that shows
-who holds it. The format is "Trace Event Format"; times there are microseconds. Slices are pairs of
-events, begin and end, and not complete ones: a begin and a duration would each be rounded, and
-slices that touch then overlap.
+which arrows lead to marks in the holders' slices. Above them each GIL has a track that shows its
+holders. The format is "Trace Event Format"; its times are microseconds. Slices are pairs of begin
+and end events rather than complete events: a begin and a duration would each be rounded, so that
+adjacent slices would overlap.
 
-It knows nothing of where a timeline comes from or where the text goes.
+This module does not depend on where a timeline comes from or where the text goes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headway.trace.timeline import HOLD, REQUEST, RUNNING, Span, Timeline
 # Above every thread id that Linux gives out.
 FIRST_GIL_TRACK = 1 << 22
 FIRST_THREAD_TRACK = FIRST_GIL_TRACK + (1 << 16)
-# What is no part of a thread's taking turns has a track of its own, since slices of one track nest.
+# Slices of one track must nest, so spans that overlap holds and waits have a track of their own.
 BESIDE_THREAD = {REQUEST: 1 << 24, RUNNING: 1 << 25}
 TRACK_NAMES = {REQUEST: "requests of {}", RUNNING: "{} on a core"}
 
 
 def to_chrome(timeline: Timeline) -> Iterator[str]:
-    """The text, in pieces of any size; a line for each event."""
+    """Yields the text in pieces of any size. Each event is one line."""
     notes = {
         "title": timeline.title,
         "begin_ns": timeline.begin_ns,
@@ -53,7 +53,7 @@ def _microseconds(ns: int) -> str:
 
 
 def _events(timeline: Timeline) -> Iterator[str]:
-    """Everything but the process, without its braces."""
+    """The members of all event objects but that of the process: no "pid", no braces."""
     tracks = [
         thread.native_id or FIRST_THREAD_TRACK + place
         for place, thread in enumerate(timeline.threads)
@@ -71,7 +71,7 @@ def _events(timeline: Timeline) -> Iterator[str]:
 
     names = [to_json(thread.name) for thread in timeline.threads]
     told_of: dict[tuple[str, str, str], str] = {}
-    # A thread may hold one GIL after another on one track, so all is in order of time.
+    # A thread may hold several GILs in turn on one track, so all spans are sorted by time.
     for span in sorted(timeline.spans, key=lambda span: (span.from_ns, span.to_ns)):
         track = tracks[span.thread] + BESIDE_THREAD.get(span.kind, 0)
         gil = timeline.threads[span.thread].gil
@@ -90,8 +90,8 @@ def _events(timeline: Timeline) -> Iterator[str]:
         holder = tracks[request.holder]
         asked = f'{{"holder":{names[request.holder]}}}'
         asks = f'{{"waiter":{names[request.waiter]}}}'
-        # An arrow joins what was told last of its two tracks. It leads from mark to mark, since
-        # Perfetto has arrows begin at what began first, and the hold is older than the wait.
+        # An arrow joins the latest events of its two tracks. It leads from mark to mark, because
+        # Perfetto begins arrows at the older slice, and the hold is older than the wait.
         yield f'"tid":{waiter},"ph":"i","s":"t",{at},"name":"drop request","args":{asked}'
         yield f'"tid":{waiter},"ph":"s","id":{number},{at},"name":"request"'
         yield f'"tid":{holder},"ph":"i","s":"t",{at},"name":"asked to drop","args":{asks}'

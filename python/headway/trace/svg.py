@@ -1,7 +1,8 @@
-"""A timeline as a drawing: an SVG file that needs nothing else, for light and dark.
+"""A timeline as a drawing: a self-contained SVG file with a light and a dark theme.
 
-One lane for each thread; below it one wait is magnified, told step by step, and summed up in words.
-Pure: the same timeline gives the same bytes. `panel` draws lanes; this puts together.
+The drawing has one lane for each thread; below the lanes one wait is magnified, described step by
+step, and summed up in words. Pure: the same timeline gives the same bytes. `panel` draws the lanes;
+this module arranges the parts.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from headway.trace.window import Excerpt
 STYLE = resources.files("headway.trace").joinpath("drawing.css").read_text("utf-8")
 
 WIDTH, MARGIN = 1000, 14
-# px of a line, and characters that surely fit on one.
+# The height of a line of text in px, and the number of characters that fit on one.
 LINE, CHARACTERS = 21, 132
 MOST_LANES, MOST_MAGNIFIED = 40, 5
 
 
 def draw(timeline: Timeline, *, whole: bool = False, name: str = "timeline") -> str:
-    """The file's text. Without `whole`, a telling stretch of a timeline that is long. `name` begins
-    the ids of its elements, so that several can stand in one page."""
+    """Returns the file's text. Unless `whole` is true, a long timeline is reduced to a
+    representative excerpt. `name` is the prefix of the ids of the elements, so that several
+    drawings can stand in one page."""
     shown = window.all_of(timeline) if whole else window.telling(timeline)
     steps = episode(shown)
     numbered = [(str(place), step) for place, step in enumerate(steps, start=1)]
@@ -99,7 +101,7 @@ def _file(name: str, title: str, told: str, parts: Iterable[str], height: float)
 
 
 def _definitions(name: str) -> str:
-    """Hatching, dots and arrowheads: what tells kinds apart without colours."""
+    """Hatching, dots and arrowheads, which distinguish the kinds of spans without colours."""
     heads = "".join(
         f'<marker id="{name}-{kind}-head" class="{kind}-head" viewBox="0 0 8 8" refX="6" refY="4" '
         'markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse" orient="auto">'
@@ -117,7 +119,7 @@ def _definitions(name: str) -> str:
 
 
 def _legend(timeline: Timeline, name: str, y: float) -> tuple[list[str], float]:
-    """What the signs mean, of those kinds that there are; and where what is below may begin."""
+    """Returns the legend of the kinds that occur, and the y coordinate below it."""
     parts: list[str] = []
     kinds = {span.kind for span in timeline.spans}
     x = float(MARGIN)
@@ -159,7 +161,7 @@ def _legend(timeline: Timeline, name: str, y: float) -> tuple[list[str], float]:
 
 
 def _lens(panel: Panel, lens: Panel, part: Timeline) -> Iterable[str]:
-    """From where it is in the panel to where it is magnified."""
+    """Connects a part of the panel with its magnified panel."""
     left, right = panel.x(part.begin_ns), panel.x(part.end_ns)
     if right - left < 4:
         left, right = (left + right) / 2 - 2, (left + right) / 2 + 2
@@ -173,7 +175,7 @@ def _lens(panel: Panel, lens: Panel, part: Timeline) -> Iterable[str]:
 
 
 def _notes(shown: Excerpt, panels: Sequence[Panel], left_out: int) -> Iterable[str]:
-    """In what the drawing is not what was."""
+    """Sentences on what the drawing leaves out or does not show to scale."""
     timeline = shown.timeline
     panel = panels[0]
     if panel.widened:

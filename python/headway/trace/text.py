@@ -1,8 +1,9 @@
 """A timeline as text for a terminal. Pure.
 
-One row for each thread, one column for each stretch of time, and arrows between the rows. What is
-too short for a column is a thin bar in it. Below, one wait is magnified, told step by step, and
-summed up in words. Plain ASCII where the encoding has no block elements.
+The drawing has one row for each thread, one column for each stretch of time, and arrows between the
+rows. A span that is shorter than a column is a thin bar in it. Below the drawing, one wait is
+magnified, described step by step, and summed up in words. The drawing is plain ASCII if the
+encoding has no block elements.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from headway.trace.window import sums
 
 MOST_LANES, MOST_MAGNIFIED = 20, 5
 MOST_NAME, SHARE_COLUMNS, MARK_COLUMNS = 18, 9, 10
-# Arrows between the same lanes are farther apart, most of them.
+# The smallest mean distance of arrows between the same two lanes, in columns.
 ARROWS_APART = 2
 NUMBERS = "①②③④⑤⑥⑦⑧⑨"
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 class Signs(NamedTuple):
-    """`slivers` are holds of a part of a column, by that part; arrows that come from another column
-    turn where they leave (`from_above`, `from_below`), and again unless they end there."""
+    """The characters of a drawing. `slivers` show holds that fill part of a column, in order of
+    that part. An arrow to another column has a corner where it starts (`from_above`,
+    `from_below`), and a second one (`then_up`, `then_down`) unless it ends in the same gap."""
 
     hold: str
     slivers: str
@@ -100,8 +102,8 @@ PLAIN = Style()
 
 
 def draw(timeline: Timeline, style: Style = PLAIN, *, whole: bool = False) -> str:
-    """The drawing, with a newline at its end. Without `whole`, a telling stretch of a timeline that
-    is long."""
+    """Returns the drawing, with a newline at its end. Unless `whole` is true, a long timeline is
+    reduced to a representative excerpt."""
     shown = window.all_of(timeline) if whole else window.telling(timeline)
     signs = BLOCKS if style.blocks else ASCII
     steps = episode(shown)
@@ -183,7 +185,8 @@ class _Panel:
         return min(max(0, place), self.columns - 1)
 
     def _axis(self) -> Iterable[str]:
-        """Times, and below them a line with a mark at each. A label is where it hides no other."""
+        """The times, and below them a line with a mark at each. Labels that would overlap are left
+        out."""
         timeline = self.timeline
         most = max(2, self.columns // MARK_COLUMNS)
         found = axis.marks(
@@ -204,7 +207,7 @@ class _Panel:
         yield self._beside("") + self.style.dim("".join(level))
 
     def _badges(self) -> str:
-        """Numbers at their columns; where there is no room, after one another."""
+        """The step numbers at their columns. A number whose column is taken moves to the right."""
         row = [" "] * self.columns
         place = 0
         for number, step in self.badges:
@@ -234,7 +237,8 @@ class _Panel:
         return "".join(drawn)
 
     def _spans(self, spans: Sequence[Span], look: tuple[str, str, str]) -> str:
-        """Begins, ends and what is between; where several begin in a column, that they are many."""
+        """Draws begins, ends and middles of spans. A column that several spans share has a sign of
+        its own."""
         begin, end, many = look
         row = [" "] * self.columns
         for span in spans:
@@ -245,7 +249,7 @@ class _Panel:
         return "".join(row)
 
     def _gaps(self) -> list[str]:
-        """What is between the lanes: drop requests, and over them the GIL's ways."""
+        """The rows between the lanes: arrows of drop requests, and over them those of handoffs."""
         ways: dict[tuple[bool, int, int], list[tuple[int, int]]] = {}
         for each in self.timeline.drop_requests:
             place = self.column(each.at_ns)
@@ -273,7 +277,7 @@ class _Panel:
         down = last > first
         if right - left == 1:
             left = right
-        # From the gap beside the source to that beside the target.
+        # From the gap next to the source to the gap next to the target.
         way = range(first, last) if down else range(first - 1, last - 1, -1)
         head = signs.down if down else signs.up
         if asks:
@@ -282,7 +286,7 @@ class _Panel:
             row, ends = gaps[place], place == way[-1]
             if place == way[0] and left < right:
                 if row[left] in (signs.ask_up, signs.ask_down, signs.asking) and right - left > 2:
-                    # Who asked a moment before is to be seen too.
+                    # Keep the arrow of the drop request visible.
                     left += 1
                 row[left] = signs.from_above if down else signs.from_below
                 row[left + 1 : right] = signs.level * (right - left - 1)
@@ -309,7 +313,7 @@ class _Panel:
 
 
 def _write(row: list[str], middle: int, said: str) -> None:
-    """Centred where it fits, and where nothing stands yet."""
+    """Writes `said` centred at `middle`, if it fits and hides nothing."""
     left = min(max(0, middle - len(said) // 2), len(row) - len(said))
     place = slice(max(0, left - 1), left + len(said) + 1)
     if left >= 0 and not "".join(row[place]).strip():

@@ -1,28 +1,29 @@
-"""What threads did with their GILs, moment by moment, wherever it was seen.
+"""The model of a timeline: the holds, waits and drop requests of threads, with their times.
 
-`headway run --trace` fills it from real holds and waits, `headway simulate` from simulated ones;
-what draws or exports it cannot tell which. It knows nothing of files and drawings.
+`headway run --trace` fills it from measured holds and waits, `headway simulate` from simulated
+ones; the code that draws or exports a timeline treats both alike. This module does not depend on
+files or drawings.
 
-Times are nanoseconds by whatever clock, all within `begin_ns` and `end_ns`. Spans of one thread and
-kind do not overlap, and are in order.
+Times are nanoseconds of any clock, all within `begin_ns` and `end_ns`. Spans of one thread and kind
+do not overlap, and are in order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# What a span is: the thread holds its GIL; waits for it (from its first look at a held GIL to its
-# take); was forced to drop it and waits until another has taken it; answers a request; or is on a
-# core (simulated only).
+# The kinds of spans: the thread holds its GIL; waits for the GIL (from its first look at a held GIL
+# to its take); was forced to drop the GIL and waits until another thread has taken it; answers a
+# request; or runs on a core (simulated only).
 HOLD, WAIT, FORCED_WAIT, REQUEST, RUNNING = "hold", "wait", "forced wait", "request", "running"
-# How a hold ended: it was asked for (`headway.gil` has the words), or not; or it has not.
+# How a hold ended: by a drop request, by the thread itself, or not yet.
 FORCED, VOLUNTARY, UNFINISHED = "forced", "voluntary", ""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineThread:
-    """`gil` is the name of its GIL; empty for a thread without one (a client, a free-threaded
-    build)."""
+    """A thread of a timeline. `gil` is the name of the thread's GIL, or "" for a thread without a
+    GIL (a client, a free-threaded build)."""
 
     name: str
     gil: str = ""
@@ -31,8 +32,9 @@ class TimelineThread:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`thread` is a place in `Timeline.threads`. `how` tells how a hold ended; for other kinds it
-    is empty. A span that was under way at the begin or the end of what was seen is cut there."""
+    """A stretch of time in one state. `thread` is an index in `Timeline.threads`. `how` is how a
+    hold ended, and "" for other kinds. A span that crosses the begin or the end of the timeline is
+    cut there."""
 
     kind: str
     thread: int
@@ -43,8 +45,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class DropRequest:
-    """`waiter` asks `holder` to drop; both are places in `Timeline.threads`, `holder` -1 where it
-    was not seen."""
+    """`waiter` asks `holder` to drop the GIL. Both are indexes in `Timeline.threads`; `holder` is
+    -1 if it is unknown."""
 
     at_ns: int
     waiter: int
@@ -53,8 +55,8 @@ class DropRequest:
 
 @dataclass(slots=True)
 class Timeline:
-    """`lost` counts the events that were not kept, for want of room. `switch_interval_ns` is that
-    of its GILs; 0 where it is not known, or they differ."""
+    """A timeline. `lost` counts the events that were discarded for lack of room.
+    `switch_interval_ns` is the switch interval of its GILs; 0 if it is unknown, or differs."""
 
     title: str
     threads: list[TimelineThread]

@@ -1,8 +1,7 @@
-"""Writes the trace of a program as a file for ui.perfetto.dev, or as a drawing, and says what is in
-it.
+"""Writes the trace of a program as a file for ui.perfetto.dev or as a drawing, and describes it.
 
-Run by `headway run --trace` at the end of the program, in its process, and by `headway report
---trace` in another. It knows nothing of how either came by the events.
+`headway run --trace` calls it at the end of the program, in the program's process; `headway report
+--trace` calls it in another process. It does not depend on how either reads the events.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ DRAWING = ".svg"
 def write_trace(
     trace: Mapping[str, Any], report: GilReport, path: str, process_name: str = ""
 ) -> str:
-    """Writes what `headway.meter.engine.read_trace()` returned. `report` is the GIL report of the
-    same process. Returns a line on the file for the user. Raises OSError."""
+    """Writes the events that `headway.meter.engine.read_trace()` returned. `report` is the GIL
+    report of the same process. Returns a line for the user that describes the file. Raises
+    OSError."""
     timeline = to_timeline(trace, report, process_name)
     if path.endswith(DRAWING):
         from headway.trace import svg
@@ -38,13 +38,14 @@ def write_trace(
 
 
 def prepare(path: str) -> None:
-    """Imports what is needed at the program's end, when the file system may be another."""
+    """Imports now the modules that `write_trace` needs, because at the program's end the file
+    system may have changed."""
     if path.endswith(DRAWING):
         from headway.trace import svg  # noqa: F401 - for `write_trace`
 
 
 def describe(timeline: Timeline) -> str:
-    """How much there is, and what is not there any more."""
+    """The length of the trace, its numbers of holds and waits, and the number of lost events."""
     holds, waits = (sum(1 for span in timeline.spans if span.kind == kind) for kind in (HOLD, WAIT))
     seconds = (timeline.end_ns - timeline.begin_ns) / NS
     lost = f"; {timeline.lost:,} events before that are not kept" if timeline.lost else ""
@@ -53,7 +54,7 @@ def describe(timeline: Timeline) -> str:
 
 
 def _blocks(pieces: Iterable[str]) -> Iterator[bytes]:
-    """Larger ones: a piece is a line."""
+    """Joins pieces, which are single lines, to larger blocks."""
     gathered: list[str] = []
     characters = 0
     for piece in pieces:

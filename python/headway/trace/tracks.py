@@ -1,8 +1,8 @@
-"""A timeline as lanes of a drawing, one for each thread, at a resolution. Pure.
+"""Turns a timeline into lanes of a drawing, one for each thread, at a given resolution. Pure.
 
-What is wider than the least that can be seen is drawn as it is. A single narrower span is drawn as
-wide as that least; several beside each other become one smear that knows of each of its columns
-which share was held, and which waited, so that no drawing makes more of them than there is.
+A span of at least the smallest visible width is drawn to scale. A single narrower span is widened
+to that width. Several narrow spans next to each other become one smear, which has the shares of
+time held and waited for each of its columns, so that a drawing does not exaggerate them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import NamedTuple
 from headway.trace.timeline import FORCED_WAIT, HOLD, REQUEST, RUNNING, WAIT, Span, Timeline
 from headway.trace.window import sums
 
-# A thread is in one of these at a time; the others go on beside.
+# A thread is in at most one of these states at a time; the other kinds overlap them.
 STATES = (HOLD, WAIT, FORCED_WAIT)
 
 
 @dataclass(slots=True)
 class Lane:
-    """`thread` is a place in `Timeline.threads`, `states` are spans of STATES, in order."""
+    """The spans of one thread. `thread` is an index in `Timeline.threads`; `states` are spans of
+    STATES, in order of time."""
 
     thread: int
     states: list[Span] = field(default_factory=list)
@@ -29,13 +30,13 @@ class Lane:
 
 
 def lanes(timeline: Timeline, most: int, wanted: Collection[int] = ()) -> tuple[list[Lane], int]:
-    """The lanes of `wanted` threads and of those that held and waited longest, in the timeline's
-    order, threads of one GIL together; and how many others have been left out. A thread of which
-    nothing was seen has none."""
+    """Returns at most `most` lanes and the number of threads left out. The lanes are those of the
+    `wanted` threads and of the threads that held and waited longest, in the timeline's order, with
+    the threads of one GIL together. A thread without spans has no lane."""
     busy_ns: dict[int, int] = {}
     for kind in (HOLD, WAIT, REQUEST, RUNNING):
         for thread, ns in sums(timeline, kind).items():
-            # A hold of no time counts too.
+            # Starting at 1, a thread whose spans all have length 0 counts too.
             busy_ns[thread] = busy_ns.get(thread, 1) + (ns if kind in STATES else 0)
     ranked = sorted(busy_ns, key=lambda thread: (thread not in wanted, -busy_ns[thread], thread))
     gils = [thread.gil for thread in timeline.threads]
@@ -57,9 +58,9 @@ def lanes(timeline: Timeline, most: int, wanted: Collection[int] = ()) -> tuple[
 
 
 class Bar(NamedTuple):
-    """One or more spans as they are drawn, in columns from the left. Where there are several,
-    `shares` has for each column from the first on which share of it is each of STATES; `widened`
-    is what is drawn wider than it is."""
+    """One or more spans as they are drawn, in columns from the left. For a smear, `shares` has for
+    each of its columns the share of each of STATES; `widened` is true if the bar is wider than its
+    spans."""
 
     left: float
     right: float
@@ -69,15 +70,15 @@ class Bar(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """A hold, if there is one; else what it is most of the time."""
+        """HOLD if any span is a hold, else the kind of the longest span."""
         if any(span.kind == HOLD for span in self.spans):
             return HOLD
         return max(self.spans, key=lambda span: span.to_ns - span.from_ns).kind
 
 
 def bars(spans: Sequence[Span], begin_ns: int, column_ns: float, least: float) -> list[Bar]:
-    """`spans` of one lane, in order, as bars of at least so many columns. `column_ns` is the time
-    of one column."""
+    """Turns the `spans` of one lane, in order, into bars that are at least `least` columns wide.
+    `column_ns` is the time of one column."""
     drawn: list[Bar] = []
     narrow: list[Span] = []
 
@@ -115,7 +116,7 @@ def _cluster(spans: Sequence[Span], begin_ns: int, column_ns: float, least: floa
 def shares(
     spans: Sequence[Span], begin_ns: float, column_ns: float, columns: int
 ) -> list[tuple[float, float, float]]:
-    """Of each of `columns` from `begin_ns` on, which share is in each of STATES."""
+    """Returns the share of each of STATES, for each of `columns` columns from `begin_ns` on."""
     found = [[0.0] * len(STATES) for _ in range(columns)]
     for span in spans:
         state = STATES.index(span.kind)

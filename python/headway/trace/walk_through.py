@@ -1,7 +1,8 @@
-"""One wait of a timeline told step by step: who waits, asks, drops and takes, and when. Pure.
+"""Describes one wait of a timeline step by step: wait, drop request, drop and take. Pure.
 
-What a sentence says has been seen; a step that was not seen has none. Where no wait was seen to
-end, it is told how the GIL was dropped and taken back meanwhile.
+Each sentence describes events that the timeline contains; a step that it does not contain has no
+sentence. If the timeline contains no complete wait, the steps show how another thread drops the GIL
+and takes it back during a wait.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from headway.trace.handoffs import passes
 from headway.trace.timeline import FORCED, HOLD, WAIT, DropRequest, Span, Timeline
 from headway.trace.window import Excerpt, complete, cut
 
-# Of so many waits the one is told in which most happens.
+# The wait with the most steps is chosen among this many waits.
 LOOKED_AT = 20
-# A part is magnified if it becomes so many times as wide; around it is this share of it.
+# The smallest magnification that is worth a panel of its own, and the margin on each side as a
+# share of the part.
 MAGNIFIED, AROUND = 8, 0.18
 AT_ONCE_NS = 1_000
 WORDS = ("never", "once", "twice")
 
 
 class Step(NamedTuple):
-    """`thread`, a place in `Timeline.threads`, does it."""
+    """One step. `thread` is the index in `Timeline.threads` of the thread that acts."""
 
     at_ns: int
     thread: int
@@ -32,7 +34,8 @@ class Step(NamedTuple):
 
 
 def episode(shown: Excerpt) -> list[Step]:
-    """The steps of a wait of the thread that the excerpt is about; none if none was seen."""
+    """Returns the steps of one wait of the excerpt's delayed thread, or an empty list if there is
+    no such wait."""
     timeline, delayed = shown.timeline, shown.delayed
     if delayed is None:
         return []
@@ -49,7 +52,7 @@ def episode(shown: Excerpt) -> list[Step]:
         key=lambda each: each.at_ns,
     )
     told = [_tell(timeline, wait, holds, asked, later=wait is not waits[-1]) for wait in waits]
-    # Better one in which the thread itself asks.
+    # Among equals, prefer the wait in which the waiting thread itself sends the drop request.
     best = max(told, key=lambda steps: (len(steps), _own(steps)), default=[])
     return best or _in_vain(timeline, delayed)
 
@@ -66,8 +69,8 @@ def _tell(
     *,
     later: bool,
 ) -> list[Step]:
-    """`holds` and `asked` are all of the GIL, in order; `later` says whether the thread waits
-    again."""
+    """The steps of `wait`. `holds` and `asked` are all holds and drop requests of the GIL, in
+    order of time. `later` is true if the thread waits again afterwards."""
     waiter = name_of(timeline, wait.thread)
     first = bisect_left(holds, wait.from_ns, key=lambda span: span.to_ns)
     then = bisect_left(holds, wait.to_ns, key=lambda span: span.from_ns)
@@ -92,7 +95,7 @@ def _tell(
 
 
 def _answered(wait: Span, hold: Span, asked: Sequence[DropRequest]) -> DropRequest | None:
-    """The drop request that ended a hold: that of the thread that waits, if it made one."""
+    """The drop request that ended a hold; the waiting thread's own request comes first."""
     begin_ns = max(wait.from_ns, hold.from_ns)
     first = bisect_left(asked, begin_ns, key=lambda each: each.at_ns)
     last = bisect_left(asked, hold.to_ns + 1, key=lambda each: each.at_ns)
@@ -132,7 +135,8 @@ def _in_vain(timeline: Timeline, thread: int) -> list[Step]:
 
 
 def _asking(timeline: Timeline, wait: Span, request: DropRequest, passed: int) -> Step:
-    """`passed` is how often others have taken the GIL meanwhile."""
+    """The step of a drop request. `passed` counts the takes by other threads since the wait
+    began."""
     whom = name_of(timeline, request.holder) if request.holder >= 0 else "the holder"
     who = "it" if request.waiter == wait.thread else name_of(timeline, request.waiter)
     after_ns = request.at_ns - wait.from_ns
@@ -161,7 +165,7 @@ def _drop(timeline: Timeline, hold: Span, request: DropRequest | None) -> Step:
 
 
 def _after(timeline: Timeline, wait: Span, since: Sequence[Span], *, later: bool) -> list[Step]:
-    """What the waiter makes of the GIL that it waited for, until another has it."""
+    """The steps from the waiter's take until another thread takes the GIL."""
     waiter = name_of(timeline, wait.thread)
     mine = []
     for span in since:
@@ -188,8 +192,8 @@ def _after(timeline: Timeline, wait: Span, since: Sequence[Span], *, later: bool
 
 
 def magnified(timeline: Timeline, steps: Sequence[Step]) -> Timeline | None:
-    """What is around the steps after the first, which takes long enough to be seen; None if they
-    can be seen as well as it can."""
+    """The part of the timeline around all steps but the first, whose wait is long enough to be
+    visible anyway. Returns None if magnifying this part would gain too little."""
     if len(steps) < 3:
         return None
     around_ns = round(AROUND * (steps[-1].at_ns - steps[1].at_ns)) + 1
@@ -201,7 +205,7 @@ def magnified(timeline: Timeline, steps: Sequence[Step]) -> Timeline | None:
 
 
 def name_of(timeline: Timeline, thread: int) -> str:
-    """Printable, and not too long."""
+    """The thread's name, made printable and cut to the usual length."""
     return columns.name(timeline.threads[thread].name) or f"thread {thread}"
 
 

@@ -1,7 +1,7 @@
-"""A part of a timeline that is worth looking at.
+"""Chooses a representative excerpt of a timeline.
 
-A second of a convoy is hundreds of waits that all look alike: drawn whole it is a smear. A few of
-them, of the thread that has to wait most for what it gets, tell the same. Pure.
+A second of a convoy is hundreds of waits that all look alike: drawn whole it is a smear. A few
+waits of the thread that waits longest relative to its holds show the same. Pure.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from typing import NamedTuple
 
 from headway.trace.timeline import HOLD, UNFINISHED, WAIT, Span, Timeline
 
-# How many waits are shown at least; as many as there are in a switch interval, if these are more.
+# The smallest number of waits in an excerpt; an excerpt is also at least a switch interval long.
 WAITS = 4
-# Before the first of them, as a share of the whole: that the GIL was held already is to be seen.
+# The margin before and after the waits, as a share of their length, so that the hold before the
+# first wait is visible.
 LEAD = 0.03
-# A thread that waited for less than this share of who waited longest is not who it is about.
+# A thread that waited for less than this share of the longest sum of waits is not considered.
 MATTERS = 0.1
 
 
 class Excerpt(NamedTuple):
-    """`zero_ns` is where its time axis begins to count, `after_ns` how long after the begin of the
-    whole that is, and `delayed` the thread that it is about, if any waited; the excerpt may be the
-    whole."""
+    """A part of the timeline `whole`, or all of it. `zero_ns` is the zero of the time axis,
+    `after_ns` the time from the begin of `whole` to that zero, and `delayed` the thread that the
+    excerpt is about; None if no thread waited."""
 
     timeline: Timeline
     zero_ns: int
@@ -40,13 +41,13 @@ def all_of(timeline: Timeline) -> Excerpt:
 
 
 def telling(timeline: Timeline) -> Excerpt:
-    """The stretch of some waits whose length is most like that of the others; all, if they are not
-    many more."""
+    """The stretch of WAITS waits of the most delayed thread whose length is closest to the median
+    of all such stretches. Returns the whole timeline if it has few waits."""
     delayed = most_delayed(timeline)
     waits = [] if delayed is None else complete(timeline, WAIT, delayed)
     if len(waits) <= 2 * WAITS:
         return all_of(timeline)
-    # To the begin of the next wait: that they follow each other is part of it.
+    # A stretch ends at the begin of the next wait, to show that the waits follow each other.
     stretches = [
         (after.from_ns - first.from_ns, first)
         for first, after in zip(waits, waits[WAITS:], strict=False)
@@ -63,7 +64,7 @@ def telling(timeline: Timeline) -> Excerpt:
 
 
 def cut(timeline: Timeline, begin_ns: int, end_ns: int) -> Timeline:
-    """What lies between two times; a hold that goes on after the end is unfinished."""
+    """The part of a timeline between two times. A hold that crosses the end is unfinished."""
     spans = [
         replace(
             span,
@@ -79,8 +80,8 @@ def cut(timeline: Timeline, begin_ns: int, end_ns: int) -> Timeline:
 
 
 def most_delayed(timeline: Timeline) -> int | None:
-    """The thread that waited longest for the time that it held a GIL, of those that waited long; a
-    place in `Timeline.threads`. None if none waited."""
+    """The thread with the largest ratio of time waited to time held, among the threads that waited
+    long, as an index in `Timeline.threads`. None if no thread waited."""
     waited_ns, held_ns = (sums(timeline, kind) for kind in (WAIT, HOLD))
     most_ns = max(waited_ns.values(), default=0)
     long = [place for place, ns in waited_ns.items() if ns and ns >= MATTERS * most_ns]
@@ -92,7 +93,7 @@ def most_delayed(timeline: Timeline) -> int | None:
 
 
 def sums(timeline: Timeline, kind: str) -> dict[int, int]:
-    """Of each thread that has spans of one kind, how long these are together."""
+    """The total length of the spans of one kind, by thread, in nanoseconds."""
     found: dict[int, int] = {}
     for span in timeline.spans:
         if span.kind == kind:
@@ -101,7 +102,7 @@ def sums(timeline: Timeline, kind: str) -> dict[int, int]:
 
 
 def complete(timeline: Timeline, kind: str, thread: int) -> list[Span]:
-    """The spans of one kind of a thread whose begin and end were both seen, in order."""
+    """The spans of one kind of a thread that lie wholly within the timeline, in order."""
     return [
         span
         for span in timeline.spans

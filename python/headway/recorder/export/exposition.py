@@ -1,8 +1,8 @@
-"""`/metrics`: the families as text for Prometheus, or as OpenMetrics for who prefers that.
+"""`/metrics`: the families as text for Prometheus, or as OpenMetrics for clients that prefer it.
 
-Both formats are a few lines of text; written here, `/metrics` is there without a third-party
-package. Labels' values come from processes: `senders` makes them printable, and the quotes are
-escaped here. Pure but for `expose`, which asks.
+Both formats are simple, so this module writes them without a third-party package. The values of
+labels come from processes: `receive.processes` makes them printable, and this module escapes
+quotes. Pure except for `expose`, which reads the history.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def expose(history: History, accept: str) -> tuple[str, bytes]:
-    """The content type and the body that suit an Accept header; "" accepts anything."""
+    """The content type and the body for an Accept header; "" accepts any type."""
     is_open = prefers_open_metrics(accept)
     lines = write(collect(history), is_open)
     return OPEN_METRICS if is_open else TEXT, "".join(f"{line}\n" for line in lines).encode()
 
 
 def prefers_open_metrics(accept: str) -> bool:
-    """Whether an Accept header gives it a higher weight than plain text, which is for all."""
+    """Whether an Accept header gives OpenMetrics a higher weight than plain text, the default."""
     weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for choice in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in choice.split(";"))
@@ -45,7 +45,7 @@ def prefers_open_metrics(accept: str) -> bool:
 
 
 def write(families: list[Family], is_open: bool) -> Iterator[str]:
-    """The lines of either format."""
+    """Yields the lines of either format."""
     for metric, samples in families:
         if not samples:
             continue

@@ -1,4 +1,4 @@
-"""What every metric is at this moment, for whoever sends or shows it: `exposition` and `otlp`."""
+"""Collects the current values of all metrics, for `exposition` and `otlp`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from headway.recorder.query.measuring import measure_groups
 from headway.recorder.query.query import Range
 from headway.recorder.store.selection import EVERYTHING
 
-# What is meant by "now"; longer where processes report less often.
+# The window of gauges. It is longer if processes report less often.
 WINDOW_S = 10.0
 MAX_WINDOW_S = 120.0
 
 
 class Sample(NamedTuple):
-    """`started` is since when a counter or histogram counts; 0 for what is no sum."""
+    """A sample. `started` is when a counter or histogram began to count; 0 for a gauge."""
 
     labels: dict[str, str]
     value: float | Buckets
@@ -42,7 +42,7 @@ class Family(NamedTuple):
 
 
 def collect(history: History) -> list[Family]:
-    """In the order of `metrics.METRICS`; of each, the groups in order."""
+    """The families in the order of `definitions.METRICS`, each with its groups in order."""
     totals = history.totals
     sums = totals.of_groups() if totals is not None else {}
     moments = _moments(history, sums)
@@ -99,8 +99,8 @@ def _labels(metric: Metric, group: Group, labels: Iterable[str] = ()) -> dict[st
 
 
 def _moments(history: History, known: Iterable[Group]) -> dict[Group, Moment]:
-    """The last seconds of every group that is counted, as the dashboard has them. One that has no
-    process left has no levels."""
+    """The last seconds of every known group, with the same figures as the dashboard. A group
+    without living processes has no gauges but their number."""
     processes = history.processes(window_s=MAX_WINDOW_S)
     alive = Counter((each.host, each.group) for each in processes if each.alive)
     intervals = [each.identity.get("telemetry_interval", 0) for each in processes if each.alive]

@@ -1,10 +1,10 @@
 """The metrics of /metrics, pushed by OTLP over HTTP (`headway telemetry --otlp URL`), with
 OpenTelemetry's SDK.
 
-A thread of its own collects and sends, so a receiver that is slow or away holds up nobody. All sums
-are cumulative: what a push that failed would have said, the next one says. The SDK's instruments
-take single measurements and not counts by bucket, so its data model is filled in directly, and its
-exporter encodes, compresses, retries and sends.
+A separate thread collects and sends, so a slow or unreachable receiver delays nothing else. All
+sums are cumulative, so the next push contains the data of a failed one. The SDK's instruments
+accept single measurements but not counts by bucket, so this module fills in the SDK's data model
+directly; the SDK's exporter encodes, compresses, retries and sends.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric, MetricsData
 
 DEFAULT_INTERVAL_S = 15.0
-# One push, with the exporter's own retries.
+# The time limit of one push, including the exporter's own retries.
 TIMEOUT_S = 5.0
 SIGNAL_PATH = "/v1/metrics"
 MAX_REASON = 200
-# OpenTelemetry writes units as UCUM does.
+# OpenTelemetry uses the units of UCUM.
 UNITS = {"seconds": "s", "bytes": "By"}
 Attributes = dict[str, str]
 
 
 def parse_url(text: str) -> str:
-    """Raises `ValueError`. Where there is no path, it is the one that OTLP sets."""
+    """Returns the URL. A URL without a path gets OTLP's default path. Raises `ValueError`."""
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("it must be a URL, such as http://collector:4318")
     if parts.username is not None or parts.fragment:
         raise ValueError("it may have neither a user nor a fragment")
-    # Raises where it is no port.
+    # Reading the attribute raises `ValueError` for an invalid port.
     parts.port  # noqa: B018
     return parts._replace(path=SIGNAL_PATH).geturl() if parts.path in ("", "/") else text
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """Raises `ValueError`."""
+    """Returns the name and value of a header. Raises `ValueError`."""
     name, equals, value = text.partition("=")
     if not equals or not name.replace("-", "").isalnum() or not name.isascii():
         raise ValueError("it must be NAME=VALUE, such as Authorization='Bearer xyz'")
@@ -61,7 +61,7 @@ def parse_header(text: str) -> tuple[str, str]:
 
 
 def make_exporter(url: str, headers: dict[str, str]) -> OTLPMetricExporter:
-    """Raises `CommandError` with exit code 2 where the SDK is not installed."""
+    """Returns the exporter. Raises `CommandError` with exit code 2 if the SDK is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.http import Compression
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -73,7 +73,8 @@ def make_exporter(url: str, headers: dict[str, str]) -> OTLPMetricExporter:
 
 
 class Pusher:
-    """From `start` to `stop`. `error` is why the last push failed; empty if it did not."""
+    """Pushes metrics from `start` to `stop`. `error` is the reason why the last push failed, or
+    ""."""
 
     def __init__(
         self,
@@ -98,10 +99,10 @@ class Pusher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Sends what was counted last, unless nobody took the push before."""
+        """Pushes a last time, unless the previous push failed."""
         self._ended.set()
         if self.error:
-            # Ends a pause between two tries.
+            # Interrupts the pause between two retries.
             self._exporter.shutdown()
         self._thread.join()
         if not self.error:
@@ -124,7 +125,7 @@ class Pusher:
                 "" if result is MetricExportResult.SUCCESS else self._complaint.last or "no reason"
             )
         except Exception as unforeseen:
-            # Whatever a library or a damaged store does, the next push is tried.
+            # An error of a library or of a damaged store must not end the thread.
             error = f"{type(unforeseen).__name__}: {unforeseen}"
         if bool(error) != bool(self.error):
             what = (
@@ -135,8 +136,8 @@ class Pusher:
 
 
 class Complaint(logging.Handler):
-    """What the exporter last logged. It says so at every try, and has no other way to tell why;
-    our log gets one line for an outage."""
+    """A log handler that keeps the exporter's last message, which is the only source of the reason
+    for a failure. The exporter logs every retry; the recorder's log gets one line per outage."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +150,7 @@ class Complaint(logging.Handler):
             logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        # The reason is in the warnings before the error that ends the tries.
+        # The reason is in the warnings before the error that ends the retries.
         if not self.last or record.levelno < logging.ERROR:
             message = " ".join(record.getMessage().split())
             errno = re.search(r"\[Errno \d+\] ([^'\")]+)", message)
@@ -157,7 +158,7 @@ class Complaint(logging.Handler):
 
 
 def as_metrics_data(families: list[Family], now: float) -> MetricsData:
-    """What the SDK would have made of instruments."""
+    """The families in the SDK's data model, as its instruments would produce them."""
     from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -197,7 +198,7 @@ def as_metric(family: Family, now: float) -> Metric:
             sum=buckets.sum,
             bucket_counts=buckets.counts,
             explicit_bounds=buckets.bounds,
-            # Of all time, which is of use to nobody; left out.
+            # Left out, because extremes over the whole run are of little use.
             min=None,
             max=None,
         )

@@ -1,1 +1,1 @@
-"""The metrics that leave the recorder: their definitions and their running sums."""
+"""The metrics that the recorder exports: their definitions and their running sums."""

@@ -1,9 +1,9 @@
-"""The metrics that leave the recorder, for Prometheus and for OTLP: names, units, and what each is
-read from.
+"""The metrics that the recorder exports for Prometheus and OTLP: names, units, and the source of each
+value.
 
-Counters and histograms are sums since the recorder heard of a process group first (`totals`), so
-they only grow, whichever processes end; levels are those of the last seconds. Labels are bounded:
-a host, a process group, and words of ours. Pure.
+Counters and histograms are sums since the first report of a process group (`totals`), so they only
+grow, whichever processes end; gauges refer to the last seconds. The number of label values is
+bounded: a host, a process group, and fixed words. Pure.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from headway.recorder.records.summary import Record, distribution
 
 GROUP_LABELS = ("host", "group")
 COUNTER, GAUGE, HISTOGRAM, STATES = "counter", "gauge", "histogram", "stateset"
-# Labels beside the host and group, and a value.
+# The values of the labels other than host and group, and the value of the sample.
 Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Metric(NamedTuple):
-    """`name` is OpenMetrics' name of the family; a counter's sample has "_total" after it."""
+    """A metric. `name` is OpenMetrics' name of the family; a counter's sample has the suffix
+    "_total"."""
 
     name: str
     kind: str
@@ -36,27 +37,27 @@ class Metric(NamedTuple):
 
     @property
     def otlp_name(self) -> str:
-        """A receiver that translates it for Prometheus arrives at `sample_name`."""
+        """The name in OTLP, which a receiver translates to `sample_name` for Prometheus."""
         return self.name.removesuffix(f"_{self.unit}").replace("_", ".", 1)
 
 
 class Moment(NamedTuple):
-    """A process group's last seconds: how many processes are alive, and what `measuring` says of
-    them; `None` where there were none."""
+    """The last seconds of a process group: the number of living processes, and the result of
+    `measuring`; `None` if there are none."""
 
     alive: int
     measured: dict[str, Any] | None
 
 
 class Reading(NamedTuple):
-    """A metric, and how its values come out of what `read` is given."""
+    """A metric, and the function that reads its values from a source."""
 
     metric: Metric
     read: Callable[[Any], Values]
 
 
 class Spread(NamedTuple):
-    """A histogram, from which distribution of a record it is, and its bounds in seconds."""
+    """A histogram, the distribution of a record that it is made of, and its bounds in seconds."""
 
     metric: Metric
     source: str
@@ -68,12 +69,13 @@ def _field(name: str) -> Callable[[Record], Values]:
 
 
 def _fields(names: dict[str, str]) -> Callable[[Record], Values]:
-    """One field for each value of the only label."""
+    """Reads one field for each value of the only label."""
     return lambda record: [((label,), record.get(name, 0)) for label, name in names.items()]
 
 
 def _rows(table: str, names: dict[str, str]) -> Callable[[Record], Values]:
-    """Sums over a table's rows; nothing where it has none, as with mod_wsgi and the GIL."""
+    """Sums fields over a table's rows. Yields nothing for an empty table, such as that of the GILs
+    with mod_wsgi."""
 
     def read(record: Record) -> Values:
         rows = record.get(table, ())
@@ -190,8 +192,8 @@ COUNTERS = (
 
 
 def bounds(lowest_power: int, highest_power: int) -> tuple[float, ...]:
-    """Two to each power of two of nanoseconds: bounds of Headway's own scale, so that each of its
-    buckets lies in one of these."""
+    """Bucket bounds in seconds, two per power of two nanoseconds. They are bounds of Headway's own
+    scale, so that each bucket of that scale lies within one of these."""
     powers = range(lowest_power, highest_power)
     every = [each for n in powers for each in (1 << n, 3 << n >> 1)]
     return tuple(ns / 1e9 for ns in (*every, 1 << highest_power))
@@ -233,7 +235,7 @@ HISTOGRAMS = (
 
 
 def distribution_of(record: Record, spread: Spread) -> histogram.Histogram | None:
-    """`None` where nothing of the kind is measured; an empty one where nothing happened."""
+    """The distribution of a histogram: `None` if it is not measured, empty if nothing happened."""
     table = {"take_wait": "gils", "hold": "gils", "gc_pause": "gcs"}.get(spread.source)
     if table is not None and not record.get(table):
         return None
@@ -241,7 +243,7 @@ def distribution_of(record: Record, spread: Spread) -> histogram.Histogram | Non
 
 
 def _setting(name: str) -> Callable[[Moment], float | None]:
-    """The largest, where processes of a group that should have it alike differ."""
+    """Reads a setting; the largest value if the processes of a group differ."""
 
     def read(moment: Moment) -> float | None:
         found = moment.measured["config"][name] if moment.measured else None
@@ -298,7 +300,7 @@ GAUGES = (
 
 
 def _told(name: str, *place: str) -> Callable[[dict[str, Any]], Values]:
-    """A figure of the recorder's health; nothing where it has no such part."""
+    """Reads a figure of the recorder's health. Yields nothing if the part is missing."""
 
     def read(health: dict[str, Any]) -> Values:
         part: Any = health
@@ -317,7 +319,7 @@ def _size(name: str) -> Callable[[dict[str, Any]], float | None]:
     return lambda health: (health.get("store") or {}).get(name)
 
 
-# Of the recorder itself; they have no labels.
+# The metrics of the recorder itself, which have no labels.
 RECORDER_COUNTERS = (
     _counter("recorder_datagrams", "Datagrams that were received.", _told("received")),
     _counter("recorder_malformed", "Datagrams that could not be read.", _told("malformed")),

@@ -1,9 +1,9 @@
-"""Running sums of what every process group has reported since the recorder heard of it first: the
-counters of `metrics`.
+"""The running sums of each process group's reports since its first one: the counters of `metrics`.
 
-They outlive the processes that they count, so they never fall while the recorder runs; a recorder
-that starts anew counts from 0 again, as Prometheus and OTLP expect of a restart. Written by the
-threads that receive, read by any; a reader holds up a writer for one group's copy at most.
+They outlive the processes that they count, so they never decrease while the recorder runs. A
+restarted recorder counts from 0 again, as Prometheus and OTLP expect of a restart. The receiving
+threads write the sums and any thread may read them; a reader delays a writer for at most the copy
+of one group.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from headway.recorder.receive.live import Tick
 from headway.recorder.records.summary import Record
 from headway.recorder.store.rollup import merge
 
-# Groups are named by who reports; whoever makes names up gets one row for all further ones.
+# Processes choose the names of their groups. Beyond this number, all further groups share OTHER.
 MAX_GROUPS = 1000
 OTHER = ("(other)", "(other)")
-# Ticks are cheaper to add up together; they wait for no longer than the next look at them.
+# Ticks are cheaper to add in batches. Waiting ticks are added at the next read at the latest.
 BATCH = 64
 
 Group = tuple[str, str]
 
 
 class Buckets:
-    """A histogram on fixed bounds, with one bucket more for what is longer than all."""
+    """A histogram with fixed bounds, and one more bucket for longer durations."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -47,7 +47,8 @@ class Buckets:
 
 
 class Sums:
-    """One process group's. `counters` has a metric's name and its labels' values as the key."""
+    """The sums of one process group. The keys of `counters` are a metric's name and the values of
+    its labels."""
 
     def __init__(self, started: float) -> None:
         self.started = started
@@ -58,7 +59,7 @@ class Sums:
         for counter in COUNTERS:
             for labels, value in counter.read(record):
                 key = (counter.metric.name, labels)
-                # What is wrong with a tick must not make a counter fall.
+                # A wrong value in a tick must not decrease a counter.
                 self.counters[key] = self.counters.get(key, 0) + max(0, value)
         for spread in HISTOGRAMS:
             self._add_histogram(spread, record)
@@ -80,7 +81,7 @@ class Sums:
 
 
 class Totals:
-    """Of all groups."""
+    """The sums of all groups."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -104,7 +105,7 @@ class Totals:
                     self._add_up(group)
 
     def of_groups(self) -> dict[Group, Sums]:
-        """Copies, each of one moment."""
+        """Copies of the sums by group. Each copy is consistent."""
         with self._lock:
             groups = sorted(self._sums)
         found = {}
@@ -115,8 +116,8 @@ class Totals:
         return found
 
     def highest(self, name: str, value: float) -> float:
-        """The highest value so far of a count that may be put right downwards: what seemed lost
-        and came late. A counter may not fall."""
+        """The highest value so far of a count that may be corrected downwards, when datagrams that
+        seemed lost arrive late. A counter must not decrease."""
         with self._lock:
             self._highest[name] = value = max(value, self._highest.get(name, 0))
         return value

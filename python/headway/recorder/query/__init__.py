@@ -1,1 +1,1 @@
-"""Questions to the recorder: ranges, selections, comparisons."""
+"""Queries to the recorder: ranges, selections, comparisons."""

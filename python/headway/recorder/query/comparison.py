@@ -1,9 +1,9 @@
-"""Ranges, selections and recordings side by side: the table that grows by a row with each
+"""Compares ranges, selections and recordings in a table, usually with one row for each
 configuration that was tried.
 
-A row is asked for as NAME~FROM~TO~QUERY, each part escaped as in a URL: a name, a range as of
-`from` and `to`, and a selection as of `host`, `group`, `pid` and `recording`. Without a name a row
-is called by its configuration.
+The parameter of a row is NAME~FROM~TO~QUERY, each part escaped as in a URL: a name, a range as in
+the parameters `from` and `to`, and a selection as in `host`, `group`, `pid` and `recording`. A row
+without a name is named by its configuration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_NAME = 200
 
 
 def compare(history: History, asked: list[str]) -> list[dict[str, Any]]:
-    """Each row's name, with what `measure` says of it."""
+    """The rows: for each, its name and the result of `measure`."""
     if len(asked) > MAX_ROWS:
         raise BadQuestion(f"row: found {len(asked)} of them; allowed: {MAX_ROWS} at most")
     return [_row(history, text) for text in asked]

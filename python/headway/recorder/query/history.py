@@ -1,12 +1,13 @@
-"""What was recorded, over any range of time: the live window and the store as one.
+"""Recorded data over any range of time: combines the live window and the store.
 
-A tick is in the range that its time lies in, and its time is the end of the interval that it tells
-of. Thread-safe: each question copies what it needs from the live window and reads the store in one
-short transaction of its thread's own connection.
+A tick belongs to the range that contains its time, which is the end of the tick's interval.
+Thread-safe: each query copies the data that it needs from the live window, and reads the store in
+one short transaction of its own connection.
 
-Seamless because ticks are numbered: the store says which number it has committed, and what is
-above comes from memory. Questions about the last moments alone do not touch the store; while the
-store cannot be written or read, memory answers as far as it reaches.
+Ticks are numbered, so that no tick is missing or counted twice: the store has the latest number
+that it has committed, and ticks with higher numbers come from memory. Queries about the last
+moments alone do not read the store. While the store cannot be written or read, queries are answered
+from memory as far as it reaches.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from headway.recorder.store.rollup import merge
 from headway.recorder.store.schema import PROCESS_LEVELS
 from headway.recorder.store.selection import Selection
 
-# Shorter ranges are answered from memory, as long as they are in it.
+# Ranges up to this length are answered from memory alone, if memory covers them.
 MEMORY_ONLY_S = 90.0
 MIN_STEP_S = 0.001
-# A sender that says it reports once in an hour does not make the charts of others coarse.
+# Limits the effect of a process with a long interval on the resolution of charts.
 MAX_INTERVAL_S = 60.0
 WIDEST_S = PROCESS_LEVELS[-1].width_s
 NOBODY = Key("", 0, 0.0)
@@ -40,11 +41,11 @@ UNREADABLE = (sqlite3.Error, OSError, schema.WrongStore)
 
 
 class NoRecording(Exception):
-    """No store is open under that name."""
+    """No recording is open under that name."""
 
 
 class History:
-    """Built by the recorder; the site, `top` and OTLP ask it."""
+    """Answers the queries of the site, `top` and OTLP."""
 
     def __init__(
         self,
@@ -64,11 +65,11 @@ class History:
         self._health = health
         self._store_is_well = store_is_well
         self._clock = clock
-        # The sums since the recorder began, which are no question of time.
+        # The sums since the recorder began, which do not depend on a range.
         self.totals = totals
 
     def close(self) -> None:
-        """The files that were read."""
+        """Closes the store and the recordings."""
         for reader in (self._reader, *self._recordings.values()):
             if reader is not None:
                 reader.close()
@@ -84,13 +85,13 @@ class History:
 
     @property
     def listens_since(self) -> float:
-        """When the recorder began to listen; what processes said before is not in memory."""
+        """When the recorder began to listen. Memory has no older data."""
         return self._live.began if self._live is not None else 0.0
 
     def processes(
         self, at: float | None = None, window_s: float = 60, recording: str = ""
     ) -> list[Process]:
-        """Those that were heard of in the `window_s` before `at`, which is now if not given."""
+        """The processes that reported in the `window_s` before `at` (default: now)."""
         now = self._clock()
         end = now if at is None else at
         found: dict[tuple[str, int, float], Process] = {}
@@ -105,17 +106,17 @@ class History:
         return sorted(found.values(), key=lambda each: (each.host, each.group, each.pid))
 
     def record(self, start: float, end: float, selection: Selection) -> bytes | None:
-        """The sum over processes and time; `None` if there was nothing."""
+        """The sum over processes and time, or `None` if nothing was recorded."""
         pieces = self._pieces(start, end, end - start, selection, of_groups=not selection.pids)
         return merge([piece.record for _, piece in pieces]) if pieces else None
 
     def records(
         self, start: float, end: float, step: float, selection: Selection
     ) -> list[tuple[float, bytes | None]]:
-        """The sums over processes, one for each step, with the time that each begins at.
+        """The sums over processes, one for each step, with the begin of each step.
 
-        Where only coarser rows are left than `step`, and where processes report less often, the
-        steps are longer: `step_of` says how long. They begin at multiples of their length.
+        If the remaining rows are coarser than `step`, or processes report less often, the steps are
+        longer: `step_of` returns their length. They begin at multiples of their length.
         """
         of_groups = not selection.pids
         step = self.step_of(start, end, step, selection, of_groups)
@@ -136,7 +137,7 @@ class History:
         selection: Selection,
         of_groups: bool | None = None,
     ) -> float:
-        """How long the steps of `records` are for this range."""
+        """The length of the steps of `records` for this range."""
         if step < MAX_INTERVAL_S:
             longest_s = max(self._intervals(start, end, selection), default=0.0)
             step = max(step, MIN_STEP_S, min(longest_s, MAX_INTERVAL_S))
@@ -147,12 +148,12 @@ class History:
                 step = max(step, snapshot.resolution(start, is_of_groups))
         for level in reversed(PROCESS_LEVELS):
             if level.width_s <= step:
-                # Of whole rows, so that none lies in two steps.
+                # A multiple of the row width, so that no row lies in two steps.
                 return -(-step // level.width_s) * level.width_s
         return step
 
     def _intervals(self, start: float, end: float, selection: Selection) -> Iterator[float]:
-        """How often those report that the range may tell of, or did while they were there."""
+        """The reporting intervals of the selected processes that the range may contain."""
         for sender in self._heard_of(selection.recording):
             if chosen(selection, sender) and sender.last_seen >= start and sender.first_seen < end:
                 yield sender.interval_s
@@ -165,7 +166,7 @@ class History:
     def per_process(
         self, start: float, end: float, selection: Selection
     ) -> list[tuple[Process, bytes]]:
-        """Each process's sum over time."""
+        """The sum over time of each process."""
         found: dict[Key, list[bytes]] = defaultdict(list)
         for key, piece in self._pieces(start, end, end - start, selection, of_groups=False):
             found[key].append(piece.record)
@@ -175,8 +176,8 @@ class History:
     def slots(
         self, start: float, end: float, step: float, selection: Selection
     ) -> list[tuple[Process, list[tuple[float, list[float] | None]]]]:
-        """For each process and step, which share of the time each of its worker threads was in a
-        request; `None` where it said nothing."""
+        """For each process and step, the share of time that each worker thread was in a request;
+        `None` where the process did not report."""
         step = self.step_of(start, end, step, selection, of_groups=False)
         first = start // step * step
         cells: dict[Key, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
@@ -201,7 +202,8 @@ class History:
     def events(
         self, kind: str, start: float, end: float, selection: Selection, limit: int
     ) -> list[dict[str, Any]]:
-        """The latest ones, the latest first: "slow", "lifecycle", "gc" or "hold"."""
+        """The latest `limit` events of a kind ("slow", "lifecycle", "gc" or "hold"), the latest
+        first."""
         found: dict[tuple[Key, str], tuple[float, dict[str, Any]]] = {}
         committed = 0
         reader = self._reader_of(selection.recording)
@@ -230,7 +232,8 @@ class History:
         return [body for _, body in latest[:limit]]
 
     def _after(self, committed: int) -> int:
-        """From which number on memory is asked; while nothing can be stored, all that it has."""
+        """The number above which items come from memory; 0, for all of them, while the store cannot
+        be written."""
         return committed if self._store_is_well() else 0
 
     def _is_in_memory(self, start: float, recording: str) -> bool:
@@ -255,7 +258,7 @@ class History:
         return []
 
     def _by_key(self, start: float, end: float, selection: Selection) -> dict[Key, Process]:
-        """The processes that pieces of this range may be of, in order."""
+        """The processes to which the records of this range may belong, sorted."""
         now = self._clock()
         found: dict[Key, Process] = {}
         for row in self._rows(start - WIDEST_S, end + WIDEST_S, selection.recording):
@@ -269,9 +272,9 @@ class History:
     def _pieces(
         self, start: float, end: float, widest_s: float, selection: Selection, of_groups: bool
     ) -> list[tuple[Key, Piece]]:
-        """Records that together are all of the range, none wider than `widest_s` where there are
-        finer ones, each with its process; `of_groups` allows records of groups, and then whose
-        they are is not told."""
+        """The records that together cover the range, each with its process. They are no wider than
+        `widest_s`, unless finer ones are missing. `of_groups` allows records of groups; the key of
+        stored records is then NOBODY."""
         live = None if selection.recording else self._live
         reader = self._reader_of(selection.recording)
         is_well = live is None or self._store_is_well()
@@ -284,7 +287,7 @@ class History:
         if reader is not None:
             stored_to = end
             if live is not None and not is_well:
-                # Memory knows what the store does not, as far as it reaches.
+                # Memory has ticks that the store lacks, as far as it reaches.
                 stored_to = live_from = min(end, max(start, live.complete_from))
             try:
                 found, committed = _read_pieces(
@@ -314,7 +317,7 @@ def _read_pieces(
     selection: Selection,
     of_groups: bool,
 ) -> tuple[list[tuple[Key, Piece]], int]:
-    """What the store has, and the number of the last tick that it has."""
+    """The records of the store, and the number of the last item that it has committed."""
     with reader.snapshot() as snapshot:
         keys = {
             row.id: row.key
@@ -355,7 +358,7 @@ def as_process(source: Row | Sender, alive: bool) -> Process:
 
 
 def about(source: Row | Sender, at: float, body: dict[str, Any]) -> dict[str, Any]:
-    """An event with who it is of."""
+    """The event with its time and the identity of its process."""
     return {
         **body,
         "time": at,

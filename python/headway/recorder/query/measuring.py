@@ -1,5 +1,5 @@
-"""What a selection of processes did in a range, in the figures that people compare: a summary, the
-configuration and a verdict. Asks `History`; knows nothing of HTTP.
+"""Measures a selection of processes in a range: a summary of figures to compare, the configuration
+and a verdict. Reads from `History`, and does not depend on HTTP.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from headway.recorder.store.selection import Selection
 
 Measured = dict[str, Any]
 
-# How finely it is looked for the part of a range that something was recorded in.
+# The resolution of the search for the part of a range that has data.
 STEPS = 60
 LEAST_STEP_S = 1.0
-# In a range of so few ticks those at its ends count for much; processes are counted by their pids,
-# unless they were there for less than this share of it: then some came as others went.
+# A range up to SHORT_S has so few ticks that those at its ends matter. There processes are counted
+# by their pids, unless they reported for less than this share of the range on average: then some
+# processes replaced others.
 SHORT_S = 30.0
 HERE_ALL_ALONG = 0.6
 HOLDS_PER_VERDICT = 16
-# Of all processes together.
+# The most holds that are read for all processes together.
 MAX_HOLDS = 5_000
-# Groups that are judged one by one for a verdict on all; beyond, only their sum is.
+# Up to this number, groups are judged one by one for a verdict on all; beyond it, only their sum.
 MAX_JUDGED = 16
 
 
 def measure(history: History, span: Range, selection: Selection) -> Measured:
-    """SUMMARY, CONFIG and VERDICT. Rates are those of the time that was recorded: a server that
-    was started in the middle of a range is not half as fast for it. Of several groups the worst
-    verdict counts: cores and GILs of different ones do not add up."""
+    """SUMMARY, CONFIG and VERDICT. Rates refer to the time with data, so that a server that was
+    started in the middle of a range does not appear half as fast. The verdict on several groups is
+    the worst of theirs, because cores and GILs of different groups do not add up."""
     measured = _measure(history, span, selection)
     groups = {
         (process.host, process.group)
@@ -69,11 +70,11 @@ def _measure(history: History, span: Range, selection: Selection) -> Measured:
     record = _native.telemetry_read(_native.telemetry_merge([each for _, each in found]))
     covered_s = 0.0
     if found:
-        # From the first to the last; there may be ticks that are longer than a step.
+        # From the first step with data to the last. A tick may be longer than a step.
         tick_s = record.get("process_seconds", 0.0) / max(1, record.get("ticks", 1))
         covered_s = min(span.seconds, found[-1][0] - found[0][0] + max(step, tick_s))
     processes = record.get("process_seconds", 0.0) / covered_s if covered_s else 0.0
-    # A tick more or less in a short range is no other number of processes.
+    # One tick more or less in a short range must not change the number of processes.
     whole, interval_s = round(processes), max(values(record, "telemetry_interval", 1.0))
     if span.seconds <= SHORT_S:
         heard = len(history.per_process(span.start, span.end, selection))
@@ -86,7 +87,7 @@ def _measure(history: History, span: Range, selection: Selection) -> Measured:
 
 
 def measure_now(history: History, now: float, window_s: float) -> Measured:
-    """The last seconds: of all, by group and by process, from one look at what is in memory."""
+    """Measures the last seconds in total, by group and by process, from one read of memory."""
     span = Range(now - window_s, now)
     everybody = history.processes(now, max(60.0, window_s))
     found = dict(history.per_process(span.start, span.end, Selection()))
@@ -113,8 +114,8 @@ def measure_now(history: History, now: float, window_s: float) -> Measured:
 
 
 def _of_one(measured: Measured, has_others: bool) -> Measured:
-    """A process of several. What to try is the group's: one alone knows neither how many there are
-    already nor who has the cores."""
+    """The measurements of one process. If its group has other processes, advice is left to the
+    group, because one process knows neither their number nor their use of the cores."""
     if not has_others:
         return measured
     return {**measured, "verdict": {**measured["verdict"], "advice": []}}
@@ -123,7 +124,7 @@ def _of_one(measured: Measured, has_others: bool) -> Measured:
 def measure_groups(
     history: History, span: Range, processes: Sequence[Process], records: dict[Process, bytes]
 ) -> list[Measured]:
-    """Each process group of processes whose records over the range are known."""
+    """Measures each process group of `processes`, whose records over the range are known."""
     return _measure_groups(history, span, processes, records, Holds(history, span))
 
 
@@ -155,8 +156,8 @@ def _of_some(
     records: dict[Process, bytes],
     holds: Holds,
 ) -> Measured:
-    """Of processes whose records over the range are known. How long each was there says how many
-    there were at a time."""
+    """Measures processes whose records over the range are known. Their average number follows from
+    the time that each reported."""
     merged = _native.telemetry_merge([records[each] for each in processes if each in records])
     record = _native.telemetry_read(merged)
     seconds = record.get("process_seconds", 0.0)
@@ -164,13 +165,14 @@ def _of_some(
     since = max(since, history.listens_since)
     covered_s = span.seconds if since <= span.start else max(span.end - since, 1.0)
     alive = sum(each.alive for each in processes)
-    # Ticks do not end where the range does, so whole processes are counted as such.
+    # Ticks do not end exactly with the range, so a number close to that of the living processes is
+    # replaced by it.
     count = seconds / covered_s if abs(seconds / covered_s - alive) > 0.5 else float(alive)
     return _judged(holds.of(selection), record, covered_s, count)
 
 
 class Holds:
-    """The latest long holds of a range, from one look at the store for all groups and processes."""
+    """The latest long holds of a range, from one read of the store for all groups and processes."""
 
     def __init__(self, history: History, span: Range) -> None:
         found = history.events("hold", span.start, span.end, Selection(), MAX_HOLDS)
@@ -179,7 +181,7 @@ class Holds:
             self._by_process[hold["host"], hold["group"], hold["pid"]].append(hold)
 
     def of(self, selection: Selection) -> list[Measured]:
-        """The latest ones of the selection, the latest first."""
+        """The latest long holds of the selection, the latest first."""
         found = [
             hold
             for key, holds in self._by_process.items()
@@ -196,7 +198,7 @@ def _judged(holds: list[Measured], record: Record, covered_s: float, processes: 
 
 
 def read(history: History, span: Range, selection: Selection) -> Record:
-    """The merged record of a range; empty if there was nothing."""
+    """The merged record of a range; empty if nothing was recorded."""
     found = history.record(span.start, span.end, selection)
     return {} if found is None else _native.telemetry_read(found)
 

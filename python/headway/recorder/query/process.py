@@ -1,4 +1,4 @@
-"""A process as those see it who ask about it. Pure."""
+"""A process in the results of queries. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Process:
-    """`started` is 0 where nobody has said it; `identity` are the fields of its ticks that stay
+    """A process. `started` is 0 if it is unknown; `identity` has the fields of its ticks that stay
     the same."""
 
     host: str

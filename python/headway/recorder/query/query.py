@@ -1,7 +1,7 @@
-"""What somebody asks of the API, read from the query of a URL: ranges, selections, numbers.
+"""Parses the query string of an API request: ranges, selections, numbers.
 
-Whatever does not make sense raises `BadQuestion`, whose text names the parameter, what was found
-and what is allowed. Pure but for the clock.
+An invalid query raises `BadQuestion`, whose text names the parameter, the value found and the
+allowed values. Pure except for the clock.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from headway.errors import Error
 from headway.recorder.store.selection import Selection
 from headway.report import columns
 
-# A year of a store, and some more.
+# The longest range: a little more than a year.
 LONGEST_S = 400 * 86_400.0
 MAX_PARAMETERS = 1000
-# Names may be as long as a datagram lets them be.
+# The most values of one parameter. SHOWN limits a value in an error message, because names may be
+# as long as a datagram.
 MAX_VALUES = 1000
 SHOWN = 80
 
 
 class BadQuestion(Error):
-    """The caller's mistake, in one line."""
+    """The query is invalid. The text is one line."""
 
 
 class Range(NamedTuple):
-    """Seconds since 1970."""
+    """A range of time in seconds since 1970."""
 
     start: float
     end: float
@@ -39,7 +40,7 @@ class Range(NamedTuple):
 
 
 class Question:
-    """The parameters of one question; each may be given several times."""
+    """The parameters of one query; each may be given several times."""
 
     def __init__(self, query: str) -> None:
         try:
@@ -77,7 +78,7 @@ class Question:
         return found
 
     def range(self, default_s: float = 300.0) -> Range:
-        """`from` and `to`; negative ones are before now. Without `to` it ends now."""
+        """The range of `from` and `to`. Negative values are relative to now, the default of `to`."""
         return read_range(self.text("from") or str(-default_s), self.text("to") or "0")
 
     def selection(self) -> Selection:
@@ -94,7 +95,7 @@ class Question:
 
 
 def read_range(start: str, end: str) -> Range:
-    """Two times as of `from` and `to`; 0 is now."""
+    """The range of two times in the format of `from` and `to`; 0 is now."""
     now = time.time()
     moments = []
     for name, text in (("from", start), ("to", end)):

@@ -1,7 +1,8 @@
-"""Tables to take away: a comparison and a series as Markdown and CSV.
+"""Tables for export: a comparison as Markdown and CSV, and a series as CSV.
 
-Columns are those of the tables that the project comes from - configuration, requests per minute,
-response, application, CPU per process, waits for the GIL - with percentiles beside the means. Pure.
+The columns are those of the tables in which the project originated - configuration, requests per
+minute, response, application, CPU per process, waits for the GIL - with percentiles in addition to
+the means. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Row = dict[str, Any]
 
 
 class Figure(NamedTuple):
-    """A column: its titles in Markdown and CSV, where it is in a summary, how it is said."""
+    """A column: its titles in Markdown and CSV, its value in a summary, and its format."""
 
     title: str
     key: str
@@ -63,7 +64,7 @@ FIGURES = (
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A table with each figure's ratio to the first row's in brackets."""
+    """A table with each figure, and in brackets its ratio to that of the first row."""
     titles = ["", "Configuration", *(figure.title for figure in FIGURES), "Verdict"]
     lines = [_line(titles), _line(["---"] * 2 + ["--:"] * len(FIGURES) + ["---"])]
     for row in rows:
@@ -77,7 +78,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def comparison_csv(rows: Sequence[Row]) -> str:
-    """Plain numbers, in seconds, shares and cores; empty where there is none."""
+    """A table of plain numbers in seconds, shares and cores; a missing value is empty."""
     titles = ["name", "configuration", *(figure.key for figure in FIGURES), "requests", "verdict"]
     return _csv(
         titles,
@@ -95,7 +96,7 @@ def comparison_csv(rows: Sequence[Row]) -> str:
 
 
 def series_csv(points: Iterable[dict[str, Any]]) -> str:
-    """A line for each step: when it began, and its figures."""
+    """A line for each step, with its begin and its figures."""
     titles = ["time", *(figure.key for figure in FIGURES), "requests", "processes", "rss_bytes"]
     return _csv(
         titles,
@@ -134,13 +135,13 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _markdown_text(text: str) -> str:
-    """On one line, and without a meaning in Markdown or HTML."""
+    """`text` on one line, with characters that are special in Markdown or HTML escaped."""
     line = columns.printable(" ".join(text.split()))
     return "".join(f"\\{each}" if each in "\\|`*_[]<>#&" else each for each in line)
 
 
 def _cell(text: str) -> str:
-    """A spreadsheet takes text that begins like a formula for one."""
+    """`text` as a cell. Text that a spreadsheet would take for a formula gets a quote in front."""
     shown = columns.printable(text)
     return f"'{shown}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else shown
 

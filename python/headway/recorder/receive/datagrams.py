@@ -12,9 +12,9 @@ import stat
 from headway.errors import CommandError, reason_of
 from headway.server.socket_file import SocketFile
 
-# What a thousand processes send at once, and then some; the system may allow less.
+# More than a thousand processes send at once. The system may allow less.
 RECEIVE_BUFFER_BYTES = 16 * 1024 * 1024
-# Not in the socket module.
+# Missing in the socket module.
 SO_RCVBUFFORCE = 33
 
 
@@ -22,14 +22,15 @@ class Inlet:
     """The bound socket and its file."""
 
     def __init__(self, path: str, mode: int, group: str | None) -> None:
-        """Raises `CommandError` with exit code 2 where it cannot be had."""
+        """Binds the socket. Raises `CommandError` with exit code 2 if that fails."""
         place = f"--listen unix:{path}"
         gid = -1 if group is None else group_id(group)
         try:
             remove_stale(path)
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
-                # Nobody may send before the permissions are right: they come with the name.
+                # The umask creates the file without permissions, so that no process can send before
+                # the permissions are set.
                 umask = os.umask(0o777)
                 try:
                     self.socket.bind(path)
@@ -52,7 +53,7 @@ class Inlet:
 
     def _prepare(self) -> None:
         self.socket.setblocking(False)
-        # The kernel then says who sent, which is noted.
+        # The kernel then attaches the credentials of the sender.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         for option in (SO_RCVBUFFORCE, socket.SO_RCVBUF):
             try:
@@ -76,8 +77,8 @@ def group_id(name: str) -> int:
 
 
 def remove_stale(path: str) -> None:
-    """Removes the socket file of a recorder that is gone; leaves anything else, and then binding
-    fails with "address already in use"."""
+    """Removes the socket file of a recorder that has ended. Leaves a socket that is in use, so that
+    binding fails with "address already in use". Raises OSError if the file is not a socket."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise OSError(errno.EEXIST, "there is a file, and it is no socket")
@@ -87,6 +88,6 @@ def remove_stale(path: str) -> None:
             except ConnectionRefusedError:
                 os.unlink(path)
             except OSError as error:
-                # A socket of another type: a server's, not ours to remove.
+                # A socket of another type belongs to another server and must stay.
                 if error.errno != errno.EPROTOTYPE:
                     raise

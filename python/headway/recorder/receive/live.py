@@ -1,9 +1,9 @@
-"""The last minutes, in memory: what the dashboard shows of now, and all there is while the store
+"""The last minutes in memory: the dashboard's current data, and the only data while the store
 cannot be written.
 
-Ticks are kept as the store keeps them, in the order of arrival. Whoever asks copies references
-under a lock and works on them outside it, so that no reader holds up the receiving thread, which
-writes. Knows nothing of SQLite.
+Ticks are kept in the same form as in the store, in the order of arrival. A reader copies references
+under a lock and processes them outside it, so that no reader delays the receiving thread, which
+writes. This module does not depend on SQLite.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from headway.recorder.receive.processes import MAX_AHEAD_S, Sender
 WINDOW_S = 600.0
 MAX_BYTES = 96 * 1024 * 1024
 MAX_EVENTS = 5_000
-# What a tick takes beside its record.
+# The estimated memory of a tick in addition to its record.
 TICK_BYTES = 200
 
 
 class Tick(NamedTuple):
-    """`number` grows from tick to tick, and from run to run of the recorder."""
+    """A tick. `number` increases from tick to tick, and from run to run of the recorder."""
 
     number: int
     time: float
@@ -33,8 +33,8 @@ class Tick(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A slow request, lifecycle message, collection or long hold. One with the `key` of an earlier
-    one of its sender replaces it."""
+    """A slow request, lifecycle message, collection or long hold. An event replaces an earlier one
+    of the same sender, kind and key."""
 
     number: int
     kind: str
@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 
 class Live:
-    """Bounded by time and by bytes, whichever comes first."""
+    """The ticks and events of the last minutes. Ticks are limited by age and by bytes."""
 
     def __init__(self, window_s: float = WINDOW_S, max_bytes: int = MAX_BYTES) -> None:
         self._window_s = window_s
@@ -55,12 +55,12 @@ class Live:
         self._bytes = 0
         self._events: dict[tuple[int, str, str], Event] = {}
         self.began = 0.0
-        # Everything that arrived since then is here.
+        # From this time on the ticks are complete.
         self.complete_from = 0.0
 
     def begin(self, now: float) -> None:
         self.began = now
-        # An earlier run may have what was stamped with a time ahead.
+        # Ticks with a stamp in the future may have arrived in an earlier run.
         self.complete_from = now + MAX_AHEAD_S
 
     def add(self, ticks: Iterable[Tick], events: Iterable[Event], now: float) -> None:
@@ -70,7 +70,7 @@ class Live:
                 self._bytes += len(tick.record) + TICK_BYTES
             for event in events:
                 key = (id(event.sender), event.kind, event.key)
-                # To the end, where the latest are.
+                # The latest events are at the end.
                 self._events.pop(key, None)
                 self._events[key] = event
             while self._ticks and (
@@ -83,17 +83,18 @@ class Live:
                 del self._events[next(iter(self._events))]
 
     def ticks(self, start: float, end: float, after: int = 0) -> list[Tick]:
-        """Those with a time in [start, end) and a number above `after`."""
+        """The ticks with a time in [start, end) and a number above `after`."""
         with self._lock:
             rows = takewhile(lambda row: row[1].number > after, reversed(self._ticks))
-            # Those that matter are at the end as a rule, and there may be very many.
+            # Searched from the end, where the matching ticks usually are, because there may be very
+            # many ticks.
             found = [tick for _, tick in rows]
         return [tick for tick in reversed(found) if start <= tick.time < end]
 
     def recent_ticks(self, start: float, end: float) -> list[Tick]:
-        """Those with a time in [start, end), which is complete from `complete_from` on."""
+        """The ticks with a time in [start, end). They are complete from `complete_from` on."""
         with self._lock:
-            # None is stamped with a time further ahead.
+            # No stamp is further ahead than this.
             rows = takewhile(lambda row: row[0] >= start - MAX_AHEAD_S, reversed(self._ticks))
             found = [tick for _, tick in rows]
         return [tick for tick in reversed(found) if start <= tick.time < end]

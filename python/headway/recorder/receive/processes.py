@@ -1,8 +1,8 @@
-"""The processes that send datagrams: their identity, their own fields, and the datagrams lost.
+"""The processes that send datagrams: their identity, their fields, and the datagrams lost.
 
 Host, pid and start time identify a process. mod_wsgi's datagrams have no start time: there a
 lifecycle datagram "started", or sequence numbers that begin again, show that the system has reused
-the pid. One thread at a time calls this module.
+the pid. Only one thread at a time may call this module.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from headway.recorder.records.configuration import TIMEOUTS
 from headway.report import columns
 
-# The recorder trusts a stamp that is at most so far behind or ahead of its own clock. A datagram
-# waits in the socket while the recorder is suspended.
+# The recorder trusts a stamp that is at most this far behind or ahead of its own clock. Datagrams
+# wait in the socket while the recorder is suspended.
 MAX_BEHIND_S = 86_400.0
 MAX_AHEAD_S = 5.0
 # Datagrams of a process's threads can overtake each other by at most this many.
@@ -78,7 +78,8 @@ class Key(NamedTuple):
 
 @dataclass(eq=False)
 class Sender:
-    """One process. `sequence` is its latest datagram's; `lost` counts those that never arrived."""
+    """One process. `sequence` is the number of its latest datagram; `lost` counts its datagrams
+    that never arrived."""
 
     host: str
     pid: int
@@ -97,9 +98,9 @@ class Sender:
     clock_is_off: bool = False
     pid_confirmed: bool | None = None
     identity: dict[str, Any] = field(default_factory=dict)
-    # The sender of its first datagram; `None` where the kernel does not attest it.
+    # The source of its first datagram; `None` if the kernel does not attest it.
     source: Source | None = None
-    # When its first tick arrived, that tick's stamp, and the intervals of all later ones.
+    # The arrival and the stamp of the first tick, and the sum of the intervals of later ticks.
     first_tick: tuple[float, float] | None = None
     interval_sum_s: float = 0.0
 
@@ -177,7 +178,7 @@ class Senders:
     def __init__(self, host: str) -> None:
         """`host` is the host of datagrams that name none."""
         self._host = host
-        # The process that is alive under a pid.
+        # The latest process with a pid.
         self._by_pid: dict[int, Sender] = {}
         self._by_key: dict[tuple[str, int], Sender] = {}
         self._reported: dict[Source, Reported] = {}
@@ -215,13 +216,13 @@ class Senders:
         if host:
             sender = self._by_key.get((host, pid))
         else:
-            # mod_wsgi's slow requests and garbage collections do not repeat it.
+            # mod_wsgi's datagrams on slow requests and garbage collections have no host.
             sender = self._by_pid.get(pid)
             host = sender.host if sender else self._host
             sender = sender or self._by_key.get((host, pid))
         started = fields.get("process_started_stamp")
         started = float(started) if isinstance(started, (int, float)) else 0.0
-        # The supervisor counts its own datagrams, also where it reports for one that died.
+        # A supervisor that reports the death of a worker uses its own sequence numbers.
         is_own = not fields.get("reported_by_supervisor")
         if sender is not None and kind == TICK and is_of_another_process(sender, source, pid):
             raise Refused("pid of another process")
@@ -271,8 +272,8 @@ class Senders:
     def _admit(
         self, source: Source | None, sender: Sender | None, host: str, group: str, now: float
     ) -> Reported | None:
-        """The reports of the source, if it may name this process and group, too. `sender` is the
-        process if it is known. Raises `Refused`."""
+        """Returns the reports of the source, if the source may also name this process and group.
+        `sender` is the process if it is known. Raises `Refused`."""
         if source is None:
             if sender is None and len(self._by_key) >= MAX_SENDERS:
                 raise Refused("processes")
@@ -305,7 +306,7 @@ class Senders:
     def forget_silent(self, now: float) -> None:
         for sender in [each for each in self if now - each.arrived > FORGOTTEN_AFTER_S]:
             self._forget(sender)
-        # A source that reports for other processes only is kept for its minute.
+        # A source without processes of its own is kept until the end of its minute.
         for source, reported in list(self._reported.items()):
             if not reported.processes and reported.minute < now // 60:
                 del self._reported[source]
@@ -332,7 +333,7 @@ class Senders:
 
     @property
     def unsent(self) -> int:
-        """Ticks that could not be sent in time, and are part of later ones."""
+        """Ticks that could not be sent in time and were merged into later ones."""
         return self.gone_unsent + sum(each.unsent for each in self)
 
     @property
@@ -351,27 +352,27 @@ def is_of_another_process(sender: Sender, source: Source | None, pid: int) -> bo
 
 
 def is_far_ahead(sender: Sender, sequence: int, now: float) -> bool:
-    """Whether no process can have sent that many datagrams since its last one."""
+    """Whether the sequence number is too high for the time since the last datagram."""
     if sender.sequence is None:
         return False
     return sequence - sender.sequence > most_since(sender, now)
 
 
 def most_since(sender: Sender, now: float) -> int:
-    """The most datagrams or records of a process since the last datagram came."""
+    """The largest plausible number of datagrams or records since the last datagram."""
     return MAX_AT_ONCE + int(MAX_PER_SECOND * max(0.0, now - sender.arrived))
 
 
 def spend_interval(sender: Sender, fields: dict[str, Any], time: float, now: float) -> None:
-    """Raises `Refused` where the intervals of ticks exceed the time since the first tick. The first
-    tick may cover all the time that the recorder was away."""
+    """Raises `Refused` if the intervals of ticks exceed the time since the first tick. The first
+    tick may cover the whole time that the recorder was not running."""
     if sender.first_tick is None:
         sender.first_tick = (now, time)
         return
     period_s = fields.get("sample_period")
     period_s = period_s if isinstance(period_s, float) and period_s > 0 else sender.interval_s
     arrived, stamp = sender.first_tick
-    # By stamps where datagrams waited in the socket.
+    # Stamps cover the time that datagrams waited in the socket.
     passed_s = max(now - arrived, time - stamp, 0.0)
     if sender.interval_sum_s + period_s > MAX_OVERLAP * passed_s + MAX_AHEAD_OF_TIME_S:
         raise Refused("longer intervals than the time that passed")
@@ -379,9 +380,9 @@ def spend_interval(sender: Sender, fields: dict[str, Any], time: float, now: flo
 
 
 def is_another(sender: Sender, kind: int, sequence: int | None, started: float) -> bool:
-    """Whether the pid belongs to another process than this one by now."""
+    """Whether the pid now belongs to another process."""
     if started and sender.started:
-        # A supervisor that reports it may have rounded the time.
+        # A supervisor that reports for the process may have rounded the time.
         return abs(started - sender.started) > 1.0
     last = sender.sequence
     if last is None or sequence is None:
@@ -401,7 +402,7 @@ def count_gap(sender: Sender, sequence: int) -> None:
         sender.lost += sequence - last - 1
         sender.sequence = sequence
     elif sequence < last and sender.lost:
-        # It was counted as lost when a later one overtook it.
+        # This datagram was counted as lost when a later one overtook it.
         sender.lost -= 1
 
 
@@ -427,6 +428,7 @@ def update_identity(sender: Sender, fields: dict[str, Any]) -> None:
 
 
 def text_of(fields: dict[str, Any], name: str, limit: int) -> str:
-    """Printable: such names are labels in /metrics and OTLP, which terminals show."""
+    """A text field, cut to `limit` and made printable, because /metrics and OTLP use such names as
+    labels, which terminals show."""
     value = fields.get(name)
     return columns.printable(value[:limit])[:limit] if isinstance(value, str) else ""

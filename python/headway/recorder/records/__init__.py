@@ -1,1 +1,1 @@
-"""A record of telemetry: its events, histograms, summary and configuration."""
+"""Records of telemetry: their events, histograms, summary and configuration."""

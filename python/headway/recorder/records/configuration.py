@@ -1,6 +1,7 @@
-"""What was configured where a record comes from: CONFIG, and the short name of a configuration.
+"""The configuration of the processes of a record: CONFIG, and the short name of a configuration.
 
-A record keeps all values of each setting, so a selection of processes that differ shows all. Pure.
+A record keeps all values of each setting, so that a selection of different processes shows all of
+them. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from headway.report import units
 
 Config = dict[str, Any]
 
-# CONFIG's names and the ticks' fields.
+# The names in CONFIG and the fields of ticks.
 FIELDS = {
     "threads": "request_threads_maximum",
     "switch_interval": "switch_interval",
@@ -38,20 +39,21 @@ TIMEOUTS = (
 
 
 def configure(record: Record, processes: float) -> Config:
-    """CONFIG of these processes. What differs among them is a list, what none tells is null."""
+    """CONFIG of these processes. A setting that differs among them is a list, an unknown one is
+    None."""
     config: Config = {"processes": max(1, round(processes)) if processes > 0 else 0}
     for name, field in FIELDS.items():
         config[name] = _one_or_all(values(record, field))
     config["server"] = _one_or_all(_servers(record))
     timeouts = {name: _one_or_all(values(record, name)) for name in TIMEOUTS}
-    # 0 is a limit that is turned off.
+    # 0 means that the limit is off.
     config["timeouts"] = {name: value for name, value in timeouts.items() if value}
     return config
 
 
 def _servers(record: Record) -> list[str]:
-    """Which servers the processes are of, with their versions."""
-    # Headway says its own name where mod_wsgi has its version, for mod_wsgi's viewer.
+    """The servers of the processes, with their versions."""
+    # For mod_wsgi's viewer, Headway puts its own name into the field of mod_wsgi's version.
     found = [each for each in values(record, "mod_wsgi_version") if "headway" not in str(each)]
     return [f"headway {each}" for each in values(record, "headway_version")] + [
         f"mod_wsgi {each}" for each in found
@@ -59,7 +61,7 @@ def _servers(record: Record) -> list[str]:
 
 
 def label(config: Config) -> str:
-    """A configuration as the tables of mod_wsgi's author have it: "2 x 5, 5 ms, priority"."""
+    """The name of a configuration, in the style of mod_wsgi's author: "2 x 5, 5 ms, priority"."""
     parts = [f"{config['processes']} x {_said(config['threads'])}"]
     if config["gil_mode"] == "disabled":
         parts.append("free-threaded")
@@ -81,7 +83,7 @@ def _said(value: Any) -> str:
 
 
 def _one_or_all(found: list[Any]) -> Any:
-    """The one value; all of them, sorted, if they differ; `None` if there is none."""
+    """The only value, a sorted list of several values, or `None` if there is no value."""
     if len(found) < 2:
         return found[0] if found else None
     return sorted(found)

@@ -1,8 +1,8 @@
-"""What of a datagram is an event: slow requests, lifecycle messages, garbage collections, long
+"""Extracts the events of a datagram: slow requests, lifecycle messages, garbage collections, long
 holds of a GIL. Pure.
 
-An event has a kind, a time and a key; a later one of the same process, kind and key says more of
-the same thing, and replaces it.
+An event has a kind, a time and a key. A later event of the same process, kind and key is an update
+and replaces it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ LIFECYCLE = {
 KNOWN_KINDS = frozenset({TICK, SLOW_REQUEST, *LIFECYCLE, GC_SNAPSHOT, GC_EVENT})
 EVENT_KINDS = ("slow", "lifecycle", "gc", "hold")
 
-# How many of a minute are kept of each process. Most collections are short, and many: a sample of
-# these will do.
+# The most events that are kept per process and minute. Most collections are short and frequent, so
+# a sample of these is enough.
 MAX_PER_MINUTE = {"gc": 600, "short gc": 120, "hold": 600, "slow": 600, "lifecycle": 60}
 SHORT_S = 0.001
-# A snapshot of a collector's counters once in a while; its collections are events of their own.
+# Snapshots of a collector's counters are kept once per interval; collections are separate events.
 SNAPSHOT_INTERVAL_S = 60
 
 
 class Found(NamedTuple):
-    """An event as its datagram tells of it."""
+    """An event of a datagram."""
 
     kind: str
     time: float
@@ -39,7 +39,7 @@ class Found(NamedTuple):
 
 
 def find_events(kind: int, time: float, fields: dict[str, Any]) -> Iterator[Found]:
-    """Those of one datagram; `time` is the one that counts for it."""
+    """Yields the events of one datagram. `time` is the trusted time of the datagram."""
     if kind == TICK:
         for hold in fields.get("holds", ()):
             if isinstance(hold, dict):
@@ -63,14 +63,14 @@ def find_events(kind: int, time: float, fields: dict[str, Any]) -> Iterator[Foun
 
 
 def believed(stamp: object, time: float) -> float:
-    """A stamp inside a datagram is from before its own, and not by days."""
+    """Returns `stamp` if it is at most a day before `time`, and not after it; else `time`."""
     if isinstance(stamp, float) and time - 86_400 <= stamp <= time:
         return stamp
     return time
 
 
 class Limiter:
-    """Lets so many events of a process and kind pass in a minute, and counts the others."""
+    """Limits the events of each process and kind per minute, and counts the rejected ones."""
 
     def __init__(self) -> None:
         self._minute = 0.0
@@ -87,7 +87,7 @@ class Limiter:
             self._keys.clear()
         name = (id(sender), event.key)
         if name in self._keys:
-            # It takes the place of one that has passed.
+            # The event replaces one that has already passed.
             return True
         duration_s = event.body.get("gc_event_duration")
         is_short = isinstance(duration_s, float) and duration_s < SHORT_S

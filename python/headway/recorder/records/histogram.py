@@ -1,10 +1,10 @@
-"""Arithmetic on histograms as `_native.telemetry_read` gives them (HIST of DESIGN.md).
+"""Arithmetic on histograms as `_native.telemetry_read` returns them (HIST of DESIGN.md).
 
 A histogram is a dict: count, sum, min, max and percentiles in seconds, and `buckets`, a list of
-(upper bound, count) on Headway's log-linear scale with the empty ones left out. A bucket holds what
-is shorter than its bound and not shorter than the one before; what is counted from buckets alone is
-therefore off by one bucket at most, 6.25 %. Percentiles are interpolated within their buckets
-(`headway.books.percentiles_ns`), so that they lean neither way.
+(upper bound, count) on Headway's log-linear scale without the empty buckets. A bucket counts the
+durations shorter than its bound and not shorter than the bound before, so figures computed from
+buckets alone are off by at most one bucket, 6.25 %. Percentiles are interpolated within their
+buckets (`headway.report.distributions.percentiles_ns`), which avoids a bias.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN = ("min", "p50", "p90", "p95", "p99", "max")
 
 
 def quantiles(histogram: Histogram | None) -> Quantiles | None:
-    """What is shown of a histogram; `None` where nothing was counted."""
+    """The figures of a histogram that are shown; `None` if it is empty."""
     if not histogram or not histogram["count"]:
         return None
     mean = histogram["sum"] / histogram["count"]
@@ -35,7 +35,7 @@ def quantiles(histogram: Histogram | None) -> Quantiles | None:
 
 
 def total(histograms: Iterable[Histogram | None]) -> Histogram | None:
-    """All of them in one; `None` of none."""
+    """The sum of `histograms`; `None` if all are empty."""
     present = [each for each in histograms if each and each["count"]]
     if len(present) < 2:
         return present[0] if present else None
@@ -64,8 +64,8 @@ def total(histograms: Iterable[Histogram | None]) -> Histogram | None:
 
 
 def time_from(histogram: Histogram | None, start: float) -> float:
-    """Seconds in durations of `start` and longer, by the middles of the buckets; never more than
-    there were in all."""
+    """The sum in seconds of the durations of `start` and longer, computed from the middles of the
+    buckets and limited to the exact sum of all durations."""
     if not histogram:
         return 0.0
     time = sum(_middle(bound, histogram) * count for bound, count in _from(histogram, start))
@@ -73,14 +73,14 @@ def time_from(histogram: Histogram | None, start: float) -> float:
 
 
 def share_from(histogram: Histogram | None, start: float) -> float:
-    """Which share of the durations is `start` or longer."""
+    """The share of the durations that are `start` or longer."""
     if not histogram or not histogram["count"]:
         return 0.0
     return float(sum(count for _, count in _from(histogram, start)) / histogram["count"])
 
 
 def _from(histogram: Histogram, start: float) -> Iterable[tuple[float, int]]:
-    # A bucket counts as a whole, by its middle.
+    # The middle of a bucket decides whether the whole bucket counts.
     return (
         (bound, count)
         for bound, count in histogram["buckets"]
@@ -89,15 +89,15 @@ def _from(histogram: Histogram, start: float) -> Iterable[tuple[float, int]]:
 
 
 def _middle(bound: float, histogram: Histogram) -> float:
-    # Buckets are a sixteenth of a power of two wide, so 1/17 to 1/32 of their bounds.
+    # A bucket is a sixteenth of a power of two wide, which is 1/17 to 1/32 of its bound.
     middle = bound * (1 - 1 / 40)
     return float(min(max(middle, histogram["min"]), histogram["max"]))
 
 
 def mean_error(histogram: Histogram | None) -> float | None:
-    """The standard error of the mean as a share of the mean: how far chance alone moves it.
+    """The standard error of the mean as a share of the mean.
 
-    `None` where fewer than two durations leave it unknown.
+    `None` if there are fewer than two durations.
     """
     if not histogram or histogram["count"] < 2 or histogram["sum"] <= 0:
         return None

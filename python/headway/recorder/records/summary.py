@@ -1,9 +1,10 @@
-"""A record in the figures that people compare: SUMMARY, for the dashboard, `top`, verdicts, tables.
+"""Summarizes a record in the figures that people compare: SUMMARY, for the dashboard, `top`,
+verdicts and tables.
 
-A *record* is the dict that `_native.telemetry_read` makes of what was merged over some processes
-and some time (crates/telemetry, `fields`): counts are sums, levels such as memory are sums of level
-times seconds, and `process_seconds` says over how many seconds of how many processes. Pure: knows
-nothing of where records come from.
+A *record* is the dict that `_native.telemetry_read` returns for data merged over processes and time
+(crates/telemetry, `fields`). Counts are sums, levels such as memory are sums of level times
+seconds, and `process_seconds` is the sum of the reported seconds of all processes. Pure: does not
+depend on where records come from.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from headway.recorder.records import histogram
 Record = dict[str, Any]
 Summary = dict[str, Any]
 
-# SUMMARY's name of each distribution over requests, and the record's.
+# The distributions over requests: the name in SUMMARY and the name in the record.
 PER_REQUEST = {
     "response": "request_time_histogram",
     "application": "application_time_histogram",
@@ -28,18 +29,18 @@ PER_REQUEST = {
     "gil_held": "gil_held_time_histogram",
     "cpu_per_request": "request_cpu_time_histogram",
 }
-# Likewise over takes of the GIL: the key in the GILs' rows.
+# The distributions over takes of the GIL: the name in SUMMARY and the key in the rows of GILs.
 PER_TAKE = {"take_wait": "gil_wait", "hold": "gil_hold"}
 METRICS = (*PER_REQUEST, *PER_TAKE, "gc_pause")
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 
 
 def summarize(record: Record, seconds: float, processes: float | None = None) -> Summary:
-    """SUMMARY of `record`, which was asked for `seconds`.
+    """SUMMARY of `record`, for a range of `seconds`.
 
-    `processes` is how many were alive at a time, on average, where that is known from elsewhere.
-    Ticks do not end where ranges do; with it, rates are those of the time that the ticks cover, so
-    that a tick more or less in a short range moves no rate.
+    `processes` is the average number of living processes, if it is known from elsewhere. Ticks do
+    not end exactly with ranges. With this number, rates refer to the time that the ticks cover, so
+    that one tick more or less in a short range does not change them.
     """
     process_seconds = float(record.get("process_seconds", 0.0))
     if not processes:
@@ -94,7 +95,7 @@ def distribution(record: Record, metric: str) -> histogram.Histogram | None:
 
 
 def values(record: Record, name: str, *default: Any) -> list[Any]:
-    """All values of a setting; `default` where there is none."""
+    """All values of a setting, or `default` if there is none."""
     found = record.get(name)
     if found is None:
         return list(default)
@@ -102,8 +103,8 @@ def values(record: Record, name: str, *default: Any) -> list[Any]:
 
 
 def is_exact(record: Record) -> bool:
-    """Whether Headway itself measured something: mod_wsgi sees a part of the GIL's waits only, and
-    in coarse steps."""
+    """Whether the record has Headway's own measurements. mod_wsgi measures only part of the waits
+    for the GIL, and in coarse steps."""
     measured = int(record.get("coarse_ticks", 0)) < int(record.get("ticks", 0))
     return measured and "headway_version" in record
 

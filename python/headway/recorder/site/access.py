@@ -23,13 +23,13 @@ MIN_TOKEN_LENGTH = 16
 
 
 class Access:
-    """Thread-safe."""
+    """Decides which requests the site answers. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
         self._token = settings.token
         is_local = settings.http is None or settings.http.is_local
         self.needs_token = not is_local
-        # None: any, since whoever has the token knows whom they ask.
+        # None allows any Host header: the token protects against DNS rebinding.
         self._hosts = set(settings.allow_hosts) if is_local or settings.allow_hosts else None
         self._sessions: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Access:
             return any(value in self._sessions for value in values)
 
     def log_in(self, token: str) -> str | None:
-        """The value of a cookie, for the right token."""
+        """Returns the value of a session cookie, or `None` if the token is wrong."""
         if not self._is_token(token):
             return None
         session = secrets.token_urlsafe(32)
@@ -95,11 +95,11 @@ def read_token(path: str) -> str:
 
 
 def is_of_other_site(environ: dict[str, Any]) -> bool:
-    """Whether a browser says that another site's page asks. A link from elsewhere that somebody
-    follows is no such question."""
+    """Whether a page of another site makes the request, according to the browser's headers. A user
+    who follows a link from another site does not count."""
     site = environ.get("HTTP_SEC_FETCH_SITE", "none")
     if site not in ("none", "same-origin") and environ.get("HTTP_SEC_FETCH_MODE") != "navigate":
         return True
     origin: str | None = environ.get("HTTP_ORIGIN")
-    # The scheme may be that of a proxy in front.
+    # The scheme is not compared, because a proxy may have terminated TLS.
     return origin is not None and origin.partition("://")[2] != environ.get("HTTP_HOST", "")

@@ -1,6 +1,7 @@
-"""What the API answers, by the names of its questions: JSON below /api/v1/, and tables as text.
+"""The answers of the API by endpoint: JSON below /api/v1/, and tables as text.
 
-Times are seconds since 1970, durations seconds, shares 0 to 1. Knows nothing of WSGI; `site` does.
+Times are seconds since 1970, durations are seconds, shares are 0 to 1. Does not depend on WSGI,
+which `application` handles.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_HOLDS = 100
 LONGEST_WINDOW_S = 600.0
 
 Answer = dict[str, Any]
-# Of a record's rows: the key in the answer, the record's, and what its fields begin with.
+# The tables of a record: the key in the record and in the answer, and the prefix of the fields.
 ROWS = (
     ("gils", "gil_"),
     ("threads", "thread_"),
@@ -99,20 +100,20 @@ def holders(history: History, question: Question) -> Answer:
 
 
 def _rows(record: Record, name: str, prefix: str) -> list[dict[str, Any]]:
-    """Rows without the prefix of their fields, distributions as quantiles."""
+    """The rows of a table, with field names without the prefix, and distributions as quantiles."""
     found = []
     for row in record.get(name, ()):
         shown = {
             key.removeprefix(prefix): quantiles(value) if isinstance(value, dict) else value
             for key, value in row.items()
         }
-        # That of an interpreter has another name in the table of fields.
+        # The field `row_name` becomes `name`; that of an interpreter is `name` already.
         shown["name"] = shown.pop("row_name", shown.get("name", ""))
         found.append({**DEFAULTS[name], **shown})
     return found
 
 
-# What a row may lack: zero, or nothing that was counted.
+# The defaults of fields that a row may lack.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "gils": {
         **dict.fromkeys(("wall", "held", "handoff", "idle"), 0.0),
@@ -179,7 +180,7 @@ def series_csv(history: History, question: Question) -> str:
     return tables.series_csv(series(history, question)["points"])
 
 
-# Below /api/v1/.
+# The endpoints below /api/v1/.
 QUESTIONS: dict[str, Callable[[History, Question], Answer]] = {
     "now": now,
     "series": series,

@@ -1,8 +1,8 @@
 """The site of the recorder: a WSGI application with the dashboard, the API and /metrics.
 
-It only shows: nothing can be changed by asking. Every answer forbids the browser to run or load
-anything but the dashboard's own files; what comes from datagrams leaves as JSON, CSV or text, never
-as HTML. Run by the threads of Headway's own server.
+The site is read-only. Every response forbids the browser to run or load anything but the
+dashboard's own files. Data from datagrams is sent as JSON, CSV or text, never as HTML. The threads
+of Headway's own server run the application.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headway.recorder.site.access import COOKIE, Access, is_of_other_site
 STATIC = Path(__file__).parent.parent / "static"
 API = "/api/v1/"
 MAX_LOGIN_BYTES = 4096
-# By these the dashboard's files are found, and no others.
+# The paths of the dashboard's files. No other files are served.
 ASSET = re.compile(r"/assets/[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 SECURITY = (
@@ -56,7 +56,7 @@ REASONS = {
     421: "Misdirected Request",
 }
 
-# What a package without the dashboard says, as text and as the page.
+# The message of a package without the dashboard, as text and as a page.
 UNBUILT_TEXT = (
     "this package of Headway was built without the dashboard: install Node.js 20.19 or newer with "
     "npm, and in Headway's source tree run `make build`, or `pip install .` in an environment of "
@@ -94,7 +94,7 @@ StartResponse = Callable[..., object]
 def make_site(
     history: History, settings: Settings
 ) -> Callable[[Environ, StartResponse], Iterable[bytes]]:
-    """The application."""
+    """Returns the WSGI application."""
     site = Site(history, settings)
 
     def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -176,7 +176,8 @@ class Site:
 
 
 def packed(answer: api.Answer) -> bytes:
-    """As JSON, which has no infinity: what a process tells may be so absurd that a quotient is."""
+    """Encodes as JSON, which has no infinity: a quotient of absurd reported values may be
+    infinite."""
     try:
         return json.dumps(answer, allow_nan=False).encode()
     except ValueError:
@@ -196,7 +197,7 @@ def has_dashboard() -> bool:
 
 
 def static(path: str) -> Page:
-    """A file of the dashboard: `index.html`, or one whose name changes with its content."""
+    """A file of the dashboard: `index.html`, or a file whose name changes with its content."""
     if path in ("/", "/index.html"):
         file = STATIC / "index.html"
         body = file.read_bytes() if has_dashboard() else UNBUILT.encode()

@@ -1,1 +1,1 @@
-"""The recorder's SQLite store: written, rolled up, pruned and read."""
+"""The recorder's SQLite store: writing, rollup, retention and reading."""

@@ -1,4 +1,4 @@
-"""How ticks and rollups lie in the store: compressed, the ticks of a minute together. Pure.
+"""The encoding of ticks and rollups in the store: compressed, the ticks of a minute together. Pure.
 
 a rollup:   zlib(record)
 a minute:   zlib of, for each tick, time f64, length u32, record
@@ -10,7 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 
-# Beyond these levels it takes longer, and hardly less room.
+# Higher compression levels take longer and save hardly any space.
 MINUTE_LEVEL = 1
 RECORD_LEVEL = 3
 HEAD = struct.Struct("<dI")
@@ -18,7 +18,7 @@ MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 
 
 class Damaged(Exception):
-    """A row of the store is not what was written."""
+    """A row of the store is corrupt."""
 
 
 def pack_record(record: bytes) -> bytes:
@@ -37,7 +37,7 @@ def pack_ticks(ticks: Iterable[tuple[float, bytes]]) -> bytes:
 
 
 def unpack_ticks(packed: bytes) -> Iterator[tuple[float, bytes]]:
-    """Raises `Damaged`."""
+    """Yields the time and record of each tick. Raises `Damaged`."""
     raw = unpack(packed)
     offset = 0
     while offset < len(raw):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 def read_mark(connection: sqlite3.Connection, name: str) -> float:
-    """0 for one that was never set."""
+    """The value of a mark, or 0 if it was never set."""
     row = connection.execute("SELECT value FROM progress WHERE name = ?", (name,)).fetchone()
     return 0.0 if row is None else row[0]
 
@@ -25,8 +25,8 @@ def add_to_mark(connection: sqlite3.Connection, name: str, amount: float) -> Non
 
 
 class Packing(NamedTuple):
-    """Of the ticks up to `number` with a time before `boundary`, those of processes up to `process`
-    are in their minutes and rollups already, and only not deleted yet."""
+    """The state of packing. Of the ticks up to `number` with a time before `boundary`, those of
+    processes up to `process` are already in their minutes and rollups, but not deleted yet."""
 
     number: int
     boundary: float
@@ -34,7 +34,7 @@ class Packing(NamedTuple):
 
 
 def packing_of(marks: Mapping[str, float]) -> Packing | None:
-    """`None` while no ticks are being packed."""
+    """The state of packing in `marks`, or `None` if no packing is in progress."""
     if "packing:number" not in marks:
         return None
     return Packing(

@@ -1,11 +1,12 @@
 """Reads a store: the recorder's own while it is written, or a recording.
 
-Who asks has a read-only connection to itself meanwhile. Rows are fetched inside one short
-transaction, so all of them are of one moment, and unpacked after it: a slow reader holds up neither
-the writing thread nor the clean-up of its log.
+Each query uses a read-only connection exclusively. Rows are fetched inside one short transaction,
+so they are consistent, and unpacked after it: a slow reader delays neither the writing thread nor
+the checkpoints of its log.
 
-Which level answers: the coarsest that fits, finer ones at the ends of a span, and the ticks that
-are in no rollup yet. Of a time whose finer rows are gone, the coarser row that covers it.
+A range is read from the coarsest level that fits, from finer levels at its ends, and from the ticks
+that are in no rollup yet. If the finer rows of a time have been deleted, the coarser row that
+covers it is used.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ MAX_NAMED_OWNERS = 200
 
 
 class Row(NamedTuple):
-    """A process as the store knows it."""
+    """A process in the store."""
 
     id: int
     host: str
@@ -61,8 +62,8 @@ class Row(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A record that covers `width_s` seconds from `time` on (0: a tick, at `time`) of a process or
-    a group."""
+    """A record of a process or a group. It covers `width_s` seconds from `time` on; 0 stands for a
+    tick at `time`."""
 
     time: float
     width_s: int
@@ -71,7 +72,7 @@ class Piece(NamedTuple):
 
 
 class Span(NamedTuple):
-    """[start, end) as one level has it; `None` stands for the ticks themselves."""
+    """A range [start, end) that is read from one level; `None` stands for the packed ticks."""
 
     level: Level | None
     start: float
@@ -84,7 +85,7 @@ class Connection(NamedTuple):
 
 
 class Reader:
-    """May be used from any thread. Its methods raise `sqlite3.Error`, and `schema.WrongStore`."""
+    """Reads a store. Thread-safe. Its methods raise `sqlite3.Error` and `schema.WrongStore`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -94,7 +95,7 @@ class Reader:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """The store as it is now; short work only."""
+        """Returns a context with the current state of the store. Its body must be short."""
         connection = self._borrow()
         try:
             connection.database.execute("BEGIN")
@@ -110,7 +111,7 @@ class Reader:
         connection.database.close()
 
     def close(self) -> None:
-        """Of threads that are still asking, each closes what it has when it is done."""
+        """Closes the idle connections. A connection in use is closed at the end of its snapshot."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -118,7 +119,7 @@ class Reader:
             connection.database.close()
 
     def _borrow(self) -> Connection:
-        # Another file may have taken the name since.
+        # The path may name another file by now, whose inode differs.
         inode = schema.inode_of(self.path)
         while True:
             with self._lock:
@@ -131,7 +132,7 @@ class Reader:
 
 
 class Snapshot:
-    """One moment of the store, in one transaction."""
+    """A consistent view of the store, in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -140,14 +141,14 @@ class Snapshot:
         self._marks: dict[str, float] = marks
 
     def processes(self, start: float, end: float) -> list[Row]:
-        """Those that were seen in [start, end)."""
+        """The processes that were seen in [start, end)."""
         rows = self._connection.execute(
             "SELECT process.id, process.host, pid, started, process_group.name, process_group.id, "
             "kind, identity.body, first_seen, last_seen, sequence, ended FROM process "
             "JOIN process_group ON process_group.id = process_group "
             "JOIN identity ON identity.id = identity "
             "WHERE last_seen >= ? AND first_seen < ?",
-            # When one was seen last is written once a minute.
+            # `last_seen` is written once a minute.
             (start - MINUTE_S, end),
         )
         return [Row._make((*row[:7], read_identity(row[7]), *row[8:])) for row in rows]
@@ -157,7 +158,7 @@ class Snapshot:
         return [key for key, host, name in rows if selection.has_group(host, name)]
 
     def resolution(self, start: float, of_groups: bool) -> int:
-        """The width in seconds of the finest rows that reach back to `start`; 0: ticks."""
+        """The width in seconds of the finest rows that reach back to `start`; 0 for ticks."""
         if self._kept("minute") <= start:
             return 0
         levels = levels_of(of_groups)
@@ -167,13 +168,14 @@ class Snapshot:
         return levels[-1].width_s
 
     def spans(self, start: float, end: float, widest_s: float, of_groups: bool) -> list[Span]:
-        """Which rows cover [start, end), none wider than `widest_s` where finer ones are left."""
+        """The spans that cover [start, end). Their rows are no wider than `widest_s`, unless finer
+        rows have been deleted."""
         widest_s = max(widest_s, self.resolution(start, of_groups))
         fitting = [level for level in levels_of(of_groups) if level.width_s <= widest_s]
         return list(self._cover(fitting[::-1], start, end))
 
     def _cover(self, levels: Sequence[Level], start: float, end: float) -> Iterator[Span]:
-        """`levels` are the coarsest first."""
+        """Covers [start, end) with `levels`, which are sorted from the coarsest to the finest."""
         if start >= end:
             return
         if not levels:
@@ -181,7 +183,7 @@ class Snapshot:
             return
         level, finer = levels[0], levels[1:]
         width_s = level.width_s
-        # Before that there is nothing finer, so a row that is partly outside has to do.
+        # Before `rough` there are no finer rows, so a row that is partly outside is used.
         rough = min((self._kept(each.table) for each in finer), default=self._kept("minute"))
         rough = min(rough, self._kept("minute"))
         first = start // width_s * width_s
@@ -203,14 +205,15 @@ class Snapshot:
 
     def _done(self, level: Level) -> float:
         if level in PROCESS_LEVELS[:2]:
-            # They hold every tick that is no longer a row of its own.
+            # These levels contain every tick that is no longer a row of its own.
             return FOREVER
         return self._marks.get(f"done:{level.table}", 0.0)
 
     def fetch(self, spans: Iterable[Span], processes: set[int], groups: set[int]) -> list[Packed]:
-        """What these processes, and where a span is of groups these groups, have in the spans.
+        """The rows of the spans that belong to these processes, or to these groups if the span's
+        level is one of groups.
 
-        The ticks of no rollup are not among them; see `ticks`.
+        Ticks that are in no rollup are not included; see `ticks`.
         """
         found = []
         for span in spans:
@@ -234,7 +237,7 @@ class Snapshot:
         return found
 
     def ticks(self, start: float, end: float, processes: set[int]) -> list[Piece]:
-        """Those that are in no rollup yet."""
+        """The ticks of these processes in [start, end) that are in no rollup yet."""
         packed = packing_of(self._marks) or NO_PACKING
         rows = self._connection.execute(
             "SELECT time, process, record FROM tick WHERE time >= ? AND time < ? "
@@ -250,7 +253,7 @@ class Snapshot:
     def events(
         self, kind: str, start: float, end: float, processes: set[int], limit: int
     ) -> list[tuple[float, int, str, dict[str, Any]]]:
-        """The latest ones, as (time, process, key, what there is to tell)."""
+        """The latest `limit` events, the latest first, as (time, process, key, body)."""
         rows = self._connection.execute(
             "SELECT time, process, key, body FROM event WHERE kind = ? AND time >= ? AND time < ? "
             "ORDER BY time DESC",
@@ -266,7 +269,7 @@ class Snapshot:
 
 
 class Packed(NamedTuple):
-    """A row as it lies in the store."""
+    """A row of the store, not unpacked yet."""
 
     span: Span
     time: float
@@ -276,7 +279,7 @@ class Packed(NamedTuple):
 
 
 def unpack(rows: Iterable[Packed]) -> Iterator[Piece]:
-    """What is damaged is left out."""
+    """Yields the records of rows. Damaged rows are left out."""
     for row in rows:
         with contextlib.suppress(Damaged):
             if row.span.level is not None:
@@ -288,12 +291,13 @@ def unpack(rows: Iterable[Packed]) -> Iterator[Piece]:
 
 
 def levels_of(groups: bool) -> tuple[Level, ...]:
-    """The finest first. What is not yet rolled up to groups is taken of their processes."""
+    """The levels to read, from the finest to the coarsest. For groups, the finest level is that of
+    processes, because recent rows are not rolled up to groups yet."""
     return (PROCESS_LEVELS[0], *GROUP_LEVELS) if groups else PROCESS_LEVELS
 
 
 def choice(owners: set[int]) -> str:
-    """Has SQLite skip the others' rows, where the owners are few enough to name."""
+    """An SQL condition that skips the rows of other owners, if there are few enough to list."""
     if len(owners) > MAX_NAMED_OWNERS:
         return ""
     return f" AND (id & {OWNER_MASK}) IN ({', '.join(map(str, owners))})"
@@ -301,7 +305,8 @@ def choice(owners: set[int]) -> str:
 
 @lru_cache(maxsize=4096)
 def read_identity(text: str) -> dict[str, Any]:
-    """Processes of a group say the same of themselves; who gets it copies it."""
+    """Parses an identity. The result is cached, because the processes of a group have the same
+    identity; callers must copy it before they change it."""
     identity = json.loads(text)
     return identity if isinstance(identity, dict) else {}
 

@@ -1,4 +1,4 @@
-"""Recordings: stores that are read beside the recorder's own, or taken away from it."""
+"""Recordings: stores that are read in addition to the recorder's own, or exported from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COARSEST_S = PROCESS_LEVELS[-1].width_s
 
 
 def parse_recordings(texts: Iterable[str]) -> dict[str, str]:
-    """NAME=FILE, each; raises `CommandError` with exit code 2."""
+    """Parses texts of the form NAME=FILE. Raises `CommandError` with exit code 2."""
     found: dict[str, str] = {}
     for text in texts:
         name, _, path = text.partition("=")
@@ -33,7 +33,7 @@ def parse_recordings(texts: Iterable[str]) -> dict[str, str]:
 
 
 def open_recording(name: str, path: str) -> Reader:
-    """Raises `CommandError` with exit code 2 for what is no store."""
+    """Opens a recording. Raises `CommandError` with exit code 2 if the file is not a store."""
     reader = Reader(path)
     try:
         with reader.snapshot():
@@ -47,9 +47,8 @@ def open_recording(name: str, path: str) -> Reader:
 
 
 def take_away(store: str, target: str, start: float, end: float) -> None:
-    """Writes what the store has of [start, end) into a new file: compact, in one piece, to be
-    opened with --recording. Rollups that reach beyond the range are taken whole. The store may be
-    in use meanwhile.
+    """Exports the range [start, end) of the store to a new compact file, which --recording can
+    open. Rollups that extend beyond the range are copied whole. The store may be in use meanwhile.
 
     Raises `CommandError`.
     """
@@ -59,7 +58,7 @@ def take_away(store: str, target: str, start: float, end: float) -> None:
         raise CommandError(f"--store {store}: there is no such file", exit_code=2)
     part = f"{target}.part"
     try:
-        # Complains about what is no store.
+        # Raises an error if the file is not a store.
         with contextlib.closing(schema.connect_read_only(store)):
             copy_range(store, part, start, end)
         os.rename(part, target)
@@ -71,7 +70,7 @@ def take_away(store: str, target: str, start: float, end: float) -> None:
 
 
 def copy_range(store: str, target: str, start: float, end: float) -> None:
-    """In one transaction, so what is copied is of one moment."""
+    """Copies the range in one transaction, so that the copy is consistent."""
     copy = sqlite3.connect(schema.uri_of(target, "rwc"), uri=True, isolation_level=None)
     with contextlib.closing(copy):
         copy.execute(f"PRAGMA page_size = {schema.PAGE_BYTES}")
@@ -96,7 +95,7 @@ def copy_range(store: str, target: str, start: float, end: float) -> None:
         copy.execute(
             "INSERT INTO process SELECT * FROM store.process "
             "WHERE last_seen >= ? AND first_seen < ?",
-            # Processes whose coarse rows reach into the range are among them.
+            # Include processes whose coarse rows extend into the range.
             (start - COARSEST_S, end + COARSEST_S),
         )
         for table, column in (("identity", "identity"), ("process_group", "process_group")):
@@ -109,8 +108,8 @@ def copy_range(store: str, target: str, start: float, end: float) -> None:
 
 
 def parse_moment(text: str, option: str, now: float) -> float:
-    """Seconds since 1970, or negative ones before now, or a date as 2026-11-22T04:00 in local
-    time. Raises `CommandError` with exit code 2."""
+    """Parses a time: seconds since 1970, a negative number of seconds before now, or a date such as
+    2026-11-22T04:00 in local time. Raises `CommandError` with exit code 2."""
     try:
         moment = float(text)
     except ValueError:

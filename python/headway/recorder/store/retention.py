@@ -1,9 +1,9 @@
-"""What the store forgets, and when: by age, level by level, and by size.
+"""The retention of the store: deletes rows by age, level by level, and by size.
 
-Each table has a share of the size; when the database has grown to its limit, the one that is most
-over its share gives away its oldest rows, which is the ticks' as a rule. What was dropped is in
-the mark `kept:TABLE`, so that who asks knows where to look. Runs in the store's writing thread,
-inside its transactions.
+Each table has a share of the size. When the database has grown to its limit, the table that exceeds
+its share most loses its oldest rows; usually this is the table of the ticks. The mark `kept:TABLE`
+is the time before which rows were deleted, so that readers know which level to use. Runs in the
+store's writing thread, inside its transactions.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from headway.recorder.store.schema import GROUP_LEVELS, MINUTE_S, OWNER_BITS, PR
 
 HOUR_S = 3600
 DAY_S = 86_400
-# A table that is over its share gives away so much of its time at once.
+# The part of its time range that a table over its share loses at once.
 SLICE = 1 / 50
 
 
 class Kept(NamedTuple):
-    """A table whose rows begin with their time in units of `width_s`: how long it keeps them, and
+    """A table whose row ids begin with the time in units of `width_s`: how long it keeps rows, and
     its share of the store's size."""
 
     table: str
@@ -48,10 +48,10 @@ KEPT = (
     ),
 )
 
-# Of processes that ended long ago, the sums of their groups are left.
+# Beyond this number, the oldest processes are deleted; the sums of their groups remain.
 MAX_PROCESSES = 100_000
 
-# By kind: age and number of rows.
+# The largest age and number of events by kind.
 EVENTS = {
     "slow": (90 * DAY_S, 20_000),
     "lifecycle": (400 * DAY_S, 50_000),
@@ -61,7 +61,7 @@ EVENTS = {
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
-    """What the database's rows take, without pages that are free to be used again."""
+    """The size of the database without its free pages."""
     pages, free, size = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0])
         for name in ("page_count", "freelist_count", "page_size")
@@ -70,7 +70,7 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def oldest_time(connection: sqlite3.Connection) -> float | None:
-    """From when the first rows are."""
+    """The time of the oldest row, or `None` if there are no rows."""
     times = [
         float((first >> OWNER_BITS) * kept.width_s)
         for kept in KEPT
@@ -83,7 +83,7 @@ def oldest_time(connection: sqlite3.Connection) -> float | None:
 def forget_old(connection: sqlite3.Connection, now: float) -> None:
     for kept in KEPT:
         if read_mark(connection, f"kept:{kept.table}") > now:
-            # The clock was ahead and has gone back. From now on rows are kept again.
+            # The clock was ahead and has been set back. Rows are kept from now on.
             set_mark(connection, f"kept:{kept.table}", now)
         _drop_before(connection, kept, (now - kept.age_s) // kept.width_s * kept.width_s)
     for kind, (age_s, rows) in EVENTS.items():
@@ -94,7 +94,7 @@ def forget_old(connection: sqlite3.Connection, now: float) -> None:
         ).fetchone()
         if surplus is not None:
             connection.execute("DELETE FROM event WHERE kind = ? AND time <= ?", (kind, surplus[0]))
-    # No row of a process is older.
+    # The largest age of a process's rows.
     oldest = now - max(kept.age_s for kept in KEPT if kept.table.startswith("process_3600"))
     surplus = connection.execute(
         "SELECT last_seen FROM process ORDER BY last_seen DESC LIMIT 1 OFFSET ?", (MAX_PROCESSES,)
@@ -110,8 +110,8 @@ def forget_old(connection: sqlite3.Connection, now: float) -> None:
 
 
 def forget_most(connection: sqlite3.Connection, limit_bytes: int) -> bool:
-    """Drops a slice of what is most over its share if the database is larger than the limit.
-    Returns whether it was."""
+    """If the database exceeds the limit, drops a slice of the table that exceeds its share most.
+    Returns whether anything was dropped."""
     if used_bytes(connection) <= limit_bytes:
         return False
     by_excess = sorted(
@@ -127,7 +127,7 @@ def forget_most(connection: sqlite3.Connection, limit_bytes: int) -> bool:
         slice_ = 1 + int((last - first) * SLICE)
         _drop_before(connection, kept, (first + slice_) * kept.width_s)
         return True
-    # The limit is smaller than what the events take.
+    # All other tables are empty, so the events alone exceed the limit.
     dropped = connection.execute(
         "DELETE FROM event WHERE id IN (SELECT id FROM event ORDER BY time LIMIT 1000)"
     )

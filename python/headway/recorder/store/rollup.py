@@ -1,12 +1,12 @@
-"""Rolls up what the store holds: ticks to ten seconds, these to minutes, five minutes and hours, of
-each process and of each process group.
+"""Rolls up the rows of the store: ticks to ten seconds and minutes, these to five minutes and
+hours, for each process and each process group.
 
-Everything is worked out from the store's own rows and written in the same transaction that takes
-them away or moves the mark `done:TABLE`, so a kill or a full disk in between leaves nothing half
-done, and nothing has to be remembered from one run to the next. A tick that comes late, after the
-levels above were rolled up, is merged into what is there.
+Rollups are computed from the store's own rows, in the same transaction that deletes these rows or
+advances the mark `done:TABLE`. Therefore a kill or a full disk leaves no partial work, and no other
+state is needed between runs. A tick that arrives after the higher levels were rolled up is merged
+into their rows.
 
-Runs in the store's writing thread, in pieces of bounded work.
+Runs in the store's writing thread, in steps of bounded work.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from headway.recorder.store.schema import (
     row_id,
 )
 
-# How long after its end a minute is given for datagrams that are on their way.
+# How long a minute is kept open after its end for datagrams that are still in transit.
 GRACE_S = 5.0
 TEN_SECONDS, MINUTES = PROCESS_LEVELS[:2]
 
-# Each level, and the one it is made from, in the order in which they are made.
+# Each level and its source level, in the order of processing.
 SOURCES = (
     (PROCESS_LEVELS[2], PROCESS_LEVELS[1]),
     (PROCESS_LEVELS[3], PROCESS_LEVELS[2]),
@@ -59,7 +59,7 @@ SOURCES = (
 
 
 def merge(records: Sequence[bytes]) -> bytes:
-    """What is damaged is left out."""
+    """Merges records into one. Damaged records are left out."""
     if len(records) == 1:
         return records[0]
     try:
@@ -77,17 +77,17 @@ def is_record(record: bytes) -> bool:
 
 
 class Rollup:
-    """One connection's, inside its transactions."""
+    """The rollup on one connection. Its methods run inside the caller's transactions."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def pack(self, now: float, is_time_left: Callable[[], bool]) -> bool:
-        """Takes ticks of minutes gone by into their places, one process after the other, as long
-        as there is time. Returns whether all are.
+        """Packs the ticks of past minutes into minutes and rollups, one process after the other,
+        while time is left. Returns whether all are packed.
 
-        They are deleted together at the end, since those of a process lie scattered among all
-        others'. Until then the mark says which are packed.
+        The ticks are deleted together at the end, because those of one process are scattered in
+        the table. Until then the marks of `Packing` record which are packed.
         """
         boundary = (now - GRACE_S) // MINUTE_S * MINUTE_S
         packing = read_packing(self._connection)
@@ -115,7 +115,8 @@ class Rollup:
     def _first_tick_time(self, now: float) -> float | None:
         first = self._connection.execute("SELECT time FROM tick ORDER BY number LIMIT 1").fetchone()
         if first is not None and first[0] > now + MINUTE_S:
-            # It is from before the clock went back, and stays until the clock is there again.
+            # This tick dates from before the clock was set back, and stays until the clock reaches
+            # its time again.
             first = self._connection.execute("SELECT min(time) FROM tick").fetchone()
         return None if first is None else first[0]
 
@@ -132,8 +133,8 @@ class Rollup:
             self._pack_minute(process, ticks)
 
     def close_next(self, now: float) -> bool:
-        """Rolls up one span of one level, once `pack` has nothing left to do. Returns whether
-        there was one."""
+        """Rolls up one time span of one level. Must be called once `pack` has nothing left to do.
+        Returns whether there was a span to roll up."""
         boundary = (now - GRACE_S) // MINUTE_S * MINUTE_S
         for level, source in SOURCES:
             width_s = max(level.width_s, MINUTE_S)
@@ -144,7 +145,7 @@ class Rollup:
                 f"SELECT min(id) FROM {source.table} WHERE id >= ?",
                 (row_id(done, source.width_s, 0),),
             ).fetchone()[0]
-            # Where nothing was recorded, there is nothing to do.
+            # Times without rows are skipped.
             start = end if first is None else (first >> OWNER_BITS) * source.width_s
             start = start // width_s * width_s
             if start < end:
@@ -178,7 +179,7 @@ class Rollup:
         self._write("minute", key, pack_ticks(ticks), present)
 
     def _catch_up(self, process: int, time: float, tens: dict[float, bytes], minute: bytes) -> None:
-        """Brings a late minute to the levels that have passed it already."""
+        """Merges a late minute into the levels that are already rolled up beyond it."""
         for level in PROCESS_LEVELS[2:]:
             if time < self._done(level):
                 self.put(level, time, process, minute)
@@ -217,7 +218,7 @@ class Rollup:
         )
 
     def put(self, level: Level, time: float, owner: int, record: bytes) -> None:
-        """Adds a record to what the level has of this owner and time."""
+        """Merges a record into the level's row of this owner and time."""
         key = row_id(time, level.width_s, owner)
         present = self._read(level.table, "record", key)
         if present is not None:
@@ -237,5 +238,5 @@ class Rollup:
         add_to_mark(self._connection, f"bytes:{table}", growth)
 
     def _groups(self) -> dict[int, int]:
-        """By process. One that is not known any more belongs to group 0, which there is not."""
+        """The group of each process. Callers use the nonexistent group 0 for unknown processes."""
         return dict(self._connection.execute("SELECT id, process_group FROM process"))

@@ -1,6 +1,6 @@
-"""The store's tables, and how a database is opened. Knows nothing of what the rows mean.
+"""The store's tables, and the opening of a database. Does not depend on the meaning of rows.
 
-`PRAGMA application_id` says whose database it is, `PRAGMA user_version` which schema it has.
+`PRAGMA application_id` identifies a database of Headway, `PRAGMA user_version` is its schema.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 SCHEMA = 1
 APPLICATION_ID = 0x48445759
-# Rows of some kilobytes, of which a page holds several.
+# Rows have a few kilobytes, so that a page holds several.
 PAGE_BYTES = 16_384
 # How long a statement waits for another program's lock.
 BUSY_TIMEOUT_S = 1.0
 WAL_AUTOCHECKPOINT_PAGES = 1_000
 JOURNAL_LIMIT_BYTES = 32 * 1024 * 1024
 
-# Rows of rollups have `start / width` and the owner's id in one integer key, time first: what is
-# oldest lies together, and goes together.
+# The key of a rollup row is one integer with `start / width` in the high bits and the owner's id in
+# the low bits, so that the oldest rows are adjacent and are deleted together.
 OWNER_BITS = 28
 OWNER_MASK = (1 << OWNER_BITS) - 1
 MINUTE_S = 60
@@ -31,7 +31,7 @@ def row_id(time: float, width_s: int, owner: int) -> int:
 
 
 class Level(NamedTuple):
-    """Records of `width_s` seconds, of processes or of whole process groups."""
+    """A table of records of `width_s` seconds, of processes or of whole process groups."""
 
     owner: str
     width_s: int
@@ -105,25 +105,25 @@ CREATE TABLE progress (
 
 
 class WrongStore(Exception):
-    """The file is no store that this version may write; the text says what it is."""
+    """The file is not a store that this version can use. The text describes what it is."""
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """The one connection that writes. Makes the tables in a new database.
+    """Opens the only writing connection, and creates the tables in a new database.
 
-    Raises `sqlite3.Error`, and `WrongStore`.
+    Raises `sqlite3.Error` and `WrongStore`.
     """
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
     try:
         check(connection)
-        # Only while the database is empty do these two have an effect.
+        # The next two pragmas only have an effect on an empty database.
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
-        # A commit is safe from a crash of the recorder at once, from one of the machine after the
-        # next checkpoint; the database stays whole either way.
+        # A commit survives a crash of the recorder at once, and a crash of the machine after the
+        # next checkpoint. Neither corrupts the database.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_AUTOCHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
@@ -147,8 +147,8 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 
 def connect_read_only(path: str) -> sqlite3.Connection:
-    """For one thread that asks. Raises `sqlite3.Error` and `WrongStore`, also for a database
-    without tables."""
+    """Opens a read-only connection for one thread at a time. Raises `sqlite3.Error` and
+    `WrongStore`, also for a database without tables."""
     connection = sqlite3.connect(
         uri_of(path, "ro"),
         uri=True,

@@ -1,4 +1,4 @@
-"""Which processes a question is about. Pure."""
+"""The selection of processes for a query. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ NOTHING: frozenset[str] = frozenset()
 
 
 class Selection(NamedTuple):
-    """An empty set does not choose: everything is in. `recording` names another store that is open
-    beside the recorder's own."""
+    """A selection of processes. An empty set selects everything. `recording` names another store
+    that is open in addition to the recorder's own."""
 
     hosts: frozenset[str] = NOTHING
     groups: frozenset[str] = NOTHING
@@ -17,7 +17,7 @@ class Selection(NamedTuple):
     recording: str = ""
 
     def has_group(self, host: str, group: str) -> bool:
-        """Whether processes of this group can be in it."""
+        """Whether the selection can contain processes of this group."""
         return (not self.hosts or host in self.hosts) and (not self.groups or group in self.groups)
 
     def has(self, host: str, group: str, pid: int) -> bool:

@@ -1,9 +1,9 @@
-"""The store: one thread that writes what was received into a SQLite database, once a second.
+"""The store: one thread that writes received ticks and events into a SQLite database once a second.
 
-A batch is one transaction: what it says is committed survives a kill. Whatever goes wrong (a full
-disk, a lock, a damaged file, a folder that may not be written) costs nobody else anything: the
-batch waits, the database is opened anew, and only what does not fit into the queue meanwhile is
-lost, which is counted. Readers have connections of their own (`reading`).
+A batch is one transaction, so committed data survives a kill. A failure (a full disk, a lock, a
+damaged file, a folder without write permission) does not affect the rest of the recorder: the batch
+waits, the database is opened again, and only items that do not fit into the queue meanwhile are
+lost and counted. Readers have connections of their own (`reading`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from headway.recorder.store.rollup import Rollup
 from headway.recorder.store.schema import MINUTE_S
 
 COMMIT_INTERVAL_S = 1.0
-# What waits for a store that cannot be written.
+# The most bytes that wait while the store cannot be written.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-# Rolling up gives way to the next batch after so long.
+# The longest time that rollup may delay the next batch.
 ROLLUP_BUDGET_S = 0.3
-# With the log of the last writes beside it, less than a gigabyte.
+# Together with the write-ahead log, the store stays below a gigabyte.
 DEFAULT_LIMIT_BYTES = 900 * 2**20
 MIN_LIMIT_BYTES = 2**20
-# Free pages that stay in the file; the rest is given back to the system.
+# The number of free pages that stay in the file; the rest is returned to the file system.
 SPARE_PAGES = 1000
 EVENT_BYTES = 1_500
 
@@ -45,7 +45,7 @@ Item = Tick | Event
 
 
 class Store:
-    """Takes ticks and events from any thread; its own thread writes them."""
+    """Accepts ticks and events from any thread. Its own thread writes them."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Store:
         tell: Callable[[str], None] = lambda line: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises `CommandError` where the file belongs to another program or a later version.
-        Anything else may heal, and does not keep the recorder from starting."""
+        """Raises `CommandError` if the file belongs to another program or a later version. Any
+        other failure may be temporary, and does not prevent the recorder from starting."""
         self.path = path
         self._limit_bytes = limit_bytes
         self._tell = tell
@@ -72,7 +72,7 @@ class Store:
         self._rows: dict[Sender, int] = {}
         self._groups: dict[tuple[str, str], int] = {}
         self._saved: dict[Sender, tuple[object, ...]] = {}
-        # The last row of a process that was there when the file was opened.
+        # The largest id of a process row that existed when the file was opened.
         self._last_found = 0
         self._forgot = 0.0
         self.not_stored = 0
@@ -91,7 +91,7 @@ class Store:
         self._thread.start()
 
     def add(self, items: Iterable[Item]) -> None:
-        """Never waits. What finds no room is lost, the oldest first."""
+        """Queues items without blocking. If there is no room, the oldest items are lost."""
         with self._lock:
             for item in items:
                 self._waiting.append(item)
@@ -101,7 +101,7 @@ class Store:
                 self.not_stored += 1
 
     def close(self) -> None:
-        """Commits what waits, if it can be."""
+        """Commits the waiting items if possible, and closes the store."""
         self._is_closing = True
         self._wake.set()
         if self._thread.is_alive():
@@ -115,12 +115,12 @@ class Store:
         while not self._is_closing:
             self._wake.wait(COMMIT_INTERVAL_S)
             self.write()
-        # What came while the last ones were written.
+        # Write the items that arrived during the last write.
         self.write()
 
     def write(self) -> bool:
-        """Commits what waits; then rolls up and forgets, within bounds. Returns whether all went
-        well."""
+        """Commits the waiting items, then runs rollup and retention within limits. Returns whether
+        everything succeeded."""
         try:
             self._check_place()
             self._commit_waiting()
@@ -142,11 +142,13 @@ class Store:
             self._disconnect()
 
     def _check_place(self) -> None:
-        """Somebody may have moved a file away; nobody would ever find what is written then."""
+        """Opens the store again if its files were moved or deleted, because data written to the old
+        files would be lost."""
         if self._connection is not None and self._inode != schema.inode_of(self.path):
             self._disconnect()
         if self._connection is not None and self._log_inode != schema.inode_of(f"{self.path}-wal"):
-            # Only this connection still has the log, so it brings the log into the database.
+            # Only this connection still has the log open, so it must move its contents into the
+            # database.
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             self._disconnect()
         if self._connection is None:
@@ -163,11 +165,11 @@ class Store:
             "SELECT coalesce(max(id), 0) FROM process"
         ).fetchone()[0]
         self.committed = int(read_mark(self._connection, "committed"))
-        # The reads above have made the log where there was none.
+        # The reads above create the log if there was none.
         self._log_inode = schema.inode_of(f"{self.path}-wal")
 
     def _take_lock(self) -> None:
-        """Two recorders would roll up each other's rows twice."""
+        """Locks the store, because two recorders would roll up the same rows twice."""
         fd = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,7 +206,7 @@ class Store:
             raise
         self.committed = batch[-1].number
         with self._lock:
-            # New ones came to the end; of the batch the oldest may have given way.
+            # New items may have been appended, and the oldest of the batch may have been dropped.
             while self._waiting and self._waiting[0].number <= self.committed:
                 self._waiting_bytes -= size_of(self._waiting.popleft())
 
@@ -230,8 +232,8 @@ class Store:
         )
 
     def _save_sender(self, connection: sqlite3.Connection, sender: Sender) -> None:
-        """Writes a process's row where it is new or says something new; when it was seen last is
-        written once a minute."""
+        """Writes a process's row if the process is new or has changed. `last_seen` alone is updated
+        once a minute."""
         minute = sender.last_seen // MINUTE_S
         state = (sender.started, sender.group, sender.kind, len(sender.identity), minute)
         if self._saved.get(sender) == (*state, sender.ended):
@@ -267,10 +269,10 @@ class Store:
         self._saved[sender] = (*state, sender.ended)
 
     def _find(self, connection: sqlite3.Connection, sender: Sender) -> int | None:
-        """The row of a process that an earlier run of the recorder knew."""
+        """The row of a process that an earlier run of the recorder has written, or `None`."""
         rows = connection.execute(
             "SELECT id FROM process WHERE host = ? AND pid = ? AND started = ? AND id <= ? "
-            # One that does not say when it was started goes on counting, at least.
+            # A process without a start time is recognised by its continued sequence numbers.
             "AND (started OR (NOT ended AND sequence <= ? AND last_seen >= ?)) "
             "ORDER BY last_seen DESC",
             (
@@ -302,7 +304,7 @@ class Store:
         now = self._clock()
         end = time.monotonic() + ROLLUP_BUDGET_S
         self._roll_up(connection, now, end)
-        # Also once the clock has gone back.
+        # `abs` covers a clock that was set back.
         if abs(now - self._forgot) >= MINUTE_S:
             transact(connection, lambda: forget_old(connection, now))
             self._groups = groups_of(connection)
@@ -317,7 +319,7 @@ class Store:
             pass
         free = connection.execute("PRAGMA freelist_count").fetchone()[0]
         if free > SPARE_PAGES:
-            # A page for each row that is fetched.
+            # The pragma frees one page for each row that is fetched.
             connection.execute(
                 f"PRAGMA incremental_vacuum({min(free - SPARE_PAGES, 1000)})"
             ).fetchall()
@@ -370,7 +372,7 @@ def roll_back(connection: sqlite3.Connection) -> None:
 
 
 def is_busy(error: Exception) -> bool:
-    """Another program has locked the database; nothing is wrong with our connection."""
+    """Whether another program has locked the database. The connection remains usable then."""
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
