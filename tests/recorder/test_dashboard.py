@@ -319,7 +319,7 @@ def test_lives_and_deaths_say_why(page: Page, story: Story) -> None:
     lives = {row[0]: row for row in table_of(page, "Lives of processes")}
     assert set(lives) == {str(pid) for pid in (*BEFORE_PIDS, *AFTER_PIDS)}
     assert "SIGSEGV" in lives[str(BEFORE_PIDS[0])][5]
-    wait_until_painted(card(page, "Lives of processes").locator("canvas"), "red", 20)
+    wait_until_painted(card(page, "Lives of processes").locator("canvas"), "red", 8)
 
 
 def test_passes_of_the_collector(page: Page, story: Story) -> None:

@@ -183,7 +183,7 @@ function EndSign({ ending }: { ending: Ending }) {
 function drawEnd(context: CanvasRenderingContext2D, ending: Ending, x: number, y: number): void {
   const font = context.font;
   context.fillStyle = colour(HUES[ending]);
-  context.font = `bold 13px ${FONT}`;
+  context.font = `bold 15px ${FONT}`;
   context.textAlign = "left";
   context.fillText(SIGNS[ending], x + 1, y + ROW / 2);
   context.font = font;

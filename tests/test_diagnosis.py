@@ -1,0 +1,70 @@
+"""The rules of `headway.report.diagnosis`, each at its threshold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from headway.report import diagnosis
+from headway.report.diagnosis import CONVOY, GIL_BOUND, HEALTHY, LONG_HOLD, Contention
+
+# For ten seconds an echo thread waits whole switch intervals behind a thread that computes.
+ECHO: dict[str, Any] = {
+    "interval_s": 0.005,
+    "wall_s": 10.0,
+    "used_s": 9.9,
+    "waited_s": 9.0,
+    "held_s": 9.8,
+    "interval_waits_s": 8.9,
+    "interval_holds_s": 9.7,
+    "needed_s": 1e-5,
+    "delayed_s": 0.005,
+}
+FEW = {"waited_s": 0.49, "interval_waits_s": 0.48}
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, CONVOY),
+        ({"delayed_s": None}, CONVOY),
+        ({"interval_waits_s": 4.4}, GIL_BOUND),
+        ({"interval_holds_s": 2.9}, GIL_BOUND),
+        ({"needed_s": 0.0025}, GIL_BOUND),
+        ({"needed_s": math.inf}, GIL_BOUND),
+        ({"delayed_s": 0.0039}, GIL_BOUND),
+        ({"interval_s": None}, GIL_BOUND),
+        ({"needed_s": 0.01, "used_s": 7.9}, HEALTHY),
+        ({"needed_s": 0.01, "waited_s": 4.9}, HEALTHY),
+        (FEW, HEALTHY),
+        ({"kept_s": 0.3, "waited_for_kept_s": 0.9}, LONG_HOLD),
+        ({"kept_s": 0.3, "waited_for_kept_s": 0.89}, CONVOY),
+        ({**FEW, "kept_s": 0.3, "waited_for_kept_s": 0.4}, HEALTHY),
+        ({**FEW, "kept_s": 1.0}, LONG_HOLD),
+        ({"wall_s": 0.0, "waited_s": 0.0, "held_s": 0.0}, HEALTHY),
+    ],
+)
+def test_the_first_rule_that_explains_the_waits_holds(changes: dict[str, Any], found: str) -> None:
+    assert diagnosis.finding(Contention(**{**ECHO, **changes})) == found
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "cpu_s", "limit_s"),
+    [
+        (0.005, None, 0.05),
+        (0.05, None, 0.2),
+        (None, None, 0.05),
+        # A call into C code.
+        (0.005, 0.005, 0.02),
+        (None, 1.0, 0.05),
+        # A holder that was off the processor.
+        (0.005, 0.0049, 0.2),
+        (0.1, 0.0, 0.4),
+    ],
+)
+def test_when_a_hold_is_long_depends_on_the_cpu_time_of_its_holder(
+    interval_s: float | None, cpu_s: float | None, limit_s: float
+) -> None:
+    assert diagnosis.long_hold_s(interval_s, cpu_s) == pytest.approx(limit_s)
