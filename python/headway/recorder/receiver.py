@@ -28,7 +28,7 @@ PATIENCE_NS = 10_000_000
 # The most datagrams that are processed before the lock is released.
 BURST = 64
 TIDY_INTERVAL_S = 10.0
-# A datagram, the pid and uid of its sender if the kernel attests them, and whether it was truncated.
+# A datagram, its sender's pid and uid if the kernel attests them, and whether it was truncated.
 Arrived = tuple[bytes, "tuple[int, int] | None", bool]
 
 

@@ -1,5 +1,5 @@
-"""The service `headway telemetry`: starts and ends socket, receiver, store, site and OTLP exporter in
-the right order."""
+"""The service `headway telemetry`: starts and ends socket, receiver, store, site and OTLP exporter
+in the right order."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The settings of `headway telemetry` and the default locations of its files. Pure except for reading
-the environment."""
+"""The settings of `headway telemetry` and the default locations of its files. Pure except for
+reading the environment."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The metrics that the recorder exports for Prometheus and OTLP: names, units, and the source of each
-value.
+"""The metrics that the recorder exports for Prometheus and OTLP: names, units, and the source of
+each value.
 
 Counters and histograms are sums since the first report of a process group (`totals`), so they only
 grow, whichever processes end; gauges refer to the last seconds. The number of label values is

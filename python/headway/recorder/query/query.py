@@ -78,7 +78,7 @@ class Question:
         return found
 
     def range(self, default_s: float = 300.0) -> Range:
-        """The range of `from` and `to`. Negative values are relative to now, the default of `to`."""
+        """The range of `from` and `to`. Negative values are relative to now, `to`'s default."""
         return read_range(self.text("from") or str(-default_s), self.text("to") or "0")
 
     def selection(self) -> Selection:
