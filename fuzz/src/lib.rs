@@ -1,5 +1,5 @@
-//! The fuzz targets' view of the server: `http` from its own sources, and what must be true of it; and what must be
-//! true of telemetry's datagrams.
+//! The code under test of the fuzz targets: `http`, compiled from the server's sources, with its
+//! properties, and the properties of telemetry's datagrams.
 
 #[path = "../../crates/server/src/http/mod.rs"]
 pub mod http;

@@ -1,7 +1,7 @@
-//! What must be true of `http` whatever bytes come. Each function panics where it is not.
+//! Properties of `http` that must hold for any input. Each function panics on a violation.
 //!
-//! Two callers: the fuzz targets, with libFuzzer choosing the bytes, and `cargo test` of
-//! headway-server (`http/fuzzed_tests.rs`), which mutates the seeds without looking at coverage.
+//! The callers are the fuzz targets, for which libFuzzer chooses the bytes, and `cargo test` of
+//! headway-server (`http/fuzzed_tests.rs`), which mutates the seeds without coverage feedback.
 
 use crate::http::body::{BodyDecoder, Decoded};
 use crate::http::connection::{Finished, Surroundings};
@@ -9,7 +9,7 @@ use crate::http::forwarding::{Believed, read_origin};
 use crate::http::{Connection, Event, Framing, Head, Limits, Rejection, Response};
 use std::sync::Arc;
 
-/// What a conversation looked like from the server's side.
+/// An event of a conversation, from the server's point of view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     Request { method: Vec<u8>, target: Vec<u8>, minor_version: u8, fields: Vec<[Vec<u8>; 2]> },
@@ -17,11 +17,11 @@ enum Seen {
     Refused(Rejection),
 }
 
-/// `bytes`: one that chooses limits, two that choose how the rest is cut, what the peer sends.
+/// `bytes`: one byte that chooses limits, two that choose how the rest is cut into pieces, and the
+/// bytes that the peer sends.
 ///
-/// However it is cut, the events are the same. What was understood, written down again in the
-/// plainest form, is understood again as the same. And a reader that shares no code with this one
-/// (`plain_reading`) finds the same requests.
+/// The events do not depend on the pieces. The parsed requests, written again in the plainest form,
+/// parse to the same requests. An independent reader (`plain_reading`) finds the same requests.
 pub fn connection(bytes: &[u8]) {
     let [choice, cut_a, cut_b, sent @ ..] = bytes else { return };
     let limits = match choice % 4 {
@@ -47,14 +47,14 @@ pub fn connection(bytes: &[u8]) {
 
     if choice % 4 == 0 {
         let plain = write_plainly(&requests);
-        // There may be a field more now, and some bytes.
+        // The plain form may have one more field and a few more bytes.
         let wider = Limits { max_head_bytes: 1 << 20, max_fields: 1_000, ..*limits };
         let again = conversation(&Arc::new(wider), [&plain[..]]);
         assert_eq!(again, write_back(&requests), "written again");
     }
 }
 
-/// Pieces of 1 to 255 bytes, of two sizes by turns.
+/// Pieces of 1 to 255 bytes, alternately of two sizes.
 fn cuts(mut bytes: &[u8], a: u8, b: u8) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     let mut sizes = [a.max(1), b.max(1)].into_iter().cycle();
@@ -76,7 +76,7 @@ fn feed(connection: &mut Connection, mut bytes: &[u8]) {
     }
 }
 
-/// Answers each request when it is complete, until nothing more can follow.
+/// Answers each request when it is complete, until no more events can follow.
 fn conversation<'a>(limits: &Arc<Limits>, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Seen> {
     let mut connection = Connection::new(Arc::clone(limits));
     let mut pieces = pieces.into_iter();
@@ -115,13 +115,13 @@ fn conversation<'a>(limits: &Arc<Limits>, pieces: impl IntoIterator<Item = &'a [
                     Framing::Chunked => {}
                 }
                 seen.push(Seen::Body(std::mem::take(&mut body)));
-                // Whether the end of input is already known must not decide what is read.
+                // The events must not depend on whether the end of input is already known.
                 let mut out = Vec::new();
                 if !answer(&mut connection, &mut out) {
                     return seen;
                 }
                 if connection.is_idle() {
-                    // As between a thread's requests: the memory comes back with old bytes in it.
+                    // As between the requests of a thread: the returned buffer contains old bytes.
                     let buffer = connection.take_buffer();
                     connection.lend_buffer(buffer);
                 }
@@ -138,7 +138,7 @@ fn conversation<'a>(limits: &Arc<Limits>, pieces: impl IntoIterator<Item = &'a [
     }
 }
 
-/// False if no request may follow.
+/// Answers a request. Returns false if no further request may follow.
 fn answer(connection: &mut Connection, out: &mut Vec<u8>) -> bool {
     let mut response = Response::default();
     response.begin(b"200 OK").expect("a valid status");
@@ -150,8 +150,8 @@ fn surroundings(body_bytes: Option<u64>) -> Surroundings<'static> {
     Surroundings { date: b"now", server: b"me", body_bytes, closing: false }
 }
 
-/// RFC 9112 once more, by splitting and comparing, for whole input only. Returns what the requests
-/// are, and whether it ends with something that no request can begin with.
+/// A second, simple parser of RFC 9112 for complete input. Returns the requests, and whether the
+/// server must refuse the rest.
 fn plain_reading(mut rest: &[u8], limits: &Limits) -> (Vec<Seen>, bool) {
     let mut requests = Vec::new();
     loop {
@@ -181,7 +181,7 @@ fn plain_reading(mut rest: &[u8], limits: &Limits) -> (Vec<Seen>, bool) {
         let Ok((body, length)) = body else { return (requests, true) };
         requests.push(Seen::Body(body));
         rest = &rest[length..];
-        // A connection that was read to its end before the answer is not kept either.
+        // The parser reads nothing after a request that ends the connection.
         if !head.keep_alive {
             return (requests, false);
         }
@@ -196,7 +196,7 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     find(bytes, b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// What is wrong with the beginning of a head whatever comes next.
+/// Whether `bytes` cannot be the beginning of a valid head.
 fn cannot_begin(bytes: &[u8], limits: &Limits) -> bool {
     let bytes = &bytes[..bytes.len().min(limits.max_head_bytes)];
     let lone_line_feed =
@@ -219,7 +219,7 @@ struct PlainHead {
 }
 
 impl PlainHead {
-    /// `bytes` without the empty line. `None` if they are to be refused.
+    /// Parses a head without its empty line. `None` if the server must refuse it.
     fn read(bytes: &[u8], limits: &Limits) -> Option<Self> {
         let text = bytes.iter().map(|byte| *byte as char).collect::<String>();
         let mut lines = text.split("\r\n");
@@ -297,13 +297,13 @@ impl PlainHead {
     }
 }
 
-/// Text that was made of single bytes.
+/// The bytes of a text whose characters stand for single bytes.
 fn latin1(text: &str) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
 fn is_target(method: &str, target: &str) -> bool {
-    // UTF-8 passes, as with most servers; control characters and what is no UTF-8 do not.
+    // UTF-8 is allowed, as in most servers; control characters and invalid UTF-8 are not.
     let bytes = latin1(target);
     let visible = !bytes.iter().any(|byte| *byte <= b' ' || *byte == 0x7f || *byte == b'#');
     let form = target.starts_with('/')
@@ -312,8 +312,8 @@ fn is_target(method: &str, target: &str) -> bool {
     visible && form && std::str::from_utf8(&bytes).is_ok()
 }
 
-/// The data of a chunked body and how many bytes it took. An error where it is malformed, too
-/// large or incomplete.
+/// The data of a chunked body, and the number of bytes of its encoding. An error if the body is
+/// malformed, too large or incomplete.
 fn plain_chunks(bytes: &[u8], limits: &Limits) -> Result<(Vec<u8>, usize), ()> {
     let (mut body, mut at, mut extras) = (Vec::new(), 0, 0_u64);
     loop {
@@ -362,7 +362,7 @@ fn plain_chunks(bytes: &[u8], limits: &Limits) -> Result<(Vec<u8>, usize), ()> {
     }
 }
 
-/// `; name`, `; name=token`, `; name="text"`, again and again.
+/// Whether `rest` is a sequence of `; name`, `; name=token` and `; name="text"`.
 fn are_extensions(mut rest: &[u8]) -> bool {
     let is_token = |byte: &&u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     while !rest.is_empty() {
@@ -405,7 +405,7 @@ fn is_text(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f))
 }
 
-/// Requests as a careful client writes them: sized, with one space after each colon.
+/// Writes requests as a strict client does: with Content-Length and one space after each colon.
 fn write_plainly(requests: &[Seen]) -> Vec<u8> {
     let mut out = Vec::new();
     for pair in requests.chunks(2) {
@@ -425,7 +425,7 @@ fn write_plainly(requests: &[Seen]) -> Vec<u8> {
     out
 }
 
-/// What `write_plainly` is to be understood as. An incomplete last request is not written.
+/// The events that the output of `write_plainly` must parse to, without an incomplete last request.
 fn write_back(requests: &[Seen]) -> Vec<Seen> {
     let mut back = Vec::new();
     for pair in requests.chunks_exact(2) {
@@ -447,8 +447,8 @@ fn is_framing(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
 }
 
-/// `bytes`: a limit, a size of pieces, a chunked body. The decoder needs no certain cut, stops
-/// where the body ends, and agrees with `plain_chunks`.
+/// `bytes`: a limit, a size of pieces, a chunked body. The decoder's result does not depend on the
+/// pieces, ends where the body ends, and agrees with `plain_chunks`.
 pub fn body(bytes: &[u8]) {
     let [limit, size, sent @ ..] = bytes else { return };
     let limits = Limits { max_body_bytes: u64::from(*limit), ..Limits::default() };
@@ -462,7 +462,7 @@ pub fn body(bytes: &[u8]) {
     }
 }
 
-/// The body and how many bytes it took; `None` if it is incomplete.
+/// The body, and the number of bytes of its encoding; `None` if it is incomplete.
 fn decode(
     bytes: &[u8],
     step: usize,
@@ -491,11 +491,11 @@ fn decode(
     Ok(None)
 }
 
-/// `bytes`: a choice of request, lines of `name:value` that an application wants to send (the
-/// first is the status), an empty line, the body in blocks that end with a newline.
+/// `bytes`: a choice of request, lines of `name:value` that an application sends (the first is the
+/// status), an empty line, and the body in blocks that end with a newline.
 ///
-/// What the server accepts comes out as it went in, with fields of the server's own and nothing
-/// else: no line more, no body where none is allowed, framing that a client takes off again.
+/// The output contains the accepted fields unchanged and the server's own fields, and nothing else:
+/// no other line, no body where none is allowed, and framing that a client can decode.
 pub fn response(bytes: &[u8]) {
     let [choice, rest @ ..] = bytes else { return };
     let requests: [&[u8]; 4] = [
@@ -582,9 +582,9 @@ pub fn response(bytes: &[u8]) {
     assert!(finished != Finished::KeepAlive || field("connection") != Some(b"close"));
 }
 
-/// `bytes`: a choice, then lines that a client wrote into a field which proxies add to.
+/// `bytes`: a choice, then lines that a client wrote into a field that proxies append to.
 ///
-/// Whatever they are, the address that the first trusted proxy saw is the client's.
+/// For any such lines, the client's address is the one that the first trusted proxy saw.
 pub fn forwarding(bytes: &[u8]) {
     let [choice, forged @ ..] = bytes else { return };
     let (name, seen, trusted) = match choice % 4 {
@@ -598,7 +598,7 @@ pub fn forwarding(bytes: &[u8]) {
         text.extend([name.as_bytes(), b": ", line].concat());
         text.extend(b"\r\n");
     }
-    // The proxy goes on in the same line.
+    // The proxy appends to the last line.
     text.truncate(text.len() - 2);
     text.extend(format!(", {seen}").bytes());
     if choice / 4 % 2 == 1 {

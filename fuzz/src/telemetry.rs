@@ -1,13 +1,14 @@
-//! What must be true of telemetry's datagrams and records whatever bytes come. Panics where it is not.
+//! Properties of telemetry's datagrams and records that must hold for any input. A violation
+//! panics.
 //!
-//! Two callers: the fuzz target, and `cargo test` of headway-telemetry (`tests/fuzzed.rs`).
+//! The callers are the fuzz target and `cargo test` of headway-telemetry (`tests/fuzzed.rs`).
 
 use headway_telemetry::datagram::Datagram;
 use headway_telemetry::merge::merge;
 use headway_telemetry::{record, tick};
 
-/// `bytes`: what a receiver may get. What is a datagram has a record; what is not, but follows a record's first byte,
-/// may be one. Records add up to records that are read again, and a sum with nothing is the same.
+/// `bytes` is the input of a receiver. Each valid datagram has a record; other bytes may be a
+/// record. The sum of records is a valid record, and the sum of a sum alone is the sum itself.
 pub fn datagram(bytes: &[u8]) {
     let Ok(datagram) = Datagram::parse(bytes) else {
         if let Ok(sum) = merge([bytes, bytes]) {

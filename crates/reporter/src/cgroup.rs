@@ -1,9 +1,9 @@
-//! The limits of the process's cgroups: cgroups(7), version 2, and of version 1 the controllers `cpu`
-//! and `memory` where they are usually mounted.
+//! The limits of the process's cgroups (cgroups(7)): version 2, and of version 1 the controllers
+//! `cpu` and `memory` where they are usually mounted.
 //!
-//! A limit may be set anywhere on the way to the root, and the least counts. Who is throttled is
-//! counted in the cgroup that has the limit. Limits change while a process runs, so they are read
-//! anew each time.
+//! Each cgroup on the path to the root may have a limit, and the lowest limit is in effect. The
+//! cgroup that has the limit counts the throttling. Limits change while a process runs, so they are
+//! read each time.
 
 use std::path::{Path, PathBuf};
 
@@ -17,24 +17,23 @@ enum Cgroup {
     V1 { cpu: PathBuf, memory: PathBuf },
 }
 
-/// The directories that have to do with this process, itself and what it lies in, the innermost
-/// first.
+/// The directories of the process's cgroup and the cgroups that contain it, the innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups(Vec<Cgroup>);
 
-/// `None`: there is no limit, or it is not known.
+/// The limits; `None` if there is no limit, or if it is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     pub cpu_cores: Option<f64>,
     pub memory_bytes: Option<u64>,
-    /// Of the cgroup with the least CPU time.
+    /// The throttling of the cgroup with the lowest CPU limit.
     pub throttling: Option<Throttling>,
 }
 
-/// Since the cgroup was made.
+/// Counters of throttling since the cgroup was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttling {
-    /// Periods in which anything ran, and those in which it was stopped.
+    /// The periods in which any thread ran, and those in which the cgroup was throttled.
     pub periods: u64,
     pub throttled_periods: u64,
     pub throttled_ns: u64,
@@ -58,7 +57,7 @@ impl Cgroups {
         }
     }
 
-    /// `text` is what /proc/PID/cgroup says: lines of ID:CONTROLLERS:PATH.
+    /// `text` is the content of /proc/PID/cgroup: lines of ID:CONTROLLERS:PATH.
     fn find(text: &str, mount: &Path) -> Self {
         let path_of = |controller: &str| {
             text.lines().find_map(|line| {
@@ -103,8 +102,8 @@ impl Cgroups {
     }
 }
 
-/// The cgroups of the path that exist, innermost first. A process in a namespace or container of
-/// its own may see fewer of them than the path names.
+/// The existing directories of the path, the innermost first. A process in its own namespace or
+/// container may see fewer directories than the path names.
 fn ancestors(root: &Path, path: &str) -> impl Iterator<Item = PathBuf> + use<> {
     let whole = root.join(path.trim_start_matches('/'));
     let root = root.to_path_buf();
@@ -129,7 +128,7 @@ impl Cgroup {
                 (read(cpu, "cpu.cfs_quota_us")?, read(cpu, "cpu.cfs_period_us")?)
             }
         };
-        // "max", or -1, is no limit.
+        // "max" and -1 mean no limit, and do not parse.
         let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
         (period > 0).then(|| quota as f64 / period as f64)
     }

@@ -1,4 +1,4 @@
-//! The socket: a datagram is sent at once or not at all.
+//! The socket of the reporter. A datagram is sent immediately or not at all.
 //!
 //! The socket is not connected, so a receiver may start, stop and start again under the same path.
 //! All kinds of datagrams share one sequence of numbers. A datagram that is not sent leaves its
@@ -35,15 +35,14 @@ impl fmt::Display for TargetError {
     }
 }
 
-/// The last byte of an address is 0.
+/// The size of a path in an address without the terminating zero byte.
 const MAX_PATH_BYTES: usize =
     size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
 
-/// Sends the datagrams of this process. One thread at a time.
+/// Sends the datagrams of this process. Used by one thread at a time.
 pub struct DatagramSender {
     socket: ManuallyDrop<OwnedFd>,
-    /// Identifies the socket: a program may close any descriptor, and its next file gets the
-    /// number.
+    /// Identifies the socket, because a program may close any descriptor and reuse its number.
     inode: Option<u64>,
     address: SocketAddrUnix,
     pid: u32,
@@ -73,12 +72,13 @@ impl DatagramSender {
         })
     }
 
-    /// Sends the fields that `write` writes, now. Returns false if no receiver takes them.
+    /// Sends the fields that `write` writes, with the current time. Returns false if no receiver
+    /// accepts them.
     pub fn send(&mut self, kind: u8, write: impl FnOnce(&mut Writer)) -> bool {
         self.send_as_of(kind, wall_s(), write)
     }
 
-    /// As `send`, with the time `stamp_s`, in seconds since 1970.
+    /// Does the same as `send`, with the time `stamp_s` in seconds since 1970.
     pub fn send_as_of(&mut self, kind: u8, stamp_s: f64, write: impl FnOnce(&mut Writer)) -> bool {
         let seq = self.seq.wrapping_add(1);
         self.writer.begin(&Header { kind, pid: self.pid, seq, stamp_s });
@@ -103,7 +103,7 @@ impl DatagramSender {
         if self.inode.is_none() || inode_of(&self.socket) != self.inode {
             let Ok(socket) = open_socket() else { return false };
             self.inode = inode_of(&socket);
-            // The descriptor with the old number is the program's now.
+            // The old descriptor belongs to the program now and must not be closed.
             self.socket = ManuallyDrop::new(socket);
         }
         let bytes = self.writer.bytes();

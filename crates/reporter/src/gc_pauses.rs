@@ -1,9 +1,9 @@
-//! Passes of CPython's garbage collector: how long each took and what it found, by interpreter.
+//! Passes of CPython's garbage collector: their durations and results, by interpreter.
 //!
-//! A callback in `gc.callbacks` of each interpreter (`crates/native/src/gc_watch.rs`) notes a pass
-//! in a ring that the reporter's thread empties. One pass at a time runs in an interpreter, with
-//! its GIL held or, without one, marked as the only one; so a ring has one writer and one reader,
-//! and neither waits.
+//! A callback in `gc.callbacks` of each interpreter (`crates/native/src/gc_watch.rs`) writes a pass
+//! to a ring that the reporter's thread empties. Only one pass at a time runs in an interpreter:
+//! with the GIL held or, in a free-threaded build, with a mark that excludes others. So a ring has
+//! one writer and one reader, and neither waits.
 
 use super::datagram_sender::DatagramSender;
 use super::rows::{Bounds, OTHER, Row};
@@ -21,8 +21,8 @@ use std::time::Duration;
 /// The interval between two readings of the rings. A ring has room for the passes of this time.
 const LOOK: Duration = Duration::from_millis(20);
 const RING: usize = 128;
-/// Passes that are reported one by one after a tick, like mod_wsgi; and passes that may wait for
-/// it.
+/// The most passes that are reported one by one after a tick, as mod_wsgi does, and the most that
+/// may wait for a tick.
 const EVENTS_PER_TURN: usize = 64;
 const MAX_EVENTS_KEPT: usize = 256;
 const ROWS: Bounds = Bounds { rows: 64, bytes: 12_000 };
@@ -44,26 +44,26 @@ pub struct Pass {
 pub struct Passes {
     /// The name of its application group.
     name: String,
-    /// The numbers of passes that were noted and read; the passes in between are in the ring.
-    /// Writers: the callback, and the reader. `SeqCst`: a store hands an entry over to the other
-    /// side.
+    /// The numbers of passes that were written and read; the passes in between are in the ring.
+    /// Writers: the callback, and the reader. `SeqCst`: a store passes an entry to the other side.
     noted: AtomicU64,
     read: AtomicU64,
     /// Relaxed, ordered by `noted`.
     ring: [[AtomicU64; 5]; RING],
-    /// The number of passes that found no room. Writer: the callback.
+    /// The number of passes that had no room. Writer: the callback.
     lost: AtomicU64,
     facts: Facts,
 }
 
-/// The interpreter's own figures of its collector, as of a pass. Writer: the callback, relaxed.
+/// The interpreter's own counters of its collector at a pass. Writer: the callback, relaxed.
 #[derive(Default)]
 pub struct Facts {
     pub counts: [AtomicU64; GENERATIONS],
     pub thresholds: [AtomicU64; GENERATIONS],
     pub is_enabled: AtomicU64,
     pub frozen: AtomicU64,
-    /// Passes before the callback was installed, what they collected, and what they could not.
+    /// The number of passes before the callback was installed, and the numbers of objects that they
+    /// collected and could not collect.
     pub earlier: [[AtomicU64; 3]; GENERATIONS],
 }
 
@@ -128,19 +128,19 @@ pub struct GcPauses(Lock<Reported>);
 #[derive(Default)]
 struct Reported {
     interpreters: Vec<Interpreter>,
-    /// Passes to report one by one, and the number of those beyond the limit.
+    /// Passes to report one by one, and the number of passes beyond the limit.
     events: VecDeque<Pass>,
     dropped: u64,
     dropped_reported: u64,
-    /// The passes of interpreters that ended, because a process's sums do not shrink; and those of
-    /// them that no tick has reported.
+    /// The sums of interpreters that have ended, because a process's sums must not decrease; and
+    /// the part of these sums that no tick has reported.
     gone: [[u64; 3]; GENERATIONS],
     gone_since: Since,
 }
 
 struct Interpreter {
     passes: Arc<Passes>,
-    /// By generation: passes, what they collected, and what they could not collect.
+    /// By generation: the numbers of passes, of collected and of uncollectable objects.
     sums: [[u64; 3]; GENERATIONS],
     lost: u64,
     /// Since the last tick that was sent.
@@ -189,7 +189,7 @@ impl Since {
     }
 }
 
-/// The passes of one interpreter, or of those that ended, in an interval.
+/// The passes of one interpreter, or of all that have ended, in an interval.
 struct GcRow {
     name: String,
     since: Since,
@@ -217,7 +217,7 @@ impl Row for GcRow {
 }
 
 impl GcPauses {
-    /// Reports only passes from now on: a forked child finds its parent's in the rings.
+    /// Reports only passes from now on. The rings of a forked child contain passes of its parent.
     pub fn from_now() -> Self {
         WATCHED.lock().iter().for_each(|passes| passes.drain(|_| ()));
         Self::default()
@@ -245,7 +245,7 @@ impl Reported {
             let lost = passes.lost.load(Relaxed);
             *dropped += lost - std::mem::replace(&mut interpreter.lost, lost);
         }
-        // Without a receiver, no tick is sent after which they could be forgotten.
+        // Without a receiver no tick is sent, after which ended interpreters would be forgotten.
         if self.interpreters.len() > ROWS.rows {
             self.forget_ended();
         }
@@ -266,7 +266,8 @@ impl Reported {
         rows
     }
 
-    /// Forgets interpreters that have ended, to whose passes nothing else refers.
+    /// Forgets interpreters that have ended, which are those without other references to their
+    /// passes.
     fn forget_ended(&mut self) {
         let Self { interpreters, gone, gone_since, .. } = self;
         WATCHED.lock().retain(|passes| {
@@ -283,8 +284,8 @@ impl Reported {
         });
     }
 
-    /// mod_wsgi's counters, of all interpreters together: its viewer cannot distinguish them,
-    /// because the name of one would be bytes, which it fails to show.
+    /// mod_wsgi's counters, summed over all interpreters. mod_wsgi's viewer cannot distinguish
+    /// interpreters, because it fails to show a name, which would be bytes.
     fn write_snapshot(&self, out: &mut Writer) {
         let mut sums = self.gone;
         self.interpreters.iter().for_each(|interpreter| add_up(&mut sums, &interpreter.sums));
@@ -349,7 +350,7 @@ impl Source for GcPauses {
                 out.count(id::GC_EVENT_COLLECTED, pass.collected);
                 out.count(id::GC_EVENT_UNCOLLECTABLE, pass.uncollectable);
             });
-            // The receiver has no room now; the rest goes with the next tick.
+            // The receiver has no room now. The rest is sent with the next tick.
             if !sent {
                 break;
             }
@@ -368,7 +369,7 @@ fn add_up(sums: &mut [[u64; 3]; GENERATIONS], more: &[[u64; 3]; GENERATIONS]) {
 mod tests {
     use super::*;
 
-    /// Of those tests that look at all interpreters.
+    /// The lock of the tests that read the passes of all interpreters.
     static ALL: Lock<()> = Lock::new(());
 
     fn pass(generation: u64, took_ns: u64) -> Pass {

@@ -1,8 +1,8 @@
 //! The meter's counters: a row for each GIL, and for the threads that held and waited most.
 //!
 //! Counters only grow, so an interval is the difference of two readings. Threads and GILs that
-//! ended in between are part of aggregates. The growth of these, less what was reported of the rows
-//! that became part of them, is reported as `(ended)`.
+//! ended in between are part of aggregates. The growth of an aggregate, minus the reported values
+//! of the rows that became part of it, is reported as `(ended)`.
 
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
@@ -32,7 +32,7 @@ struct Readings {
 }
 
 impl Gils {
-    /// Reports only what happens from now on.
+    /// Reports only the growth from now on.
     pub fn from_now() -> Self {
         let gils = Self::default();
         gils.lock().reported.read();
@@ -104,7 +104,7 @@ fn gil_rows(reported: &Totals, latest: &Totals) -> Vec<GilInterval> {
             row.switch_interval_us = latest.switch_interval_us;
         }
         if now.row.folded > 0 {
-            // The sum includes GILs that ended since, and what was reported of them.
+            // The sum includes GILs that have ended since, whose reported values are subtracted.
             let gone =
                 reported.gils.iter().filter(|each| !latest.gils.iter().any(|it| is_same(it, each)));
             for each in gone {
@@ -132,7 +132,7 @@ fn name_of_gil(totals: &GilTotals) -> String {
     }
 }
 
-/// The name of the GIL with this number: the program's, or else ours.
+/// The name of a GIL: the one that the program gave, or else one made from the interpreter or ID.
 pub fn called(name: &str, interpreter: Option<i64>, id: u32) -> String {
     match (name, interpreter) {
         ("", Some(0)) => MAIN.into(),
@@ -207,7 +207,7 @@ impl Row for GilInterval {
 }
 
 struct ThreadInterval {
-    /// Set for those that get a row.
+    /// Set for threads that get a row of their own.
     name: String,
     gil: String,
     since: ThreadTotals,
@@ -218,7 +218,7 @@ fn thread_rows(reported: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
     let names: HashMap<_, _> =
         latest.gils.iter().map(|gil| (gil.row.id, name_of_gil(gil))).collect();
     let mut rows = Vec::new();
-    // By GIL: what all its threads have together and was not reported, less what rows report.
+    // By GIL: the part of the sum of ended threads that was not reported yet.
     let mut ended: HashMap<Option<u32>, ThreadTotals> = HashMap::new();
     for (key, now) in keys(latest).zip(&latest.threads) {
         let since = match before.get(&key) {
@@ -237,7 +237,7 @@ fn thread_rows(reported: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
         for (_, gone) in
             keys(reported).zip(&reported.threads).filter(|(key, _)| !here.contains(key))
         {
-            // Its GIL may have gone, too, and its threads with it into the sum of those.
+            // The thread's GIL may have ended too, with its threads in the sum of ended GILs.
             if let Some(sum) =
                 ended.get_mut(&gone.gil.and_then(|gil| successor(gil, reported, latest)))
             {
@@ -257,8 +257,9 @@ fn thread_rows(reported: &Totals, latest: &Totals) -> Vec<ThreadInterval> {
         .collect()
 }
 
-/// Identifies threads, in the order of `of.threads`: a GIL may use the row of a GIL that ended, and
-/// a thread's counters for it the row of that thread's counters for the other.
+/// Identifies threads, in the order of `of.threads`. A row number and an ID are not enough: a new
+/// GIL may reuse the row of a GIL that ended, and a thread's counters for the new GIL the row of
+/// its counters for the old one.
 fn keys(of: &Totals) -> impl Iterator<Item = (u32, u32, Option<(u32, u64)>)> {
     let opened_ns: HashMap<_, _> =
         of.gils.iter().map(|each| (each.row.id, each.opened_ns)).collect();
@@ -268,7 +269,7 @@ fn keys(of: &Totals) -> impl Iterator<Item = (u32, u32, Option<(u32, u64)>)> {
     })
 }
 
-/// The ID under which what was `gil` is reported now.
+/// The ID under which the GIL `gil` of the last report is reported now.
 fn successor(gil: u32, reported: &Totals, latest: &Totals) -> Option<u32> {
     let was = reported.gils.iter().find(|each| each.row.id == gil)?;
     let is = latest.gils.iter().find(|each| is_same(was, each));

@@ -48,7 +48,7 @@ fn a_gil_that_ended_is_told_once() {
     };
     let mut sum = gil(63, 0, 130, &[2_000, 2_000, 2_000]);
     (sum.row.folded, sum.row.interpreter) = (1, None);
-    // In its place there is another already.
+    // Another GIL already uses its row.
     let latest = Totals {
         gils: vec![gil(0, 5, 1, &[]), gil(1, 9, 4, &[]), sum],
         threads: vec![thread(0, 12, 1, 40), thread(1, 0, 63, 1_300)],

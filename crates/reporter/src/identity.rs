@@ -1,5 +1,5 @@
-//! The identity of the process: names, versions and settings, in every datagram, so that each
-//! stands alone.
+//! The identity of the process: names, versions and settings. Every datagram has them, so that a
+//! receiver can understand it without earlier ones.
 
 use headway_telemetry::Value;
 use headway_telemetry::datagram::{Datagram, Writer};
@@ -11,14 +11,14 @@ enum Constant {
     Text(String),
 }
 
-/// Fields that never change.
+/// The fields that never change.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     fields: Vec<(u16, Constant)>,
 }
 
 impl Identity {
-    /// The counts, numbers and texts of a datagram.
+    /// Takes the counts, numbers and texts of a datagram.
     pub fn of(datagram: &Datagram) -> Self {
         let constant = |value| {
             Some(match value {

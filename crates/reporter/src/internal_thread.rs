@@ -1,4 +1,4 @@
-//! Threads of Headway in a program of a user: a panic ends the work of its thread, not the program.
+//! Threads of Headway in a user's program. A panic ends its thread's work, not the program.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

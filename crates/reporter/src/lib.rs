@@ -1,20 +1,20 @@
-//! The reporter: a thread that reports, once an interval, what this process has done since the last
-//! report.
+//! The reporter: a thread that reports the activity of this process once an interval.
 //!
-//! It needs no GIL and never blocks. A report is one datagram (`datagram_sender`); if no receiver
-//! takes it, its contents are part of the next one. The contents come from *sources* (`source`):
-//! - `resources` with `cgroup`: what the process uses of its machine;
+//! It does not take the GIL and never blocks. A report is one datagram (`datagram_sender`); if no
+//! receiver accepts it, its contents are part of the next one. The contents come from *sources*
+//! (`source`):
+//! - `resources` with `cgroup`: the resources that the process uses;
 //! - `gils`: the meter's counters;
 //! - `long_holds`: holds of a GIL that kept other threads waiting;
 //! - `gc_pauses`: the garbage collector;
 //! - others that the user of the crate adds, such as a server.
 //!
-//! `stacks` reads the Python stack of a thread. `identity` has the fields that never change, `waker`
-//! wakes the thread, `rows` limits a tick to the size of a datagram, and `mod_wsgi` converts
-//! histograms.
+//! `stacks` reads the Python stack of a thread. `identity` has the fields that never change,
+//! `waker` wakes the thread, `rows` limits a tick to the size of a datagram, and `mod_wsgi`
+//! converts histograms.
 //!
-//! The crate knows the format (`headway_telemetry`), the meter and Linux, but not Python, requests
-//! or receivers.
+//! The crate depends on the format (`headway_telemetry`), the meter and Linux, but not on Python,
+//! requests or receivers.
 
 mod cgroup;
 mod datagram_sender;

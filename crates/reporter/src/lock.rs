@@ -1,4 +1,4 @@
-//! A mutex without poisoning: no code panics while it holds one.
+//! A mutex that ignores poisoning, because no code panics while it holds one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 

@@ -1,5 +1,5 @@
-//! Long holds of a GIL, with the stack that held it: what `headway_gil::holds` shows while it
-//! lasts.
+//! Long holds of a GIL with the Python stack of the holder. `headway_gil::holds` shows a hold while
+//! it lasts.
 //!
 //! A thread that runs Python code drops the GIL soon after another one requests it, however long it
 //! computes. A long hold is a call in C that does not drop the GIL, or a thread that the kernel
@@ -19,20 +19,20 @@ use std::time::Duration;
 
 /// The length from which a hold is reported.
 pub const THRESHOLD: Duration = Duration::from_millis(50);
-/// The interval between observations. A stack is that of a hold of `THRESHOLD` to this much longer.
+/// The interval between observations. A stack is read at most this long after `THRESHOLD`.
 const LOOK: Duration = Duration::from_millis(20);
 /// A thread that waits for this time, and longer than a holder takes to answer a drop request,
 /// waits for a holder that does not answer.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
-/// Holds in one tick: the longest ones.
+/// The most holds in one tick. The longest ones are reported.
 const HOLDS_PER_TICK: usize = 16;
-/// Bytes of a tick for holds.
+/// The bytes of a tick for holds.
 const BUDGET_BYTES: usize = 20_000;
-/// Bytes for the rows without their stacks, and for later fields.
+/// The bytes that are reserved for rows without their stacks, and for later fields.
 const ROWS_BYTES: usize = 7_000;
-/// The innermost calls that are reported; the rest of a deep stack is left out.
+/// The bytes of a stack, which begins with the innermost calls. The rest is left out.
 const STACK_BYTES: usize = 3_000;
-/// The limit for a thread that runs on a core. Other threads handle their signal when they get one.
+/// The time limit for reading a stack. A thread handles its signal when it gets a core.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Finds the endpoint that a thread serves, by its kernel thread ID; `None` for other threads.
@@ -41,7 +41,7 @@ pub type EndpointOf = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
 /// The functions of the servers in this process.
 static ENDPOINTS: Lock<Vec<EndpointOf>> = Lock::new(Vec::new());
 
-/// From now on a long hold is reported with the endpoint that its thread serves.
+/// Adds a function that finds endpoints, so that long holds are reported with them.
 pub fn ask_for_endpoints(endpoint_of: EndpointOf) {
     ENDPOINTS.lock().push(endpoint_of);
 }
@@ -58,7 +58,7 @@ struct Seen {
     /// Holds that ended and are not reported yet; at most `HOLDS_PER_TICK`.
     past: Vec<LongHold>,
     lost: u64,
-    /// The number of holds in `past` for which the present tick has no room.
+    /// The number of holds in `past` for which the current tick has no room.
     untold: u64,
 }
 
@@ -67,15 +67,15 @@ struct LongHold {
     hold: Hold,
     stack: Option<String>,
     endpoint: Option<String>,
-    /// When the hold was observed last; after its end, when it ended.
+    /// The time of the last observation, or after the end of the hold, the time of its end.
     until_ns: u64,
     /// After the end of the hold, the CPU time that the holder used while a drop request was
-    /// pending; `None` if it is not known.
+    /// pending; `None` if it is unknown.
     cpu_ns: Option<u64>,
 }
 
 impl LongHolds {
-    /// Reports holds of `threshold` and longer; `THRESHOLD` is a good value.
+    /// Reports holds of `threshold` and longer; see `THRESHOLD`.
     pub fn new(threshold: Duration) -> Self {
         Self { threshold_ns: threshold.as_nanos() as u64, seen: Lock::default() }
     }
@@ -148,7 +148,7 @@ impl Seen {
             }
             let mut over = self.present.swap_remove(index);
             let ended_ns = headway_gil::end_of_hold_ns(&over.hold).unwrap_or(now_ns);
-            // The thread that waited longest continued to wait.
+            // The thread that waited longest waited until the end of the hold.
             over.hold.waited_ns += ended_ns.saturating_sub(over.until_ns);
             over.until_ns = ended_ns.max(over.until_ns);
             over.cpu_ns = headway_gil::cpu_of_unanswered_ns(&over.hold);
@@ -156,7 +156,7 @@ impl Seen {
         }
     }
 
-    /// The holds in `past`, the longest first.
+    /// Inserts a hold into `past`, which is sorted from the longest to the shortest.
     fn keep(&mut self, over: LongHold) {
         let at = self.past.partition_point(|each| each.took_ns() >= over.took_ns());
         self.past.insert(at, over);
@@ -168,7 +168,7 @@ impl Seen {
 }
 
 impl LongHold {
-    /// Makes the holder write its stack.
+    /// Makes a `LongHold`, with the holder's stack if it can be read during the hold.
     fn seen(hold: Hold) -> Self {
         let endpoint = hold.native_id.and_then(|native_id| {
             ENDPOINTS.lock().iter().find_map(|endpoint_of| endpoint_of(native_id))
@@ -207,7 +207,7 @@ impl LongHold {
     }
 }
 
-/// As many calls as there is room for, the most recent ones.
+/// Cuts a stack to the most recent calls that have room.
 fn next_calls(mut stack: String) -> String {
     if stack.len() > STACK_BYTES {
         let end = stack.as_bytes()[..STACK_BYTES].iter().rposition(|byte| *byte == b'\n');

@@ -7,8 +7,8 @@ use headway_measure::scale::{lower_bound_ns, upper_bound_ns};
 /// durations over 65 s. The first begins at 0.
 pub const MOD_WSGI_BUCKETS: usize = 65;
 
-/// The counts in mod_wsgi's buckets. A bucket of ours, which is narrower, counts where its middle
-/// is.
+/// The counts in mod_wsgi's buckets. Each bucket of Headway, which is narrower, is added to the
+/// bucket that contains its middle.
 pub fn mod_wsgi_buckets(of: &Histogram) -> [i32; MOD_WSGI_BUCKETS] {
     let mut buckets = [0_i32; MOD_WSGI_BUCKETS];
     for (bucket, count) in &of.counts {
@@ -21,7 +21,7 @@ pub fn mod_wsgi_buckets(of: &Histogram) -> [i32; MOD_WSGI_BUCKETS] {
     buckets
 }
 
-/// `wsgi_record_time_in_buckets` of mod_wsgi's wsgi_metrics.c.
+/// The same computation as `wsgi_record_time_in_buckets` of mod_wsgi's wsgi_metrics.c.
 fn mod_wsgi_bucket(ms: f64) -> usize {
     if ms < 1.0 {
         return 0;

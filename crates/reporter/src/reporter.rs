@@ -5,8 +5,8 @@
 //! | the reporter's thread | a tick every interval, until it is stopped |
 //! | a thread that starts, pauses or stops the reporter | starts and joins the reporter's thread; reports the life cycle; sends the last tick |
 //!
-//! A forked child has no reporter's thread: there a `Reporter` has no effect, and a new one may be
-//! started.
+//! A forked child has no reporter's thread. In the child, the parent's `Reporter` has no effect,
+//! and a new one may be started.
 
 use super::datagram_sender::{DatagramSender, TargetError};
 use super::identity::Identity;
@@ -29,7 +29,7 @@ pub struct Settings {
     pub path: PathBuf,
     pub interval: Duration,
     pub identity: Identity,
-    /// Seconds since 1970; identifies the process, together with its host and pid.
+    /// The start time in seconds since 1970. With the host and pid, it identifies the process.
     pub started_s: f64,
 }
 
@@ -39,7 +39,7 @@ pub struct Ending {
     /// One of the values of the field `shutdown_reason`.
     pub reason: String,
     pub detail: String,
-    /// True if everything in flight could finish.
+    /// Whether all requests in flight could finish.
     pub graceful: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Reporter {
 struct Thread {
     /// `None` while the thread is paused, and after it has ended.
     handle: Option<JoinHandle<()>>,
-    /// Calls of `pause` without `resume`: several threads may fork at the same time.
+    /// The number of calls of `pause` without `resume`. Several threads may fork at the same time.
     pauses: usize,
 }
 
@@ -156,7 +156,7 @@ impl Reporter {
         }
     }
 
-    /// Starts the thread again, after as many calls as of `pause`; not after `stop`.
+    /// Starts the thread again after as many calls as of `pause`, but not after `stop`.
     pub fn resume(&self) -> std::io::Result<()> {
         if !self.is_of_this_process() {
             return Ok(());
@@ -198,8 +198,8 @@ impl Drop for Reporter {
 
 impl Shared {
     fn run(&self) {
-        // The interval begins at the last tick, not at the start of this thread: a program may fork
-        // all the time.
+        // The interval begins at the last tick, not at the start of this thread, because a program
+        // may fork frequently.
         let mut due = self.encoder.lock().last_tick + self.interval;
         while self.looks_until(due) {
             self.tick(&mut self.encoder.lock());
@@ -208,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// Calls `look` of the sources until a tick is due. Returns false at the end.
+    /// Calls `look` of the sources until a tick is due. Returns false if the thread must end.
     fn looks_until(&self, due: Instant) -> bool {
         loop {
             let often = self.sources.lock().iter().filter_map(|source| source.look_every()).min();
@@ -224,7 +224,7 @@ impl Shared {
             if next == due {
                 return true;
             }
-            // A thread that adds a source meanwhile holds no GIL.
+            // The lock is held meanwhile. A thread that adds a source does not hold the GIL.
             self.sources.lock().iter().for_each(|source| source.look());
         }
     }
@@ -304,7 +304,7 @@ impl Encoder {
             self.last_sent = now;
         } else {
             self.ticks_unsent += 1;
-            // The next tick folds them again.
+            // The next tick folds the same rows again.
             self.rows_folded = folded_before;
         }
         sent
@@ -320,8 +320,8 @@ impl Ending {
     }
 }
 
-/// Blocks signals in a thread that is started meanwhile. Signals of the process are for Python's
-/// threads, whose system calls they interrupt.
+/// Blocks signals in threads that are started during its life. Signals to the process must reach
+/// Python's threads, whose system calls they interrupt.
 struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {

@@ -4,7 +4,7 @@ use headway_telemetry::datagram::Datagram;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Counts up to a number that the test sets, as a server counts requests.
+/// A source with a counter that the test sets, as a server counts requests.
 #[derive(Default)]
 struct Counter {
     now: AtomicU64,
@@ -32,7 +32,7 @@ impl Source for Counter {
     }
 }
 
-/// A directory for a socket, gone at the end.
+/// A directory for a socket, removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -64,7 +64,7 @@ fn settings(path: PathBuf, interval: Duration) -> Settings {
     Settings { path, interval, identity: Identity::default(), started_s: wall_s() - 5.0 }
 }
 
-/// The kind, the sequence number and the count of a field of the next datagram.
+/// The kind and sequence number of the next datagram, and the count of a field of it.
 fn next(receiver: &UnixDatagram, field: u16) -> (u8, u32, Option<u64>) {
     let mut bytes = vec![0; 65_536];
     let length = receiver.recv(&mut bytes).unwrap();
@@ -102,7 +102,7 @@ fn what_could_not_be_sent_is_in_the_next_tick() {
     assert_eq!(next(&receiver, id::REQUEST_COUNT), (kind::REQUEST_METRICS, 5, Some(0)));
     assert_eq!(next(&receiver, 0).1, 6);
     tick();
-    // The report that the process began was lost.
+    // The report of the start of the process was lost.
     assert_eq!(next(&receiver, id::RECORDS_LOST), (kind::REQUEST_METRICS, 7, Some(1)));
 }
 

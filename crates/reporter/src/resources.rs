@@ -26,7 +26,7 @@ struct Used {
 }
 
 impl Resources {
-    /// Reports only what is used from now on.
+    /// Reports only the usage from now on.
     pub fn from_now() -> Self {
         let cgroups = Cgroups::of_this_process();
         let reported = Used::now(cgroups.limits().throttling).0;
@@ -91,7 +91,7 @@ impl Used {
     }
 }
 
-/// `None` where there is no /proc.
+/// The resident set size in bytes; `None` without /proc.
 fn rss_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

@@ -1,12 +1,12 @@
-//! Rows within bounds: a datagram is limited, and a process may have any number of threads or
-//! endpoints.
+//! Limits the rows of a tick: the size of a datagram is limited, and a process may have any number
+//! of threads or endpoints.
 
 use headway_telemetry::datagram::{Header, Writer};
 
 /// The name of the row that stands for all rows without room.
 pub const OTHER: &str = "(other)";
 
-/// Bytes that stay free for the row `(other)`, and for the fields of later sources.
+/// The bytes that are reserved for the row `(other)` and for the fields of later sources.
 const OTHER_BYTES: usize = 6_000;
 /// The number, type and length of a row.
 const ROW_HEADER_BYTES: usize = 5;
@@ -28,8 +28,8 @@ pub struct Bounds {
     pub bytes: usize,
 }
 
-/// Writes as many rows as the bounds and the datagram allow, and the others as one row. Returns the
-/// number of others.
+/// Writes as many rows as the bounds and the datagram allow, and the sum of the others as one row.
+/// Returns the number of others.
 pub fn write<R: Row>(
     out: &mut Writer,
     scratch: &mut Writer,

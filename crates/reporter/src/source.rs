@@ -1,25 +1,25 @@
-//! Sources: where the contents of a tick come from.
+//! Sources provide the contents of a tick.
 
 use super::datagram_sender::DatagramSender;
 use super::rows::{self, Bounds, Row};
 use headway_telemetry::datagram::Writer;
 use std::time::Duration;
 
-/// A source of fields and rows. Called by one thread at a time: the reporter's, or the one that
-/// ends the process. The caller never holds a GIL, so a source must not wait for a thread that
-/// waits for one.
+/// A source of fields and rows. One thread at a time calls it: the reporter's thread, or the thread
+/// that ends the process. The caller never holds a GIL, and a source must not wait for a thread
+/// that waits for one.
 pub trait Source: Send + Sync {
-    /// Adds what happened since the last tick that was sent. After a tick that was not sent, it
-    /// adds all of that again.
+    /// Writes the activity since the last tick that was sent. If a tick was not sent, the next call
+    /// writes its contents again.
     fn collect(&self, tick: &mut Tick);
 
-    /// The bytes that sources before this one leave free: the most that the fields of `collect`
-    /// need, and some rows.
+    /// The bytes that the sources before this one must leave free: enough for all fields of
+    /// `collect` and some rows.
     fn bytes(&self) -> usize {
         0
     }
 
-    /// The last tick was sent: the next one begins where it ended.
+    /// Called after the last tick was sent. The next tick begins where that one ended.
     fn sent(&self) {}
 
     /// The interval between calls of `look`; `None` for no calls.
@@ -27,11 +27,12 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// Observes what is over by the next tick. A call may take some milliseconds now and then.
+    /// Observes states that may be over by the next tick. A call may occasionally take some
+    /// milliseconds.
     fn look(&self) {}
 
-    /// Sends datagrams of other kinds after a tick that was sent. A source keeps what cannot be
-    /// sent, or counts it (`DatagramSender::lose`).
+    /// Sends datagrams of other kinds after a tick that was sent. A source keeps records that
+    /// cannot be sent, or counts them as lost (`DatagramSender::lose`).
     fn send_events(&self, _sender: &mut DatagramSender) {}
 
     /// The requests of a server, for the report of the end of its process.
@@ -55,15 +56,15 @@ pub struct Tick<'a> {
     pub now_ns: u64,
     /// The time since the last tick that was sent, or since the reporter started.
     pub period_s: f64,
-    /// The fields. A few always have room; rows are written by `rows`.
+    /// The fields. There is always room for a few; `rows` writes rows.
     pub fields: &'a mut Writer,
     pub(super) scratch: &'a mut Writer,
     pub(super) folded: &'a mut u64,
 }
 
 impl Tick<'_> {
-    /// Writes rows, the most important first. Rows without room become one with the name `(other)`,
-    /// and are counted.
+    /// Writes rows, the most important first. Rows without room are summed up in one row with the
+    /// name `(other)`, and counted.
     pub fn rows<R: Row>(&mut self, id: u16, bounds: Bounds, rows: Vec<R>) {
         *self.folded += rows::write(self.fields, self.scratch, id, bounds, rows);
     }

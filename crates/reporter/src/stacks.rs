@@ -1,12 +1,13 @@
 //! The Python stack of a thread of this process, as text, without the GIL.
 //!
-//! faulthandler's handler for a signal writes the stack of the thread that gets it, also where that
-//! thread is in C code and holds the GIL. Python registers it (`headway.meter.stacks`) with the writing
-//! end of a pipe that is made here. A handler of our own runs before it, so that only the requested
-//! thread writes, once, and signals the end. A full pipe drops what does not fit.
+//! faulthandler's signal handler writes the stack of the thread that gets the signal, even if that
+//! thread is in C code and holds the GIL. Python registers it (`headway.meter.stacks`) with the
+//! writing end of a pipe that this module makes. Headway's own handler runs first, so that only the
+//! requested thread writes, once, and signals the end. If the pipe is full, the rest of the stack
+//! is lost.
 //!
-//! The module knows signals and pipes; `Around` does what CPython needs to find the right stack.
-//! Any thread may request a stack; one request at a time is served.
+//! This module handles signals and pipes; `Around` makes CPython find the right stack. Any thread
+//! may request a stack, and one request at a time is served.
 
 use crate::lock::Lock;
 use headway_measure::clock::now_ns;
@@ -21,9 +22,10 @@ use std::time::{Duration, Instant};
 
 /// A longer stack is cut at the end of a line.
 pub const MAX_STACK_BYTES: usize = 16_384;
-/// How long a thread that has begun to write may take beyond the limit of the request.
+/// The extra time for a thread that has begun to write when the request reaches its limit.
 const WRITING_PATIENCE: Duration = Duration::from_millis(50);
-/// The interval of checks whether another stack is complete, which takes less than a millisecond.
+/// The interval of checks whether another request is complete, which usually takes less than a
+/// millisecond.
 const BUSY_LOOK: Duration = Duration::from_millis(1);
 /// The first line that faulthandler writes.
 const TITLE: &str = "Stack (most recent call first):\n";
@@ -48,8 +50,8 @@ const DONE: u32 = u32::MAX - 1;
 const WRITING: u32 = 1 << 31;
 const ABANDONED: u32 = 1 << 30;
 
-/// The pipe, and the number by which the kernel knows it; -1 while there is none. Written by `open`
-/// and, after a fork, by `read`.
+/// The descriptors of the pipe, -1 while there is none, and its inode. Written by `open` and, after
+/// a fork, by `read`.
 static READ_FD: AtomicI32 = AtomicI32::new(-1);
 static WRITE_FD: AtomicI32 = AtomicI32::new(-1);
 static INODE: AtomicU64 = AtomicU64::new(0);
@@ -57,26 +59,27 @@ static INODE: AtomicU64 = AtomicU64::new(0);
 static TAKEN_NS: AtomicU64 = AtomicU64::new(0);
 /// The process that made the pipe.
 static PID: AtomicU32 = AtomicU32::new(0);
-/// The signal, 0 while there is none. Written by `open`.
+/// The signal, or 0 while there is none. Written by `open`.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// faulthandler's handler. Written by `register` before ours is in its place.
+/// faulthandler's handler. Written by `register` before Headway's handler replaces it.
 static WRITER: AtomicUsize = AtomicUsize::new(0);
 
-/// A place where a thread says which thread state it runs Python with; null: the one that CPython
-/// finds by itself. Up to CPython 3.11 that is a thread's first one, whatever interpreter it is in.
+/// The thread state with which a thread runs Python; null for the one that CPython finds by itself.
+/// Up to CPython 3.11 that is the thread's first thread state, whatever interpreter it runs.
 pub type PresentState = AtomicPtr<c_void>;
-/// Of the threads that say so, by the kernel's id. Locked when one comes or ends, and by who asks.
+/// The `PresentState` of the threads that joined, by kernel thread ID. Locked by `join`, `leave`
+/// and the requester.
 static PRESENT_STATES: Lock<Vec<(u32, Arc<PresentState>)>> = Lock::new(Vec::new());
-/// The place of the requested thread, or null. Writer: the requester. Reader: that thread's
-/// handler.
+/// The `PresentState` of the requested thread, or null. Writer: the requester. Reader: that
+/// thread's handler.
 static PRESENT_STATE: AtomicPtr<PresentState> = AtomicPtr::new(std::ptr::null_mut());
-/// Calls what writes the stack, so that CPython finds the right one: the thread says which thread
-/// state it has, or null. Runs in the handler, in the thread whose stack it is. Written by
-/// `register`.
+/// Calls `write`, which writes the stack, so that CPython finds the stack of `state`, the thread's
+/// `PresentState` or null. Runs in the handler, in the thread whose stack it is.
 pub type Around = fn(state: *mut c_void, write: &dyn Fn());
+/// The `Around` function. Written by `register`.
 static AROUND: AtomicUsize = AtomicUsize::new(0);
 
-/// The calling thread announces its thread state, until it calls `leave`.
+/// Registers a `PresentState` for the calling thread, until it calls `leave`.
 pub fn join() -> Arc<PresentState> {
     let present = Arc::new(PresentState::default());
     // SAFETY: gettid has no preconditions.
@@ -89,7 +92,7 @@ pub fn leave(present: &Arc<PresentState>) {
     present_states().retain(|(_, each)| !Arc::ptr_eq(each, present));
 }
 
-/// The place where a thread announces its thread state, if it does.
+/// The `PresentState` of a thread, if it has joined.
 pub fn present_state_of(native_id: u32) -> Option<Arc<PresentState>> {
     let states = present_states();
     let (_, present) = states.iter().find(|(each, _)| *each == native_id)?;
@@ -103,9 +106,9 @@ fn present_states() -> MutexGuard<'static, Vec<(u32, Arc<PresentState>)>> {
 /// The reason why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// `register` was not called, or the program has taken the signal or the pipe since.
+    /// `register` was not called, or the program has replaced the handler or closed the pipe.
     Unregistered,
-    /// Another stack is being taken.
+    /// Another stack is being read.
     Busy,
     /// The thread does not exist.
     Gone,
@@ -127,8 +130,8 @@ impl Missing {
     }
 }
 
-/// Makes the pipe, and picks a real-time signal that nobody handles. Returns what faulthandler is
-/// to be registered for: the signal, and the end to write to, both kept for the life of the
+/// Makes the pipe, and chooses a real-time signal without a handler. Returns the signal and the
+/// writing end, for which faulthandler must be registered; both are kept for the life of the
 /// process. Called by one thread, before any `read`.
 pub fn open() -> io::Result<(c_int, RawFd)> {
     if SIGNAL.load(SeqCst) == 0 {
@@ -143,7 +146,7 @@ pub fn open() -> io::Result<(c_int, RawFd)> {
     Ok((SIGNAL.load(SeqCst), WRITE_FD.load(SeqCst)))
 }
 
-/// Puts our handler in front of the one that faulthandler has registered by now.
+/// Installs Headway's handler in front of faulthandler's, which must be registered already.
 pub fn register(around: Around) -> Result<(), Missing> {
     let signal = SIGNAL.load(SeqCst);
     let mut action = action_of(signal).ok_or(Missing::Unregistered)?;
@@ -160,7 +163,7 @@ pub fn register(around: Around) -> Result<(), Missing> {
     WRITER.store(handler, SeqCst);
     AROUND.store(around as usize, SeqCst);
     action.sa_sigaction = write_own_stack as *const () as usize;
-    // SAFETY: the action is the one in force but for the handler, which takes the same arguments.
+    // SAFETY: the action is the current one except for the handler, which takes the same arguments.
     match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(Missing::Unregistered),
@@ -172,19 +175,20 @@ pub fn register(around: Around) -> Result<(), Missing> {
 pub struct Stack {
     /// Most recent call first, one line per call.
     pub calls: String,
-    /// When the thread ran it, by CLOCK_MONOTONIC.
+    /// The time of the stack, of CLOCK_MONOTONIC.
     pub taken_ns: u64,
 }
 
-/// The stack of a thread. Waits for `timeout` until the thread begins to write, and before that
-/// for as long until no other stack is being taken. What a signal does to a thread in C code: a
-/// call that can be is begun afresh (SA_RESTART); sleeps and polls end early, and CPython's own go
-/// on by themselves.
+/// Reads the stack of a thread. Waits up to `timeout` until no other stack is being read, and then
+/// up to `timeout` until the thread begins to write. The signal affects system calls of a thread in
+/// C code: restartable calls are restarted (SA_RESTART); sleeps and polls end early, and those of
+/// CPython itself are continued.
 ///
-/// A thread that joined (`join`) has left before it ends, and keeps what it joined with until then.
+/// A thread that joined (`join`) must keep its `PresentState` until it leaves, and leave before it
+/// ends.
 pub fn read(native_id: u32, timeout: Duration) -> Result<Stack, Missing> {
     let signal = SIGNAL.load(SeqCst);
-    // The default action of a signal without a handler is to end the process.
+    // Without a handler, the signal would end the process, which is its default action.
     let ours = write_own_stack as *const () as usize;
     if signal == 0 || action_of(signal).is_none_or(|action| action.sa_sigaction != ours) {
         return Err(Missing::Unregistered);
@@ -240,7 +244,7 @@ pub fn read(native_id: u32, timeout: Duration) -> Result<Stack, Missing> {
     to_calls(&text).map(|calls| Stack { calls, taken_ns }).ok_or(Missing::Empty)
 }
 
-/// Runs in the thread that got the signal. Async-signal-safe, as faulthandler's own handler is.
+/// Runs in the thread that got the signal. Async-signal-safe, like faulthandler's own handler.
 extern "C" fn write_own_stack(signal: c_int) {
     // SAFETY: errno is the thread's own; the rest has no preconditions.
     let (errno, native_id) = unsafe { (*libc::__errno_location(), libc::gettid() as u32) };
@@ -249,7 +253,7 @@ extern "C" fn write_own_stack(signal: c_int) {
         TAKEN_NS.store(now_ns(), SeqCst);
         // SAFETY: `register` stored faulthandler's handler before this one could be called.
         let write: extern "C" fn(c_int) = unsafe { std::mem::transmute(WRITER.load(SeqCst)) };
-        // SAFETY: the place is this very thread's, and it has not left.
+        // SAFETY: the `PresentState` belongs to this thread, which has not left.
         let present = unsafe { PRESENT_STATE.load(SeqCst).as_ref() };
         let state = present.map_or(std::ptr::null_mut(), |present| present.load(SeqCst));
         // SAFETY: `register` stored it as a function of this type.
@@ -258,7 +262,7 @@ extern "C" fn write_own_stack(signal: c_int) {
         if ASKED.compare_exchange(writing, DONE, SeqCst, SeqCst).is_err() {
             ASKED.store(IDLE, SeqCst);
         }
-        // A full pipe wakes the requester too.
+        // If the pipe is full, the write fails, but the requester is awake already.
         // SAFETY: writes one byte.
         unsafe { libc::write(WRITE_FD.load(SeqCst), c"\n".as_ptr().cast(), 1) };
     }
@@ -266,12 +270,12 @@ extern "C" fn write_own_stack(signal: c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// The stack as faulthandler wrote it, without its title; `None` if there is no line of it.
+/// The stack that faulthandler wrote, without its title; `None` if it has no call.
 fn to_calls(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let calls = text.trim_start_matches(TITLE).trim_matches('\n');
     let end = match calls.len() > MAX_STACK_BYTES {
-        // ASCII: faulthandler escapes the rest.
+        // The text is ASCII, because faulthandler escapes all other characters.
         true => calls.get(..MAX_STACK_BYTES)?.rfind('\n')?,
         false => calls.len(),
     };
@@ -279,13 +283,13 @@ fn to_calls(text: &[u8]) -> Option<String> {
 }
 
 fn pick_signal() -> io::Result<c_int> {
-    // Valgrind and others take the last ones, the C library the first.
+    // Valgrind and other tools use the last signals, the C library the first.
     for signal in (libc::SIGRTMIN() + 2..=libc::SIGRTMAX() - 5).rev() {
         if let Some(mut action) = action_of(signal).filter(|it| it.sa_sigaction == libc::SIG_DFL) {
-            // faulthandler restores this action when the interpreter ends: a signal that was sent
+            // faulthandler restores this action when the interpreter ends. A signal that was sent
             // just before must not end the process.
             action.sa_sigaction = libc::SIG_IGN;
-            // SAFETY: a valid action for a signal that nobody handles.
+            // SAFETY: a valid action for a signal without a handler.
             if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } == 0 {
                 return Ok(signal);
             }
@@ -324,22 +328,22 @@ fn inode_of(fd: RawFd) -> Option<u64> {
     }
 }
 
-/// Whether both descriptors are still the pipe's: a program may close whatever is open, and its
-/// next file gets the number.
+/// Whether both descriptors still belong to the pipe. A program may close any descriptor and reuse
+/// its number.
 fn has_pipe() -> bool {
     let inode = INODE.load(SeqCst);
     let is_ours = |fd: &AtomicI32| inode != 0 && inode_of(fd.load(SeqCst)) == Some(inode);
     is_ours(&READ_FD) && is_ours(&WRITE_FD)
 }
 
-/// The pipe is the parent's, and nobody in this process asks: a new pipe goes under the same
-/// numbers, which faulthandler has.
+/// Replaces the parent's pipe by a new one under the same descriptors, which faulthandler uses, and
+/// resets the request, because the child has no requester.
 fn begin_in_forked_child() -> Result<(), Missing> {
     if !has_pipe() {
         return Err(Missing::Unregistered);
     }
     let (reading, writing) = make_pipe().map_err(|_| Missing::Unregistered)?;
-    // SAFETY: descriptors of our own, two of them new.
+    // SAFETY: all descriptors belong to this module; two of them are new.
     unsafe {
         libc::dup3(reading, READ_FD.load(SeqCst), libc::O_CLOEXEC);
         libc::dup3(writing, WRITE_FD.load(SeqCst), libc::O_CLOEXEC);
@@ -358,7 +362,7 @@ fn wait_for_text(timeout: Duration) {
     unsafe { libc::poll(&mut pipe, 1, wait_ms) };
 }
 
-/// Adds what is in the pipe to `text`, as far as a stack may be long.
+/// Empties the pipe and appends its contents to `text`, up to a limit.
 fn drain(text: &mut Vec<u8>) {
     let mut bytes = [0_u8; 4_096];
     loop {

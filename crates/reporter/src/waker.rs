@@ -1,9 +1,8 @@
-//! Wakes the reporter's thread before its time.
+//! Wakes the reporter's thread before a tick is due.
 //!
-//! It is a futex, which a signal handler may wake and the program cannot close. A descriptor would
-//! not do: programs close whatever descriptors are open (daemons do) and open their own under the
-//! same numbers, and no check distinguishes one eventfd from another before it is written to or
-//! closed.
+//! The waker is a futex, which a signal handler may wake and the program cannot close. A descriptor
+//! is unsuitable: some programs, such as daemons, close all open descriptors and reuse their
+//! numbers, and no check distinguishes one eventfd from another before it is written to or closed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -18,8 +17,8 @@ pub enum Woken {
 /// any thread and by signal handlers, read by the threads that wait. `SeqCst`, like the other words
 /// here: wake-ups are rare.
 static WAKES: AtomicU32 = AtomicU32::new(0);
-/// The number of the waker that a signal handler woke, 0 if none. Set by `wake_for_signal`, reset by
-/// the thread that waits.
+/// The number of the waker that a signal handler woke, or 0. Set by `wake_for_signal`, reset by the
+/// thread that waits.
 static WOKEN_FOR_SIGNAL: AtomicU32 = AtomicU32::new(0);
 /// The number that the next waker gets.
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -45,7 +44,7 @@ impl Waker {
         wake_all();
     }
 
-    /// Waits until `due`, and returns `None` then, or until the waker is woken.
+    /// Waits until the waker is woken or until `due`, and returns `None` in the latter case.
     pub fn wait_until(&self, due: Instant) -> Option<Woken> {
         loop {
             // Read before the flags, so that a later wake-up ends the sleep.
@@ -65,8 +64,8 @@ impl Waker {
     }
 }
 
-/// For the handler of a signal that ends the process: the reporter whose waker has this number
-/// reports the end. Async-signal-safe; the handler keeps errno.
+/// Makes the reporter whose waker has this number report the end. For the handler of a signal that
+/// ends the process. Async-signal-safe; the handler must preserve errno.
 pub fn wake_for_signal(number: u32) {
     WOKEN_FOR_SIGNAL.store(number, SeqCst);
     wake_all();
@@ -86,7 +85,7 @@ fn sleep_while(wakes: u32, timeout: Duration) {
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is static, and the time lives through the call.
+    // SAFETY: the word is static, and the timeout outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, WAKES.as_ptr(), operation, wakes, &raw const timeout) };
 }
 

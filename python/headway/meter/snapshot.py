@@ -43,7 +43,7 @@ class Snapshot:
         self._raw = raw
 
     def __sub__(self, before: Snapshot) -> Snapshot:
-        """What happened between `before` and this snapshot of the same process.
+        """The difference between `before` and this snapshot of the same process.
 
         The fields `longest_*` cannot be subtracted, and are those of the whole time.
         """

@@ -21,7 +21,7 @@ class Contention:
     - `waited_s`, `held_s`: the sums of waits and of holds.
     - `interval_waits_s`, `interval_holds_s`: the parts of these sums in waits and holds of a whole
       switch interval (`whole_interval_s`) or longer.
-    - `needed_s`: the median hold of the work that waits most.
+    - `needed_s`: how long the work that waits most typically needs the GIL at a time.
     - `delayed_s`: the typical wait of that work; None if it is unknown.
     - `kept_s`: the longest time that a holder kept the GIL after a drop request.
     - `waited_for_kept_s`: the sum of waits for all holds that are long by `long_hold_s`.

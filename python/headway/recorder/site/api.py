@@ -107,7 +107,7 @@ def _rows(record: Record, name: str, prefix: str) -> list[dict[str, Any]]:
             key.removeprefix(prefix): quantiles(value) if isinstance(value, dict) else value
             for key, value in row.items()
         }
-        # The field `row_name` becomes `name`; that of an interpreter is `name` already.
+        # The name of an interpreter is the record's field `interpreter_row_name`.
         shown["name"] = shown.pop("row_name", shown.get("name", ""))
         found.append({**DEFAULTS[name], **shown})
     return found

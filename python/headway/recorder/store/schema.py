@@ -95,7 +95,7 @@ CREATE TABLE event (
 );
 CREATE INDEX event_by_time ON event (kind, time);
 -- `committed`: the number of the latest tick or event; `done:TABLE`: rolled up until then;
--- `packing:...`: see `marks.Packing`; `kept:TABLE`: nothing is left from before; `bytes:TABLE`:
+-- `packing:...`: see `metadata.Packing`; `kept:TABLE`: nothing is left from before; `bytes:TABLE`:
 -- what its rows hold.
 CREATE TABLE progress (
     name TEXT PRIMARY KEY,
