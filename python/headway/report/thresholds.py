@@ -93,7 +93,7 @@ LONG_HOLD_S = Threshold(
     0.05, "s", "and at least so long", "shorter ones may be the kernel keeping the holder waiting"
 )
 LONG_HOLD_OFF_PROCESSOR_S = Threshold(
-    0.2,
+    0.1,
     "s",
     "and at least so long where the holder is known to have used less CPU time than a call into C "
     "code",
