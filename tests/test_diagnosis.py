@@ -60,7 +60,7 @@ def test_the_first_rule_that_explains_the_waits_holds(changes: dict[str, Any], f
         (0.005, 0.005, 0.02),
         (None, 1.0, 0.05),
         # A holder that was off the processor.
-        (0.005, 0.0049, 0.1),
+        (0.005, 0.0049, 0.05),
         (0.1, 0.0, 0.4),
     ],
 )

@@ -95,11 +95,9 @@ def long_hold_s(interval_s: float | None, cpu_s: float | None) -> float:
     """The shortest time from a drop request to the drop that counts as a long hold, in seconds.
     `cpu_s` is the CPU time that the holder used after the request, or None if it is unknown."""
     limit_s = thresholds.LONG_HOLD_INTERVALS.value * (interval_s or 0.0)
-    if cpu_s is None:
-        return max(limit_s, thresholds.LONG_HOLD_S.value)
-    if cpu_s < thresholds.C_CODE_CPU_S.value:
-        return max(limit_s, thresholds.LONG_HOLD_OFF_PROCESSOR_S.value)
-    return limit_s or thresholds.LONG_HOLD_S.value
+    if limit_s and cpu_s is not None and cpu_s >= thresholds.C_CODE_CPU_S.value:
+        return limit_s
+    return max(limit_s, thresholds.LONG_HOLD_S.value)
 
 
 def finding(contention: Contention) -> str:

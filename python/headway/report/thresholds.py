@@ -92,13 +92,6 @@ LONG_HOLD_INTERVALS = Threshold(
 LONG_HOLD_S = Threshold(
     0.05, "s", "and at least so long", "shorter ones may be the kernel keeping the holder waiting"
 )
-LONG_HOLD_OFF_PROCESSOR_S = Threshold(
-    0.1,
-    "s",
-    "and at least so long where the holder is known to have used less CPU time than a call into C "
-    "code",
-    "the kernel ran other programs, for tens of milliseconds on a busy machine, or a call blocks",
-)
 LONG_HOLD_SHARE = Threshold(
     0.1,
     "share",
