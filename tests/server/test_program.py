@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from launch import python
 from served import TIMEOUT_S
 
 import headway
@@ -208,6 +209,28 @@ def test_a_value_that_no_server_can_have(
 ) -> None:
     with pytest.raises(error, match=said):
         headway.serve(lambda *_: [], **{"bind": "127.0.0.1:0", **arguments})
+
+
+SIGNAL_BEFORE_READ = """
+import ctypes, os, signal
+from functools import partial
+from headway.server.worker import program
+
+read, send = os.read, getattr(ctypes.PyDLL(None), "raise")
+
+def read_after_signal(fd, size):
+    # One call of C code: no handler runs between the signal and the read.
+    return list(map(partial.__call__, (partial(send, signal.SIGTERM), partial(read, fd, size))))[1]
+
+os.read = read_after_signal
+print(program._run_until_signal(lambda: None, lambda: 7, None))
+"""
+
+
+@pytest.mark.free_threading
+def test_a_signal_that_arrives_just_before_the_wait_ends_it() -> None:
+    done = python("-c", SIGNAL_BEFORE_READ, timeout=TIMEOUT_S)
+    assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
 
 
 class Ended:

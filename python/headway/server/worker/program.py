@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -71,8 +71,9 @@ def serve(
     GIL; `None` takes whichever mode Python runs in. `announce` is told each URL or unix:PATH once
     it is listened on. The GIL meter and the policy stay installed if
     they were, and go if they were not. Everything else that `headway serve` can limit is in
-    `settings`; the other arguments go over it. From a thread other than the main one, signals stay
-    with the program, and only `stop` ends it.
+    `settings`; the other arguments go over it. In the main thread the server has the process's
+    `signal.set_wakeup_fd` while it serves. In any other thread signals stay with the program, and
+    only `stop` ends the server.
 
     Raises `headway.errors.CommandError` where it cannot listen, the policy cannot be had or Python
     runs in another mode than `free_threading` says, and
@@ -179,8 +180,11 @@ def _run_until_signal(
 ) -> int:
     """Begins, waits for SIGINT, SIGTERM or the event, and ends. A signal that comes ONE_SIGNAL_S
     after the first, or after the event, has its former effect."""
-    # A pipe, since a handler may interrupt its own thread anywhere, a lock included.
+    # Python's handlers run only between bytecodes of the main thread: that of a signal that arrives
+    # just before the read below would wait for ever. The wakeup descriptor gets a byte at once.
     read_fd, write_fd = os.pipe()
+    os.set_blocking(write_fd, False)
+    former_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
     former: dict[signal.Signals, Any] = {}
     first_at: float | None = None
 
@@ -194,34 +198,41 @@ def _run_until_signal(
         nonlocal first_at
         if first_at is None:
             first_at = clock()
-            os.write(write_fd, b"!")
         elif clock() - first_at > ONE_SIGNAL_S:
             restore()
             signal.raise_signal(signal.Signals(number))
+
+    def is_over() -> bool:
+        return first_at is not None or (stop is not None and stop.is_set())
 
     for number in (signal.SIGINT, signal.SIGTERM):
         former[number] = signal.signal(number, heed)
     try:
         begin()
-        _wait(read_fd, write_fd, stop)
+        with _written_when_set(stop, write_fd):
+            # Other signals of the program bring bytes too.
+            while not is_over():
+                os.read(read_fd, 4096)
         if first_at is None:
             restore()
         return end()
     finally:
         restore()
+        signal.set_wakeup_fd(former_fd)
         os.close(read_fd)
         os.close(write_fd)
 
 
-def _wait(read_fd: int, write_fd: int, stop: threading.Event | None) -> None:
-    """For a byte in the pipe, which the event brings too. Sets it."""
+@contextmanager
+def _written_when_set(stop: threading.Event | None, fd: int) -> Iterator[None]:
+    """Writes a byte to `fd` when the event is set, and sets the event at the end."""
     if stop is None:
-        os.read(read_fd, 1)
+        yield
         return
-    waiter = threading.Thread(target=_write_when_set, args=(stop, write_fd))
+    waiter = threading.Thread(target=_write_when_set, args=(stop, fd))
     waiter.start()
     try:
-        os.read(read_fd, 1)
+        yield
     finally:
         stop.set()
         waiter.join()
@@ -229,7 +240,9 @@ def _wait(read_fd: int, write_fd: int, stop: threading.Event | None) -> None:
 
 def _write_when_set(stop: threading.Event, fd: int) -> None:
     stop.wait()
-    os.write(fd, b"!")
+    # A pipe that is full wakes its reader too.
+    with suppress(BlockingIOError):
+        os.write(fd, b"!")
 
 
 def _tell_undeclared(name: str) -> None:
